@@ -1,0 +1,1 @@
+"""Capture in, findings and figures out. No torch."""

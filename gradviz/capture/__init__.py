@@ -1,0 +1,1 @@
+"""What one run recorded, and its file. Works without torch."""

@@ -1,0 +1,130 @@
+"""The file of a capture: one recorded run, to be looked at later and on other machines.
+
+The file, from its first byte:
+
+====================== ============================================================================
+``gradviz capture 1``  and a line feed: what it is and the format version, for people and ``file``
+8 bytes                unsigned, big endian: length of the payload
+4 bytes                unsigned, big endian: CRC-32 of the payload
+payload                zlib stream of one MessagePack map, the `Capture`; nothing follows it
+====================== ============================================================================
+
+Structures are maps from field name to value, and a field that has its default is left out; `capture_schema` gives
+all of them as JSON Schema. Line numbers, the inner keys of ``sources``, are integers in MessagePack.
+The length and the checksum stand in front so that a file cut short by a full disk or a broken copy is told apart
+from one that was written by a newer gradviz, whatever the damage.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gradviz.capture.capture import Capture
+from gradviz.errors import BadCapture, BadInput
+from gradviz.graph.model import InvalidGraph
+
+FORMAT_VERSION = 1
+"""Raised when an older gradviz would misread a new file. A new field with a default does not raise it: older
+readers pass over it, newer readers fill it in.
+
+1   first format
+"""
+
+CAPTURE_SUFFIX = ".gradviz"
+
+_MAGIC = b"gradviz capture "
+_LONGEST_FIRST_LINE = 40
+_FRAME = struct.Struct(">QI")
+# The default level takes five times as long for a file that is a tenth smaller.
+_COMPRESSION_LEVEL = 1
+_RECORD_AGAIN = "copy it again, or record it again with 'gradviz record'"
+
+
+def write_capture(capture: Capture) -> bytes:
+    """The content of a capture file."""
+    payload = zlib.compress(msgspec.msgpack.encode(capture), _COMPRESSION_LEVEL)
+    first_line = _MAGIC + str(FORMAT_VERSION).encode() + b"\n"
+    return b"".join((first_line, _FRAME.pack(len(payload), zlib.crc32(payload)), payload))
+
+
+def read_capture(data: bytes, name: str) -> Capture:
+    """The capture in `data`; `BadCapture` says in one line what is wrong with the file called `name`."""
+    capture = _decode(_unpack(data, name), name)
+    for index, graph in enumerate(capture.graphs):
+        try:
+            graph.check_invariants()
+        except InvalidGraph as error:
+            raise _damaged(name, f"{error} at $.graphs[{index}]") from error
+    return capture
+
+
+def load_capture(path: Path) -> Capture:
+    """The capture in the file at `path`."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"cannot read {str(path)!r}: {error.strerror}") from error
+    return read_capture(data, str(path))
+
+
+def is_capture(head: bytes) -> bool:
+    """Whether a file that begins with `head` is a capture, of any version and in any state."""
+    return head.startswith(_MAGIC)
+
+
+def capture_schema() -> dict[str, Any]:
+    """JSON Schema of the map in the payload."""
+    return msgspec.json.schema(Capture)
+
+
+def _unpack(data: bytes, name: str) -> bytes:
+    """The decompressed payload of an undamaged file."""
+    body = _after_first_line(data, name)
+    if len(body) < _FRAME.size:
+        raise BadCapture(f"{name!r} is cut short: it ends within its header", hint=_RECORD_AGAIN)
+    length, checksum = _FRAME.unpack_from(body)
+    payload = body[_FRAME.size :]
+    if len(payload) < length:
+        raise BadCapture(f"{name!r} is cut short: it holds {len(payload)} of {length} bytes", hint=_RECORD_AGAIN)
+    if len(payload) > length:
+        raise _damaged(name, f"{len(payload) - length} bytes follow its end")
+    if zlib.crc32(payload) != checksum:
+        raise _damaged(name, "its checksum does not match")
+    try:
+        return zlib.decompress(payload)
+    except zlib.error as error:
+        raise _damaged(name, "its payload cannot be decompressed") from error
+
+
+def _after_first_line(data: bytes, name: str) -> memoryview:
+    """What follows the first line, once that has said that this gradviz can read the rest."""
+    if not is_capture(data):
+        kind = "is empty" if not data else "is not a gradviz capture"
+        raise BadCapture(f"{name!r} {kind}", hint="make one with 'gradviz record'")
+    first_line, line_feed, _ = data[:_LONGEST_FIRST_LINE].partition(b"\n")
+    version = first_line[len(_MAGIC) :]
+    if not line_feed or not version.isdigit() or int(version) == 0:
+        raise _damaged(name, "its first line does not end in a format version")
+    if int(version) > FORMAT_VERSION:
+        raise BadCapture(
+            f"{name!r} has capture format {int(version)}, and this gradviz reads up to {FORMAT_VERSION}",
+            hint="upgrade gradviz to open it",
+        )
+    return memoryview(data)[len(first_line) + 1 :]
+
+
+def _decode(packed: bytes, name: str) -> Capture:
+    try:
+        return msgspec.msgpack.decode(packed, type=Capture)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        # msgspec's message ends in the place: "Expected `int`, got `str` - at `$.graphs[0].nodes[3].id`".
+        raise _damaged(name, str(error)) from error
+
+
+def _damaged(name: str, what: str) -> BadCapture:
+    return BadCapture(f"{name!r} is damaged: {what}", hint=_RECORD_AGAIN)

@@ -1,0 +1,59 @@
+"""Everything gradviz raises on purpose.
+
+::
+
+    GradvizError            message, hint, exit code 2 (wrong usage) unless a leaf says otherwise
+    |-- BadInput            a script, option, name or output path that cannot be used
+    |-- BadCapture          a capture file that cannot be read
+    |-- NothingRecorded     the script ran, but there is no graph to show
+    `-- MissingDependency   torch or an optional program is not there
+
+The core raises; only the command line prints, one line each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class GradvizError(Exception):
+    """Something the user can act on: `message` says what was wrong and the value, `hint` what to do."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class BadInput(GradvizError):
+    """A script, option, name or output path that cannot be used."""
+
+
+class BadCapture(GradvizError):
+    """A capture file that cannot be read."""
+
+
+class NothingRecorded(GradvizError):
+    """The script ran, but there is no graph to show."""
+
+
+class MissingDependency(GradvizError):
+    """A package or program that this command needs is not installed."""
+
+
+def near_matches(wrong: str, choices: Iterable[str], *, limit: int = 3) -> str:
+    """Words for a hint: the choices most like `wrong`, or all of them where none is alike and they are few."""
+    known = sorted(set(choices))
+    close = get_close_matches(wrong, known, n=limit, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(repr(choice) for choice in close) + "?"
+    if not known:
+        return "there are none here"
+    shown = ", ".join(known[:8])
+    return f"choose from {shown}" + (f" and {len(known) - 8} more" if len(known) > 8 else "")

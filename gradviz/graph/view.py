@@ -1,0 +1,79 @@
+"""What is shown of a graph once it is folded: the one structure between the graph and every format.
+
+A `View` is a forest of `Item`s joined by `Link`s. An *open* box contains items; a *folded* box stands for all the
+nodes inside it. Links follow the **data**: from what was computed first towards the loss, against the direction of
+`Edge`. Renderers draw a view and decide nothing about what is in it, so that two formats cannot disagree.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+ItemKind = Literal["node", "constant", "root", "box"]
+
+
+class Item(Struct, frozen=True, omit_defaults=True):
+    """One thing that is drawn.
+
+    ========== =============================================================================
+    kind       stands for
+    ========== =============================================================================
+    node       the autograd node `node` (an operation or a leaf), with merged plumbing in `nodes`
+    constant   the input `constant` of a graph that needs no gradient
+    root       the tensor ``graph.roots[root]``
+    box        a module call (`scope`), or a repeated run of operations without a module
+    ========== =============================================================================
+
+    A leaf or a constant that several operations use appears as several items, one beside each use.
+    """
+
+    id: int
+    kind: ItemKind
+    parent: int | None = None
+    """The open box in which it lies."""
+    nodes: tuple[int, ...] = ()
+    """Ids of all autograd nodes that it stands for, in creation order; for a repeated box, of all repetitions.
+    Empty for an open box that is not repeated: its children list theirs."""
+    node: int | None = None
+    constant: int | None = None
+    root: int | None = None
+    scope: int | None = None
+    """Module call of a box; for a repeated box, that of the first repetition."""
+    is_open: bool = False
+    repeat: int = 1
+    """How many alike, one after the other, this box stands for (its contents show the first)."""
+    last_scope: int | None = None
+    """Module call of the last repetition."""
+    constants: tuple[int, ...] = ()
+    parameters: tuple[int, ...] = ()
+    """Ids of the distinct parameter leaves inside a box."""
+
+
+class Link(Struct, frozen=True, omit_defaults=True):
+    """Data that flows from one item to another; several edges between the same two items are one link."""
+
+    source: int
+    target: int
+    node: int | None = None
+    """The autograd node whose output flows here (of the first edge, where there are several): the last of the merged
+    plumbing on the way, where there is any."""
+    output_nr: int = 0
+    edge_count: int = 1
+
+
+class View(Struct, frozen=True):
+    """What is drawn, and in one plain sentence each, what was left out to keep it readable."""
+
+    items: tuple[Item, ...]
+    """``items[i].id == i``; a box stands before its children, siblings in creation order."""
+    links: tuple[Link, ...]
+    notes: tuple[str, ...] = ()
+
+    def children(self) -> dict[int | None, list[Item]]:
+        """Items by the box in which they lie; None is the outermost level."""
+        by_parent: dict[int | None, list[Item]] = {}
+        for item in self.items:
+            by_parent.setdefault(item.parent, []).append(item)
+        return by_parent
