@@ -1,0 +1,90 @@
+"""Notices every ``Tensor.backward``, ``torch.autograd.backward`` and ``torch.autograd.grad`` of the program.
+
+They all end in one engine call, ``_engine_run_backward``, which torch itself replaces in the same way for tracing.
+Calls that a node makes from inside the engine (reentrant checkpointing, a custom backward) are not the program's own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FrameType, ModuleType
+from typing import Any, Literal
+
+import torch
+
+from gradviz.recording import torch_compat
+
+
+@dataclass(frozen=True)
+class BackwardRequest:
+    """What the program asked the engine for."""
+
+    function: Literal["backward", "grad"]
+    roots: tuple[Any, ...]
+    """Tensors, or ``GradientEdge``s."""
+    retain_graph: bool
+    create_graph: bool
+    frame: FrameType
+    """The frame of torch that called the engine; the program's own are above it."""
+
+    @property
+    def root_edges(self) -> list[tuple[torch.Tensor | None, Any, int]]:
+        """Tensor (where there is one), ``grad_fn`` and output number of every root that has a graph."""
+        return [edge for root in self.roots if (edge := gradient_edge(root)) is not None]
+
+
+Handler = Callable[[BackwardRequest, Callable[[], Any]], Any]
+
+
+class BackwardWatch:
+    """Hands every backward call of this process to `handle`, which runs it by calling its second argument."""
+
+    def __init__(self, handle: Handler) -> None:
+        self._handle = handle
+        self._originals: list[tuple[ModuleType, Any]] = []
+        self._process = os.getpid()
+
+    def start(self) -> None:
+        """Replace torch's entry to the engine."""
+        for module in torch_compat.backward_entry_modules():
+            original = module._engine_run_backward
+            self._originals.append((module, original))
+            module._engine_run_backward = self._watched(original)  # type: ignore[attr-defined]
+
+    def stop(self) -> None:
+        """Put torch's entry back; safe to call twice."""
+        for module, original in self._originals:
+            module._engine_run_backward = original  # type: ignore[attr-defined]
+        self._originals = []
+
+    def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def run_backward(t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+            # A forked worker is another program: it runs untouched.
+            if torch_compat.current_graph_task_id() != -1 or os.getpid() != self._process:
+                return original(t_outputs, *args, **kwargs)
+            request = BackwardRequest(
+                function="backward" if kwargs.get("accumulate_grad", False) else "grad",
+                roots=tuple(t_outputs),
+                retain_graph=bool(args[1]) if len(args) > 1 else False,
+                create_graph=bool(args[2]) if len(args) > 2 else False,
+                frame=sys._getframe(1),
+            )
+            return self._handle(request, lambda: original(t_outputs, *args, **kwargs))
+
+        return run_backward
+
+
+def gradient_edge(root: Any) -> tuple[torch.Tensor | None, Any, int] | None:
+    """Tensor, node and output number from which a root's walk starts; None for what has no graph."""
+    if not isinstance(root, torch.Tensor):
+        node = getattr(root, "node", None)
+        return None if node is None else (None, node, int(root.output_nr))
+    with torch_compat.DISABLE_TORCH_FUNCTION():
+        if not root.requires_grad:
+            return None
+        if root.grad_fn is not None:
+            return root, root.grad_fn, root.output_nr
+        return root, torch.autograd.graph.get_gradient_edge(root).node, 0

@@ -1,0 +1,104 @@
+"""Lets a deep graph that was walked be freed without overflowing the C stack.
+
+torch frees long chains of nodes without recursion, but not through Python wrappers: once a ``grad_fn`` was looked at
+from Python its wrapper stays attached to the C++ node, and when the loss dies each node frees the next one inside its
+own destruction. A chain of some 40,000 nodes (5,000 on the stack of a small thread) then kills the process.
+
+The remedy: the graph is cut into bands of `BAND` nodes of depth. Each node with an edge into the next band gets a
+*guard* in its ``metadata``, which torch destroys after the node's edges. The guard holds the wrappers on the other
+side of the cut, and hands them to a queue when its node dies; the outermost guard of the thread empties that queue in
+a loop. So recursion never goes deeper than two bands, whichever tensor dies first: a guard holds nothing that its node
+did not hold already, hence several roots, tensors kept from the middle of a graph and other threads are all fine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+BAND = 400
+"""Nodes of depth between two cuts: two bands need about 165 kB of C stack, at 206 bytes a node."""
+
+METADATA_KEY = "gradviz: frees this graph without recursion"
+
+
+class _Queue(threading.local):
+    def __init__(self) -> None:
+        self.waiting: list[Any] = []
+        self.is_draining = False
+
+
+def _make_release(queue: _Queue) -> Callable[[list[Any]], None]:
+    # A closure, because module globals may already be gone when the interpreter shuts down.
+    def release(wrappers: list[Any]) -> None:
+        queue.waiting.extend(wrappers)
+        wrappers.clear()
+        if queue.is_draining:
+            return
+        queue.is_draining = True
+        try:
+            while queue.waiting:
+                queue.waiting.pop()
+        finally:
+            queue.is_draining = False
+
+    return release
+
+
+_release = _make_release(_Queue())
+
+
+class _Guard:
+    """Sits in the metadata of a node and takes over what the node's death would free."""
+
+    __slots__ = ("release", "wrappers")
+
+    def __init__(self, wrappers: list[Any]) -> None:
+        self.wrappers = wrappers
+        self.release = _release
+
+    def __del__(self) -> None:
+        self.release(self.wrappers)
+
+
+def guard_walked_nodes(wrappers: Sequence[Any], targets: Sequence[Sequence[int]]) -> int:
+    """Make it safe to free the graph of these wrappers; returns how many guards were needed.
+
+    `targets[i]` are the positions of the nodes that node ``i`` sends gradients to, leaves left out. Positions are
+    in creation order, so a target's position is smaller; where it is not (several threads), the node is guarded.
+    """
+    if len(wrappers) <= BAND:
+        return 0
+    depth = [0] * len(wrappers)
+    for position in range(len(wrappers) - 1, -1, -1):
+        below = depth[position] + 1
+        for target in targets[position]:
+            if depth[target] < below:
+                depth[target] = below
+    guards = 0
+    for position, own_targets in enumerate(targets):
+        band = depth[position] // BAND
+        crossing = [t for t in own_targets if t >= position or depth[t] // BAND != band]
+        if crossing:
+            _attach(wrappers[position], [wrappers[target] for target in crossing])
+            guards += 1
+    return guards
+
+
+def guard_every_node(wrappers: Sequence[Any]) -> None:
+    """The same for a walk that was interrupted, when the order of its nodes is not known yet."""
+    for wrapper in wrappers:
+        followers = [follower for follower, _ in wrapper.next_functions if follower is not None]
+        if followers:
+            _attach(wrapper, followers)
+
+
+def _attach(wrapper: Any, followers: list[Any]) -> None:
+    metadata = wrapper.metadata
+    # A second capture of the same graph adds its cuts to the first one's: both sets stay valid.
+    existing = metadata.get(METADATA_KEY)
+    if isinstance(existing, _Guard):
+        existing.wrappers.extend(f for f in followers if not any(f is known for known in existing.wrappers))
+    else:
+        metadata[METADATA_KEY] = _Guard(followers)

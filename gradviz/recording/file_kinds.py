@@ -1,0 +1,39 @@
+"""Whose code a file holds: the reader's, a library's, or gradviz's own. Works before torch is imported."""
+
+from __future__ import annotations
+
+import sysconfig
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+GRADVIZ_FOLDER = str(Path(__file__).resolve().parent.parent) + "/"
+
+
+@cache
+def torch_folder() -> str:
+    """Where torch's Python files are; found without importing torch."""
+    spec = find_spec("torch")
+    places = spec.submodule_search_locations if spec is not None else None
+    return places[0] + "/" if places else "<no torch>"
+
+
+@cache
+def _library_folders() -> tuple[str, ...]:
+    standard = {str(Path(sysconfig.get_path(name)).resolve()) + "/" for name in ("stdlib", "purelib", "platlib")}
+    return (*sorted(standard), torch_folder(), "<frozen ")
+
+
+def is_torch_file(file: str) -> bool:
+    """True for torch's own Python code."""
+    return file.startswith(torch_folder())
+
+
+def is_library_file(file: str) -> bool:
+    """True for the standard library and installed packages, which the reader did not write."""
+    return file.startswith(_library_folders()) or "/site-packages/" in file
+
+
+def is_gradviz_file(file: str) -> bool:
+    """True for code of this package."""
+    return file.startswith(GRADVIZ_FOLDER)

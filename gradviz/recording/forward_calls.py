@@ -1,0 +1,29 @@
+"""The public name of a torch function that was seen running: ``torch.nn.functional.linear``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def public_name(function: Any) -> str:
+    """How the user would write it; built-in functions know only their C++ home."""
+    if isinstance(function, str):
+        return function
+    name = getattr(function, "__name__", type(function).__name__)
+    if name in ("__get__", "__set__"):
+        # Properties such as ``tensor.T`` and ``tensor.data = ...`` arrive as the wrapper of their getter or setter.
+        return f"torch.Tensor.{getattr(getattr(function, '__self__', None), '__name__', name)}"
+    if getattr(function, "__objclass__", None) is not None:
+        return f"torch.Tensor.{name}"
+    module = getattr(function, "__module__", None) or ""
+    if module.startswith(("torch._C._nn", "torch.nn.functional")):
+        return f"torch.nn.functional.{name}"
+    if module == "torch._tensor":
+        return f"torch.Tensor.{name}"
+    owner = getattr(function, "__self__", None)
+    for part in ("_linalg", "_fft", "_special", "_sparse", "_nested"):
+        if module.endswith(part) or getattr(owner, "__name__", "").endswith(part):
+            return f"torch.{part[1:]}.{name.removeprefix(part[1:] + '_')}"
+    if module.startswith(("torch._C", "torch.functional")) or not module:
+        return f"torch.{name}"
+    return f"{module}.{name}"

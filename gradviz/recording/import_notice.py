@@ -1,0 +1,67 @@
+"""Tells when the program imports a module, without importing it for the program.
+
+Importing torch before the script does would change it: ``OMP_NUM_THREADS`` and the like are read at that moment.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+
+class ImportNotice:
+    """Calls `then` as soon as the module `name` has been imported, or at once where it already is."""
+
+    def __init__(self, name: str, then: Callable[[], None]) -> None:
+        self._name = name
+        self._then = then
+
+    def start(self) -> None:
+        """Begin to listen."""
+        if self._name in sys.modules:
+            self._then()
+        else:
+            sys.meta_path.insert(0, self)
+
+    def stop(self) -> None:
+        """Leave ``sys.meta_path`` as it was."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find nothing oneself; for the module listened for, have its own loader report when it is done."""
+        if name != self._name:
+            return None
+        self.stop()
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _TellingLoader(spec.loader, self._then)  # type: ignore[assignment]
+        return spec
+
+
+class _TellingLoader:
+    """A module's own loader, followed by one call."""
+
+    def __init__(self, loader: Any, then: Callable[[], None]) -> None:
+        self._loader = loader
+        self._then = then
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)  # type: ignore[no-any-return]
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The module must not notice: torch reads its own ``__loader__`` and ``__spec__``.
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._then()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)

@@ -1,0 +1,85 @@
+"""What a node is, from its class, the call that made it and what it saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradviz.graph.model import NodeKind
+
+VIEW_OPERATIONS = frozenset(
+    {
+        "AliasBackward0",
+        "AsStridedBackward0",
+        "ChunkBackward0",
+        "ConjBackward0",
+        "DiagonalBackward0",
+        "ExpandBackward0",
+        "FlattenBackward0",
+        "ImagBackward0",
+        "MoveDimBackward0",
+        "NarrowBackward0",
+        "PermuteBackward0",
+        "RealBackward0",
+        "ReshapeAliasBackward0",
+        "SelectBackward0",
+        "SliceBackward0",
+        "SplitBackward0",
+        "SplitBackward1",
+        "SplitWithSizesBackward0",
+        "SqueezeBackward0",
+        "SqueezeBackward1",
+        "SqueezeBackward2",
+        "SwapAxesBackward0",
+        "SwapDimsBackward0",
+        "TBackward0",
+        "TransposeBackward0",
+        "TransposeBackward1",
+        "UnbindBackward0",
+        "UnflattenBackward0",
+        "UnfoldBackward0",
+        "UnsafeViewBackward0",
+        "UnsqueezeBackward0",
+        "ViewAsComplexBackward0",
+        "ViewAsRealBackward0",
+        "ViewBackward0",
+        "ViewBackward1",
+    }
+)
+"""Nodes of operations that return the same storage under another shape."""
+
+INPLACE_NODES = frozenset({"torch::autograd::CopySlices", "torch::autograd::CopyBackwards"})
+
+
+def kind_of_function_class(function_class: type) -> NodeKind:
+    """The kind of a node that was written in Python: torch's own wrappers are told from the user's functions."""
+    module = function_class.__module__
+    if module.startswith("torch.utils.checkpoint"):
+        return "checkpoint"
+    if module.startswith(("torch._functorch._aot_autograd", "torch._dynamo", "torch._inductor")):
+        return "compiled"
+    return "custom"
+
+
+def kind_of_operation(name: str, forward_call: str | None, is_checkpointed: bool) -> NodeKind:
+    """The kind of a node that torch wrote in C++."""
+    if is_checkpointed:
+        return "checkpoint"
+    if name in INPLACE_NODES or (forward_call is not None and _changes_its_input(forward_call)):
+        return "inplace"
+    if name in VIEW_OPERATIONS:
+        return "view"
+    return "operation"
+
+
+def _changes_its_input(forward_call: str) -> bool:
+    method = forward_call.rpartition(".")[2]
+    if method.startswith("__i") and method not in {"__invert__", "__index__", "__int__"}:
+        return True
+    return method == "__setitem__" or (method.endswith("_") and not method.endswith("__"))
+
+
+def is_checkpointed(raw_saved: Any) -> bool:
+    """True for a saved tensor that non-reentrant checkpointing will compute again; nothing is unpacked."""
+    if getattr(raw_saved, "unpack_hook", None) is None:
+        return False
+    return type(raw_saved.data).__module__ == "torch.utils.checkpoint"

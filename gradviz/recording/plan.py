@@ -1,0 +1,32 @@
+"""What is to be recorded of a run, decided before it starts. No torch here: the script imports it first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_KEPT_NODES = 1_000_000
+
+
+@dataclass(frozen=True)
+class RecordingPlan:
+    """Which backward calls become graphs, and whether the script goes on afterwards."""
+
+    backward: int | None = 1
+    """The call to record, counted from 1; None for all."""
+    keep_going: bool = False
+    root: str | None = None
+    """An expression to record at the script's end instead of any backward."""
+    max_kept_nodes: int = MAX_KEPT_NODES
+    """Recording all calls ends when so many nodes are kept."""
+
+    def wants(self, number: int) -> bool:
+        """True for a backward call that is to be recorded."""
+        return self.backward is None or number == self.backward
+
+    def is_last(self, number: int) -> bool:
+        """True when nothing is left to record after this call."""
+        return self.backward is not None and number >= self.backward
+
+
+class StopScript(SystemExit):
+    """Ends the script politely: its ``finally`` blocks run, and a thread that gets it ends without a traceback."""

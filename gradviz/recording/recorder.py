@@ -1,0 +1,256 @@
+"""Records one run: watches forward and backward, and turns every wanted backward call into a graph.
+
+Contracts kept here: torch is put back exactly as it was found, also when the program raises; nothing of the program is
+kept alive once recording ends; a failure of ours is disclosed in the capture and never reaches the program.
+"""
+
+from __future__ import annotations
+
+import linecache
+import platform
+import threading
+from collections.abc import Callable, Mapping
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+
+from gradviz import __version__
+from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
+from gradviz.errors import BadInput
+from gradviz.graph.model import BackwardCall, Graph
+from gradviz.recording import failed_node, torch_compat
+from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch, gradient_edge
+from gradviz.recording.compiled_code import CompiledCodeWatch
+from gradviz.recording.forward_log import ThreadLog
+from gradviz.recording.forward_watch import ForwardWatch
+from gradviz.recording.graph_builder import GraphBuilder
+from gradviz.recording.graph_walker import Walk, walk
+from gradviz.recording.loose_ends import loose_ends
+from gradviz.recording.names import ModuleNames, NameTable, local_variables, namespaces_of_stack
+from gradviz.recording.plan import RecordingPlan, StopScript
+from gradviz.recording.structures import look_up, named_tensors
+from gradviz.recording.tensor_facts import FactsTable
+
+NamedRoot = tuple[str | None, torch.Tensor | None, Any, int]
+
+
+class Recorder:
+    """Records from `start` to `stop`; `capture` then gives what was seen."""
+
+    def __init__(self, plan: RecordingPlan) -> None:
+        self._plan = plan
+        self._facts = FactsTable()
+        self._forward = ForwardWatch(self._facts)
+        self._compiled = CompiledCodeWatch(self._forward)
+        self._backward = BackwardWatch(self._on_backward)
+        self._builder = GraphBuilder(self._facts, self._forward.log, self._forward.stacks)
+        self._lock = threading.RLock()
+        self._graphs: list[Graph] = []
+        self._parameters: dict[int, Parameter] = {}
+        self._disclosures: dict[str, None] = {}
+        self._kept_nodes = 0
+        self.backward_calls = 0
+        self.failed_in_backward = False
+
+    # -- starting and stopping -----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to watch, on the calling thread."""
+        self._forward.start()
+        self._compiled.start()
+        if not self._plan.root:
+            self._backward.start()
+
+    def stop(self) -> None:
+        """Put torch back; safe to call twice."""
+        self._backward.stop()
+        self._compiled.stop()
+        self._forward.stop()
+
+    # -- backward calls ------------------------------------------------------------------------------------------
+
+    def _on_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
+        if self._compiled.is_running:
+            return run()  # the compiler differentiates what it traces; the program called nothing
+        with self._lock:
+            self.backward_calls += 1
+            number = self.backward_calls
+        if not self._plan.wants(number):
+            return run()
+        before = torch_compat.peek_sequence_nr()
+        row = self._forward.note_backward(before, request.frame, f"torch.autograd.{request.function}")
+        walked = self._record_request(request, number)
+        try:
+            result = run()
+        except BaseException as error:
+            self._note_failure(walked, request, error)
+            raise
+        finally:
+            self._forward.end_backward(row)
+            del walked
+        if self._plan.is_last(number) or self._is_full():
+            self._end_after_last_graph()
+        return result
+
+    def _record_request(self, request: BackwardRequest, number: int) -> Walk | None:
+        names = NameTable()
+        for namespace in namespaces_of_stack(request.frame):
+            names.add_namespace(namespace)
+        roots: list[NamedRoot] = []
+        for tensor, node, output_nr in request.root_edges:
+            variables = names.variables_of(tensor) if tensor is not None else ()
+            roots.append((variables[0] if variables else None, tensor, node, output_nr))
+        if not roots:
+            return None  # torch is about to say so itself
+        backward = BackwardCall(number, request.function, None, request.retain_graph, request.create_graph)
+        return self._record_graph(roots, names, backward, request.frame)
+
+    def _record_graph(
+        self,
+        roots: list[NamedRoot],
+        names: NameTable,
+        backward: BackwardCall | None = None,
+        frame: FrameType | None = None,
+    ) -> Walk | None:
+        try:
+            walked = walk(grad_fn for _, _, grad_fn, _ in roots)
+            log = self._log_of_graph()
+            stack = self._forward.stacks.current(frame, []) if frame is not None else None
+            graph = self._builder.build(walked, roots, names, log, backward, stack)
+            self._note_parameters(names)
+        except Exception as error:  # whatever it is, it must not reach the program
+            what = f"backward {backward.number}" if backward else "the graph"
+            self._disclose(f"{what} could not be recorded, a defect of gradviz: {type(error).__name__}: {error}")
+            return None
+        self._graphs.append(graph)
+        self._kept_nodes += len(graph.nodes)
+        return walked
+
+    def _log_of_graph(self) -> ThreadLog | None:
+        """The log of the thread that made the nodes: this one, or the only one that saw anything."""
+        logs = self._forward.log.threads
+        busy = [log for log in logs.values() if not log.is_empty]
+        if len(busy) == 1:
+            return busy[0]
+        if len(busy) > 1:
+            self._disclose(
+                f"{len(busy)} threads computed forward; lines and modules are those of the thread that called "
+                "backward, and may be missing or wrong for nodes that another thread made"
+            )
+        return logs.get(threading.get_ident())
+
+    def _note_failure(self, walked: Walk | None, request: BackwardRequest, error: BaseException) -> None:
+        if isinstance(error, (StopScript, KeyboardInterrupt)):
+            return
+        self.failed_in_backward = True
+        if walked is None or not self._graphs:
+            return
+        graph = self._graphs[-1]
+        place = failed_node.find(walked, error, retains_graph=request.retain_graph or request.create_graph)
+        if place is not None and graph.backward is not None:
+            self._graphs[-1] = failed_node.marked(graph, place)
+
+    def _is_full(self) -> bool:
+        if self._kept_nodes < self._plan.max_kept_nodes:
+            return False
+        self._disclose(
+            f"recording ended after backward {self.backward_calls}: "
+            f"{len(self._graphs)} graphs with {self._kept_nodes:,} nodes are as many as are kept at once "
+            f"(limit {self._plan.max_kept_nodes:,} nodes); --backward N picks a single one"
+        )
+        return True
+
+    def _end_after_last_graph(self) -> None:
+        if self._plan.keep_going:
+            self.stop()
+            return
+        raise StopScript
+
+    # -- what is left at the end ---------------------------------------------------------------------------------
+
+    def record_root(self, namespace: Mapping[str, Any]) -> None:
+        """Record the graph of the expression that ``--root`` names, from the script's variables."""
+        expression = self._plan.root
+        assert expression is not None
+        value = look_up(expression, namespace)
+        tensors = list(named_tensors(value, expression))
+        if not tensors:
+            raise BadInput(
+                f"--root {expression!r} is a {type(value).__name__}, not a tensor",
+                hint="name a tensor that has a graph",
+            )
+        roots: list[NamedRoot] = [
+            (name, *edge) for name, tensor in tensors if (edge := gradient_edge(tensor)) is not None
+        ]
+        if not roots:
+            raise BadInput(
+                f"--root {expression!r} has no grad_fn: nothing that it was computed from requires grad, "
+                "or it was computed under no_grad or detached",
+                hint="name a tensor that was computed from one with requires_grad=True",
+            )
+        names = NameTable()
+        names.add_namespace(namespace)
+        self._record_graph(roots, names)
+
+    def record_loose_ends(self, namespaces: list[Mapping[str, Any]]) -> None:
+        """Without any backward: record the tensors with a ``grad_fn`` that no other one was computed from."""
+        names = NameTable()
+        for namespace in namespaces:
+            names.add_namespace(namespace)
+        roots = loose_ends(names)
+        if roots:
+            self._record_graph(roots, names)
+
+    @property
+    def has_graphs(self) -> bool:
+        return bool(self._graphs)
+
+    def _note_parameters(self, names: NameTable) -> None:
+        called = self._forward.log.called_modules()
+        dotted = ModuleNames(called, names).parameters
+        for parameter in (parameter for module in called for parameter in module.parameters()):
+            if id(parameter) in dotted and not torch.nn.parameter.is_lazy(parameter):
+                self._parameters[id(parameter)] = Parameter(
+                    tuple(dotted[id(parameter)]), self._facts.of_tensor(parameter), parameter.requires_grad
+                )
+
+    def _disclose(self, sentence: str) -> None:
+        self._disclosures[sentence] = None
+
+    def capture(self, program: str, arguments: tuple[str, ...], outcome: Any, error: ScriptError | None) -> Capture:
+        """Everything that was recorded."""
+        for what, count in sorted(self._builder.unreadable.items()):
+            self._disclose(f"the {what} of {count:,} nodes could not be read")
+        graphs = tuple(self._graphs)
+        return Capture(
+            program=Program(program, arguments, platform.python_version(), str(torch.__version__), __version__),
+            graphs=graphs,
+            parameters=tuple(self._parameters.values()),
+            sources=_source_lines(graphs, error),
+            error=error,
+            outcome=outcome,
+            backward_calls=self.backward_calls,
+            disclosures=tuple(self._disclosures),
+        )
+
+
+def _source_lines(graphs: tuple[Graph, ...], error: ScriptError | None) -> dict[str, dict[int, str]]:
+    wanted = {(site.file, site.line) for graph in graphs for site in graph.call_sites}
+    if error is not None and error.call_site is not None:
+        wanted.add(error.call_site)
+    sources: dict[str, dict[int, str]] = {}
+    for file, line in sorted(wanted):
+        text = linecache.getline(file, line)
+        if text:
+            sources.setdefault(file, {})[line] = text.rstrip("\r\n")
+    return sources
+
+
+def namespaces_of_traceback(trace: TracebackType | None) -> list[Mapping[str, Any]]:
+    """Variables of every frame that an exception passed through, innermost first."""
+    found: list[Mapping[str, Any]] = []
+    while trace is not None:
+        found.append(local_variables(trace.tb_frame))
+        trace = trace.tb_next
+    return found[::-1]

@@ -1,0 +1,109 @@
+"""Every probe of a private or version-dependent torch name, by capability, in one place.
+
+Two tools of this field died of private names that moved. Here each is looked up once; where it is missing, the
+function below it says what is lost instead of failing, or `MissingDependency` names the torch that is needed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CodeType, ModuleType
+from typing import Any
+
+import torch
+from torch.nn.modules import module as module_call
+
+LEAF_SEQUENCE_NR = 2**64 - 1
+"""What ``_sequence_nr()`` answers for `AccumulateGrad`."""
+
+
+def _missing(name: str) -> Callable[..., Any]:
+    def unavailable(*_: object) -> Any:
+        raise AttributeError(f"torch {torch.__version__} has no {name}")
+
+    return unavailable
+
+
+peek_sequence_nr: Callable[[], int] = getattr(torch._C._autograd, "_get_sequence_nr", _missing("_get_sequence_nr"))
+"""The sequence number that the next node of this thread will get."""
+
+current_graph_task_id: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+"""-1 outside the autograd engine: tells the script's own backward from one that a node runs inside it."""
+
+DISABLE_TORCH_FUNCTION: Callable[[], Any] = torch._C.DisableTorchFunction
+"""While entered, reading a tensor's attributes reaches no mode and no subclass of the user."""
+
+
+def backward_entry_modules() -> list[ModuleType]:
+    """The modules through which every backward and grad call passes, by a global ``_engine_run_backward``."""
+    candidates = (torch.autograd, sys.modules["torch.autograd.graph"])
+    return [module for module in candidates if hasattr(module, "_engine_run_backward")]
+
+
+def function_apply_probe() -> tuple[ModuleType, str] | None:
+    """A global that ``autograd.Function.apply`` calls, before it makes the node, in each call.
+
+    Replacing this one name sees every custom function. Replacing ``apply`` itself would be kept for ever by the
+    common ``relu = MyReLU.apply``, and Dynamo would no longer know it.
+    """
+    module = sys.modules["torch.autograd.function"]
+    return (module, "_is_setup_context_defined") if hasattr(module, "_is_setup_context_defined") else None
+
+
+def module_call_frame() -> CodeType | None:
+    """Code of the function that `Module._call_impl` runs a call in while any hook is registered."""
+    for constant in module_call.Module._call_impl.__code__.co_consts:
+        if isinstance(constant, CodeType) and constant.co_name == "inner":
+            return constant
+    return None
+
+
+def input_metadata(node: Any) -> tuple[Any, ...]:
+    """Shape, dtype and device of each output of the node's forward; empty where this torch does not tell."""
+    return tuple(getattr(node, "_input_metadata", ()))
+
+
+def python_function_class(node: Any) -> type | None:
+    """The ``autograd.Function`` of a node that was written in Python, else None."""
+    return getattr(node, "_forward_cls", None) if isinstance(node, torch._C._FunctionBase) else None
+
+
+def dynamo_eval_frame() -> ModuleType | None:
+    """Dynamo's frame module if the program has loaded it; loading it ourselves would cost a second."""
+    module = sys.modules.get("torch._dynamo.eval_frame")
+    return module if module is not None and hasattr(module, "_maybe_set_eval_frame") else None
+
+
+_HOOK_TABLES = (
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_forward_hooks_always_called",
+    "_global_forward_hooks_with_kwargs",
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
+)
+
+
+def global_hook_tables() -> list[dict[int, Any]]:
+    """torch's tables of hooks on all modules, by hook id."""
+    return [getattr(module_call, name) for name in _HOOK_TABLES if hasattr(module_call, name)]
+
+
+def replace_global_hook_question(is_ours: Callable[[int], bool]) -> Callable[[], Any] | None:
+    """Let Dynamo's question "are there global hooks?", which prints a warning, pass over ours; returns torch's own."""
+    original = getattr(module_call, "_has_any_global_hook", None)
+    if original is None:
+        return None
+
+    def has_any_global_hook() -> bool:
+        return any(not is_ours(hook) for table in global_hook_tables() for hook in table)
+
+    module_call._has_any_global_hook = has_any_global_hook
+    return original  # type: ignore[no-any-return]
+
+
+def restore_global_hook_question(original: Callable[[], Any] | None) -> None:
+    """Undo `replace_global_hook_question`."""
+    if original is not None:
+        module_call._has_any_global_hook = original

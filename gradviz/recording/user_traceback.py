@@ -1,0 +1,75 @@
+"""The user's exception as Python would have shown it: without gradviz's frames and those it caused in torch."""
+
+from __future__ import annotations
+
+import traceback
+from types import TracebackType
+
+from gradviz.recording.file_kinds import is_gradviz_file, is_library_file
+
+_MODULE_FILE = ("torch", "nn", "modules", "module.py")
+
+
+def without_our_frames(error: BaseException) -> BaseException:
+    """Cut our frames out of the tracebacks of an exception and of all that it was raised from."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        current.__traceback__ = _relinked(_kept_entries(current.__traceback__))
+        current = current.__cause__ or current.__context__
+    return error
+
+
+def _kept_entries(trace: TracebackType | None) -> list[TracebackType]:
+    kept: list[TracebackType] = []
+    while trace is not None:
+        file, name = trace.tb_frame.f_code.co_filename, trace.tb_frame.f_code.co_name
+        if is_gradviz_file(file):
+            if name == "run_users_code":
+                kept.clear()  # what stands above belongs to the command line
+            elif name == "__torch_function__":
+                _drop_detour(kept)
+        elif not _is_hook_detour(trace):
+            kept.append(trace)
+        trace = trace.tb_next
+    return kept
+
+
+def _drop_detour(kept: list[TracebackType]) -> None:
+    """A torch function that is written in Python calls itself again through the mode: drop its first appearance."""
+    if kept and kept[-1].tb_frame.f_code.co_name == "handle_torch_function":
+        kept.pop()
+        if kept:
+            kept.pop()
+
+
+def _is_hook_detour(trace: TracebackType) -> bool:
+    """While any hook is registered, `Module._call_impl` runs the call in a function of its own."""
+    code = trace.tb_frame.f_code
+    return code.co_name == "inner" and code.co_filename.replace("\\", "/").endswith("/".join(_MODULE_FILE))
+
+
+def _relinked(entries: list[TracebackType]) -> TracebackType | None:
+    following: TracebackType | None = None
+    for entry in reversed(entries):
+        entry.tb_next = following
+        following = entry
+    return following
+
+
+def printed(error: BaseException) -> str:
+    """The text that Python would print for an uncaught exception."""
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+
+
+def innermost_own_line(error: BaseException) -> tuple[str, int] | None:
+    """File and line of the innermost frame that is not a library's."""
+    found = None
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not is_library_file(file) and not is_gradviz_file(file):
+            found = (file, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
