@@ -1,0 +1,6 @@
+"""``python -m gradviz``."""
+
+from gradviz.cli import main
+
+if __name__ == "__main__":
+    main()

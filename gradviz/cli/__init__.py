@@ -1,0 +1,114 @@
+"""The command line: the click group, and the single place where an error becomes one line and an exit code.
+
+Exit codes: 0 fine, 1 the script failed, 2 wrong usage, 70 a defect of gradviz,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from gradviz import __version__
+
+COMMANDS = {
+    "render": ("gradviz.cli.render", "Run a script and draw its autograd graph."),
+    "tree": ("gradviz.cli.tree", "Run a script and print its autograd graph as a tree."),
+    "record": ("gradviz.cli.record", "Run a script and keep what was recorded in a file."),
+}
+"""Every command, with the module that is imported when it is called and the line that ``--help`` shows."""
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module when it is called, so that ``gradviz --help`` answers at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(COMMANDS[cmd_name][0]), f"{cmd_name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS:
+            from gradviz.errors import BadInput, near_matches
+
+            hint = near_matches(args[0], COMMANDS)
+            if args[0].endswith((".py", ".gradviz")):
+                hint = f"did you mean 'gradviz render {args[0]}'?"
+            raise BadInput(f"no such command: {args[0]!r}", hint=hint)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="gradviz %(version)s")
+def gradviz() -> None:
+    """See the graph that a PyTorch script's backward() walks.
+
+    SCRIPT is run as python would run it, unedited; a file made by `gradviz record` can stand in its place.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the command line; the exit code. Errors are printed as one line on standard error."""
+    from gradviz.errors import GradvizError
+
+    try:
+        result: Any = gradviz.main(arguments, prog_name="gradviz", standalone_mode=False)
+    except GradvizError as error:
+        return _refuse(str(error), error.exit_code)
+    except click.exceptions.Exit as request:
+        return request.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help(), err=True)
+        return 2
+    except click.ClickException as error:
+        return _refuse(_one_line(error), 2)
+    except (KeyboardInterrupt, click.Abort):
+        return _refuse("interrupted", 130)
+    except SyntaxError as error:
+        return _refuse_syntax(error)
+    except Exception as error:
+        if os.environ.get("GRADVIZ_TRACEBACK"):
+            raise
+        what = f"{type(error).__name__}: {error}"
+        return _refuse(f"a defect of gradviz: {what}; please report it with what GRADVIZ_TRACEBACK=1 prints", 70)
+    return result if isinstance(result, int) else 0
+
+
+def _refuse(message: str, exit_code: int) -> int:
+    click.echo("gradviz: " + " ".join(message.split("\n")), err=True)
+    return exit_code
+
+
+def _refuse_syntax(error: SyntaxError) -> int:
+    import traceback
+
+    click.echo("".join(traceback.format_exception_only(error)), err=True, nl=False)
+    return 2
+
+
+def _one_line(error: click.ClickException) -> str:
+    message = error.format_message()
+    message = message[:1].lower() + message[1:]
+    if isinstance(error, click.NoSuchOption):
+        return f"{message.rstrip('.')} (arguments of the script itself go after --)"
+    return message

@@ -1,0 +1,56 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class _BackwardNumber(click.ParamType[int | str]):
+    name = "N|all"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if value == "all" or isinstance(value, int):
+            return value  # type: ignore[no-any-return]
+        if not str(value).isdecimal() or int(value) < 1:
+            self.fail(f"{value!r} is neither a number from 1 on nor 'all'", param, ctx)
+        return int(value)
+
+
+_RECORDING = (
+    click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does."),
+    click.option("--backward", type=_BackwardNumber(), help="Which backward() or grad() call to record; the first."),
+    click.option("--keep-going", is_flag=True, help="Let the script run to its end after the last wanted backward."),
+    click.option("--root", metavar="NAME", help='Record what NAME was computed from, e.g. out["loss"], at the end.'),
+    click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|CAPTURE [-- ARGUMENTS]..."),
+)
+
+_FOLDING = (
+    click.option("--depth", type=click.IntRange(min=0), help="How many levels of modules to open."),
+    click.option("--unfold", multiple=True, metavar="PATH", help="Open this module call; * stands for one name."),
+    click.option("--fold", multiple=True, metavar="PATH", help="Keep this module call folded."),
+    click.option("--all", "show_all", is_flag=True, help="Fold nothing."),
+    click.option("--plumbing", is_flag=True, help="Show views, transposes and other plumbing as operations."),
+    click.option("--constants/--no-constants", default=True, help="Show inputs that need no gradient."),
+    click.option("--max-items", type=click.IntRange(min=1), default=60, show_default=True, help="Size to fold to."),
+)
+
+
+def recording_options(command: _Command) -> _Command:
+    """What to run, and which backward to record: see `gradviz.cli.source.SourceOptions`."""
+    return _apply(_RECORDING, command)
+
+
+def folding_options(command: _Command) -> _Command:
+    """How much of the graph to show: see `fold_options`."""
+    return _apply(_FOLDING, command)
+
+
+def _apply(options: tuple[Callable[[Any], Any], ...], command: _Command) -> _Command:
+    for option in reversed(options):
+        command = option(command)
+    return command

@@ -1,0 +1,192 @@
+"""The one place that writes files.
+
+What it takes care of:
+
+- a file is complete or not there: content goes to a temporary file beside the target, which then takes its name;
+- what cannot be written is found out before somebody's training script runs for an hour, not after it;
+- a file that gradviz did not make, such as the script itself, is never overwritten;
+- ``-`` is standard output, and a reader that has seen enough (``| head``) is no error.
+
+Missing folders are made when the file is written. Whatever goes wrong is one `BadInput`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from gradviz.capture.capture_file import CAPTURE_SUFFIX
+from gradviz.errors import BadInput, near_matches
+from gradviz.rendering.renderer import FORMATS, Format, format_named
+
+STANDARD_OUTPUT = "-"
+
+_OWN_SUFFIXES = (*(suffix for entry in FORMATS for suffix in entry.suffixes), CAPTURE_SUFFIX)
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space, or choose another place",
+    errno.EDQUOT: "free some space, or choose another place",
+    errno.EACCES: "choose a folder that you may write to",
+    errno.EPERM: "choose a folder that you may write to",
+    errno.EROFS: "choose a folder that you may write to",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOTDIR: "a part of that path is a file, not a folder",
+    errno.EEXIST: "a part of that path is a file, not a folder",
+}
+
+
+def output_format(path: Path | str, explicit: str | None = None) -> Format:
+    """The format to write to `path`: the one asked for, or else the one that its suffix says."""
+    by_suffix = _format_with_suffix(Path(path).suffix)
+    if explicit is None:
+        if by_suffix is None:
+            raise _unknown_format(path)
+        return by_suffix
+    wanted = format_named(explicit)
+    if by_suffix is not None and by_suffix != wanted:
+        other_name = Path(path).with_suffix(wanted.suffixes[0]).name
+        raise BadInput(
+            f"{str(path)!r} is named as {by_suffix.name}, but {wanted.name} is asked for",
+            hint=f"name it {other_name!r}, or leave the format out",
+        )
+    return wanted
+
+
+def check_outputs(paths: Sequence[Path | str], *, inputs: Iterable[Path | str] = ()) -> None:
+    """Refuse, before any work is done, outputs that could not be written or would overwrite one of `inputs`."""
+    sources = [Path(source) for source in inputs]
+    seen: dict[str, Path | str] = {}
+    for path in paths:
+        place = STANDARD_OUTPUT if _is_standard_output(path) else os.path.realpath(path)
+        if place in seen:
+            raise BadInput(f"{str(seen[place])!r} and {str(path)!r} are the same place", hint="give each its own name")
+        seen[place] = path
+        if place != STANDARD_OUTPUT:
+            _check_file(Path(path), sources)
+
+
+def write_output(path: Path | str, content: str | bytes) -> None:
+    """Write the whole of `content`, text as UTF-8, or else leave everything as it was."""
+    # A file name that is not UTF-8 reaches us with lone surrogates, which UTF-8 refuses.
+    data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+    if _is_standard_output(path):
+        _write_standard_output(data)
+        return
+    try:
+        _write_file(Path(path), data)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _is_standard_output(path: Path | str) -> bool:
+    return str(path) == STANDARD_OUTPUT
+
+
+def _format_with_suffix(suffix: str) -> Format | None:
+    return next((entry for entry in FORMATS if suffix.lower() in entry.suffixes), None)
+
+
+def _unknown_format(path: Path | str) -> BadInput:
+    if _is_standard_output(path):
+        return BadInput("standard output does not say which format is wanted", hint="add --format")
+    suffix = Path(path).suffix
+    fault = f"ends in {suffix!r}, which is no known format" if suffix else "does not say which format is wanted"
+    # Without the dots, in which all of them are alike.
+    known = [known.lstrip(".") for entry in FORMATS for known in entry.suffixes]
+    return BadInput(f"{str(path)!r} {fault}", hint=near_matches(suffix.lstrip(".").lower(), known))
+
+
+def _check_file(path: Path, sources: Sequence[Path]) -> None:
+    try:
+        kind = _file_kind(path)
+        if kind == stat.S_IFDIR:
+            raise BadInput(f"{str(path)!r} is a folder", hint="add a file name")
+        if kind == stat.S_IFREG:
+            _check_replaceable(path, sources)
+        if kind in (stat.S_IFREG, None):
+            _check_folder(Path(os.path.realpath(path)).parent)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _file_kind(path: Path) -> int | None:
+    """One of `stat`'s ``S_IF...``, or None where there is nothing. `Path.is_file` and the like hide other errors."""
+    try:
+        return stat.S_IFMT(path.stat().st_mode)
+    except FileNotFoundError:
+        return None
+
+
+def _check_replaceable(path: Path, sources: Sequence[Path]) -> None:
+    if any(source.exists() and path.samefile(source) for source in sources):
+        raise BadInput(f"{str(path)!r} is the input itself", hint="choose another name for the output")
+    if path.suffix.lower() not in _OWN_SUFFIXES:
+        raise BadInput(
+            f"{str(path)!r} is there already and does not look like a file of gradviz",
+            hint="choose another name, or remove it first",
+        )
+    if not os.access(path, os.W_OK):
+        raise BadInput(f"{str(path)!r} is write-protected", hint="choose another name, or remove it first")
+
+
+def _check_folder(folder: Path) -> None:
+    """Make a nameless file in the folder, or in the nearest one above that is there; permissions alone do not tell."""
+    while not folder.exists():
+        folder = folder.parent
+    tempfile.TemporaryFile(dir=folder).close()
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    if _file_kind(path) not in (stat.S_IFREG, None):
+        # A device or a pipe has no name to take over; a folder is refused by open().
+        path.write_bytes(data)
+        return
+    # Through links, so that the link stays and what it points to is replaced.
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.parent / f".gradviz-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+        if target.exists():
+            shutil.copymode(target, temporary)
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _write_standard_output(data: bytes) -> None:
+    # Bytes, so that a terminal set to another encoding cannot make a difference in a file or pipe.
+    buffer = getattr(sys.stdout, "buffer", None)
+    try:
+        if buffer is None:
+            print(data.decode(), end="")
+        else:
+            sys.stdout.flush()
+            buffer.write(data)
+            buffer.flush()
+    except BrokenPipeError:
+        _abandon_standard_output()
+    except OSError as error:
+        _abandon_standard_output()
+        raise _cannot_write("standard output", error) from error
+
+
+def _abandon_standard_output() -> None:
+    """What is still buffered goes nowhere: Python would try it once more at exit and print a traceback."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _cannot_write(path: Path | str, error: OSError) -> BadInput:
+    remedy = _REMEDIES.get(error.errno) if error.errno is not None else None
+    return BadInput(f"cannot write {str(path)!r}: {error.strerror or error}", hint=remedy)

@@ -1,0 +1,39 @@
+"""``gradviz record``: run now, look later, anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gradviz.cli.options import recording_options
+
+
+@click.command("record")
+@recording_options
+@click.option("-o", "--output", metavar="OUT", help="Capture to write; SCRIPT's name with .gradviz.")
+def record_command(output: str | None, **others: Any) -> int:
+    """Run SCRIPT and write what was recorded to one file, which every other command takes in place of a script."""
+    from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
+    from gradviz.cli.output import check_outputs, write_output
+    from gradviz.cli.source import open_source
+    from gradviz.cli.views import source_options
+    from gradviz.errors import BadInput
+
+    source_choice = source_options(others)
+    if source_choice.is_capture:
+        raise BadInput(f"{source_choice.name} is a capture already", hint="render or tree show it")
+    path = output or Path(source_choice.name).name.removesuffix(".py") + CAPTURE_SUFFIX
+    if path != "-" and Path(path).suffix != CAPTURE_SUFFIX:
+        raise BadInput(f"{path!r}: a capture's name ends in {CAPTURE_SUFFIX}", hint=f"use {path}{CAPTURE_SUFFIX}")
+    inputs = [source_choice.file] if source_choice.file is not None and source_choice.file.exists() else []
+    check_outputs([path], inputs=inputs)
+    source = open_source(source_choice, own_output=path == "-", needs_graph=False)
+    write_output(path, write_capture(source.capture))
+    if path != "-":
+        nodes = sum(len(graph.nodes) for graph in source.graphs)
+        graphs = "1 graph" if len(source.graphs) == 1 else f"{len(source.graphs)} graphs"
+        click.echo(f"wrote {path}: {graphs}, {nodes:,} nodes")
+        click.echo(f"next:  gradviz render {path}   or   gradviz tree {path}")
+    return source.exit_code

@@ -1,0 +1,104 @@
+"""``gradviz render``: pictures and data of a script's graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gradviz.cli.options import folding_options, recording_options
+
+
+@dataclass(frozen=True)
+class _Output:
+    """One file to write, or ``-``."""
+
+    path: str
+    format: Any
+
+    def numbered(self, number: int) -> str:
+        """The path for one of several graphs: ``net-3.svg``."""
+        path = Path(self.path)
+        return str(path.with_name(f"{path.stem}-{number}{path.suffix}"))
+
+
+@click.command("render")
+@recording_options
+@click.option("-o", "--output", "outputs", multiple=True, metavar="OUT", help="File to write, in its suffix's format.")
+@click.option("--format", "formats", multiple=True, metavar="FORMAT", help="svg, png, dot, json or tree.")
+@folding_options
+@click.option("--direction", default="TB", metavar="TB|LR", help="Top to bottom, or left to right.")
+@click.option("--theme", default="auto", metavar="auto|light|dark", help="Colours; auto follows the reader's browser.")
+@click.option("--engine", default="graphlay", metavar="graphlay|dot", help="What computes the positions.")
+@click.option("--scale", type=click.FloatRange(min=0.1, max=16), default=2.0, help="Pixels for each unit, for PNG.")
+def render_command(
+    outputs: tuple[str, ...],
+    formats: tuple[str, ...],
+    direction: str,
+    theme: str,
+    engine: str,
+    scale: float,
+    **others: Any,
+) -> int:
+    """Run SCRIPT, and draw the autograd graph that its first backward() walks.
+
+    Without -o the picture goes to SCRIPT's name with .svg, in the working directory.
+    """
+    from gradviz.cli.output import check_outputs, write_output
+    from gradviz.cli.source import open_source
+    from gradviz.cli.views import fold_options, source_options, subject_of
+
+    source_choice, folding = source_options(others), fold_options(others)
+    wanted = _outputs(outputs, formats, source_choice.name)
+    look = {"direction": direction.upper(), "theme": theme, "engine": engine}
+    renderers = [output.format.renderer(**_options_for(output.format.name, look, scale)) for output in wanted]
+    inputs = [source_choice.file] if source_choice.file is not None and source_choice.file.exists() else []
+    check_outputs([output.path for output in wanted], inputs=inputs)
+    to_standard_output = any(output.path == "-" for output in wanted)
+
+    source = open_source(source_choice, own_output=to_standard_output)
+    several = len(source.graphs) > 1
+    written = []
+    for number, graph in enumerate(source.graphs, 1):
+        subject = subject_of(source.capture, graph, folding)
+        for output, renderer in zip(wanted, renderers, strict=True):
+            call = graph.backward.number if graph.backward else number
+            path = output.numbered(call) if several and output.path != "-" else output.path
+            write_output(path, renderer.render(subject))
+            if path != "-":
+                written.append(path)
+    if written:
+        from gradviz.cli.summary import print_summary
+
+        print_summary(source, source_choice, subject, written)
+    return source.exit_code
+
+
+def _outputs(paths: tuple[str, ...], formats: tuple[str, ...], name: str) -> list[_Output]:
+    from gradviz.cli.output import output_format
+    from gradviz.errors import BadInput
+    from gradviz.rendering.renderer import format_named
+
+    if paths and formats and len(formats) not in (1, len(paths)):
+        raise BadInput(f"{len(paths)} outputs but {len(formats)} formats", hint="give one format for each, or none")
+    if paths:
+        explicit = formats if len(formats) == len(paths) else formats * len(paths)
+        return [
+            _Output(path, output_format(path, explicit[index] if explicit else None))
+            for index, path in enumerate(paths)
+        ]
+    stem = Path(name).name.removesuffix(".py").removesuffix(".gradviz") or "graph"
+    chosen = [format_named(each) for each in formats or ("svg",)]
+    return [_Output(stem + each.suffixes[0], each) for each in chosen]
+
+
+def _options_for(format_name: str, look: dict[str, str], scale: float) -> dict[str, object]:
+    if format_name == "svg":
+        return dict(look)
+    if format_name == "png":
+        return {**look, "theme": "light" if look["theme"] == "auto" else look["theme"], "scale": scale}
+    if format_name == "dot":
+        return {"direction": look["direction"]}
+    return {}

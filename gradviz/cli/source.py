@@ -1,0 +1,160 @@
+"""Where a capture comes from: a script or module that is run now, or a file that was recorded before."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from gradviz.capture.capture import Capture
+from gradviz.capture.capture_file import is_capture, load_capture
+from gradviz.errors import BadInput, NothingRecorded
+from gradviz.graph.model import Graph
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What the recording options say."""
+
+    words: tuple[str, ...]
+    module: str | None = None
+    backward: int | str | None = None
+    keep_going: bool = False
+    root: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The script, module or capture as the user named it."""
+        if self.module is not None:
+            return self.module
+        if not self.words:
+            raise BadInput("nothing to run", hint="name a script or a capture, or a module with -m")
+        return self.words[0]
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What goes to the program."""
+        return self.words if self.module is not None else self.words[1:]
+
+    @property
+    def file(self) -> Path | None:
+        """The script or capture file."""
+        return None if self.module is not None else Path(self.name)
+
+    @property
+    def is_capture(self) -> bool:
+        """True when the name is that of a file recorded before."""
+        if self.file is None or not self.file.is_file():
+            return False
+        try:
+            with self.file.open("rb") as file:
+                return is_capture(file.read(64)) or self.file.suffix == ".gradviz"
+        except OSError as error:
+            raise BadInput(f"cannot read {self.name}: {error.strerror}") from error
+
+    def command(self, name: str) -> str:
+        """The same source with another command, for the user to copy."""
+        words = [self.name] if self.module is None else ["-m", self.module]
+        tail = ["--", *self.arguments] if self.arguments else []
+        return " ".join(["gradviz", name, *words, *tail])
+
+
+@dataclass(frozen=True)
+class Source:
+    """A capture, and how the program that made it ended."""
+
+    capture: Capture
+    graphs: tuple[Graph, ...]
+    """Those that the options select."""
+    exit_code: int = 0
+
+
+def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph: bool = True) -> Source:
+    """Load the capture or run the program. The program's traceback goes to standard error, as under python.
+
+    Args:
+        own_output: standard output belongs to the command: what the program prints goes to standard error.
+        needs_graph: without any graph there is nothing to show, so say so.
+    """
+    if options.is_capture:
+        return _load(options)
+    from gradviz.recording.plan import RecordingPlan
+    from gradviz.recording.script_runner import module_target, run, script_target
+
+    plan = RecordingPlan(
+        backward=None if options.backward == "all" else int(options.backward or 1),
+        keep_going=options.keep_going,
+        root=options.root,
+    )
+    target = module_target(options.module) if options.module is not None else script_target(options.name)
+    with _standard_output_to_error() if own_output else _as_it_is():
+        result = run(target, options.arguments, plan)
+        sys.stdout.flush()
+    if result.printed_error is not None:
+        click.echo(result.printed_error, err=True, nl=False)
+    exit_code = {"failed": 1, "interrupted": 130}.get(result.capture.outcome, 0)
+    if needs_graph and not result.capture.graphs:
+        raise _no_graph(result.capture, exit_code)
+    return Source(result.capture, result.capture.graphs, exit_code)
+
+
+def _no_graph(capture: Capture, exit_code: int) -> NothingRecorded:
+    how = "was interrupted" if capture.outcome == "interrupted" else "failed"
+    refusal = NothingRecorded(
+        f"no graph to show: {capture.program.name} {how} before any variable held a tensor with a grad_fn"
+    )
+    refusal.exit_code = exit_code or 2
+    return refusal
+
+
+def _load(options: SourceOptions) -> Source:
+    for name, given in (("--root", options.root), ("--keep-going", options.keep_going)):
+        if given:
+            raise BadInput(f"{name} needs a script to run; {options.name} is a capture")
+    if options.arguments:
+        raise BadInput(f"unexpected {options.arguments[0]!r}: {options.name} is a capture and is not run")
+    assert options.file is not None
+    capture = load_capture(options.file)
+    if not capture.graphs:
+        raise NothingRecorded(f"{options.name} holds no graph: its script {capture.outcome} before there was one")
+    return Source(capture, _select(capture, options))
+
+
+def _select(capture: Capture, options: SourceOptions) -> tuple[Graph, ...]:
+    if options.backward is None or options.backward == "all":
+        return capture.graphs
+    chosen = tuple(graph for graph in capture.graphs if graph.backward and graph.backward.number == options.backward)
+    if not chosen:
+        numbers = ", ".join(str(graph.backward.number) for graph in capture.graphs if graph.backward) or "none"
+        raise BadInput(
+            f"--backward {options.backward}: {options.name} does not hold that call", hint=f"it holds {numbers}"
+        )
+    return chosen
+
+
+@contextmanager
+def _standard_output_to_error() -> Iterator[None]:
+    """Whatever is printed, by Python or below it, goes to standard error: standard output is ours."""
+    sys.stdout.flush()
+    try:
+        saved = os.dup(1)
+    except OSError:
+        yield  # no standard output at all
+        return
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+@contextmanager
+def _as_it_is() -> Iterator[None]:
+    yield
