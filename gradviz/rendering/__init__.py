@@ -1,0 +1,1 @@
+"""Capture in, text or bytes out. No torch, no file handling."""

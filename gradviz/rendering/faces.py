@@ -1,0 +1,152 @@
+"""The face of an item: which of its words are drawn, where they stand inside it, and how large it must be.
+
+Sizes come before positions: a layout engine is handed faces, and every painter writes the words where the face says.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+from gradviz.graph.model import Graph
+from gradviz.graph.view import View
+from gradviz.rendering.labels import ItemText
+from gradviz.rendering.palette import LEAF_ROLES, ROLE_STYLES, Role, role_of
+from gradviz.rendering.text_metrics import shorten_middle, text_width
+
+TITLE_SIZE = 13.0
+LEAF_TITLE_SIZE = 11.5
+SMALL_SIZE = 10.5
+BADGE_SIZE = 10.0
+MAX_TEXT_WIDTH = 230.0
+BADGE_PADDING = 6.0
+BADGE_GAP = 7.0
+ASIDE_GAP = 6.0
+"""Between the words of a line and the quiet words after them."""
+SHEETS_DEPTH = 7.0
+"""How far the sheets of a repeated box look out below it."""
+HEADER_HEIGHT = 27.0
+
+_SIDE_PADDING = 13.0
+_SHAPE_PADDING = {"hexagon": 8.0, "slanted": 7.0, "bars": 6.0, "octagon": 3.0, "cut": 4.0, "double": 3.0}
+_MIN_WIDTH = 64.0
+
+# XML 1.0 forbids these outright; Python strings may hold them all the same.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+TextStyle = Literal["title", "leaf", "small"]
+_STYLES: dict[TextStyle, tuple[float, bool]] = {
+    "title": (TITLE_SIZE, True),
+    "leaf": (LEAF_TITLE_SIZE, True),
+    "small": (SMALL_SIZE, False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TextLine:
+    """One line of words, centred in its box, with its baseline at `y` from the upper edge."""
+
+    text: str
+    y: float
+    style: TextStyle
+    aside: str = ""
+    """Quiet words after `text` on the same line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """What is drawn on one item and the room that it takes."""
+
+    role: Role
+    width: float
+    height: float
+    lines: tuple[TextLine, ...]
+    badge: str = ""
+    is_open: bool = False
+    sheets: bool = False
+    """True for a repeated box: it looks like a stack of sheets."""
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.role in LEAF_ROLES
+
+
+def printable(text: str) -> str:
+    """`text` without what no picture can hold: control characters and lone surrogates become a question mark."""
+    return _UNPRINTABLE.sub("?", text)
+
+
+def line_width(line: TextLine) -> float:
+    """Width of a line with its quiet words."""
+    size, bold = _STYLES[line.style]
+    aside = text_width(line.aside, SMALL_SIZE) + ASIDE_GAP if line.aside else 0.0
+    return text_width(line.text, size, bold=bold) + aside
+
+
+def faces_of(graph: Graph, view: View, texts: tuple[ItemText, ...]) -> tuple[Face, ...]:
+    """The face of every item of `view`, in its order."""
+    return tuple(
+        _face(role_of(item, graph), replace(text, tooltip=()), is_open=item.is_open, sheets=item.repeat > 1)
+        for item, text in zip(view.items, texts, strict=True)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _face(role: Role, text: ItemText, *, is_open: bool, sheets: bool) -> Face:
+    """Many items of a large picture say the same words: each face is made once."""
+    if is_open:
+        return _open_face(role, text, sheets=sheets)
+    if role in LEAF_ROLES or role == "root":
+        return _leaf_face(role, text)
+    return _closed_face(role, text, sheets=sheets)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(printable(text).split())
+
+
+def badge_width(badge: str) -> float:
+    """Width of the chip around a badge."""
+    return text_width(badge, BADGE_SIZE, bold=True) + 2 * BADGE_PADDING
+
+
+def _badge_room(badge: str) -> float:
+    return badge_width(badge) + BADGE_GAP if badge else 0.0
+
+
+def _open_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
+    """An open box: its width is the least that its header needs; its contents decide the rest."""
+    title = shorten_middle(_one_line(text.title), MAX_TEXT_WIDTH, TITLE_SIZE, bold=True)
+    aside = shorten_middle(_one_line(text.subtitle), 160, SMALL_SIZE)
+    badge = _one_line(text.badge)
+    line = TextLine(title, 18, "title", aside)
+    width = line_width(line) + _badge_room(badge) + 2 * _SIDE_PADDING
+    return Face(role, round(width), HEADER_HEIGHT, (line,), badge, is_open=True, sheets=sheets)
+
+
+def _leaf_face(role: Role, text: ItemText) -> Face:
+    """A leaf or a root: one line, so that it fits beside its user."""
+    title = shorten_middle(_one_line(text.title), 150, LEAF_TITLE_SIZE, bold=True)
+    aside = shorten_middle(_one_line(text.shape), 110, SMALL_SIZE)
+    height = 26.0 if role == "root" else 23.0
+    line = TextLine(title, height / 2 + 4, "leaf", aside)
+    padding = 11.0 + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
+    return Face(role, round(line_width(line) + 2 * padding), height, (line,))
+
+
+def _closed_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
+    """An operation or a folded box: what it is, then torch's name for it, then its shape and source line."""
+    badge = shorten_middle(_one_line(text.badge), 110, BADGE_SIZE, bold=True)
+    title = shorten_middle(_one_line(text.title), MAX_TEXT_WIDTH - _badge_room(badge), TITLE_SIZE, bold=True)
+    widths = [text_width(title, TITLE_SIZE, bold=True) + _badge_room(badge)]
+    lines = [TextLine(title, 19, "title")]
+    quiet = (_one_line(text.subtitle), " · ".join(filter(None, map(_one_line, (text.shape, text.line)))))
+    for number, words in enumerate(filter(None, quiet)):
+        words = shorten_middle(words, MAX_TEXT_WIDTH, SMALL_SIZE)
+        widths.append(text_width(words, SMALL_SIZE))
+        lines.append(TextLine(words, 34 + 14 * number, "small"))
+    padding = _SIDE_PADDING + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
+    height = lines[-1].y + (10 if len(lines) > 1 else 11) + (SHEETS_DEPTH if sheets else 0)
+    return Face(role, max(_MIN_WIDTH, round(max(widths) + 2 * padding)), height, tuple(lines), badge, sheets=sheets)

@@ -1,0 +1,123 @@
+"""Every word that is shown on an item, for all formats: two formats cannot name the same thing differently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradviz.capture.capture import Capture
+from gradviz.graph.model import Constant, Graph
+from gradviz.graph.view import Item, View
+from gradviz.rendering import tooltips
+from gradviz.rendering.box_words import box_badge, box_subtitle, box_title, relative_path
+from gradviz.rendering.subject_words import SubjectWords
+from gradviz.rendering.words import autograd_word, line_words, shape_words
+
+
+@dataclass(frozen=True, slots=True)
+class ItemText:
+    """The words for one item. Any but the title may be empty."""
+
+    title: str
+    """What it is in the reader's words: ``linear``, ``h.0 … h.11``, ``model.fc.weight``, ``loss``."""
+    subtitle: str = ""
+    """The autograd name or the class: ``AddmmBackward0``, ``GPT2Block``."""
+    shape: str = ""
+    """``[8, 64]``; the dtype is added where it is not float32."""
+    badge: str = ""
+    """A short count: ``×12``, ``85.1M params``."""
+    line: str = ""
+    """The reader's own source line: ``train.py:41``."""
+    tooltip: tuple[str, ...] = ()
+    """Everything else, a line each."""
+
+
+def item_texts(capture: Capture, graph: Graph, view: View) -> tuple[ItemText, ...]:
+    """The words for every item of `view`, in its order."""
+    subject = SubjectWords(capture, graph, view)
+    return tuple(_text_of(subject, item) for item in view.items)
+
+
+def _text_of(subject: SubjectWords, item: Item) -> ItemText:
+    if item.kind == "box":
+        return _box(subject, item)
+    if item.kind == "constant":
+        return _constant(subject, item)
+    if item.kind == "root":
+        return _root(subject, item)
+    assert item.node is not None, "an item of kind node has one"
+    return _leaf(subject, item, item.node) if subject.graph.nodes[item.node].is_leaf else _operation(subject, item)
+
+
+def _operation(subject: SubjectWords, item: Item) -> ItemText:
+    node = subject.graph.nodes[item.node or 0]
+    return ItemText(
+        title=subject.operation_title(node),
+        subtitle=autograd_word(node),
+        shape=next((shape_words(tensor) for tensor in node.outputs if tensor), ""),
+        line=_line(subject, node.call_site),
+        tooltip=tooltips.operation(subject, item, node),
+    )
+
+
+def _leaf(subject: SubjectWords, item: Item, node_id: int) -> ItemText:
+    node = subject.graph.nodes[node_id]
+    names = tuple(dict.fromkeys(node.names))
+    title = _within(subject, item, names[0]) if names else node.kind
+    others = f" (= {names[1]})" if len(names) == 2 else f" (= {names[1]}, …)" if names[2:] else ""
+    return ItemText(
+        title=title + others,
+        subtitle=autograd_word(node),
+        shape=shape_words(node.outputs[0]) if node.outputs else "",
+        tooltip=tooltips.leaf(subject, item, node),
+    )
+
+
+def _within(subject: SubjectWords, item: Item, name: str) -> str:
+    """A dotted name, without what the box around it says already."""
+    path = subject.enclosing_path(item)
+    return relative_path(name, path) if path else name
+
+
+def _constant(subject: SubjectWords, item: Item) -> ItemText:
+    constant = subject.graph.constants[item.constant or 0]
+    words = {"data": "no gradient", "parameter": "frozen parameter", "buffer": "buffer"}[constant.kind]
+    return ItemText(
+        title=_within(subject, item, constant.names[0]) if constant.names else _unnamed(constant),
+        subtitle=words,
+        shape=shape_words(constant.tensor),
+        tooltip=tooltips.constant(item, constant),
+    )
+
+
+def _unnamed(constant: Constant) -> str:
+    return "data" if constant.kind == "data" else constant.kind
+
+
+def _root(subject: SubjectWords, item: Item) -> ItemText:
+    root = subject.graph.roots[item.root or 0]
+    backward = subject.graph.backward
+    outputs = subject.graph.nodes[root.node].outputs
+    tensor = root.tensor or (outputs[root.output_nr] if root.output_nr < len(outputs) else None)
+    return ItemText(
+        title=root.name or "output",
+        subtitle=f"{backward.function}()" if backward else "",
+        shape=shape_words(tensor),
+        line=_line(subject, backward.call_site) if backward else "",
+        tooltip=tooltips.root(subject, root),
+    )
+
+
+def _box(subject: SubjectWords, item: Item) -> ItemText:
+    return ItemText(
+        title=box_title(subject, item),
+        subtitle=box_subtitle(subject, item),
+        shape="" if item.is_open else subject.shape_leaving(item),
+        badge=box_badge(subject, item),
+        line=_line(subject, subject.common_call_site(item)),
+        tooltip=tooltips.box(subject, item),
+    )
+
+
+def _line(subject: SubjectWords, call_site: int | None) -> str:
+    site = subject.readers_site(call_site)
+    return line_words(site) if site else ""

@@ -1,0 +1,76 @@
+"""PNG: the SVG, rasterized by resvg with the shipped font, so that every machine gives the same pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from xml.sax.saxutils import quoteattr
+
+import resvg_py
+
+from gradviz.errors import BadInput
+from gradviz.rendering.geometry import Direction
+from gradviz.rendering.palette import THEMES, ThemeName
+from gradviz.rendering.renderer import Subject
+from gradviz.rendering.shapes import number
+from gradviz.rendering.svg import Drawing, Engine, SvgRenderer
+from gradviz.rendering.text_metrics import FONT_FAMILY, FONT_FOLDER
+
+MAX_SIDE = 16_384
+"""Pixels; many viewers and browsers refuse a larger picture."""
+MAX_PIXELS = 120_000_000
+"""About half a gigabyte while it is drawn."""
+LEAST_READABLE_SCALE = 0.35
+"""Below this no word can be read, and the picture is refused rather than drawn."""
+
+
+@dataclass(frozen=True)
+class PngRenderer:
+    """Draws a subject as pixels; `scale` is pixels of the PNG for each pixel of the SVG."""
+
+    direction: Direction = "TB"
+    theme: ThemeName = "light"
+    engine: Engine = "graphlay"
+    scale: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 0.05 <= self.scale <= 10:
+            raise BadInput(f"a scale of {self.scale:g} is out of range", hint="choose between 0.05 and 10")
+        if self.theme not in THEMES:
+            raise BadInput(f"unknown theme {self.theme!r} for PNG", hint="choose light or dark")
+
+    def render(self, subject: Subject) -> bytes:
+        # Programs that read SVG outside browsers know no media queries, hence one theme; the font comes from files.
+        svg = SvgRenderer(direction=self.direction, theme=self.theme, engine=self.engine, embed_font=False)
+        drawing = svg.draw(subject)
+        scale = self._fitting_scale(drawing)
+        if scale < self.scale:
+            note = f"Shrunk to {scale:.0%} of its natural size to fit {MAX_SIDE:,} pixels a side: SVG stays sharp."
+            drawing = svg.draw(subject, extra_notes=(note,))
+            scale = min(scale, self._fitting_scale(drawing))
+        return _pixels(drawing, scale, THEMES[self.theme].page)
+
+    def _fitting_scale(self, drawing: Drawing) -> float:
+        width, height = drawing.width, drawing.height
+        largest = min(MAX_SIDE / width, MAX_SIDE / height, sqrt(MAX_PIXELS / (width * height)))
+        if largest < min(self.scale, LEAST_READABLE_SCALE):
+            raise BadInput(
+                f"a picture of {width:,.0f} by {height:,.0f} is too large for a readable PNG",
+                hint="write an .svg, or fold more of the graph",
+            )
+        return min(self.scale, largest)
+
+
+def _pixels(drawing: Drawing, scale: float, background: str) -> bytes:
+    width, height = max(1, int(drawing.width * scale)), max(1, int(drawing.height * scale))
+    sized = f"width={quoteattr(number(drawing.width))} height={quoteattr(number(drawing.height))}"
+    markup = drawing.markup.replace(sized, f'width="{width}" height="{height}"', 1)
+    png = resvg_py.svg_to_bytes(
+        svg_string=markup,
+        background=background,
+        skip_system_fonts=True,
+        font_files=[str(path) for path in sorted(FONT_FOLDER.glob("*.otf"))],
+        font_family=FONT_FAMILY,
+        sans_serif_family=FONT_FAMILY,
+    )
+    return bytes(png)

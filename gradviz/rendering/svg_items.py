@@ -1,0 +1,115 @@
+"""Markup of single items: outline, words, badge, tooltip."""
+
+from __future__ import annotations
+
+from xml.sax.saxutils import escape
+
+from gradviz.rendering.faces import (
+    ASIDE_GAP,
+    BADGE_GAP,
+    BADGE_PADDING,
+    BADGE_SIZE,
+    SHEETS_DEPTH,
+    Face,
+    TextLine,
+    badge_width,
+    line_width,
+    printable,
+)
+from gradviz.rendering.geometry import Rect
+from gradviz.rendering.labels import ItemText
+from gradviz.rendering.palette import ROLE_STYLES
+from gradviz.rendering.shapes import inner_lines, number, outline, rounded
+from gradviz.rendering.text_metrics import text_width
+
+_CLASSES = {"title": "t", "leaf": "v", "small": "q"}
+_DEEPEST_SHADE = 3
+
+
+def item_markup(item: int, face: Face, text: ItemText, box: Rect, depth: int, *, failed: bool) -> str:
+    """A closed item with its words."""
+    front, behind = _sheets(face, box)
+    shape = ROLE_STYLES[face.role].shape
+    inner = inner_lines(shape, front)
+    center = front.center.x
+    parts = [
+        f'<g class="{face.role}{" failed" if failed else ""}" data-item="{item}">{tooltip(text)}',
+        *(f'<path class="s" d="{outline(shape, sheet)}"/>' for sheet in behind),
+        f'<path class="s" d="{outline(shape, front)}"/>',
+        f'<path class="i" d="{inner}"/>' if inner else "",
+    ]
+    shift = (badge_width(face.badge) + BADGE_GAP) / 2 if face.badge else 0.0
+    for position, line in enumerate(face.lines):
+        parts.append(_words(line, center - (shift if position == 0 else 0.0), front.y + line.y))
+    if face.badge:
+        title = face.lines[0]
+        left = center - shift + line_width(title) / 2 + BADGE_GAP
+        parts.append(_badge(face.badge, left, front.y + title.y))
+    parts.append(_failure_tag(box) if failed else "")
+    return "".join(parts) + "</g>\n"
+
+
+def open_box_markup(face: Face, box: Rect, depth: int, *, failed: bool) -> str:
+    """The background of an open box."""
+    front, behind = _sheets(face, box)
+    kind = f"o d{min(depth, _DEEPEST_SHADE)}{' failed' if failed else ''}"
+    return "".join(f'<path class="{kind}" d="{rounded(sheet, 9)}"/>\n' for sheet in (*behind, front))
+
+
+def header_markup(item: int, face: Face, text: ItemText, box: Rect, depth: int, *, failed: bool) -> str:
+    """The title of an open box, over whatever wires pass under it."""
+    line = face.lines[0]
+    x, y = box.x + 13, box.y + line.y
+    shade = f"t d{min(depth, _DEEPEST_SHADE)}"
+    words = _text(line, shade, x, y)
+    badge = ""
+    if face.badge:
+        badge = f'<g class="box">{_badge(face.badge, x + line_width(line) + BADGE_GAP, y)}</g>'
+    tag = _failure_tag(box) if failed else ""
+    return f'<g class="h" data-item="{item}">{tooltip(text)}{words}{badge}{tag}</g>\n'
+
+
+def tooltip(text: ItemText) -> str:
+    """Everything known, unshortened, as an SVG title: browsers show it on hover."""
+    lines = [" ".join(filter(None, (text.title, text.badge))), text.subtitle, text.shape, text.line, *text.tooltip]
+    unique = dict.fromkeys(printable(line) for line in lines if line)
+    return f"<title>{escape(chr(10).join(unique))}</title>"
+
+
+def _sheets(face: Face, box: Rect) -> tuple[Rect, list[Rect]]:
+    """The front of an item and, for a repeated box, the sheets behind it, the hindmost first."""
+    if not face.sheets:
+        return box, []
+    front = box._replace(height=box.height - SHEETS_DEPTH)
+    steps = (SHEETS_DEPTH, SHEETS_DEPTH / 2)
+    return front, [Rect(front.x + step, front.y + step, front.width - 2 * step, front.height) for step in steps]
+
+
+def _words(line: TextLine, x: float, y: float) -> str:
+    """Words centred at `x`. The left end is computed: renderers disagree about how to centre a text of two sizes."""
+    return _text(line, _CLASSES[line.style], x - line_width(line) / 2, y)
+
+
+def _text(line: TextLine, css_class: str, left: float, y: float) -> str:
+    aside = f'<tspan class="q" dx="{ASIDE_GAP:g}">{escape(line.aside)}</tspan>' if line.aside else ""
+    return f'<text class="{css_class}" x="{number(left)}" y="{number(y)}">{escape(line.text)}{aside}</text>'
+
+
+def _badge(badge: str, left: float, baseline: float) -> str:
+    """A chip around a short count, beside a title with the same baseline."""
+    width = badge_width(badge)
+    chip = Rect(left, baseline - 11.5, width, 15)
+    x, y = number(left + BADGE_PADDING), number(baseline - 0.4)
+    words = f'<text class="b" x="{x}" y="{y}">{escape(badge)}</text>'
+    return f'<path class="c" d="{rounded(chip, 7.5)}"/>{words}'
+
+
+def _failure_tag(box: Rect) -> str:
+    """A flag on the upper right corner of the item in which backward raised."""
+    words = "✗ backward failed here" if box.width > 170 else "✗ failed"
+    width = text_width(words, BADGE_SIZE, bold=True) + 14
+    chip = Rect(box.right - width + 6, box.y - 10, width, 17)
+    x = chip.x + 7
+    return (
+        f'<g class="x"><path d="{rounded(chip, 5)}"/><text x="{number(x)}" y="{number(chip.y + 12)}">{words}</text></g>'
+    )

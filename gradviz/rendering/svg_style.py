@@ -1,0 +1,85 @@
+"""The style sheet of an SVG: every colour of a theme as a rule, with the shipped font inside.
+
+Rules name their colours outright, without CSS variables, because most programs that read SVG (Inkscape, resvg, office
+suites) know none. The dark theme of an "auto" picture is the same rules again in a media query.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Literal
+
+from gradviz.rendering import faces
+from gradviz.rendering.palette import ROLE_STYLES, THEMES, Ink, Theme
+from gradviz.rendering.text_metrics import FONT_FAMILY, FONT_FOLDER
+
+ThemeChoice = Literal["auto", "light", "dark"]
+
+# Kerning and ligatures are off so that a text is as wide as it was measured.
+_SHAPES = f"""
+text{{font-family:"{FONT_FAMILY}",Inter,system-ui,sans-serif;font-kerning:none;font-variant-ligatures:none;
+font-size:{faces.SMALL_SIZE}px}}
+.t{{font-size:{faces.TITLE_SIZE}px;font-weight:700}}
+.v{{font-size:{faces.LEAF_TITLE_SIZE}px;font-weight:700}}
+.t .q,.v .q{{font-size:{faces.SMALL_SIZE}px;font-weight:400}}
+.b{{font-size:{faces.BADGE_SIZE}px;font-weight:700}}
+.f .p{{font-size:15px;font-weight:700}}
+.f .e{{font-weight:700}}
+.s{{stroke-width:1.3}}
+.i{{fill:none;stroke-width:1}}
+.l{{fill:none;stroke-width:1.4}}
+.constant .s{{stroke-dasharray:4 3}}
+.l .k{{stroke-dasharray:4 3}}
+.box .s{{stroke-width:1.5}}
+.o{{stroke-width:1}}
+.failed .s,.o.failed{{stroke-width:3;stroke-dasharray:none}}
+.x text{{font-size:{faces.BADGE_SIZE}px;font-weight:700}}
+.h .t{{paint-order:stroke;stroke-width:4px;stroke-linejoin:round}}
+"""
+
+
+def style_sheet(theme: ThemeChoice, *, embed_font: bool) -> str:
+    """The content of the ``<style>`` element."""
+    parts = [_font_faces() if embed_font else "", _SHAPES]
+    parts.append(_colours(THEMES["dark" if theme == "dark" else "light"]))
+    if theme == "auto":
+        parts.append(f"@media (prefers-color-scheme:dark){{{_colours(THEMES['dark'])}}}\n")
+    return "".join(parts)
+
+
+def _font_faces() -> str:
+    return "".join(
+        f'@font-face{{font-family:"{FONT_FAMILY}";font-weight:{weight};'
+        f"src:url(data:font/woff2;base64,{_encoded_font(name)}) format('woff2')}}\n"
+        for name, weight in (("Regular", 400), ("Bold", 700))
+    )
+
+
+def _encoded_font(name: str) -> str:
+    return b64encode((FONT_FOLDER / f"GradvizSans-{name}.woff2").read_bytes()).decode("ascii")
+
+
+def _colours(theme: Theme) -> str:
+    rules = [
+        f".page{{fill:{theme.page}}}",
+        f".f text{{fill:{theme.quiet_text}}}.f .p,.f .n{{fill:{theme.text}}}.f .e{{fill:{theme.failed.line}}}",
+        f".l{{stroke:{theme.link}}}.l .k{{stroke:{theme.quiet_link}}}",
+        f".a{{fill:{theme.link}}}.ak{{fill:{theme.quiet_link}}}",
+        f".h text{{fill:{theme.text}}}.h .q{{fill:{theme.quiet_text}}}",
+    ]
+    rules += [_ink(f".{role}", theme.roles[role]) for role in ROLE_STYLES]
+    rules.append(f".operation .q,.view .q,.box .q{{fill:{theme.quiet_text}}}")
+    box_line = theme.roles["box"].line
+    for depth, fill in enumerate(theme.nested):
+        rules.append(f".d{depth}{{fill:{fill};stroke:{box_line}}}.h .d{depth}{{fill:{theme.text};stroke:{fill}}}")
+    rules.append(_ink(".failed", theme.failed))
+    rules.append(f".o.failed{{stroke:{theme.failed.line}}}")
+    rules.append(f".x path{{fill:{theme.failed.line}}}.x text{{fill:{theme.page}}}")
+    return "\n".join(rules) + "\n"
+
+
+def _ink(selector: str, ink: Ink) -> str:
+    return (
+        f"{selector} .s{{fill:{ink.fill};stroke:{ink.line}}}{selector} .i{{stroke:{ink.line}}}"
+        f"{selector} text{{fill:{ink.text}}}{selector} .c{{fill:none;stroke:{ink.line}}}"
+    )

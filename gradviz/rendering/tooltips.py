@@ -1,0 +1,151 @@
+"""The small print of an item: everything known that has no room in the picture, a line each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gradviz.graph.model import Constant, HeldTensor, Node, Root
+from gradviz.graph.view import Item
+from gradviz.rendering.box_words import operations_in
+from gradviz.rendering.subject_words import SubjectWords
+from gradviz.rendering.words import autograd_word, counted, full_tensor_words, line_words, listed
+
+_NOTABLE = {"custom": "custom function", "inplace": "in-place operation", "checkpoint": "checkpointed operation"}
+
+
+def operation(subject: SubjectWords, item: Item, node: Node) -> tuple[str, ...]:
+    """About an operation."""
+    return (
+        *_made_by(node),
+        *_source(subject, node.call_site),
+        *_module(subject, node.scope),
+        *_outputs(node),
+        *_settings(node),
+        *_merged(subject, item, node),
+    )
+
+
+def leaf(subject: SubjectWords, item: Item, node: Node) -> tuple[str, ...]:
+    """About a parameter or an input."""
+    alike = [f"stands for {len(item.nodes):,} {node.kind}s, one of each repetition"] if len(item.nodes) > 1 else []
+    return (*_held(node), *_outputs(node), *_settings(node), *alike)
+
+
+def constant(item: Item, of: Constant) -> tuple[str, ...]:
+    """About an input that needs no gradient."""
+    alike = [f"stands for {len(item.constants):,} tensors, one of each repetition"] if len(item.constants) > 1 else []
+    names = ["also " + listed(of.names[1:])] if of.names[1:] else []
+    return (*of.names[:1], *names, full_tensor_words(of.tensor), "needs no gradient", *alike)
+
+
+def root(subject: SubjectWords, of: Root) -> tuple[str, ...]:
+    """About a tensor that backward started from."""
+    lines = [full_tensor_words(of.tensor)] if of.tensor else []
+    backward = subject.graph.backward
+    if backward is None:
+        return tuple(lines)
+    lines.append(f"{backward.function}() call {backward.number} of this run")
+    flags = {"retain_graph": backward.retain_graph, "create_graph": backward.create_graph}
+    lines.extend(f"{name}=True" for name, is_set in flags.items() if is_set)
+    return (*lines, *_source(subject, backward.call_site))
+
+
+def box(subject: SubjectWords, item: Item) -> tuple[str, ...]:
+    """About a module call or a group of operations."""
+    return (
+        *_module(subject, item.scope),
+        *([f"to {subject.graph.scopes[item.last_scope].path}"] if item.last_scope is not None else []),
+        *([f"{item.repeat:,} alike, one after the other; the first is shown"] if item.repeat > 1 else []),
+        *_contents(subject, item),
+    )
+
+
+def _made_by(node: Node) -> Iterator[str]:
+    if node.sequence_nr is not None:
+        yield f"sequence number {node.sequence_nr}"
+    if node.forward_call:
+        yield f"made by {node.forward_call}"
+
+
+def _source(subject: SubjectWords, call_site: int | None) -> Iterator[str]:
+    """The reader's line with its text, then the lines that called it."""
+    index, own = call_site, subject.readers_site(call_site)
+    if own is None or index is None:
+        return
+    innermost = subject.graph.call_sites[index]
+    if innermost != own:
+        yield f"inside {line_words(innermost)} in {innermost.function}"
+    text = subject.source_text(own)
+    yield f"{line_words(own)} in {own.function}" + (f": {text}" if text else "")
+    callers = [line_words(subject.graph.call_sites[caller]) for caller in _callers(subject, index) if caller != index]
+    outer = [words for words in callers if words != line_words(own)]
+    if outer:
+        yield f"called from {listed(outer, 3)}"
+
+
+def _callers(subject: SubjectWords, call_site: int) -> Iterator[int]:
+    """Call sites above one, the reader's own only."""
+    index: int | None = call_site
+    while index is not None:
+        site = subject.graph.call_sites[index]
+        if not site.is_library:
+            yield index
+        index = site.caller
+
+
+def _module(subject: SubjectWords, scope: int | None) -> Iterator[str]:
+    if scope is not None:
+        of = subject.graph.scopes[scope]
+        yield f"module {of.path} ({of.class_name})" + (f", call {of.call + 1}" if of.call else "")
+
+
+def _outputs(node: Node) -> Iterator[str]:
+    for number, tensor in enumerate(node.outputs):
+        which = f"output {number}" if len(node.outputs) > 1 else "tensor" if node.is_leaf else "output"
+        yield f"{which}: {full_tensor_words(tensor) if tensor else 'never used'}"
+
+
+def _settings(node: Node) -> Iterator[str]:
+    for name, value in node.attributes.items():
+        yield f"{name} = {value}"
+    if node.hooks:
+        yield f"hooks: {listed(node.hooks)}"
+    if not node.is_leaf:
+        yield from _held(node)
+
+
+def _held(node: Node) -> Iterator[str]:
+    for tensor in node.held:
+        if tensor.names or not node.is_leaf:
+            yield f"{' = '.join(tensor.names) or 'a variable'}: {_status(tensor)}"
+
+
+def _status(tensor: HeldTensor) -> str:
+    words = ["leaf" if tensor.is_leaf else "not a leaf"]
+    words.append("requires grad" if tensor.requires_grad else "requires no grad")
+    words.extend(["retains grad"] if tensor.retains_grad and not tensor.is_leaf else [])
+    words.append("has .grad" if tensor.has_grad else "no .grad")
+    return ", ".join(words)
+
+
+def _merged(subject: SubjectWords, item: Item, node: Node) -> Iterator[str]:
+    others = [subject.graph.nodes[other] for other in item.nodes if other != node.id]
+    alike = sum(other.name == node.name for other in others)
+    names = list(dict.fromkeys(autograd_word(other) for other in others if other.name != node.name))
+    if names:
+        yield f"with {listed(names)}"
+    if alike:
+        yield f"stands for {counted(alike + 1, 'operation')}, one of each repetition"
+
+
+def _contents(subject: SubjectWords, item: Item) -> Iterator[str]:
+    if item.nodes:
+        yield f"contains {counted(len(item.nodes), 'autograd node')}"
+    kinds = Counter(node.kind for node in operations_in(subject, item))
+    notable = [counted(kinds[kind], noun) for kind, noun in _NOTABLE.items() if kinds[kind]]
+    if notable:
+        yield "among them " + listed(notable)
+    leaves = [subject.graph.nodes[leaf] for leaf in item.parameters]
+    if leaves:
+        yield "parameters: " + listed([leaf.names[0] if leaf.names else "unnamed" for leaf in leaves])
