@@ -84,16 +84,17 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
     if options.is_capture:
         return _load(options)
     from gradviz.recording.plan import RecordingPlan
-    from gradviz.recording.script_runner import module_target, run, script_target
+    from gradviz.recording.program import find_module, find_script
+    from gradviz.recording.script_runner import run
 
     plan = RecordingPlan(
         backward=None if options.backward == "all" else int(options.backward or 1),
         keep_going=options.keep_going,
         root=options.root,
     )
-    target = module_target(options.module) if options.module is not None else script_target(options.name)
+    program = find_module(options.module) if options.module is not None else find_script(options.name)
     with _standard_output_to_error() if own_output else _as_it_is():
-        result = run(target, options.arguments, plan)
+        result = run(program, options.arguments, plan)
         sys.stdout.flush()
     if result.printed_error is not None:
         click.echo(result.printed_error, err=True, nl=False)

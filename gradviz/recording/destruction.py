@@ -17,6 +17,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradviz.graph.model import Edge
+
 BAND = 400
 """Nodes of depth between two cuts: two bands need about 165 kB of C stack, at 206 bytes a node."""
 
@@ -62,26 +64,34 @@ class _Guard:
         self.release(self.wrappers)
 
 
-def guard_walked_nodes(wrappers: Sequence[Any], targets: Sequence[Sequence[int]]) -> int:
+def guard_walked_nodes(wrappers: Sequence[Any], edges: Sequence[tuple[Edge | None, ...]]) -> int:
     """Make it safe to free the graph of these wrappers; returns how many guards were needed.
 
-    `targets[i]` are the positions of the nodes that node ``i`` sends gradients to, leaves left out. Positions are
-    in creation order, so a target's position is smaller; where it is not (several threads), the node is guarded.
+    `edges[i]` are those of ``wrappers[i]``. Both are in creation order, so a target's place is smaller than that of
+    its node.
     """
     if len(wrappers) <= BAND:
         return 0
     depth = [0] * len(wrappers)
-    for position in range(len(wrappers) - 1, -1, -1):
-        below = depth[position] + 1
-        for target in targets[position]:
-            if depth[target] < below:
-                depth[target] = below
+    for place in range(len(wrappers) - 1, -1, -1):
+        below = depth[place] + 1
+        for edge in edges[place]:
+            if edge is not None and depth[edge.target] < below:
+                depth[edge.target] = below
+    if max(depth) < BAND:
+        return 0
     guards = 0
-    for position, own_targets in enumerate(targets):
-        band = depth[position] // BAND
-        crossing = [t for t in own_targets if t >= position or depth[t] // BAND != band]
+    for place, own_edges in enumerate(edges):
+        next_band = (depth[place] // BAND + 1) * BAND
+        for edge in own_edges:
+            if edge is not None and depth[edge.target] >= next_band:
+                break
+        else:
+            continue
+        # A leaf has no edges: nothing lies below it that its death could free.
+        crossing = [e.target for e in own_edges if e is not None and depth[e.target] >= next_band and edges[e.target]]
         if crossing:
-            _attach(wrappers[position], [wrappers[target] for target in crossing])
+            _attach(wrappers[place], [wrappers[target] for target in crossing])
             guards += 1
     return guards
 

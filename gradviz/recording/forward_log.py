@@ -51,6 +51,8 @@ class ThreadLog:
         self._function_list: list[Any] = []
         self.row_constants: dict[int, tuple[int, ...]] = {}
         """Constants (places in `ForwardLog.constants`) that a row's call received."""
+        self.checkpointed_rows: set[int] = set()
+        """Rows whose saved tensors non-reentrant checkpointing packs, to compute them again in backward."""
         self._scope_starts = array("q")
         self._scope_ids = array("q")
         self.running_calls: list[CallFrame] = []

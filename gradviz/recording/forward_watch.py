@@ -148,6 +148,8 @@ class ForwardWatch:
                 if not tensor.requires_grad:
                     place = self.log.constant(tensor, self._facts.of_tensor)
                     constants = (*constants, place)
+        if torch_compat.is_checkpointing():
+            log.checkpointed_rows.add(row)
         if constants:
             log.row_constants[row] = constants
 

@@ -9,15 +9,16 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from gradviz.graph.model import (
     Attribute,
     BackwardCall,
     Constant,
-    Edge,
     Graph,
     HeldTensor,
     ModuleScope,
@@ -31,9 +32,9 @@ from gradviz.recording import torch_compat
 from gradviz.recording.forward_calls import public_name
 from gradviz.recording.forward_log import NO_SCOPE, ForwardLog, ThreadLog
 from gradviz.recording.forward_watch import hook_name
-from gradviz.recording.graph_walker import Walk
+from gradviz.recording.graph_walker import Walk, without_collector
 from gradviz.recording.names import ModuleNames, NameTable
-from gradviz.recording.node_kinds import is_checkpointed, kind_of_function_class, kind_of_operation
+from gradviz.recording.node_kinds import is_checkpointed, kind_of_call, kind_of_function_class, kind_of_operation
 from gradviz.recording.stacks import CallSiteTable, StackTable
 from gradviz.recording.tensor_facts import UNREADABLE, FactsTable
 from gradviz.recording.torch_compat import LEAF_SEQUENCE_NR
@@ -43,14 +44,16 @@ _UNTOLD_ATTRIBUTES = ("sym_", "scalar_type", "options", "_sizes", "_numel")
 """Parts of attribute names that only repeat shapes and dtypes of the inputs."""
 
 
-@dataclass(slots=True)
-class NodeReader:
-    """What is known about a class of nodes: every node of the class has the same slots, so they are looked up once."""
+@dataclass(frozen=True, slots=True)
+class NodeClass:
+    """What all nodes of one class have in common, looked up once."""
 
-    attributes: list[tuple[str, str]]
-    """Name to show, name to read."""
+    name: str
+    kind: NodeKind
+    attributes: tuple[tuple[str, str], ...]
+    """Non-tensor arguments: name to show, name to read."""
     first_saved: str | None
-    function_class: type | None
+    """A slot that tells whether saved tensors are packed by hooks; None for Python functions."""
 
 
 @dataclass
@@ -62,7 +65,7 @@ class GraphBuilder:
     stacks: StackTable
     unreadable: Counter[str] = field(default_factory=Counter)
     """How many readings of each sort failed."""
-    _readers: dict[type, NodeReader] = field(default_factory=dict)
+    _classes: dict[type, NodeClass] = field(default_factory=dict)
 
     def build(
         self,
@@ -78,7 +81,8 @@ class GraphBuilder:
         `roots` are name, tensor, ``grad_fn`` and output number; `log` is that of the thread that made the nodes.
         """
         one = _OneGraph(self, walk, names, log)
-        nodes = one.nodes()
+        with without_collector():
+            nodes = one.nodes()
         if backward is not None and backward_stack is not None:
             backward = BackwardCall(
                 backward.number,
@@ -104,33 +108,37 @@ class GraphBuilder:
             backward=backward,
         )
 
-    def reader_of(self, wrapper: Any) -> NodeReader:
-        """The slots of a node's class."""
-        node_class = type(wrapper)
-        reader = self._readers.get(node_class)
-        if reader is None:
-            slots = dir(wrapper)
-            raw = {slot.removeprefix("_raw") for slot in slots if slot.startswith("_raw_saved_")}
-            reader = self._readers[node_class] = NodeReader(
-                attributes=[
-                    (slot.removeprefix("_saved_"), slot)
-                    for slot in slots
-                    if slot.startswith("_saved_") and slot not in raw and not _repeats_shapes(slot)
-                ],
-                first_saved="_raw" + min(raw) if raw and torch_compat.python_function_class(wrapper) is None else None,
-                function_class=torch_compat.python_function_class(wrapper),
-            )
-        return reader
+    def class_of(self, wrapper: Any) -> NodeClass:
+        """The facts of a node's class."""
+        known = self._classes.get(type(wrapper))
+        if known is None:
+            known = self._classes[type(wrapper)] = _read_class(wrapper)
+        return known
 
-    def outputs_of(self, wrapper: Any) -> tuple[TensorFacts | None, ...]:
-        """Facts of what the forward produced."""
+    def outputs_of(self, wrappers: list[Any]) -> list[tuple[TensorFacts | None, ...]]:
+        """Facts of what the forward of each node produced."""
+        read, single = torch_compat.input_metadata, self.facts.single
+        result: list[tuple[TensorFacts | None, ...]] = []
+        for wrapper in wrappers:
+            try:
+                metadata = read(wrapper)
+                if len(metadata) == 1:
+                    # Spelled out for the usual case: a function call each would double the cost of the whole column.
+                    (entry,) = metadata
+                    key = (tuple(entry.shape), entry.dtype, entry.device)
+                    result.append(single.get(key) or self.facts.new_single(key))
+                else:
+                    result.append(tuple([self._output(entry) for entry in metadata]))
+            except (RuntimeError, AttributeError, TypeError):
+                result.append(self._outputs_one_by_one(wrapper))
+        return result
+
+    def _outputs_one_by_one(self, wrapper: Any) -> tuple[TensorFacts | None, ...]:
         try:
             metadata = torch_compat.input_metadata(wrapper)
         except RuntimeError:
             self.unreadable["shapes"] += 1
             return ()
-        if len(metadata) == 1:
-            return (self._output(metadata[0]),)
         return tuple(self._output(entry) for entry in metadata)
 
     def _output(self, entry: Any) -> TensorFacts | None:
@@ -143,27 +151,15 @@ class GraphBuilder:
                 return UNREADABLE
             return None
 
-    def attributes_of(self, wrapper: Any, reader: NodeReader) -> dict[str, Attribute]:
+    def attributes_of(self, wrapper: Any, node_class: NodeClass) -> dict[str, Attribute]:
         """Non-tensor arguments that the node keeps."""
         found: dict[str, Attribute] = {}
-        for name, slot in reader.attributes:
+        for name, slot in node_class.attributes:
             try:
                 found[name] = plain_value(getattr(wrapper, slot))
             except RuntimeError:
                 self.unreadable["attributes"] += 1
         return found
-
-    def saves_for_recomputation(self, wrapper: Any, reader: NodeReader) -> bool:
-        """True inside non-reentrant checkpointing; reads one packed slot without unpacking it."""
-        if reader.first_saved is None:
-            return False
-        try:
-            raw = getattr(wrapper, reader.first_saved)
-        except RuntimeError:
-            return False  # freed by an earlier backward
-        if isinstance(raw, tuple):
-            return any(is_checkpointed(element) for element in raw[:1])
-        return is_checkpointed(raw)
 
 
 @dataclass
@@ -189,81 +185,93 @@ class _OneGraph:
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def nodes(self) -> tuple[Node, ...]:
-        builder, position = self.builder, self.walk.position
-        edges: dict[tuple[int, int], Edge] = {}
-        nodes: list[Node] = []
-        for place, wrapper in enumerate(self.walk.wrappers):
-            own_edges: list[Edge | None] = []
-            for follower, input_nr in self.walk.followers[place]:
-                if follower is None:
-                    own_edges.append(None)
-                else:
-                    key = (position[follower], input_nr)
-                    edge = edges.get(key)
-                    if edge is None:
-                        edge = edges[key] = Edge(*key)
-                    own_edges.append(edge)
-            number = self.walk.sequence_nrs[place]
-            if number == LEAF_SEQUENCE_NR and hasattr(wrapper, "variable"):
-                nodes.append(self._leaf(place, wrapper))
-            else:
-                nodes.append(self._operation(place, wrapper, number, tuple(own_edges), builder.reader_of(wrapper)))
+        """Column by column, because a million calls of one function for each node would cost more than the walk."""
+        builder, walk = self.builder, self.walk
+        classes = [builder.class_of(wrapper) for wrapper in walk.wrappers]
+        outputs = builder.outputs_of(walk.wrappers)
+        attributes = [
+            builder.attributes_of(wrapper, known) if known.attributes else _NO_ATTRIBUTES
+            for wrapper, known in zip(walk.wrappers, classes, strict=True)
+        ]
+        nodes = list(
+            map(
+                Node,
+                range(len(classes)),
+                [known.name for known in classes],
+                [known.kind for known in classes],
+                walk.sequence_nrs,
+                walk.edges,
+                outputs,
+                repeat(None),
+                repeat(None),
+                repeat(None),
+                attributes,
+            )
+        )
+        self._complete(nodes, classes)
         return tuple(nodes)
 
-    def _leaf(self, place: int, wrapper: Any) -> Node:
+    def _complete(self, nodes: list[Node], classes: list[NodeClass]) -> None:
+        """Replace the nodes of which more is known: leaves, those whose call was seen, those that a variable holds."""
+        leaves = [place for place, number in enumerate(self.walk.sequence_nrs) if number == LEAF_SEQUENCE_NR]
+        for place in leaves:
+            nodes[place] = self._leaf(place, self.walk.wrappers[place], nodes[place])
+        log = self.log
+        if log is not None and not log.is_empty:
+            for place, number in enumerate(self.walk.sequence_nrs):
+                if number != LEAF_SEQUENCE_NR:
+                    nodes[place] = self._with_its_call(nodes[place], log, number)
+        else:
+            for place, known in enumerate(classes):
+                if known.first_saved is not None and saves_for_recomputation(self.walk.wrappers[place], known):
+                    nodes[place] = replace(nodes[place], kind="checkpoint")
+        for place, held in self._held.items():
+            nodes[place] = replace(nodes[place], held=held)
+
+    def _leaf(self, place: int, wrapper: Any, node: Node) -> Node:
+        if not hasattr(wrapper, "variable"):
+            return replace(node, sequence_nr=None)
         tensor = wrapper.variable
-        hooks: tuple[str, ...] = ()
         with torch_compat.DISABLE_TORCH_FUNCTION():
             names = (*self.modules.parameters.get(id(tensor), ()), *self._variables(tensor))
-            held = HeldTensor(names, tensor.is_leaf, tensor.requires_grad, tensor.retains_grad, tensor.grad is not None)
+            has_grad = tensor.grad is not None
+            held = HeldTensor(names, tensor.is_leaf, tensor.requires_grad, tensor.retains_grad, has_grad)
             hooks = tuple(hook_name(hook) for hook in _hooks_of(tensor))
             is_parameter = isinstance(tensor, torch.nn.Parameter) or id(tensor) in self.modules.parameters
         return Node(
             place,
-            wrapper.name(),
+            node.name,
             "parameter" if is_parameter else "input",
             outputs=(self.builder.facts.of_tensor(tensor),),
             hooks=hooks,
             held=(held,),
         )
 
-    def _operation(
-        self, place: int, wrapper: Any, number: int, edges: tuple[Edge | None, ...], reader: NodeReader
-    ) -> Node:
-        builder, log = self.builder, self.log
-        row = log.row_of(number) if log is not None else None
-        forward_call = call_site = scope = None
+    def _with_its_call(self, node: Node, log: ThreadLog, number: int) -> Node:
+        kind, forward_call, call_site = node.kind, None, None
         constants: tuple[int, ...] = ()
-        hooks: tuple[str, ...] = ()
-        if log is not None:
-            scope = self._scope(log.scope_of(number))
-            hooks = tuple(log.tensor_hooks.get(number, ())) if log.tensor_hooks else ()
-            if row is not None:
-                forward_call = self._public_name(row.function)
-                call_site = self.sites.site_of(row.stack)
-                # A composite call makes several nodes; its inputs are shown at the last, which gave the result.
-                if number == row.last_sequence_nr and row.place in log.row_constants:
-                    constants = self._constant_indices(log.row_constants[row.place])
-        kind: NodeKind
-        if reader.function_class is not None:
-            kind = kind_of_function_class(reader.function_class)
-        else:
-            checkpointed = builder.saves_for_recomputation(wrapper, reader)
-            kind = kind_of_operation(wrapper.name(), forward_call, checkpointed)
+        row = log.row_of(number)
+        if row is not None:
+            forward_call = self._public_name(row.function)
+            call_site = self.sites.site_of(row.stack)
+            if kind == "operation" or kind == "view":
+                kind = kind_of_call(kind, forward_call, is_checkpointed=row.place in log.checkpointed_rows)
+            # A composite call makes several nodes; its inputs are shown at the last, which gave the result.
+            if number == row.last_sequence_nr and row.place in log.row_constants:
+                constants = self._constant_indices(log.row_constants[row.place])
         return Node(
-            place,
-            wrapper.name(),
+            node.id,
+            node.name,
             kind,
             number,
-            edges,
-            builder.outputs_of(wrapper),
+            node.edges,
+            node.outputs,
             forward_call,
             call_site,
-            scope,
-            builder.attributes_of(wrapper, reader) if reader.attributes else _NO_ATTRIBUTES,
-            hooks,
-            self._held.get(place, ()),
-            constants,
+            self._scope(log.scope_of(number)),
+            node.attributes,
+            tuple(log.tensor_hooks.get(number, ())),
+            constants=constants,
         )
 
     def _public_name(self, function: Any) -> str:
@@ -352,6 +360,30 @@ class _OneGraph:
         if id(tensor) in self.modules.buffers:
             return Constant(facts, "buffer", tuple(self.modules.buffers[id(tensor)]))
         return Constant(facts, "data", self._variables(tensor))
+
+
+def _read_class(wrapper: Any) -> NodeClass:
+    slots = dir(wrapper)
+    raw = {slot.removeprefix("_raw") for slot in slots if slot.startswith("_raw_saved_")}
+    function_class = torch_compat.python_function_class(wrapper)
+    plain = [slot for slot in slots if slot.startswith("_saved_") and slot not in raw and not _repeats_shapes(slot)]
+    name = wrapper.name()
+    return NodeClass(
+        name=name,
+        kind=kind_of_operation(name) if function_class is None else kind_of_function_class(function_class),
+        attributes=tuple((slot.removeprefix("_saved_"), slot) for slot in plain),
+        first_saved="_raw" + min(raw) if raw and function_class is None else None,
+    )
+
+
+def saves_for_recomputation(wrapper: Any, node_class: NodeClass) -> bool:
+    """True inside non-reentrant checkpointing, where nobody saw the call: reads one packed slot, unpacks nothing."""
+    try:
+        raw = getattr(wrapper, node_class.first_saved or "")
+    except RuntimeError:
+        return False  # freed by an earlier backward
+    first = raw[0] if isinstance(raw, tuple) and raw else raw
+    return is_checkpointed(first)
 
 
 _NO_ATTRIBUTES: dict[str, Attribute] = {}

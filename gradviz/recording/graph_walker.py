@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import gc
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from gradviz.graph.model import Edge
 from gradviz.recording import destruction
 from gradviz.recording.torch_compat import LEAF_SEQUENCE_NR
 
@@ -27,8 +29,8 @@ class Walk:
     """What `walk` found: parallel lists in creation order. Holding it keeps the graph alive."""
 
     wrappers: list[Any]
-    followers: list[Followers]
-    """``next_functions`` of each node."""
+    edges: list[tuple[Edge | None, ...]]
+    """Each node's ``next_functions``, with places for wrappers."""
     sequence_nrs: list[int]
     position: dict[Any, int]
     """Place of each wrapper."""
@@ -36,31 +38,30 @@ class Walk:
 
 def walk(roots: Iterable[Any]) -> Walk:
     """Every node that the `grad_fn` objects in `roots` reach; several roots may share their graphs."""
-    # Creating a million small objects triggers the collector again and again, for nothing: none of them is garbage.
-    collector_was_on = gc.isenabled()
-    gc.disable()
     found: dict[Any, Followers] = {}
     is_guarded = False
-    try:
-        _collect(roots, found)
-        result = _in_creation_order(found)
-        position = result.position
-        targets = (
-            [
-                [position[follower] for follower, _ in followers if follower is not None and found[follower]]
-                for followers in result.followers
-            ]
-            if len(found) > destruction.BAND
-            else ()
-        )
-        destruction.guard_walked_nodes(result.wrappers, targets)
-        is_guarded = True
-    finally:
-        if not is_guarded:
-            destruction.guard_every_node(list(found))
-        if collector_was_on:
-            gc.enable()
+    with without_collector():
+        try:
+            _collect(roots, found)
+            result = _in_creation_order(found)
+            destruction.guard_walked_nodes(result.wrappers, result.edges)
+            is_guarded = True
+        finally:
+            if not is_guarded:
+                destruction.guard_every_node(list(found))
     return result
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Creating a million small objects triggers the collector again and again, for nothing: none of them is garbage."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _collect(roots: Iterable[Any], found: dict[Any, Followers]) -> None:
@@ -68,46 +69,38 @@ def _collect(roots: Iterable[Any], found: dict[Any, Followers]) -> None:
     pop, push = waiting.pop, waiting.append
     while waiting:
         node = pop()
-        if node in found:
-            continue
-        followers = node.next_functions
-        found[node] = followers
-        for follower, _ in followers:
-            if follower is not None and follower not in found:
-                push(follower)
+        if node not in found:
+            found[node] = followers = node.next_functions
+            for follower, _ in followers:
+                if follower is not None and follower not in found:
+                    push(follower)
 
 
 def _in_creation_order(found: dict[Any, Followers]) -> Walk:
     """Operations by sequence number, each leaf just before the first operation that uses it."""
-    numbered = [(node._sequence_nr(), node) for node in found]
-    operations = sorted((pair for pair in numbered if pair[0] != LEAF_SEQUENCE_NR), key=lambda pair: pair[0])
-    wrappers: list[Any] = []
-    numbers: list[int] = []
+    nodes = list(found)
+    numbers = [node._sequence_nr() for node in nodes]
+    by_number = sorted(range(len(nodes)), key=numbers.__getitem__)
     position: dict[Any, int] = {}
-
-    def place(node: Any, number: int) -> None:
-        position[node] = len(wrappers)
-        wrappers.append(node)
-        numbers.append(number)
-
-    is_in_order = True
-    for number, node in operations:
+    order: list[int] = []
+    index_of_leaf = {nodes[index]: index for index, number in enumerate(numbers) if number == LEAF_SEQUENCE_NR}
+    for index in by_number:
+        node = nodes[index]
+        if node in position:
+            continue
         for follower, _ in found[node]:
             if follower is not None and follower not in position:
-                if found[follower] or follower._sequence_nr() != LEAF_SEQUENCE_NR:
-                    is_in_order = False
-                else:
-                    place(follower, LEAF_SEQUENCE_NR)
-        place(node, number)
-    for number, node in numbered:
-        if number == LEAF_SEQUENCE_NR and node not in position:
-            place(node, number)  # a root that is itself a leaf
-    if not is_in_order:
-        return _in_dependency_order(found, {node: number for number, node in numbered})
-    return Walk(wrappers, [found[node] for node in wrappers], numbers, position)
+                leaf = index_of_leaf.get(follower)
+                if leaf is None:
+                    return _in_dependency_order(found, numbers)
+                position[follower] = len(order)
+                order.append(leaf)
+        position[node] = len(order)
+        order.append(index)
+    return _arranged([nodes[index] for index in order], [numbers[index] for index in order], position, found)
 
 
-def _in_dependency_order(found: dict[Any, Followers], number_of: dict[Any, int]) -> Walk:
+def _in_dependency_order(found: dict[Any, Followers], numbers: list[int]) -> Walk:
     """Producers before consumers, by sequence number where that leaves a choice: for graphs of several threads."""
     consumers: dict[Any, list[Any]] = {node: [] for node in found}
     missing = dict.fromkeys(found, 0)
@@ -117,7 +110,7 @@ def _in_dependency_order(found: dict[Any, Followers], number_of: dict[Any, int])
                 consumers[follower].append(node)
                 missing[node] += 1
     arrival = {node: index for index, node in enumerate(found)}
-    ready = [(number_of[node], arrival[node], node) for node, count in missing.items() if not count]
+    ready = [(numbers[arrival[node]], arrival[node], node) for node, count in missing.items() if not count]
     heapq.heapify(ready)
     wrappers = []
     while ready:
@@ -126,6 +119,14 @@ def _in_dependency_order(found: dict[Any, Followers], number_of: dict[Any, int])
         for consumer in consumers[node]:
             missing[consumer] -= 1
             if not missing[consumer]:
-                heapq.heappush(ready, (number_of[consumer], arrival[consumer], consumer))
+                heapq.heappush(ready, (numbers[arrival[consumer]], arrival[consumer], consumer))
     position = {node: index for index, node in enumerate(wrappers)}
-    return Walk(wrappers, [found[node] for node in wrappers], [number_of[node] for node in wrappers], position)
+    return _arranged(wrappers, [numbers[arrival[node]] for node in wrappers], position, found)
+
+
+def _arranged(wrappers: list[Any], numbers: list[int], position: dict[Any, int], found: dict[Any, Followers]) -> Walk:
+    edges = [
+        tuple([None if follower is None else Edge(position[follower], input_nr) for follower, input_nr in found[node]])
+        for node in wrappers
+    ]
+    return Walk(wrappers, edges, numbers, position)

@@ -21,9 +21,9 @@ def loose_ends(names: NameTable) -> list[tuple[str | None, torch.Tensor | None, 
             if tensor.requires_grad and tensor.grad_fn is not None:
                 candidates.append((variables[0], tensor, tensor.grad_fn, tensor.output_nr))
     walked = walk(grad_fn for _, _, grad_fn, _ in candidates[:MAX_CANDIDATES])
-    consumed = {follower for followers in walked.followers for follower, _ in followers if follower is not None}
+    consumed = {edge.target for edges in walked.edges for edge in edges if edge is not None}
     ends: dict[tuple[Any, int], tuple[str | None, torch.Tensor | None, Any, int]] = {}
     for candidate in candidates:
-        if candidate[2] not in consumed:
+        if walked.position[candidate[2]] not in consumed:
             ends.setdefault((candidate[2], candidate[3]), candidate)
     return sorted(ends.values(), key=lambda end: end[2]._sequence_nr())

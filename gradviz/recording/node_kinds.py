@@ -60,15 +60,18 @@ def kind_of_function_class(function_class: type) -> NodeKind:
     return "custom"
 
 
-def kind_of_operation(name: str, forward_call: str | None, is_checkpointed: bool) -> NodeKind:
-    """The kind of a node that torch wrote in C++."""
-    if is_checkpointed:
-        return "checkpoint"
-    if name in INPLACE_NODES or (forward_call is not None and _changes_its_input(forward_call)):
+def kind_of_operation(name: str) -> NodeKind:
+    """The kind of a node that torch wrote in C++, as far as its class tells."""
+    if name in INPLACE_NODES:
         return "inplace"
-    if name in VIEW_OPERATIONS:
-        return "view"
-    return "operation"
+    return "view" if name in VIEW_OPERATIONS else "operation"
+
+
+def kind_of_call(kind: NodeKind, forward_call: str, *, is_checkpointed: bool) -> NodeKind:
+    """The same, once it is known which call made it."""
+    if is_checkpointed and kind == "operation":
+        return "checkpoint"
+    return "inplace" if _changes_its_input(forward_call) else kind
 
 
 def _changes_its_input(forward_call: str) -> bool:

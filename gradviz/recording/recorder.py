@@ -202,8 +202,8 @@ class Recorder:
         if roots:
             self._record_graph(roots, names)
 
-    @property
     def has_graphs(self) -> bool:
+        """True once there is something to show."""
         return bool(self._graphs)
 
     def _note_parameters(self, names: NameTable) -> None:

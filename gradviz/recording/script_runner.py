@@ -1,44 +1,27 @@
-"""Runs a script or a module as ``python`` would, and records it.
+"""Runs a program as ``python`` would, and records it.
 
-torch is not imported here: the script does that, at the moment it wants, and recording begins then.
+torch is not imported here: the program does that, at the moment it wants, and recording begins then.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import find_spec
-from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal
 
 from gradviz.capture.capture import Capture, ScriptError
-from gradviz.errors import BadInput, GradvizError, MissingDependency, NothingRecorded, near_matches
+from gradviz.errors import BadInput, GradvizError, MissingDependency, NothingRecorded
 from gradviz.recording import user_traceback
 from gradviz.recording.import_notice import ImportNotice
 from gradviz.recording.plan import RecordingPlan, StopScript
+from gradviz.recording.program import Program, as_main_program
 
 if TYPE_CHECKING:
     from gradviz.recording.recorder import Recorder
-
-
-@dataclass(frozen=True)
-class Target:
-    """A program that is ready to run."""
-
-    name: str
-    """As the user gave it."""
-    code: CodeType
-    argv0: str
-    path0: str
-    """What becomes ``sys.path[0]``."""
-    file: str
-    spec: ModuleSpec | None = None
-    loader: Any = None
 
 
 @dataclass(frozen=True)
@@ -46,61 +29,11 @@ class RunResult:
     """What came of a run."""
 
     capture: Capture
-    exit_code: int
-    """What the program itself would have ended with: 0, 1 after an exception, or its own ``sys.exit`` code."""
     printed_error: str | None = None
     """The program's traceback, for standard error."""
 
 
-def script_target(path: str) -> Target:
-    """A script file, compiled. Raises `BadInput` in one line, `SyntaxError` as Python shows it."""
-    script = Path(path)
-    if not script.exists():
-        siblings = [str(p) for p in script.parent.glob("*.py")] if script.parent.is_dir() else []
-        raise BadInput(f"no such script: {path}", hint=near_matches(path, siblings) if siblings else "check the path")
-    if script.is_dir():
-        raise BadInput(f"{path} is a directory, not a script", hint="name a .py file in it, or use -m for a package")
-    try:
-        source = script.read_bytes()
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}") from error
-    if b"\0" in source or script.suffix == ".ipynb":
-        raise BadInput(f"{path} is not a Python script", hint="give a .py file or a capture made by `gradviz record`")
-    if not source.strip():
-        raise BadInput(f"{path} is empty", hint="there is nothing to run")
-    absolute = str(script.absolute())
-    return Target(
-        name=path,
-        code=compile(source, absolute, "exec", dont_inherit=True),
-        argv0=path,
-        path0=os.path.realpath(script.parent),
-        file=absolute,
-        loader=SourceFileLoader("__main__", absolute),
-    )
-
-
-def module_target(name: str) -> Target:
-    """A module or package, as ``python -m`` finds it."""
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        spec = find_spec(name)
-        if spec is not None and spec.submodule_search_locations is not None:
-            spec = find_spec(f"{name}.__main__")
-            if spec is None:
-                raise BadInput(f"{name} is a package without __main__", hint="name a module inside it")
-    except ModuleNotFoundError as error:
-        raise BadInput(f"no module named {error.name!r}", hint="-m takes a dotted name, as python -m does") from error
-    finally:
-        sys.path.pop(0)
-    if spec is None:
-        raise BadInput(f"no module named {name!r}", hint="-m takes a dotted name, as python -m does")
-    code = spec.loader.get_code(spec.name) if hasattr(spec.loader, "get_code") else None  # type: ignore[union-attr]
-    if code is None or spec.origin is None:
-        raise BadInput(f"module {name!r} has no Python code to run")
-    return Target(name, code, spec.origin, str(Path.cwd()), spec.origin, spec, spec.loader)
-
-
-def run(target: Target, arguments: tuple[str, ...], plan: RecordingPlan) -> RunResult:
+def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> RunResult:
     """Run the program to its end, or to its last wanted backward, and give back what was recorded.
 
     Raises:
@@ -116,18 +49,19 @@ def run(target: Target, arguments: tuple[str, ...], plan: RecordingPlan) -> RunR
     session = _Session(plan)
     notice = ImportNotice("torch", session.begin)
     process = os.getpid()
-    with _as_main_program(target, arguments) as namespace:
+    with as_main_program(program, arguments) as namespace:
         notice.start()
         try:
-            ending = _run_to_its_end(target.code, namespace, session)
+            ending = _run_to_its_end(program.code, namespace, session)
         finally:
             notice.stop()
             session.end()
         if os.getpid() != process:
-            # A child that the script forked came back here: it is not ours to report on.
-            sys.stdout.flush()
-            os._exit(ending.exit_code)
-        return session.result(target.name, arguments, ending, namespace)
+            # A child that the script forked came back here. It ends as under python; reporting is not its business.
+            _, printed = session.script_error(ending)
+            sys.stderr.write(printed or "")
+            raise SystemExit(ending.exit_code)
+        return session.result(program.name, arguments, ending, namespace)
 
 
 @dataclass
@@ -195,29 +129,29 @@ class _Session:
         if recorder is None:
             return
         recorder.stop()
-        if not recorder.has_graphs:
+        if not recorder.has_graphs():
             from gradviz.recording.recorder import namespaces_of_traceback
 
             recorder.record_loose_ends(namespaces_of_traceback(error.__traceback__))
 
     def result(self, name: str, arguments: tuple[str, ...], ending: _Ending, namespace: Mapping[str, Any]) -> RunResult:
         """The capture, or a clear word on why there is none."""
-        error, printed = self._script_error(ending)
+        error, printed = self.script_error(ending)
         recorder = self._recorder
         if recorder is None:
             return self._without_torch(name, arguments, ending, error, printed)
         if self._plan.root is not None and ending.outcome != "interrupted":
             self._record_root(namespace, failed=ending.outcome == "failed")
-        elif not recorder.has_graphs and ending.error is None:
+        elif not recorder.has_graphs() and ending.error is None:
             self._check_number_of_calls(ending)
             recorder.record_loose_ends([namespace])
-            if not recorder.has_graphs and ending.outcome == "finished":
+            if not recorder.has_graphs() and ending.outcome == "finished":
                 raise NothingRecorded(
                     f"{name} called no backward() or grad(), and no variable at its end holds a tensor with a grad_fn",
                     hint="call backward() on the loss, or keep it in a variable of the script and name it with --root",
                 )
         capture = recorder.capture(name, arguments, ending.outcome, error)
-        return RunResult(capture, ending.exit_code, printed)
+        return RunResult(capture, printed)
 
     def _record_root(self, namespace: Mapping[str, Any], *, failed: bool) -> None:
         assert self._recorder is not None
@@ -238,18 +172,20 @@ class _Session:
                 hint=f"choose a number from 1 to {calls}" if calls > 1 else "use --backward 1",
             )
 
-    def _script_error(self, ending: _Ending) -> tuple[ScriptError | None, str | None]:
+    def script_error(self, ending: _Ending) -> tuple[ScriptError | None, str | None]:
+        """How the program failed, and what is still to be printed about it."""
         if ending.error is None:
             return None, ending.message
         error = user_traceback.without_our_frames(ending.error)
         printed = user_traceback.printed(error)
         in_backward = self._recorder is not None and self._recorder.failed_in_backward
-        return (
-            ScriptError(
-                type(error).__name__, str(error), printed, user_traceback.innermost_own_line(error), in_backward
-            ),
-            printed,
-        )
+        own_line = user_traceback.innermost_own_line(error)
+        facts = ScriptError(type(error).__name__, str(error), printed, own_line, in_backward)
+        if sys.excepthook is not sys.__excepthook__:
+            # The program, or a library it uses, shows its errors in its own way.
+            sys.excepthook(type(error), error, error.__traceback__)
+            return facts, None
+        return facts, printed
 
     def _without_torch(
         self,
@@ -264,34 +200,4 @@ class _Session:
         from gradviz.capture.capture import Program
 
         capture = Capture(Program(name, arguments), error=error, outcome=ending.outcome)
-        return RunResult(capture, ending.exit_code, printed)
-
-
-@contextmanager
-def _as_main_program(target: Target, arguments: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Make `target` the program that ``__main__``, ``sys.argv`` and ``sys.path`` speak of."""
-    main = ModuleType("__main__")
-    namespace = main.__dict__
-    namespace.update(
-        __file__=target.file,
-        __spec__=target.spec,
-        __loader__=target.loader,
-        __package__=target.spec.parent if target.spec is not None else None,
-        __builtins__=sys.modules["builtins"],
-        __annotations__={},
-    )
-    if target.spec is not None:
-        namespace["__cached__"] = target.spec.cached
-    saved = sys.modules["__main__"], sys.argv, sys.path[:]
-    sys.modules["__main__"] = main
-    sys.argv = [target.argv0, *arguments]
-    sys.path[0:1] = [target.path0]
-    try:
-        yield namespace
-    finally:
-        sys.modules["__main__"], sys.argv, sys.path[:] = saved
-        _finished_programs.append(main)
-
-
-_finished_programs: list[ModuleType] = []
-"""Modules of programs that ran: like under python, their variables live until the interpreter ends."""
+        return RunResult(capture, printed)

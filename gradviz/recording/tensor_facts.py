@@ -18,6 +18,13 @@ class FactsTable:
 
     def __init__(self) -> None:
         self._by_content: dict[tuple[Any, ...], TensorFacts] = {}
+        self.single: dict[tuple[Any, ...], tuple[TensorFacts]] = {}
+        """The outputs of a node that has just one, by shape, dtype and device."""
+
+    def new_single(self, key: tuple[Any, ...]) -> tuple[TensorFacts]:
+        """Facts of an only output that is not yet in `single`."""
+        outputs = self.single[key] = (self._by_content.get(key) or self._make(key),)
+        return outputs
 
     def of_metadata(self, metadata: Any) -> TensorFacts:
         """Facts from one entry of a node's ``_input_metadata``."""

@@ -35,6 +35,15 @@ DISABLE_TORCH_FUNCTION: Callable[[], Any] = torch._C.DisableTorchFunction
 """While entered, reading a tensor's attributes reaches no mode and no subclass of the user."""
 
 
+_top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+
+
+def is_checkpointing() -> bool:
+    """True while non-reentrant checkpointing packs what nodes save."""
+    hooks = _top_hooks(False) if _top_hooks is not None else None
+    return hooks is not None and getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
+
+
 def backward_entry_modules() -> list[ModuleType]:
     """The modules through which every backward and grad call passes, by a global ``_engine_run_backward``."""
     candidates = (torch.autograd, sys.modules["torch.autograd.graph"])
@@ -61,7 +70,7 @@ def module_call_frame() -> CodeType | None:
 
 def input_metadata(node: Any) -> tuple[Any, ...]:
     """Shape, dtype and device of each output of the node's forward; empty where this torch does not tell."""
-    return tuple(getattr(node, "_input_metadata", ()))
+    return getattr(node, "_input_metadata", ())
 
 
 def python_function_class(node: Any) -> type | None:

@@ -1,0 +1,108 @@
+"""What is run: a script or a module, found and compiled as ``python`` would, and made the main program."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from gradviz.errors import BadInput, near_matches
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that is ready to run."""
+
+    name: str
+    """As the user gave it."""
+    code: CodeType
+    argv0: str
+    path0: str
+    """What becomes ``sys.path[0]``."""
+    file: str
+    spec: ModuleSpec | None = None
+    loader: Any = None
+
+
+def find_script(path: str) -> Program:
+    """A script file, compiled. Raises `BadInput` in one line, `SyntaxError` as Python shows it."""
+    script = Path(path)
+    if not script.exists():
+        siblings = [str(p) for p in script.parent.glob("*.py")] if script.parent.is_dir() else []
+        raise BadInput(f"no such script: {path}", hint=near_matches(path, siblings) if siblings else "check the path")
+    if script.is_dir():
+        raise BadInput(f"{path} is a directory, not a script", hint="name a .py file in it, or use -m for a package")
+    try:
+        source = script.read_bytes()
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+    if b"\0" in source or script.suffix == ".ipynb":
+        raise BadInput(f"{path} is not a Python script", hint="give a .py file or a capture made by `gradviz record`")
+    if not source.strip():
+        raise BadInput(f"{path} is empty", hint="there is nothing to run")
+    absolute = str(script.absolute())
+    return Program(
+        name=path,
+        code=compile(source, absolute, "exec", dont_inherit=True),
+        argv0=path,
+        path0=os.path.realpath(script.parent),
+        file=absolute,
+        loader=SourceFileLoader("__main__", absolute),
+    )
+
+
+def find_module(name: str) -> Program:
+    """A module or package, as ``python -m`` finds it."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        spec = find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = find_spec(f"{name}.__main__")
+            if spec is None:
+                raise BadInput(f"{name} is a package without __main__", hint="name a module inside it")
+    except ModuleNotFoundError as error:
+        raise BadInput(f"no module named {error.name!r}", hint="-m takes a dotted name, as python -m does") from error
+    finally:
+        sys.path.pop(0)
+    if spec is None:
+        raise BadInput(f"no module named {name!r}", hint="-m takes a dotted name, as python -m does")
+    code = spec.loader.get_code(spec.name) if hasattr(spec.loader, "get_code") else None  # type: ignore[union-attr]
+    if code is None or spec.origin is None:
+        raise BadInput(f"module {name!r} has no Python code to run")
+    return Program(name, code, spec.origin, str(Path.cwd()), spec.origin, spec, spec.loader)
+
+
+@contextmanager
+def as_main_program(program: Program, arguments: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Make `program` the program that ``__main__``, ``sys.argv`` and ``sys.path`` speak of."""
+    main = ModuleType("__main__")
+    namespace = main.__dict__
+    namespace.update(
+        __file__=program.file,
+        __spec__=program.spec,
+        __loader__=program.loader,
+        __package__=program.spec.parent if program.spec is not None else None,
+        __builtins__=sys.modules["builtins"],
+        __annotations__={},
+        __cached__=program.spec.cached if program.spec is not None else None,
+    )
+    saved = sys.modules["__main__"], sys.argv, sys.path[:]
+    sys.modules["__main__"] = main
+    sys.argv = [program.argv0, *arguments]
+    sys.path[0:1] = [program.path0]
+    try:
+        yield namespace
+    finally:
+        sys.modules["__main__"], sys.argv, sys.path[:] = saved
+        _finished_programs.append(main)
+
+
+_finished_programs: list[ModuleType] = []
+"""Modules of programs that ran: like under python, their variables live until the interpreter ends."""
