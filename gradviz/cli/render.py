@@ -61,8 +61,9 @@ def render_command(
     source = open_source(source_choice, own_output=to_standard_output)
     several = len(source.graphs) > 1
     written = []
-    for number, graph in enumerate(source.graphs, 1):
-        subject = subject_of(source.capture, graph, folding)
+    subjects = [subject_of(source.capture, graph, folding) for graph in source.graphs]
+    for number, subject in enumerate(subjects, 1):
+        graph = subject.graph
         for output, renderer in zip(wanted, renderers, strict=True):
             call = graph.backward.number if graph.backward else number
             path = output.numbered(call) if several and output.path != "-" else output.path
@@ -72,7 +73,7 @@ def render_command(
     if written:
         from gradviz.cli.summary import print_summary
 
-        print_summary(source, source_choice, subject, written)
+        print_summary(source_choice, subjects, written)
     return source.exit_code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,10 +59,14 @@ class SourceOptions:
             raise BadInput(f"cannot read {self.name}: {error.strerror}") from error
 
     def command(self, name: str) -> str:
-        """The same source with another command, for the user to copy."""
+        """The same source and graph with another command, for the user to paste."""
         words = [self.name] if self.module is None else ["-m", self.module]
+        if self.backward is not None:
+            words += ["--backward", str(self.backward)]
+        if self.root is not None:
+            words += ["--root", self.root]
         tail = ["--", *self.arguments] if self.arguments else []
-        return " ".join(["gradviz", name, *words, *tail])
+        return shlex.join(["gradviz", name, *words, *tail])
 
 
 @dataclass(frozen=True)

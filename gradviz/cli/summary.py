@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gradviz.capture.capture import Capture
-from gradviz.cli.source import Source, SourceOptions
+from gradviz.cli.source import SourceOptions
 from gradviz.graph.model import Graph
 from gradviz.rendering.renderer import Subject
 
@@ -17,19 +17,27 @@ _OUTCOMES = {
 }
 
 
-def print_summary(source: Source, options: SourceOptions, subject: Subject, written: list[str]) -> None:
+_MOST_GRAPHS = 10
+"""So many graphs are told about, one by one."""
+
+
+def print_summary(options: SourceOptions, subjects: list[Subject], written: list[str]) -> None:
     """A few plain lines on standard output."""
     for path in written:
         click.echo(f"wrote {path}")
-    for line in (*_graph_lines(source, subject), *_notes(subject)):
+    lines = [line for subject in subjects[:_MOST_GRAPHS] for line in (*_graph_lines(subject), *subject.view.notes)]
+    if len(subjects) > _MOST_GRAPHS:
+        lines.append(f"and {len(subjects) - _MOST_GRAPHS} more graphs")
+    lines += [f"note: {sentence}" for sentence in subjects[0].capture.disclosures]
+    for line in dict.fromkeys(lines):
         click.echo(f"  {line}")
     click.echo(f"next:  {options.command('tree')}")
     if not options.is_capture:
         click.echo(f"       {options.command('record')}   keeps the recording, so that the script need not run again")
 
 
-def _graph_lines(source: Source, subject: Subject) -> list[str]:
-    capture, graph = source.capture, subject.graph
+def _graph_lines(subject: Subject) -> list[str]:
+    capture, graph = subject.capture, subject.graph
     lines = []
     if graph.backward is not None:
         where = _place(graph, graph.backward.call_site)
@@ -67,7 +75,3 @@ def _parameters(capture: Capture, graph: Graph) -> str:
     if trainable:
         words += f"; not reached: {', '.join(trainable[:3])}" + (", ..." if len(trainable) > 3 else "")
     return words
-
-
-def _notes(subject: Subject) -> list[str]:
-    return [*subject.view.notes, *(f"note: {sentence}" for sentence in subject.capture.disclosures)]

@@ -23,7 +23,8 @@ class Item(Struct, frozen=True, omit_defaults=True):
     node       the autograd node `node` (an operation or a leaf), with merged plumbing in `nodes`
     constant   the input `constant` of a graph that needs no gradient
     root       the tensor ``graph.roots[root]``
-    box        a module call (`scope`), or a repeated run of operations without a module
+    box        a module call (`scope`); without one, a repeated run of members, or
+               neighbours drawn as one because there are too many of them
     ========== =============================================================================
 
     A leaf or a constant that several operations use appears as several items, one beside each use.

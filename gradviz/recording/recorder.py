@@ -22,6 +22,7 @@ from gradviz.graph.model import BackwardCall, Graph
 from gradviz.recording import failed_node, torch_compat
 from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch, gradient_edge
 from gradviz.recording.compiled_code import CompiledCodeWatch
+from gradviz.recording.file_kinds import is_gradviz_file, is_library_file
 from gradviz.recording.forward_log import ThreadLog
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import GraphBuilder
@@ -248,9 +249,12 @@ def _source_lines(graphs: tuple[Graph, ...], error: ScriptError | None) -> dict[
 
 
 def namespaces_of_traceback(trace: TracebackType | None) -> list[Mapping[str, Any]]:
-    """Variables of every frame that an exception passed through, innermost first."""
-    found: list[Mapping[str, Any]] = []
+    """Variables of every frame that an exception passed through: the reader's own first, innermost first."""
+    own: list[Mapping[str, Any]] = []
+    others: list[Mapping[str, Any]] = []
     while trace is not None:
-        found.append(local_variables(trace.tb_frame))
+        file = trace.tb_frame.f_code.co_filename
+        if not is_gradviz_file(file):
+            (others if is_library_file(file) else own).append(local_variables(trace.tb_frame))
         trace = trace.tb_next
-    return found[::-1]
+    return [*reversed(own), *reversed(others)]

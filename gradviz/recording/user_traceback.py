@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dis
+import linecache
+import sys
 import traceback
 from types import TracebackType
 
@@ -32,6 +35,8 @@ def _kept_entries(trace: TracebackType | None) -> list[TracebackType]:
                 _drop_detour(kept)
         elif not _is_hook_detour(trace):
             kept.append(trace)
+        elif kept:
+            kept[-1] = _as_called_directly(kept[-1])
         trace = trace.tb_next
     return kept
 
@@ -48,6 +53,22 @@ def _is_hook_detour(trace: TracebackType) -> bool:
     """While any hook is registered, `Module._call_impl` runs the call in a function of its own."""
     code = trace.tb_frame.f_code
     return code.co_name == "inner" and code.co_filename.replace("\\", "/").endswith("/".join(_MODULE_FILE))
+
+
+def _as_called_directly(entry: TracebackType) -> TracebackType:
+    """The entry of `Module._call_impl` as it would be had there been no hook: at its other call of ``forward``."""
+    frame = entry.tb_frame
+    if sys.version_info < (3, 11):
+        return entry  # instructions do not know their lines there
+    for instruction in dis.get_instructions(frame.f_code):
+        line = instruction.positions.lineno if instruction.positions else None
+        if (
+            line
+            and instruction.opname.startswith("CALL")
+            and "forward_call(" in linecache.getline(frame.f_code.co_filename, line)
+        ):
+            return TracebackType(None, frame, instruction.offset, line)
+    return entry
 
 
 def _relinked(entries: list[TracebackType]) -> TracebackType | None:

@@ -90,7 +90,7 @@ def _pattern(subject: SubjectWords, item: Item, operations: list[Node]) -> list[
     """What follows what: operations, and the classes of the modules that are called."""
     around = subject.enclosing_scope(item)
     parts = [(_call_below(subject, node, around), node) for node in operations]
-    words = []
+    words: list[str] = []
     for call, members in groupby(parts, key=lambda part: part[0]):
         if call is None:
             words.extend(subject.operation_title(node) for _, node in members)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from gradviz.graph.model import Constant, HeldTensor, Node, Root
+from gradviz.graph.model import Constant, HeldTensor, Node, NodeKind, Root
 from gradviz.graph.view import Item
 from gradviz.rendering.box_words import operations_in
 from gradviz.rendering.subject_words import SubjectWords
 from gradviz.rendering.words import autograd_word, counted, full_tensor_words, line_words, listed
 
-_NOTABLE = {"custom": "custom function", "inplace": "in-place operation", "checkpoint": "checkpointed operation"}
+_NOTABLE: dict[NodeKind, str] = {
+    "custom": "custom function",
+    "inplace": "in-place operation",
+    "checkpoint": "checkpointed operation",
+}
 
 
 def operation(subject: SubjectWords, item: Item, node: Node) -> tuple[str, ...]:

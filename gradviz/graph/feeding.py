@@ -1,0 +1,90 @@
+"""Puts leaves and constants beside each item that uses them, or inside the folded box that does.
+
+One leaf with hundreds of links is what breaks layouts and reading alike, so it is drawn again beside each use.
+Parameters of a folded box are part of it; inputs and data stay visible, because they say what the box works on.
+"""
+
+from __future__ import annotations
+
+from gradviz.graph.boxes import BoxPlacement, Draft
+from gradviz.graph.model import Graph
+from gradviz.graph.weights import MOST_BESIDE
+
+
+class Feeding:
+    """Finds or makes the item that gives a leaf or a constant to an operation."""
+
+    def __init__(self, graph: Graph, placement: BoxPlacement, *, show_constants: bool) -> None:
+        self.graph, self.placement, self.show_constants = graph, placement, show_constants
+        self._made: dict[tuple[str, int, int], int] = {}
+        """By what is given and to which draft."""
+        self._at: dict[tuple[str, int, int], int] = {}
+        """By the place among an operation's inputs, for later repetitions to share."""
+        self._drawn: set[int] = set()
+
+    def leaf(self, node: int, position: int, leaf: int) -> int | None:
+        """The draft of a leaf beside the operation's item; None where it is inside that item."""
+        user = self.placement.item_of[node]
+        self._drawn.add(leaf)
+        is_parameter = self.graph.nodes[leaf].kind == "parameter"
+        if is_parameter:
+            self._list_parameter(user, leaf)
+        if self._is_inside("leaf", leaf, node, always=is_parameter):
+            self.placement.drafts[user].nodes.add(leaf)
+            return None
+        draft = self._beside("leaf", leaf, node, position)
+        self.placement.drafts[draft].nodes.add(leaf)
+        return draft
+
+    def constant(self, node: int, position: int, constant: int) -> int | None:
+        """The draft of a constant beside the operation's item; None where it is inside that item."""
+        user = self.placement.item_of[node]
+        is_data = self.graph.constants[constant].kind == "data"
+        if not self.show_constants or self._is_inside("constant", constant, node, always=not is_data):
+            self.placement.drafts[user].constants.add(constant)
+            return None
+        draft = self._beside("constant", constant, node, position)
+        self.placement.drafts[draft].constants.add(constant)
+        return draft
+
+    def leaf_of_root(self, leaf: int, root: int) -> int:
+        """A leaf that is a root itself, drawn just before that."""
+        self._drawn.add(leaf)
+        return self.placement.new(Draft("node", node=leaf, nodes={leaf}), beside=root)
+
+    def place_unused_leaves(self) -> None:
+        for node in self.graph.nodes:
+            if node.is_leaf and node.id not in self._drawn:
+                self.placement.new(Draft("node", node=node.id, nodes={node.id}))
+
+    def _is_inside(self, what: str, given: int, node: int, *, always: bool) -> bool:
+        user = self.placement.item_of[node]
+        box = self.placement.drafts[user]
+        if box.kind != "box" or (what, given, user) in self._made:
+            return False
+        is_later = self.placement.nesting.rank[node] >= box.first_stop
+        return always or is_later or len(box.beside) >= MOST_BESIDE
+
+    def _beside(self, what: str, given: int, node: int, position: int) -> int:
+        user = self.placement.item_of[node]
+        found = self._made.get((what, given, user))
+        if found is None and self.placement.is_later[node]:
+            found = self._at.get((what, user, position))
+        if found is None:
+            found = self._new(what, given, user)
+        self._made[what, given, user] = found
+        self._at.setdefault((what, user, position), found)
+        return found
+
+    def _new(self, what: str, given: int, user: int) -> int:
+        parent = self.placement.drafts[user].parent
+        is_leaf = what == "leaf"
+        draft = Draft("node", parent, node=given) if is_leaf else Draft("constant", parent, constant=given)
+        return self.placement.new(draft, beside=user)
+
+    def _list_parameter(self, user: int, leaf: int) -> None:
+        drafts = self.placement.drafts
+        key: int | None = user if drafts[user].kind == "box" else drafts[user].parent
+        while key is not None and leaf not in drafts[key].parameters:
+            drafts[key].parameters.add(leaf)
+            key = drafts[key].parent

@@ -1,0 +1,72 @@
+"""Says in one plain sentence each what was left out of a view, and how to see it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gradviz.graph.model import Graph, NodeKind
+from gradviz.graph.opening import Opening
+from gradviz.graph.placing import Placed
+from gradviz.graph.plumbing import Connections
+from gradviz.graph.view import Item
+
+MOST_RUNS_NAMED = 3
+
+_PECULIAR: dict[NodeKind, str] = {"custom": "custom function", "inplace": "in-place operation"}
+
+_GROUPED_BY = {
+    "line": "operations of the same source line are drawn as one box (--all shows each)",
+    "function": "operations of the same function are drawn as one box (--all shows each)",
+    "order": "operations made one after the other are drawn as one box, as nothing else groups them (--all shows each)",
+}
+
+
+def notes_on(graph: Graph, connections: Connections, placed: Placed, opening: Opening) -> tuple[str, ...]:
+    """The notes for a view."""
+    return (
+        *_about_repeats(graph, placed.items),
+        *(sentence for reason, sentence in _GROUPED_BY.items() if reason in placed.group_reasons),
+        *_about_depth(placed.items, opening),
+        *_about_hidden_peculiarities(graph, placed.items),
+        *_about_plumbing(connections),
+    )
+
+
+def _about_repeats(graph: Graph, items: tuple[Item, ...]) -> Iterator[str]:
+    repeated = [item for item in items if item.repeat > 1]
+    for item in repeated[:MOST_RUNS_NAMED]:
+        yield f"{item.repeat:,} alike {_name(graph, item)} are drawn once"
+    if len(repeated) > MOST_RUNS_NAMED:
+        yield f"{len(repeated) - MOST_RUNS_NAMED:,} more rows of alike parts are drawn once each"
+
+
+def _name(graph: Graph, item: Item) -> str:
+    if item.scope is None or item.last_scope is None:
+        return "groups of operations" if len(item.nodes) > item.repeat else "operations"
+    first, last = graph.scopes[item.scope].path, graph.scopes[item.last_scope].path
+    return f"calls of {first}" if first == last else f"{first} … {last}"
+
+
+def _about_depth(items: tuple[Item, ...], opening: Opening) -> Iterator[str]:
+    if opening.deepest is None or opening.depth >= opening.deepest:
+        return
+    ways = "--depth N" + (" or --unfold PATH" if any(item.scope is not None for item in items) else "")
+    yield f"depth {opening.depth} of {opening.deepest}: {ways} shows more"
+
+
+def _about_hidden_peculiarities(graph: Graph, items: tuple[Item, ...]) -> Iterator[str]:
+    """What a reader would want to see for itself must not vanish in a box without a word."""
+    folded = (node for item in items if item.kind == "box" and not item.is_open for node in item.nodes)
+    kinds = Counter(graph.nodes[node].kind for node in folded)
+    found = [f"{kinds[kind]:,} {noun}{'s' * (kinds[kind] > 1)}" for kind, noun in _PECULIAR.items() if kinds[kind]]
+    if found:
+        yield f"folded boxes hold {' and '.join(found)}"
+
+
+def _about_plumbing(connections: Connections) -> Iterator[str]:
+    merged = sum(owner != node for node, owner in enumerate(connections.owner))
+    if merged == 1:
+        yield "1 view operation is merged into its neighbour (--plumbing shows it)"
+    elif merged:
+        yield f"{merged:,} view operations are merged into their neighbours (--plumbing shows them)"

@@ -1,0 +1,166 @@
+"""Which boxes are open: as deep as was asked for or as stays readable, and always on the way to what was named.
+
+A level is one box within another, module call or group. At depth 0 every box is folded; at depth 1 the outermost
+ones are open.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from gradviz.errors import BadInput, near_matches
+from gradviz.graph.arrangement import Arrangements
+from gradviz.graph.groups import Entry, Group
+from gradviz.graph.model import Graph
+from gradviz.graph.nesting import Nesting
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What the reader named, and the node that failed."""
+
+    by_scope: dict[int, tuple[str, str]]
+    """Module calls that were named, with the word (``open`` or ``folded``) and the pattern that named them."""
+    nodes: tuple[int, ...] = ()
+    """Operations that must be seen."""
+
+
+def mark_scopes(graph: Graph, unfold: Iterable[str], fold: Iterable[str]) -> Marks:
+    """Find the module calls that were named; raises `BadInput` where there are none."""
+    by_path: dict[str, list[int]] = {}
+    for index, scope in enumerate(graph.scopes):
+        by_path.setdefault(scope.path, []).append(index)
+    found: dict[int, tuple[str, str]] = {}
+    for word, patterns in (("folded", fold), ("open", unfold)):
+        for pattern in patterns:
+            for path in _matching(pattern, by_path):
+                found.update(dict.fromkeys(by_path[path], (word, pattern)))
+    failed = graph.backward.failed_node if graph.backward else None
+    return Marks(found, () if failed is None or graph.nodes[failed].is_leaf else (failed,))
+
+
+def _matching(pattern: str, paths: Iterable[str]) -> list[str]:
+    found = [path for path in paths if _matches(path, pattern)]
+    if not found:
+        raise BadInput(f"no module call is named {pattern!r}", hint=near_matches(pattern, paths))
+    return found
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """The name of the variable that holds the outermost module may be left out."""
+    wanted, names = pattern.split("."), path.split(".")
+    return any(
+        len(candidate) == len(wanted) and all(map(fnmatchcase, candidate, wanted)) for candidate in (names, names[1:])
+    )
+
+
+@dataclass(slots=True)
+class Opening:
+    """Answers for each box whether it is open."""
+
+    marks: Marks
+    nesting: Nesting
+    depth: int
+    deepest: int | None
+    """How many levels there are; None where everything is open."""
+    _must_open: set[int] = field(init=False)
+    _ranks: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        named = [scope for scope, (word, _) in self.marks.by_scope.items() if word == "open"]
+        starts = [self.nesting.sequence[self.nesting.first[scope]] for scope in named if self.nesting.units[scope]]
+        self._must_open = set(named)
+        for scope in named:
+            self._open_around(scope)
+        for node in self.marks.nodes:
+            for scope in self.nesting.scopes_around(node):
+                self._must_open.add(scope)
+        self._ranks = sorted(self.nesting.rank[node] for node in (*starts, *self.marks.nodes))
+
+    def _open_around(self, scope: int) -> None:
+        parent = self.nesting.parent[scope]
+        while parent != self.nesting.outermost and parent not in self._must_open:
+            self._must_open.add(parent)
+            parent = self.nesting.parent[parent]
+
+    def level_inside(self, level: int, scope: int | None, span: tuple[int, int]) -> int | None:
+        """The level of what a box at `level` holds; None where it is never shown.
+
+        What must be open takes no level, so that the way to it costs none of the depth.
+        """
+        if scope is None:
+            first = bisect_left(self._ranks, span[0])
+            return level if first < len(self._ranks) and self._ranks[first] < span[1] else level + 1
+        if scope in self._must_open:
+            return level
+        return None if scope in self.marks.by_scope else level + 1
+
+    def is_open(self, level: int | None) -> bool:
+        """Whether what lies at `level` is shown."""
+        return level is not None and level <= self.depth
+
+
+def choose_depth(arrangements: Arrangements, marks: Marks, depth: int | None, room: int) -> Opening:
+    """Open boxes to `depth`, or to the largest depth at which no more than `room` things are drawn."""
+    opening = Opening(marks, arrangements.nesting, depth or 0, 0)
+    shown, only_folded = _weigh_levels(arrangements, opening)
+    opening.deepest = max(shown)
+    if depth is None:
+        total = 0
+        for level in range(opening.deepest + 1):
+            total += shown[level]
+            if level and total + only_folded[level] > room:
+                break
+            opening.depth = level
+    return opening
+
+
+def _weigh_levels(arrangements: Arrangements, opening: Opening) -> tuple[Counter[int], Counter[int]]:
+    """For each level what is drawn from that depth on, and what is drawn at exactly that depth."""
+    nesting = arrangements.nesting
+    shown: Counter[int] = Counter({0: 0})
+    only_folded: Counter[int] = Counter()
+    stack: list[tuple[int, tuple[Entry, ...], int]] = [
+        (nesting.outermost, arrangements.entries_of(nesting.outermost), 0)
+    ]
+    while stack:
+        container, entries, level = stack.pop()
+        for entry in entries:
+            weight = arrangements.weights.of_folded(container, entry)
+            inside = inside_of(arrangements, container, entry)
+            if inside is None:
+                shown[level] += weight
+                continue
+            shown[level] += 1
+            below = opening.level_inside(
+                level, scope_of(nesting, container, entry), arrangements.weights.span(container, entry)
+            )
+            if below != level:
+                only_folded[level] += weight - 1
+            if below is not None:
+                stack.append((*inside, below))
+    return shown, only_folded
+
+
+def scope_of(nesting: Nesting, container: int, entry: Entry) -> int | None:
+    """The module call that an entry's box stands for, the first where it is repeated; None for other groups."""
+    if isinstance(entry, Group):
+        if entry.count == 1 or len(entry.entries) != 1 or isinstance(entry.entries[0], Group):
+            return None
+        entry = entry.entries[0]
+    unit = nesting.units[container][entry]
+    return ~unit if unit < 0 else None
+
+
+def inside_of(arrangements: Arrangements, container: int, entry: Entry) -> tuple[int, tuple[Entry, ...]] | None:
+    """The container and the entries that an open box shows; None for what has no inside to show."""
+    scope = scope_of(arrangements.nesting, container, entry)
+    if scope is not None:
+        return scope, arrangements.entries_of(scope)
+    if isinstance(entry, Group) and (len(entry.entries) > 1 or isinstance(entry.entries[0], Group)):
+        return container, entry.entries
+    return None

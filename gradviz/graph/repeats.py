@@ -1,0 +1,159 @@
+"""Finds what is repeated one after the other: ``a b c a b c a b c`` is ``a b c`` three times.
+
+Works on plain numbers: a signature for each unit and the places it takes its data from. Equal signatures propose a
+repetition; the wiring decides, because two towers of equal layers side by side are not a chain of layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+PERIODS_TRIED = 8
+"""How many next places of an equal unit are tried as the period. Shorter loops inside the body are folded before, so
+that few equal units are left inside one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`count` alike stretches of `period` units each, from `start`."""
+
+    start: int
+    period: int
+    count: int
+    is_chain: bool
+    """Each takes data from the one before; otherwise they stand side by side."""
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.period * self.count
+
+
+def find_runs(
+    signatures: Sequence[int],
+    wiring: Sequence[Sequence[int]],
+    is_worth_folding: Callable[[Run], bool],
+    lines: Sequence[int] = (),
+    *,
+    periods: range = range(1, 401),
+) -> list[Run]:
+    """Runs that do not overlap, from left to right, at each place the shortest period first.
+
+    `is_worth_folding` must not like a run less for being longer, or for being a chain.
+    `lines` are source lines, used to begin a repetition where a loop in the source begins.
+    """
+    search = _Search(signatures, wiring, lines, periods)
+    found = []
+    position = 0
+    while position < len(signatures):
+        run = search.run_from(position, is_worth_folding)
+        if run is not None:
+            found.append(run)
+        position = run.stop if run is not None else position + 1
+    return found
+
+
+class _Search:
+    def __init__(
+        self, signatures: Sequence[int], wiring: Sequence[Sequence[int]], lines: Sequence[int], periods: range
+    ) -> None:
+        self.signatures, self.wiring, self.lines, self.periods = signatures, wiring, lines, periods
+        self.next_equal = _next_places_of_equals(signatures)
+        self.equal_until: dict[int, int] = {}
+        """For a period, the end of the stretch last compared: so no stretch is compared twice."""
+        self.exhausted_until: dict[int, int] = {}
+        """For a period, how far nothing worth folding is left."""
+
+    def run_from(self, position: int, is_worth_folding: Callable[[Run], bool]) -> Run | None:
+        """The first run worth folding in the stretches that begin at `position`."""
+        for period in self._periods(position):
+            if self.exhausted_until.get(period, 0) > position:
+                continue
+            stop = self._equal_until(position, period) + period
+            count = (stop - position) // period
+            if count < 2 or not is_worth_folding(Run(position, period, count, is_chain=True)):
+                continue
+            for run in self._steady_runs(self._best_start(position, period, stop), period, stop):
+                if is_worth_folding(run):
+                    return run
+            self.exhausted_until[period] = stop - period
+        return None
+
+    def _periods(self, position: int) -> Iterator[int]:
+        signatures, place, total = self.signatures, position, len(self.signatures)
+        for _ in range(PERIODS_TRIED):
+            place = self.next_equal[place]
+            period = place - position
+            if place < 0 or period >= self.periods.stop or place + period > total:
+                return
+            is_alike_at_end = signatures[place - 1] == signatures[place + period - 1]
+            if is_alike_at_end and period >= self.periods.start:
+                yield period
+
+    def _equal_until(self, position: int, period: int) -> int:
+        """The first place from `position` that differs from the one a period later."""
+        until = self.equal_until.get(period, -1)
+        if until <= position:
+            signatures = self.signatures
+            until = position
+            last = len(signatures) - period
+            while until < last and signatures[until] == signatures[until + period]:
+                until += 1
+            self.equal_until[period] = until
+        return until
+
+    def _best_start(self, position: int, period: int, stop: int) -> int:
+        """Of the starts that lose no repetition, the one over which the least is carried from one to the next."""
+        slack = (stop - position) % period
+        return min(range(position, position + slack + 1), key=lambda start: self._cost_of_start(start, period))
+
+    def _cost_of_start(self, start: int, period: int) -> tuple[int, bool]:
+        border = start + period
+        second = range(border, min(border + period, len(self.wiring)))
+        carried = {source for unit in second for source in self.wiring[unit] if start <= source < border}
+        loops_back = bool(self.lines) and self.lines[border] < self.lines[border - 1]
+        return len(carried), not loops_back
+
+    def _steady_runs(self, start: int, period: int, stop: int) -> Iterator[Run]:
+        """Parts of a stretch in which each repetition is wired like the one before."""
+        count = (stop - start) // period
+        first, steady = 0, self._wires_of(start, period)
+        carried: list[Sequence[int]] = []
+        for repetition in range(1, count):
+            wires = self._wires_of(start + repetition * period, period)
+            alike = wires == carried if repetition > first + 1 else _inner(wires) == _inner(steady)
+            if not alike:
+                yield from self._run(start, period, first, repetition)
+                first, steady = repetition, wires
+            carried = wires
+        yield from self._run(start, period, first, count)
+
+    def _run(self, start: int, period: int, first: int, stop: int) -> Iterator[Run]:
+        if stop - first >= 2:
+            begin = start + first * period
+            second = self._wires_of(begin + period, period)
+            is_chain = any(distance > place for place, wires in enumerate(second) for distance in wires)
+            yield Run(begin, period, stop - first, is_chain)
+
+    def _wires_of(self, start: int, period: int) -> list[Sequence[int]]:
+        """For each unit of one repetition how far back its sources lie, 0 for beyond the repetition before."""
+        oldest = start - period
+        wiring = self.wiring
+        return [
+            [unit - source if source >= oldest else 0 for source in wiring[unit]]
+            for unit in range(start, start + period)
+        ]
+
+
+def _inner(wires: list[Sequence[int]]) -> list[list[int]]:
+    """Only what lies in the same repetition: a first one takes from elsewhere what later ones take from the last."""
+    return [[distance for distance in unit if 0 < distance <= place] for place, unit in enumerate(wires)]
+
+
+def _next_places_of_equals(signatures: Sequence[int]) -> list[int]:
+    following = [-1] * len(signatures)
+    last_seen: dict[int, int] = {}
+    for place in range(len(signatures) - 1, -1, -1):
+        following[place] = last_seen.get(signatures[place], -1)
+        last_seen[signatures[place]] = place
+    return following

@@ -1,0 +1,75 @@
+"""Walking a graph: order, reachability and depth, each with an explicit stack and in linear time.
+
+*Ancestors* and *descendants* follow the data: the ancestors of a node are what it was computed from, which is where
+``next_functions`` leads; its descendants are what was computed from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gradviz.graph.model import Graph
+
+
+def consumers(graph: Graph) -> list[list[int]]:
+    """For each node the nodes that take its output, one entry for each edge, in creation order."""
+    users: list[list[int]] = [[] for _ in graph.nodes]
+    for node in graph.nodes:
+        for edge in node.edges:
+            if edge is not None:
+                users[edge.target].append(node.id)
+    return users
+
+
+def topological_order(graph: Graph) -> Sequence[int]:
+    """Ids with every node after all its ancestors: creation order wherever that will do."""
+    in_creation_order = all(edge is None or edge.target < node.id for node in graph.nodes for edge in node.edges)
+    return range(len(graph.nodes)) if in_creation_order else _sorted_by_dependency(graph)
+
+
+def _sorted_by_dependency(graph: Graph) -> list[int]:
+    """Several threads may have numbered the nodes in any order."""
+    waiting = [sum(edge is not None for edge in node.edges) for node in graph.nodes]
+    users = consumers(graph)
+    order = [node.id for node in graph.nodes if not waiting[node.id]]
+    for done in order:  # grows while it is walked
+        for user in users[done]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                order.append(user)
+    return order
+
+
+def ancestors(graph: Graph, starts: Iterable[int]) -> set[int]:
+    """`starts` and everything they were computed from."""
+    reached = set(starts)
+    stack = list(reached)
+    while stack:
+        for edge in graph.nodes[stack.pop()].edges:
+            if edge is not None and edge.target not in reached:
+                reached.add(edge.target)
+                stack.append(edge.target)
+    return reached
+
+
+def descendants(graph: Graph, starts: Iterable[int]) -> set[int]:
+    """`starts` and everything that was computed from them."""
+    users = consumers(graph)
+    reached = set(starts)
+    stack = list(reached)
+    while stack:
+        for user in users[stack.pop()]:
+            if user not in reached:
+                reached.add(user)
+                stack.append(user)
+    return reached
+
+
+def depths(graph: Graph) -> list[int]:
+    """For each node the length of the longest way to it from a node without ancestors."""
+    depth = [0] * len(graph.nodes)
+    for node in topological_order(graph):
+        for edge in graph.nodes[node].edges:
+            if edge is not None and depth[edge.target] >= depth[node]:
+                depth[node] = depth[edge.target] + 1
+    return depth

@@ -1,0 +1,139 @@
+"""What a recording could leave behind in Python and in torch, so that tests can tell that nothing is.
+
+Torch is looked at only where something else has loaded it: most tests run without it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+Snapshot = dict[str, Any]
+
+PATCHABLE = (
+    "torch",
+    "torch.Tensor",
+    "torch._C._autograd",
+    "torch.autograd",
+    "torch.autograd.Function",
+    "torch.autograd.function",
+    "torch.autograd.graph",
+    "torch.nn.Module",
+    "torch.nn.functional",
+    "torch.nn.modules.module",
+    "torch.nn.parameter",
+    "torch.overrides",
+    "torch.utils.checkpoint",
+)
+"""Modules and classes whose functions a tool like this one might replace."""
+
+
+def snapshot() -> Snapshot:
+    """Everything that must be the same after a test, by what it is called in the message."""
+    state = _python_state()
+    if "torch" in sys.modules:
+        state.update(_torch_state(sys.modules["torch"]))
+    else:
+        state.update(_UNTOUCHED_TORCH)
+    return state
+
+
+def changes(before: Snapshot, after: Snapshot) -> list[str]:
+    """A line for each thing that differs. What only `after` knows came with a module that was loaded meanwhile."""
+    return [
+        f"{name}: was {_shown(value)}, is {_shown(after.get(name))}"
+        for name, value in before.items()
+        if value is not after.get(name) and value != after.get(name) and not _is_doing_of_torch(after.get(name))
+    ]
+
+
+def random_state() -> tuple[object, ...]:
+    """State of every random generator in use, to be compared."""
+    states: list[object] = [random.getstate()]
+    if "numpy" in sys.modules:
+        name, keys, *rest = sys.modules["numpy"].random.get_state()
+        states.append((name, keys.tobytes(), *rest))
+    if "torch" in sys.modules:
+        states.append(sys.modules["torch"].get_rng_state().numpy().tobytes())
+    return tuple(states)
+
+
+def _python_state() -> Snapshot:
+    return {
+        "sys.argv": list(sys.argv),
+        "sys.path": list(sys.path),
+        "sys.modules['__main__']": sys.modules["__main__"],
+        "sys.excepthook": sys.excepthook,
+        "sys.displayhook": sys.displayhook,
+        "trace function": sys.gettrace(),
+        "profile function": sys.getprofile(),
+        "threading trace function": threading.gettrace(),
+        "threading profile function": threading.getprofile(),
+        "threading.excepthook": threading.excepthook,
+        "recursion limit": sys.getrecursionlimit(),
+        "SIGINT handler": signal.getsignal(signal.SIGINT),
+        "SIGTERM handler": signal.getsignal(signal.SIGTERM),
+        "working directory": os.getcwd(),  # noqa: PTH109 - text compares and prints better
+        # Libraries add finders of their own when they are first imported; only gradviz must take its own away.
+        "gradviz's import finders": [f for f in sys.meta_path if type(f).__module__.startswith("gradviz")],
+    }
+
+
+_UNTOUCHED_TORCH: Snapshot = {
+    "torch function modes": 0,
+    "torch dispatch modes": 0,
+    "saved tensors hooks": None,
+    "gradients enabled": True,
+    "anomaly mode": False,
+    "global module hooks": {},
+}
+
+
+def _torch_state(torch: Any) -> Snapshot:
+    return {
+        "torch function modes": torch._C._len_torch_function_stack(),
+        "torch dispatch modes": torch._C._len_torch_dispatch_stack(),
+        "saved tensors hooks": torch._C._autograd._top_saved_tensors_default_hooks(False),
+        "gradients enabled": torch.is_grad_enabled(),
+        "anomaly mode": torch.is_anomaly_enabled(),
+        "global module hooks": _global_module_hooks(torch.nn.modules.module),
+        **dict(_functions()),
+    }
+
+
+def _global_module_hooks(module: Any) -> dict[str, int]:
+    found = {name: value for name, value in vars(module).items() if name.startswith("_global_")}
+    return {name: len(value) for name, value in found.items() if isinstance(value, dict) and value}
+
+
+def _functions() -> Iterator[tuple[str, object]]:
+    """Functions that could have been replaced, with their full names."""
+    for owner_name in PATCHABLE:
+        owner = _loaded(owner_name)
+        if owner is not None:
+            yield from ((f"{owner_name}.{name}", value) for name, value in vars(owner).items() if _is_code(value))
+
+
+def _is_code(value: object) -> bool:
+    return callable(value) or isinstance(value, (classmethod, staticmethod, property))
+
+
+def _loaded(name: str) -> object | None:
+    module, _, attribute = name.rpartition(".")
+    return sys.modules.get(name) or getattr(sys.modules.get(module), attribute, None)
+
+
+def _is_doing_of_torch(value: object) -> bool:
+    """Whether torch itself put this function there: the first ``torch.compile`` replaces some, for good."""
+    code = getattr(value, "__code__", None)
+    return "torch" in sys.modules and code is not None and code.co_filename.startswith(sys.modules["torch"].__path__[0])
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 300 else text[:300] + "..."

@@ -1,0 +1,168 @@
+"""A capture file gives back what was written, or one clear line."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gradviz.capture.capture import Capture, Program
+from gradviz.capture.capture_file import (
+    FORMAT_VERSION,
+    capture_schema,
+    is_capture,
+    load_capture,
+    read_capture,
+    write_capture,
+)
+from gradviz.errors import BadCapture, BadInput
+from gradviz.graph.model import Edge, Graph, Node
+from tests.captures import small_capture
+
+
+def file_with(payload: bytes, version: int = FORMAT_VERSION) -> bytes:
+    """A capture file as the module's docstring describes it."""
+    packed = zlib.compress(payload)
+    frame = len(packed).to_bytes(8, "big") + zlib.crc32(packed).to_bytes(4, "big")
+    return b"gradviz capture %d\n" % version + frame + packed
+
+
+def refusal(data: bytes) -> str:
+    """The one line with which `data` is refused."""
+    with pytest.raises(BadCapture) as caught:
+        read_capture(data, "run.gradviz")
+    line = str(caught.value)
+    assert "\n" not in line
+    assert line.startswith("'run.gradviz' ")
+    assert caught.value.hint
+    return line
+
+
+def test_a_capture_is_read_as_it_was_written() -> None:
+    assert read_capture(write_capture(small_capture()), "run.gradviz") == small_capture()
+
+
+def test_a_capture_without_a_graph_is_read_as_it_was_written() -> None:
+    empty = Capture(Program("train.py"))
+    assert read_capture(write_capture(empty), "run.gradviz") == empty
+
+
+def test_the_same_capture_gives_the_same_bytes() -> None:
+    assert write_capture(small_capture()) == write_capture(small_capture())
+
+
+def test_a_chain_of_twenty_thousand_nodes_is_read_as_it_was_written() -> None:
+    nodes = tuple(Node(id=i, name="MulBackward0", edges=(Edge(i - 1),) if i else ()) for i in range(20_000))
+    deep = Capture(Program("train.py"), graphs=(Graph(nodes=nodes),))
+    assert read_capture(write_capture(deep), "run.gradviz") == deep
+
+
+def test_the_documented_layout_is_what_is_read() -> None:
+    assert read_capture(file_with(msgspec.msgpack.encode(small_capture())), "run.gradviz") == small_capture()
+
+
+def test_the_first_line_says_what_the_file_is() -> None:
+    first_line = write_capture(small_capture()).split(b"\n")[0]
+    assert first_line == b"gradviz capture 1"
+
+
+def test_a_file_cut_short_anywhere_is_refused() -> None:
+    whole = write_capture(small_capture())
+    for length in range(1, len(whole)):
+        refusal(whole[:length])
+
+
+def test_a_file_cut_short_says_how_much_is_missing() -> None:
+    whole = write_capture(small_capture())
+    held = len(whole) - len(b"gradviz capture 1\n") - 12
+    assert f"is cut short: it holds {held - 5} of {held} bytes" in refusal(whole[:-5])
+
+
+def test_a_damaged_byte_anywhere_is_refused() -> None:
+    whole = write_capture(small_capture())
+    for place in range(len(whole)):
+        refusal(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+
+
+def test_a_file_with_something_after_its_end_is_refused() -> None:
+    assert "2 bytes follow its end" in refusal(write_capture(small_capture()) + b"\r\n")
+
+
+def test_a_newer_format_says_to_upgrade() -> None:
+    line = refusal(file_with(b"whatever comes", version=FORMAT_VERSION + 1))
+    assert line == "'run.gradviz' has capture format 2, and this gradviz reads up to 1; upgrade gradviz to open it"
+
+
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [(b"", "is empty"), (b"import torch\n", "is not a gradviz capture"), (b"\x89PNG\r\n", "is not a gradviz capture")],
+)
+def test_another_kind_of_file_is_refused(data: bytes, fault: str) -> None:
+    assert fault in refusal(data)
+
+
+@pytest.mark.parametrize("first_line", [b"gradviz capture \n", b"gradviz capture one\n", b"gradviz capture 0\n"])
+def test_a_first_line_without_a_version_is_refused(first_line: bytes) -> None:
+    assert "its first line does not end in a format version" in refusal(first_line + b"x" * 20)
+
+
+def test_a_wrong_value_is_refused_with_its_place() -> None:
+    wrong: dict[str, Any] = msgspec.to_builtins(small_capture())
+    wrong["graphs"][0]["nodes"][3]["id"] = "three"
+    assert "Expected `int`, got `str` - at `$.graphs[0].nodes[3].id`" in refusal(
+        file_with(msgspec.msgpack.encode(wrong))
+    )
+
+
+def test_a_missing_field_is_refused_with_its_place() -> None:
+    wrong: dict[str, Any] = msgspec.to_builtins(small_capture())
+    del wrong["graphs"][0]["nodes"][1]["name"]
+    line = refusal(file_with(msgspec.msgpack.encode(wrong)))
+    assert "missing required field `name` - at `$.graphs[0].nodes[1]`" in line
+
+
+def test_a_reference_to_nothing_is_refused_with_its_place() -> None:
+    loose = Capture(Program("train.py"), graphs=(Graph(), Graph(nodes=(Node(id=0, name="A", edges=(Edge(7),)),))))
+    assert "node 0 refers to node 7, but there are 1 at $.graphs[1]" in refusal(write_capture(loose))
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x91" * 100_000, b"\x80\x80"])
+def test_a_payload_that_is_no_capture_is_refused(payload: bytes) -> None:
+    assert "is damaged" in refusal(file_with(payload))
+
+
+def test_fields_of_a_later_gradviz_are_passed_over() -> None:
+    later: dict[str, Any] = msgspec.to_builtins(small_capture())
+    # Line numbers are integers in MessagePack and text in other forms.
+    later["sources"] = small_capture().sources
+    later["colour"] = {"of": ["the", "year"]}
+    assert read_capture(file_with(msgspec.msgpack.encode(later)), "run.gradviz") == small_capture()
+
+
+def test_a_capture_is_told_from_a_script_by_its_first_bytes() -> None:
+    assert is_capture(write_capture(small_capture())[:64])
+    assert not is_capture(b"import torch\n")
+    assert not is_capture(b"")
+
+
+def test_a_capture_is_loaded_from_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "run.gradviz"
+    path.write_bytes(write_capture(small_capture()))
+    assert load_capture(path) == small_capture()
+
+
+def test_a_path_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"cannot read '.*gone.gradviz': No such file or directory$"):
+        load_capture(tmp_path / "gone.gradviz")
+
+
+def test_a_folder_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="Is a directory"):
+        load_capture(tmp_path)
+
+
+def test_the_schema_names_every_field_of_a_node() -> None:
+    assert set(capture_schema()["$defs"]["Node"]["properties"]) == set(Node.__struct_fields__)

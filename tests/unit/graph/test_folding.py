@@ -1,0 +1,325 @@
+"""What a reader sees of a graph once it is folded."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from gradviz.errors import BadInput
+from gradviz.graph.folding import FoldOptions, fold
+from gradviz.graph.model import Graph
+from gradviz.graph.view import Item, View
+from gradviz.graph.view_check import check_view
+from tests.builders import GraphBuilder, chain_graph, graph_of, transformer, unrolled_rnn
+
+
+def folded(graph: Graph, **options: object) -> View:
+    view = fold(graph, FoldOptions(**options))  # type: ignore[arg-type]
+    check_view(view, graph)
+    return view
+
+
+def name(graph: Graph, item: Item) -> str:
+    """``+model.fc`` for an open box, ``model.fc`` for a folded one, ``[3]`` for a box without module."""
+    mark = "+" if item.is_open else ""
+    times = f"*{item.repeat}" if item.repeat > 1 else ""
+    if item.kind == "box":
+        return mark + ("[]" if item.scope is None else graph.scopes[item.scope].path) + times
+    if item.node is not None:
+        node = graph.nodes[item.node]
+        return node.names[0] if node.is_leaf else node.name.removesuffix("Backward0")
+    if item.constant is not None:
+        return "{" + graph.constants[item.constant].names[0] + "}"
+    return str(graph.roots[item.root or 0].name)
+
+
+def names(graph: Graph, view: View) -> list[str]:
+    return [name(graph, item) for item in view.items]
+
+
+def links(graph: Graph, view: View) -> set[tuple[str, str]]:
+    shown = names(graph, view)
+    return {(shown[link.source], shown[link.target]) for link in view.links}
+
+
+NET = "x -> net.fc1/Addmm -> net/Relu -> net.fc2/Addmm -> Sum -> loss; w1 -> net.fc1/Addmm; w2 -> net.fc2/Addmm"
+
+
+def test_a_small_graph_is_shown_whole() -> None:
+    graph = graph_of(NET)
+    assert names(graph, folded(graph)) == [
+        *("+net", "+net.fc1", "x", "w1", "Addmm", "Relu", "+net.fc2", "w2", "Addmm", "Sum", "loss"),
+    ]
+
+
+def test_depth_opens_as_many_levels_of_boxes() -> None:
+    graph = graph_of(NET)
+    assert names(graph, folded(graph, depth=0)) == ["x", "net", "Sum", "loss"]
+    assert names(graph, folded(graph, depth=1)) == ["+net", "x", "net.fc1", "Relu", "net.fc2", "Sum", "loss"]
+    assert links(graph, folded(graph, depth=1)) == {
+        ("x", "net.fc1"), ("net.fc1", "Relu"), ("Relu", "net.fc2"), ("net.fc2", "Sum"), ("Sum", "loss"),
+    }  # fmt: skip
+
+
+def test_a_folded_box_lists_its_parameters_and_keeps_inputs_beside_it() -> None:
+    graph = graph_of(NET)
+    view = folded(graph, depth=0)
+    box = next(item for item in view.items if item.kind == "box")
+    assert {graph.nodes[leaf].names[0] for leaf in box.parameters} == {"w1", "w2"}
+    assert links(graph, view) == {("x", "net"), ("net", "Sum"), ("Sum", "loss")}
+
+
+def test_a_shared_leaf_is_drawn_beside_each_use() -> None:
+    graph = graph_of("w -> Mul -> Exp -> Add -> loss; w -> Add")
+    assert names(graph, folded(graph)) == ["w", "Mul", "Exp", "w", "Add", "loss"]
+
+
+def test_a_leaf_used_twice_by_one_operation_is_one_link_of_two_edges() -> None:
+    graph = graph_of("w -> Mul -> loss; w -> Mul")
+    view = folded(graph)
+    assert names(graph, view) == ["w", "Mul", "loss"]
+    assert [link.edge_count for link in view.links] == [2, 1]
+
+
+def test_constants_are_drawn_beside_each_use_unless_they_are_hidden() -> None:
+    graph = graph_of("w -> Mul -> Add -> loss; {x} -> Mul; {x} -> Add")
+    assert names(graph, folded(graph)) == ["w", "{x}", "Mul", "{x}", "Add", "loss"]
+    hidden = folded(graph, show_constants=False)
+    assert names(graph, hidden) == ["w", "Mul", "Add", "loss"]
+    assert [item.constants for item in hidden.items] == [(), (0,), (0,), ()]
+
+
+def test_a_root_that_is_a_leaf_is_linked_from_that_leaf() -> None:
+    graph = graph_of("w -> loss; w -> Mul -> other")
+    assert {("w", "loss"), ("w", "Mul"), ("Mul", "other")} == links(graph, folded(graph))
+
+
+def test_alike_blocks_are_one_box_and_show_the_first() -> None:
+    graph = transformer(12)
+    view = folded(graph, depth=2)
+    shown = names(graph, view)
+    assert shown[:3] == ["+model", "+model.embed", "model.embed.weight"]
+    assert "+model.h.0*12" in shown
+    assert not any("h.1" in word for word in shown)
+    (blocks,) = [item for item in view.items if item.repeat == 12]
+    assert graph.scopes[blocks.last_scope or 0].path == "model.h.11"
+    assert len(blocks.parameters) == 12 * 14
+    assert "12 alike model.h.0 … model.h.11 are drawn once" in view.notes
+
+
+def test_links_of_all_repetitions_lead_to_the_first_and_none_to_the_next() -> None:
+    graph = transformer(3)
+    view = folded(graph, depth=2)
+    assert ("Embedding", "model.h.0.ln_1") in links(graph, view)
+    adds = [item.id for item in view.items if name(graph, item) == "Add"]
+    into_first_block = [link.source for link in view.links if link.target in adds[:1]]
+    assert not set(into_first_block) & set(adds), "the loop itself is not drawn"
+    assert sum(name(graph, view.items[link.target]) == "+model.head" for link in view.links) == 0
+
+
+def test_the_depth_is_chosen_so_that_the_picture_stays_readable() -> None:
+    for blocks in (1, 2, 12, 300):
+        assert len(folded(transformer(blocks)).items) <= 60
+
+
+def test_a_loop_without_modules_is_folded_by_its_period() -> None:
+    graph = unrolled_rnn(10_000)
+    assert names(graph, folded(graph)) == [
+        "+[]*10000", "w", "{x[0]}", "Mm", "u", "Mm", "Add", "Tanh", "Sum", "loss",
+    ]  # fmt: skip
+    assert names(graph, folded(graph, depth=0)) == ["{x[0]}", "[]*10000", "Sum", "loss"]
+
+
+def test_a_long_chain_of_one_operation_is_one_box() -> None:
+    graph = chain_graph(200_000)
+    view = folded(graph)
+    assert names(graph, view) == ["w", "Mul", "[]*200000", "Sum", "loss"]
+    assert view.notes == ("200,000 alike operations are drawn once",)
+
+
+def test_a_loop_within_a_loop_is_folded_twice() -> None:
+    builder = GraphBuilder()
+    last = builder.operation("Mul", builder.leaf("w"))
+    for _ in range(20):
+        for _ in range(5):
+            last = builder.operation("Sin", last)
+        last = builder.operation("Exp", last)
+    builder.root(last)
+    graph = builder.build()
+    assert names(graph, folded(graph)) == ["w", "Mul", "+[]*20", "[]*5", "Exp", "loss"]
+
+
+def test_query_key_and_value_stay_apart() -> None:
+    graph = transformer(2)
+    shown = names(graph, folded(graph, depth=3, max_items=1000))
+    assert {"model.h.0.attn.q", "model.h.0.attn.k", "model.h.0.attn.v"} <= set(shown)
+
+
+def test_two_towers_side_by_side_are_not_taken_for_a_chain() -> None:
+    builder = GraphBuilder()
+    ends = []
+    for tower in range(2):
+        scope = builder.scope(f"tower{tower}", "Tower")
+        last = builder.leaf(f"w{tower}")
+        for operation in ("Mul", "Exp", "Sin", "Cos", "Tanh"):
+            last = builder.operation(operation, last, scope=scope)
+        ends.append(last)
+    builder.root(builder.operation("Add", *ends))
+    graph = builder.build()
+    assert names(graph, folded(graph, depth=0)) == ["tower0", "tower1", "Add", "loss"]
+
+
+def test_a_graph_that_nothing_groups_is_cut_into_parts_and_says_so() -> None:
+    graph = random_graph(3000)
+    view = folded(graph)
+    assert 3 <= len(view.items) <= 120
+    assert any("made one after the other" in note for note in view.notes)
+
+
+def test_operations_are_grouped_by_their_line_where_that_is_enough() -> None:
+    builder = GraphBuilder()
+    last, numbers = builder.leaf("w"), random.Random(0)
+    for line in range(1, 9):
+        for _ in range(numbers.randint(10, 20)):
+            last = builder.operation(numbers.choice(["Sin", "Exp", "Mul", "Add"]), last, line=line)
+    builder.root(last)
+    graph = builder.build()
+    view = folded(graph, depth=0, max_items=1)
+    assert len(view.items) > 8, "a depth that was asked for is kept"
+    assert names(graph, folded(graph)) == [*["[]"] * 8, "loss"]
+
+
+def test_unfolding_a_path_opens_the_way_to_it_and_shows_it_apart_from_its_alikes() -> None:
+    graph = transformer(6)
+    shown = names(graph, folded(graph, depth=0, unfold=("model.h.3.mlp",)))
+    assert {"+model", "model.h.0*3", "+model.h.3", "+model.h.3.mlp", "model.h.4*2"} <= set(shown)
+
+
+def test_a_star_unfolds_all_alikes_together_and_the_variable_may_be_left_out() -> None:
+    graph = transformer(6)
+    assert "+model.h.0*6" in names(graph, folded(graph, depth=0, unfold=("h.*",)))
+
+
+def test_a_path_can_be_kept_folded() -> None:
+    graph = graph_of(NET)
+    shown = names(graph, folded(graph, fold=("net.fc1",)))
+    assert "net.fc1" in shown
+    assert "+net.fc2" in shown
+
+
+def test_an_unknown_path_is_refused_with_the_nearest() -> None:
+    with pytest.raises(BadInput, match=r"no module call is named 'net.fc3'; did you mean 'net.fc2' or 'net.fc1'"):
+        fold(graph_of(NET), FoldOptions(unfold=("net.fc3",)))
+
+
+def test_the_failed_node_is_always_in_sight() -> None:
+    graph = transformer(12)
+    failed = next(
+        node.id
+        for node in graph.nodes
+        if node.name == "GeluBackward0" and graph.scopes[node.scope or 0].path == "model.h.7.mlp"
+    )
+    graph = Graph(
+        graph.nodes, graph.roots, graph.scopes, graph.call_sites, graph.constants,
+        type(graph.backward)(number=1, failed_node=failed) if graph.backward else None,
+    )  # fmt: skip
+    view = folded(graph, depth=0)
+    assert any(item.node == failed for item in view.items)
+    assert {"model.h.0*7", "+model.h.7", "model.h.8*4"} <= set(names(graph, view))
+
+
+def test_everything_is_shown_when_asked_for() -> None:
+    graph = transformer(4)
+    view = folded(graph, show_all=True, show_plumbing=True)
+    operations = [item for item in view.items if item.node is not None and not graph.nodes[item.node].is_leaf]
+    assert len(operations) == sum(not node.is_leaf for node in graph.nodes)
+    assert view.notes == ()
+
+
+def test_the_depth_that_was_reached_is_told() -> None:
+    assert "depth 1 of 4: --depth N or --unfold PATH shows more" in folded(transformer(12), depth=1).notes
+
+
+def test_a_custom_function_does_not_vanish_in_a_box_without_a_word() -> None:
+    builder = GraphBuilder()
+    scope = builder.scope("net", "Net")
+    odd = builder.operation("MineBackward", builder.leaf("w"), kind="custom", scope=scope)
+    builder.root(builder.operation("Add", odd, scope=scope))
+    assert "folded boxes hold 1 custom function" in folded(builder.build(), depth=0).notes
+
+
+def test_deeply_nested_modules_need_no_recursion() -> None:
+    builder = GraphBuilder()
+    scope, last = None, builder.leaf("w")
+    for depth in range(3000):
+        scope = builder.scope("m" + ".m" * depth, "Wrapper", scope)
+        last = builder.operation("Exp" if depth % 3 else "Sin", last, scope=scope)
+    builder.root(last)
+    graph = builder.build()
+    assert len(folded(graph).items) <= 120
+    assert len(folded(graph, show_all=True).items) > 6000
+
+
+def test_a_module_called_again_and_again_is_one_box() -> None:
+    builder = GraphBuilder()
+    w, last = builder.leaf("cell.w"), builder.leaf("x", kind="input")
+    for _ in range(50):
+        scope = builder.scope("cell", "Cell")
+        last = builder.operation("Tanh", builder.operation("Mm", last, w, scope=scope), scope=scope)
+    builder.root(last)
+    graph = builder.build()
+    view = folded(graph, depth=0)
+    assert names(graph, view) == ["x", "cell*50", "loss"]
+    assert "50 alike calls of cell are drawn once" in view.notes
+
+
+def test_inputs_of_later_repetitions_do_not_crowd_a_folded_loop() -> None:
+    view = folded(unrolled_rnn(500), depth=0)
+    assert sum(item.kind == "constant" for item in view.items) == 1
+
+
+def test_the_same_graph_gives_the_same_view() -> None:
+    assert folded(transformer(5)) == folded(transformer(5))
+
+
+def random_graph(size: int, seed: int = 1) -> Graph:
+    numbers = random.Random(seed)
+    builder = GraphBuilder()
+    leaves = [builder.leaf(f"w{index}", kind=numbers.choice(["parameter", "input"])) for index in range(5)]
+    data = [builder.constant("x"), builder.constant("scale", kind="buffer")]
+    made = list(leaves)
+    scopes: list[int] = []
+    for _ in range(size):
+        while scopes and numbers.random() < 0.2:
+            scopes.pop()
+        if numbers.random() < 0.15 and len(scopes) < 6:
+            path = ".".join(["net", *(str(numbers.randint(0, 2)) for _ in scopes)])
+            scopes.append(builder.scope(path, "Part", scopes[-1] if scopes else None))
+        made.append(
+            builder.operation(
+                numbers.choice(["Add", "Mul", "View", "T", "Exp"]),
+                *numbers.sample(made[-8:], numbers.randint(1, 2)),
+                scope=scopes[-1] if scopes else None,
+                constants=numbers.sample(data, 1) if numbers.random() < 0.2 else (),
+            )
+        )
+    builder.root(made[-1])
+    builder.root(made[len(made) // 2], "middle")
+    return builder.build()
+
+
+def option_sets() -> Iterator[FoldOptions]:
+    for depth in (None, 0, 1, 2, 5):
+        for show_plumbing in (False, True):
+            yield FoldOptions(depth=depth, show_plumbing=show_plumbing)
+    yield FoldOptions(show_all=True)
+    yield FoldOptions(max_items=8, show_constants=False)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_view_of_any_graph_is_sound(seed: int) -> None:
+    graph = random_graph(40 * (seed + 1), seed)
+    for options in option_sets():
+        check_view(fold(graph, options), graph)
