@@ -23,20 +23,32 @@ class _BackwardNumber(click.ParamType[int | str]):
 
 _RECORDING = (
     click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does."),
-    click.option("--backward", type=_BackwardNumber(), help="Which backward() or grad() call to record; the first."),
+    click.option(
+        "--backward",
+        type=_BackwardNumber(),
+        metavar="N|all",
+        help="Which backward() or grad() call to record; without it, the first.",
+    ),
     click.option("--keep-going", is_flag=True, help="Let the script run to its end after the last wanted backward."),
     click.option("--root", metavar="NAME", help='Record what NAME was computed from, e.g. out["loss"], at the end.'),
     click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|CAPTURE [-- ARGUMENTS]..."),
 )
 
 _FOLDING = (
-    click.option("--depth", type=click.IntRange(min=0), help="How many levels of modules to open."),
+    click.option("--depth", type=click.IntRange(min=0), metavar="N", help="How many levels of modules to open."),
     click.option("--unfold", multiple=True, metavar="PATH", help="Open this module call; * stands for one name."),
     click.option("--fold", multiple=True, metavar="PATH", help="Keep this module call folded."),
     click.option("--all", "show_all", is_flag=True, help="Fold nothing."),
     click.option("--plumbing", is_flag=True, help="Show views, transposes and other plumbing as operations."),
     click.option("--constants/--no-constants", default=True, help="Show inputs that need no gradient."),
-    click.option("--max-items", type=click.IntRange(min=1), default=60, show_default=True, help="Size to fold to."),
+    click.option(
+        "--max-items",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=60,
+        show_default=True,
+        help="Fold until there are about so many things to see.",
+    ),
 )
 
 

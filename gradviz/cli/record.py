@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ def record_command(output: str | None, **others: Any) -> int:
     """Run SCRIPT and write what was recorded to one file, which every other command takes in place of a script."""
     from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
     from gradviz.cli.output import check_outputs, write_output
+    from gradviz.cli.rescue import recording_kept
     from gradviz.cli.source import open_source
     from gradviz.cli.views import source_options
     from gradviz.errors import BadInput
@@ -27,13 +29,14 @@ def record_command(output: str | None, **others: Any) -> int:
     path = output or Path(source_choice.name).name.removesuffix(".py") + CAPTURE_SUFFIX
     if path != "-" and Path(path).suffix != CAPTURE_SUFFIX:
         raise BadInput(f"{path!r}: a capture's name ends in {CAPTURE_SUFFIX}", hint=f"use {path}{CAPTURE_SUFFIX}")
-    inputs = [source_choice.file] if source_choice.file is not None and source_choice.file.exists() else []
-    check_outputs([path], inputs=inputs)
+    check_outputs([path], inputs=source_choice.inputs)
     source = open_source(source_choice, own_output=path == "-", needs_graph=False)
-    write_output(path, write_capture(source.capture))
+    with recording_kept(source, source_choice):
+        write_output(path, write_capture(source.capture))
     if path != "-":
         nodes = sum(len(graph.nodes) for graph in source.graphs)
         graphs = "1 graph" if len(source.graphs) == 1 else f"{len(source.graphs)} graphs"
-        click.echo(f"wrote {path}: {graphs}, {nodes:,} nodes")
-        click.echo(f"next:  gradviz render {path}   or   gradviz tree {path}")
+        name = shlex.quote(path)
+        report = f"wrote {path}: {graphs}, {nodes:,} nodes\nnext:  gradviz render {name}   or   gradviz tree {name}\n"
+        write_output("-", report)
     return source.exit_code

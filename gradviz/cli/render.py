@@ -26,13 +26,20 @@ class _Output:
 
 @click.command("render")
 @recording_options
-@click.option("-o", "--output", "outputs", multiple=True, metavar="OUT", help="File to write, in its suffix's format.")
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="OUT",
+    help="File to write; its suffix says the format; - is standard output; may be given several times.",
+)
 @click.option("--format", "formats", multiple=True, metavar="FORMAT", help="svg, png, dot, json or tree.")
 @folding_options
 @click.option("--direction", default="TB", metavar="TB|LR", help="Top to bottom, or left to right.")
 @click.option("--theme", default="auto", metavar="auto|light|dark", help="Colours; auto follows the reader's browser.")
 @click.option("--engine", default="graphlay", metavar="graphlay|dot", help="What computes the positions.")
-@click.option("--scale", type=click.FloatRange(min=0.1, max=16), default=2.0, help="Pixels for each unit, for PNG.")
+@click.option("--scale", type=click.FloatRange(min=0.1, max=16), metavar="X", default=2.0, help="Size of a PNG.")
 def render_command(
     outputs: tuple[str, ...],
     formats: tuple[str, ...],
@@ -47,6 +54,7 @@ def render_command(
     Without -o the picture goes to SCRIPT's name with .svg, in the working directory.
     """
     from gradviz.cli.output import check_outputs, write_output
+    from gradviz.cli.rescue import recording_kept
     from gradviz.cli.source import open_source
     from gradviz.cli.views import fold_options, source_options, subject_of
 
@@ -54,27 +62,39 @@ def render_command(
     wanted = _outputs(outputs, formats, source_choice.name)
     look = {"direction": direction.upper(), "theme": theme, "engine": engine}
     renderers = [output.format.renderer(**_options_for(output.format.name, look, scale)) for output in wanted]
-    inputs = [source_choice.file] if source_choice.file is not None and source_choice.file.exists() else []
-    check_outputs([output.path for output in wanted], inputs=inputs)
+    check_outputs([output.path for output in wanted], inputs=source_choice.inputs)
     to_standard_output = any(output.path == "-" for output in wanted)
 
+    if to_standard_output and source_choice.backward == "all" and not source_choice.is_capture:
+        raise _several_to_standard_output()
+
     source = open_source(source_choice, own_output=to_standard_output)
+    if to_standard_output and len(source.graphs) > 1:
+        raise _several_to_standard_output()
     several = len(source.graphs) > 1
     written = []
-    subjects = [subject_of(source.capture, graph, folding) for graph in source.graphs]
-    for number, subject in enumerate(subjects, 1):
-        graph = subject.graph
-        for output, renderer in zip(wanted, renderers, strict=True):
-            call = graph.backward.number if graph.backward else number
-            path = output.numbered(call) if several and output.path != "-" else output.path
-            write_output(path, renderer.render(subject))
-            if path != "-":
-                written.append(path)
+    with recording_kept(source, source_choice):
+        subjects = [subject_of(source.capture, graph, folding) for graph in source.graphs]
+        for number, subject in enumerate(subjects, 1):
+            call = subject.graph.backward.number if subject.graph.backward else number
+            for output, renderer in zip(wanted, renderers, strict=True):
+                path = output.numbered(call) if several and output.path != "-" else output.path
+                write_output(path, renderer.render(subject))
+                if path != "-":
+                    written.append(path)
     if written:
         from gradviz.cli.summary import print_summary
 
         print_summary(source_choice, subjects, written)
     return source.exit_code
+
+
+def _several_to_standard_output() -> Exception:
+    from gradviz.errors import BadInput
+
+    return BadInput(
+        "several graphs do not go to one standard output", hint="pick one with --backward N, or use -o FILE"
+    )
 
 
 def _outputs(paths: tuple[str, ...], formats: tuple[str, ...], name: str) -> list[_Output]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from gradviz.capture.capture import Capture
-from gradviz.capture.capture_file import is_capture, load_capture
+from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture, load_capture
 from gradviz.errors import BadInput, NothingRecorded
 from gradviz.graph.model import Graph
 
@@ -48,13 +48,23 @@ class SourceOptions:
         return None if self.module is not None else Path(self.name)
 
     @property
+    def inputs(self) -> list[Path]:
+        """Files that the command reads, and must not overwrite."""
+        try:
+            return [self.file] if self.file is not None and self.file.exists() else []
+        except OSError:
+            return []  # what is wrong with the name is told when it is opened
+
+    @property
     def is_capture(self) -> bool:
         """True when the name is that of a file recorded before."""
-        if self.file is None or not self.file.is_file():
+        if self.file is None:
             return False
         try:
             with self.file.open("rb") as file:
-                return is_capture(file.read(64)) or self.file.suffix == ".gradviz"
+                return is_capture(file.read(64)) or self.file.suffix == CAPTURE_SUFFIX
+        except (FileNotFoundError, IsADirectoryError):
+            return False
         except OSError as error:
             raise BadInput(f"cannot read {self.name}: {error.strerror}") from error
 
@@ -92,6 +102,8 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
     from gradviz.recording.program import find_module, find_script
     from gradviz.recording.script_runner import run
 
+    if options.root is not None and options.backward is not None:
+        raise BadInput("--root and --backward exclude each other", hint="--root records a tensor at the script's end")
     plan = RecordingPlan(
         backward=None if options.backward == "all" else int(options.backward or 1),
         keep_going=options.keep_going,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import click
-
 from gradviz.capture.capture import Capture
+from gradviz.cli.output import write_output
 from gradviz.cli.source import SourceOptions
 from gradviz.graph.model import Graph
 from gradviz.rendering.renderer import Subject
@@ -23,17 +22,18 @@ _MOST_GRAPHS = 10
 
 def print_summary(options: SourceOptions, subjects: list[Subject], written: list[str]) -> None:
     """A few plain lines on standard output."""
-    for path in written:
-        click.echo(f"wrote {path}")
     lines = [line for subject in subjects[:_MOST_GRAPHS] for line in (*_graph_lines(subject), *subject.view.notes)]
     if len(subjects) > _MOST_GRAPHS:
         lines.append(f"and {len(subjects) - _MOST_GRAPHS} more graphs")
     lines += [f"note: {sentence}" for sentence in subjects[0].capture.disclosures]
-    for line in dict.fromkeys(lines):
-        click.echo(f"  {line}")
-    click.echo(f"next:  {options.command('tree')}")
+    report = [*(f"wrote {path}" for path in written), *(f"  {line}" for line in dict.fromkeys(lines))]
+    report.append(f"next:  {options.command('tree')}")
     if not options.is_capture:
-        click.echo(f"       {options.command('record')}   keeps the recording, so that the script need not run again")
+        report.append(
+            f"       {options.command('record')}   keeps the recording, so that the script need not run again"
+        )
+    # As output, so that a reader that has seen enough is no error.
+    write_output("-", "\n".join(report) + "\n")
 
 
 def _graph_lines(subject: Subject) -> list[str]:

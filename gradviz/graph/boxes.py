@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gradviz.graph.arrangement import Arrangements
 from gradviz.graph.groups import Entry, Group
@@ -23,6 +24,9 @@ class Draft:
     root: int | None = None
     scope: int | None = None
     last_scope: int | None = None
+    source: int | None = None
+    repetitions_back: int = 1
+    instead: int | None = None
     is_open: bool = False
     repeat: int = 1
     first_stop: int = 0
@@ -32,7 +36,7 @@ class Draft:
     parameters: set[int] = field(default_factory=set)
     children: list[int] = field(default_factory=list)
     beside: list[int] = field(default_factory=list)
-    """Leaves and constants that are drawn with it."""
+    """Leaves, constants and what is carried to it, which are drawn with it."""
 
     def item(self, number: int, numbers: dict[int, int]) -> Item:
         """The finished item, with its parent's number looked up."""
@@ -50,6 +54,9 @@ class Draft:
             last_scope=self.last_scope,
             constants=tuple(sorted(self.constants)),
             parameters=tuple(sorted(self.parameters)),
+            source=None if self.source is None else numbers[self.source],
+            repetitions_back=self.repetitions_back,
+            instead=None if self.instead is None else numbers[self.instead],
         )
 
 
@@ -64,6 +71,13 @@ class _OpenRun:
     count: int
 
 
+class Step(NamedTuple):
+    """From one repetition of an open box to a later one."""
+
+    box: int
+    repetitions: int
+
+
 class BoxPlacement:
     """The drafts of boxes and operations, and which of them stands for which operation."""
 
@@ -75,6 +89,8 @@ class BoxPlacement:
         self.item_of = [-1] * len(graph.nodes)
         self.is_later = bytearray(len(graph.nodes))
         """1 for operations of a later repetition in an open box, drawn as those of the first."""
+        self.shown_as = list(range(len(graph.nodes)))
+        """For each operation the one of the first repetition that is drawn for it; itself for all others."""
         self.group_reasons: set[str] = set()
         self._runs: list[_OpenRun] = []
         self._repetitions = _Repetitions(len(graph.nodes))
@@ -83,9 +99,9 @@ class BoxPlacement:
     def repeated_open_boxes(self) -> list[int]:
         return [run.draft for run in self._runs]
 
-    def are_apart(self, node: int, other: int) -> bool:
-        """Whether two operations lie in different repetitions of the same open box."""
-        return self._repetitions.differ(node, other)
+    def step_between(self, node: int, other: int) -> Step | None:
+        """The open box in which two operations lie in different repetitions; None where there is none."""
+        return self._repetitions.step_between(node, other)
 
     def new(self, draft: Draft, *, beside: int | None = None) -> int:
         """Add a draft as the last member of its parent, or beside another item."""
@@ -157,6 +173,7 @@ class BoxPlacement:
             for shown, node in zip(first, sequence[start : start + run.length], strict=True):
                 self.item_of[node] = self.item_of[shown]
                 self.is_later[node] = 1
+                self.shown_as[node] = self.shown_as[shown]
                 self._repetitions.put_inside(node, shown, run.draft, repetition)
         for shown in first:
             self._repetitions.put_inside(shown, shown, run.draft, 0)
@@ -193,16 +210,16 @@ class _Repetitions:
             self._cells.append(cell)
         self._way[node] = way
 
-    def differ(self, node: int, other: int) -> bool:
-        """Whether some box holds both, but in different repetitions."""
+    def step_between(self, node: int, other: int) -> Step | None:
+        """The outermost box that holds both, but in different repetitions, and how many lie between them."""
         if self._way[node] == self._way[other]:
-            return False
+            return None
         for (box, repetition), (other_box, other_repetition) in zip(self._walk(node), self._walk(other), strict=False):
             if box != other_box:
-                return False
+                return None
             if repetition != other_repetition:
-                return True
-        return False
+                return Step(box, other_repetition - repetition)
+        return None
 
     def _walk(self, node: int) -> Iterator[tuple[int, int]]:
         way = self._way[node]

@@ -7,8 +7,15 @@ Parameters of a folded box are part of it; inputs and data stay visible, because
 from __future__ import annotations
 
 from gradviz.graph.boxes import BoxPlacement, Draft
-from gradviz.graph.model import Graph
+from gradviz.graph.model import Graph, Node
 from gradviz.graph.weights import MOST_BESIDE
+
+
+def places_of_constants(node: Node) -> dict[int, int]:
+    """The constants of an operation by their place among its inputs; by their own order where that is not known."""
+    free = [position for position, edge in enumerate(node.edges) if edge is None]
+    places = free if len(free) == len(node.constants) else range(len(node.constants))
+    return dict(zip(places, node.constants, strict=True))
 
 
 class Feeding:
@@ -21,6 +28,8 @@ class Feeding:
         self._at: dict[tuple[str, int, int], int] = {}
         """By the place among an operation's inputs, for later repetitions to share."""
         self._drawn: set[int] = set()
+        self._used_later: set[int] = set()
+        """Drafts that stand for what later repetitions take, too."""
 
     def leaf(self, node: int, position: int, leaf: int) -> int | None:
         """The draft of a leaf beside the operation's item; None where it is inside that item."""
@@ -46,6 +55,11 @@ class Feeding:
         draft = self._beside("constant", constant, node, position)
         self.placement.drafts[draft].constants.add(constant)
         return draft
+
+    def only_first(self, what: str, given: int, node: int) -> int | None:
+        """The draft of what is given to an operation, where only the first repetition of a loop takes it."""
+        draft = self._made.get((what, given, self.placement.item_of[node]))
+        return None if draft in self._used_later else draft
 
     def leaf_of_root(self, leaf: int, root: int) -> int:
         """A leaf that is a root itself, drawn just before that."""
@@ -73,6 +87,8 @@ class Feeding:
         if found is None:
             found = self._new(what, given, user)
         self._made[what, given, user] = found
+        if self.placement.is_later[node]:
+            self._used_later.add(found)
         self._at.setdefault((what, user, position), found)
         return found
 

@@ -38,7 +38,12 @@ def _about_repeats(graph: Graph, items: tuple[Item, ...]) -> Iterator[str]:
     for item in repeated[:MOST_RUNS_NAMED]:
         yield f"{item.repeat:,} alike {_name(graph, item)} are drawn once"
     if len(repeated) > MOST_RUNS_NAMED:
-        yield f"{len(repeated) - MOST_RUNS_NAMED:,} more rows of alike parts are drawn once each"
+        more = len(repeated) - MOST_RUNS_NAMED
+        yield (
+            f"{more:,} more rows of alike parts are drawn once each"
+            if more > 1
+            else "1 more row of alike parts is drawn once"
+        )
 
 
 def _name(graph: Graph, item: Item) -> str:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from gradviz.graph.arrangement import Arrangements
 from gradviz.graph.boxes import BoxPlacement, Draft, place_boxes
-from gradviz.graph.feeding import Feeding
+from gradviz.graph.carrying import Carrying
+from gradviz.graph.feeding import Feeding, places_of_constants
 from gradviz.graph.model import Edge, Graph
 from gradviz.graph.opening import Opening
 from gradviz.graph.plumbing import Connections
@@ -32,7 +33,10 @@ def place(
     """Draft, join and number everything that is drawn of `graph`."""
     placement = place_boxes(graph, arrangements, opening)
     feeding = Feeding(graph, placement, show_constants=show_constants)
-    joints = _join(graph, connections, placement, feeding)
+    carrying = Carrying(graph, connections, placement, feeding)
+    joints = _join(graph, connections, placement, feeding, carrying)
+    for ends, arriving in carrying.place().items():
+        joints[ends] = _Joint(arriving.target, arriving.input_nr)
     _add_roots(graph, connections, placement, feeding, joints)
     feeding.place_unused_leaves()
     _list_nodes(graph, connections, placement)
@@ -49,8 +53,10 @@ class _Joint:
 _Joints = dict[tuple[int, int], _Joint]
 
 
-def _join(graph: Graph, connections: Connections, placement: BoxPlacement, feeding: Feeding) -> _Joints:
-    """Links between items. Those from one repetition to the next are the loop itself and are left out."""
+def _join(
+    graph: Graph, connections: Connections, placement: BoxPlacement, feeding: Feeding, carrying: Carrying
+) -> _Joints:
+    """Links between items. Those from one repetition to another would run in a circle and are carried."""
     joints: _Joints = {}
     nodes, item_of, is_later = graph.nodes, placement.item_of, placement.is_later
     for node in placement.nesting.sequence:
@@ -58,14 +64,19 @@ def _join(graph: Graph, connections: Connections, placement: BoxPlacement, feedi
         for position, edge in enumerate(connections.inputs[node]):
             if edge is None:
                 continue
+            arriving = nodes[node].edges[position]
             if nodes[edge.target].is_leaf:
                 source = feeding.leaf(node, position, edge.target)
-            elif (source := item_of[edge.target]) == target or placement.are_apart(edge.target, node):
-                continue
-            arriving = nodes[node].edges[position]
+            else:
+                source = item_of[edge.target]
+                step = placement.step_between(edge.target, node)
+                if step is not None:
+                    carrying.note(step, node, position, source, arriving)
+                if step is not None or source == target:
+                    continue
             if source is not None and arriving is not None:
                 _add(joints, source, target, arriving, is_repeated=bool(is_later[node]))
-        for position, constant in enumerate(nodes[node].constants):
+        for position, constant in places_of_constants(nodes[node]).items():
             fed = feeding.constant(node, position, constant)
             if fed is not None:
                 joints.setdefault((fed, target), _Joint(None, 0))

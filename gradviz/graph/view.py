@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-ItemKind = Literal["node", "constant", "root", "box"]
+ItemKind = Literal["node", "constant", "root", "box", "carried"]
 
 
 class Item(Struct, frozen=True, omit_defaults=True):
@@ -25,6 +25,8 @@ class Item(Struct, frozen=True, omit_defaults=True):
     root       the tensor ``graph.roots[root]``
     box        a module call (`scope`); without one, a repeated run of members, or
                neighbours drawn as one because there are too many of them
+    carried    in a repeated box, what `source` gave in an earlier repetition: links between
+               repetitions would run in a circle, so it stands beside its user instead
     ========== =============================================================================
 
     A leaf or a constant that several operations use appears as several items, one beside each use.
@@ -50,6 +52,12 @@ class Item(Struct, frozen=True, omit_defaults=True):
     constants: tuple[int, ...] = ()
     parameters: tuple[int, ...] = ()
     """Ids of the distinct parameter leaves inside a box."""
+    source: int | None = None
+    """Of something carried, the item that made it."""
+    repetitions_back: int = 1
+    """How many repetitions ago that was; 0 where it is not the same for all."""
+    instead: int | None = None
+    """The item from which the first repetition takes its data instead, where it is drawn and for nothing else."""
 
 
 class Link(Struct, frozen=True, omit_defaults=True):

@@ -15,11 +15,12 @@ class InvalidView(GradvizError):
 
 def check_view(view: View, graph: Graph) -> None:
     """Raise `InvalidView` unless boxes precede their members, links join what is drawn and never lead in a circle,
-    every operation is in one item, and every leaf and root is drawn."""
+    every operation is in one item, every leaf and root is drawn, and loops carry what is made in them."""
     _check_items(view)
     _check_links(view)
     _check_order(view)
     _check_nodes(view, graph)
+    _check_carried(view)
 
 
 def _require(condition: bool, message: str) -> None:
@@ -71,3 +72,25 @@ def _check_nodes(view: View, graph: Graph) -> None:
             _require(drawn[node.id] == 1, f"node {node.id} is in {drawn[node.id]} items")
     roots = [item.root for item in view.items if item.kind == "root"]
     _require(roots == list(range(len(graph.roots))), "not every root is drawn once")
+
+
+def _check_carried(view: View) -> None:
+    """What is carried was made in a repeated box that its user lies in, too."""
+    targets = {link.target for link in view.links}
+    uses = Counter(link.source for link in view.links)
+    for item in view.items:
+        _require((item.kind == "carried") == (item.source is not None), f"item {item.id} is half a carried one")
+        if item.source is not None:
+            _require(uses[item.id] == 1, f"the carried item {item.id} has {uses[item.id]} users")
+            _require(item.id not in targets, f"a link ends at the carried item {item.id}")
+            shared = _boxes_around(view, item.id) & _boxes_around(view, item.source)
+            _require(any(view.items[box].repeat > 1 for box in shared), f"item {item.id} is carried outside a loop")
+
+
+def _boxes_around(view: View, item: int) -> set[int]:
+    boxes: set[int] = set()
+    parent = view.items[item].parent
+    while parent is not None:
+        boxes.add(parent)
+        parent = view.items[parent].parent
+    return boxes

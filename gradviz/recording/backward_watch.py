@@ -85,6 +85,7 @@ def gradient_edge(root: Any) -> tuple[torch.Tensor | None, Any, int] | None:
     with torch_compat.DISABLE_TORCH_FUNCTION():
         if not root.requires_grad:
             return None
-        if root.grad_fn is not None:
-            return root, root.grad_fn, root.output_nr
+        grad_fn = torch_compat.grad_fn_of(root)
+        if grad_fn is not None:
+            return root, grad_fn, root.output_nr
         return root, torch.autograd.graph.get_gradient_edge(root).node, 0

@@ -23,7 +23,9 @@ def public_name(function: Any) -> str:
     owner = getattr(function, "__self__", None)
     for part in ("_linalg", "_fft", "_special", "_sparse", "_nested"):
         if module.endswith(part) or getattr(owner, "__name__", "").endswith(part):
-            return f"torch.{part[1:]}.{name.removeprefix(part[1:] + '_')}"
+            return f"torch.{part[1:]}.{name.lstrip('_').removeprefix(part[1:] + '_')}"
+    if module.startswith("torch._ops."):
+        return f"torch.ops.{module.removeprefix('torch._ops.')}.{name}"
     if module.startswith(("torch._C", "torch.functional")) or not module:
         return f"torch.{name}"
     return f"{module}.{name}"

@@ -53,11 +53,13 @@ class ThreadLog:
         """Constants (places in `ForwardLog.constants`) that a row's call received."""
         self.checkpointed_rows: set[int] = set()
         """Rows whose saved tensors non-reentrant checkpointing packs, to compute them again in backward."""
+        self.inplace_rows: set[int] = set()
+        """Rows of calls that were told to change their input, by ``inplace=True``."""
         self._scope_starts = array("q")
         self._scope_ids = array("q")
         self.running_calls: list[CallFrame] = []
-        self.tensor_hooks: dict[int, list[str]] = {}
-        """Names of hooks that were put on the output of the node with this sequence number."""
+        self.tensor_hooks: dict[int, list[tuple[str, Any]]] = {}
+        """Names and handles of hooks that were put on the output of the node with this sequence number."""
 
     def add_row(self, start: int, end: int, function: Any, stack: int) -> int:
         """Note that `function`, called from `stack`, made the nodes ``start`` to ``end - 1``; returns the row."""
@@ -117,7 +119,7 @@ class ForwardLog:
         self.scopes: list[ScopeEntry] = []
         self.modules: list[tuple[Callable[[], torch.nn.Module | None], str]] = []
         """Every module that ran: a weak reference and its class name."""
-        self._module_ids: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
+        self._module_ids: dict[int, int] = {}
         self._call_counts: list[int] = []
         self.root_modules: dict[int, None] = {}
         """Modules that were called outside any other, in the order of their first call."""
@@ -133,9 +135,10 @@ class ForwardLog:
 
     def new_scope(self, module: torch.nn.Module, parent: int) -> int:
         """Register one more call of `module`."""
-        module_id = self._module_ids.get(module)
-        if module_id is None:
-            module_id = self._module_ids[module] = len(self.modules)
+        # By id, as a module need not be hashable; an id is used again after its module died.
+        module_id = self._module_ids.get(id(module))
+        if module_id is None or self.modules[module_id][0]() is not module:
+            module_id = self._module_ids[id(module)] = len(self.modules)
             self.modules.append((weakref.ref(module), type(module).__name__))
             self._call_counts.append(0)
         if parent == NO_SCOPE:

@@ -14,40 +14,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 from torch.nn.modules import module as module_call
-from torch.overrides import TorchFunctionMode
 
 from gradviz.recording import torch_compat
+from gradviz.recording.call_mode import CallMode
 from gradviz.recording.forward_log import NO_SCOPE, ForwardLog, ThreadLog
 from gradviz.recording.stacks import CallFrame, StackTable, calling_frame
 from gradviz.recording.tensor_facts import FactsTable
 
 _Tensor = torch.Tensor
+_requires_grad = torch_compat.tensor_getter("requires_grad")
 _peek = torch_compat.peek_sequence_nr
-
-
-class _CallMode(TorchFunctionMode):
-    """Sees every torch function that the thread calls from Python, and notes those that make nodes."""
-
-    def __init__(self, watch: ForwardWatch) -> None:
-        super().__init__()
-        self._watch = watch
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        before = _peek()
-        result = func(*args, **kwargs) if kwargs else func(*args)
-        after = _peek()
-        if after != before:
-            self._watch.note_call(before, after, func, args, kwargs)
-        elif func is _Tensor.register_hook:
-            self._watch.note_tensor_hook(args)
-        return result
 
 
 class ForwardWatch:
@@ -57,7 +38,8 @@ class ForwardWatch:
         self.log = ForwardLog()
         self.stacks = StackTable()
         self._facts = facts
-        self._mode = _CallMode(self)
+        self._mode = CallMode(self._note_call, also=frozenset({_Tensor.register_hook}))
+        self._mode_was_on = False
         self._main_thread = threading.get_ident()
         self._main_log = self.log.of_thread(self._main_thread)
         self._module_hooks: list[Any] = []
@@ -75,15 +57,14 @@ class ForwardWatch:
             module_call.register_module_forward_hook(self._leave_module, always_call=True),
         ]
         self._install_probe()
-        torch._C._push_on_torch_function_stack(self._mode)
+        self._mode.put_on()
         self.is_watching = True
 
     def stop(self) -> None:
         """Remove everything that `start` installed; safe to call twice."""
-        if not self.is_watching:
-            return
         self.is_watching = False
-        _remove_mode(self._mode)
+        # Each time: a thread that called backward cannot reach the stack of the one that the mode is on.
+        self._mode.take_off_for_good()
         self._remove_probe()
         for hook in self._module_hooks:
             hook.remove()
@@ -93,7 +74,8 @@ class ForwardWatch:
         """Take everything out of the way of `function`, called from `frame`; returns the row of its nodes."""
         log = self._log()
         row = log.add_row(_peek(), _peek(), function, self._stack(frame, log))
-        _remove_mode(self._mode)
+        # Inside backward torch itself has taken the mode off already, and will put it back.
+        self._mode_was_on = self._mode.take_off()
         self._remove_probe()
         self._paused_hooks = list(_take_hooks({hook.id for hook in self._module_hooks}))
         return row
@@ -104,7 +86,8 @@ class ForwardWatch:
             hooks[key] = hook
         self._paused_hooks = []
         self._install_probe()
-        torch._C._push_on_torch_function_stack(self._mode)
+        if self._mode_was_on:
+            self._mode.put_on()
         self._log().close_row(row, _peek())
 
     def owns_hook(self, hook_id: int) -> bool:
@@ -134,22 +117,32 @@ class ForwardWatch:
         thread = threading.get_ident()
         return self._main_log if thread == self._main_thread else self.log.of_thread(thread)
 
-    def _stack(self, frame: FrameType | None, log: ThreadLog) -> int:
-        return self.stacks.current(frame, log.running_calls)
+    def _stack(self, frame: FrameType | None, log: ThreadLog, sequence_nr: int | None = None) -> int:
+        running = len(log.running_calls)
+        stack = self.stacks.current(frame, log.running_calls)
+        if len(log.running_calls) != running:
+            log.enter_scope(_peek() if sequence_nr is None else sequence_nr, NO_SCOPE)
+        return stack
 
-    def note_call(self, before: int, after: int, function: Any, args: tuple[Any, ...], kwargs: Any) -> None:
-        """A torch call made the nodes ``before`` to ``after - 1``."""
+    def _note_call(
+        self, before: int, after: int, function: Any, args: tuple[Any, ...], kwargs: Any, result: Any
+    ) -> None:
+        """A torch call made the nodes ``before`` to ``after - 1``; or none, when it put a hook on a tensor."""
+        if after == before:
+            self._note_tensor_hook(args, result)
+            return
         log = self._main_log
-        stack = self.stacks.current(calling_frame(), log.running_calls)
-        row = log.add_row(before, after, function, stack)
-        constants: tuple[int, ...] = ()
+        row = log.add_row(before, after, function, self._stack(calling_frame(), log, before))
         with torch_compat.DISABLE_TORCH_FUNCTION():
-            for tensor in _tensors_in(args, kwargs):
-                if not tensor.requires_grad:
-                    place = self.log.constant(tensor, self._facts.of_tensor)
-                    constants = (*constants, place)
+            constants = tuple(
+                self.log.constant(tensor, self._facts.of_tensor)
+                for tensor in _tensors_in(args, kwargs)
+                if not _requires_grad(tensor)
+            )
         if torch_compat.is_checkpointing():
             log.checkpointed_rows.add(row)
+        if kwargs and kwargs.get("inplace") is True:
+            log.inplace_rows.add(row)
         if constants:
             log.row_constants[row] = constants
 
@@ -168,33 +161,56 @@ class ForwardWatch:
         log = self._log()
         log.add_row(number, number + 1, "autograd.Function.apply", self._stack(frame, log))
 
-    def note_tensor_hook(self, args: tuple[Any, ...]) -> None:
-        """Remember the name of a hook on a tensor that is not a leaf; leaves carry theirs themselves."""
+    def _note_tensor_hook(self, args: tuple[Any, ...], handle: Any) -> None:
+        # Leaves carry their hooks themselves; of other tensors only the node knows, and it does not tell.
         if len(args) < 2:
             return
         with torch_compat.DISABLE_TORCH_FUNCTION():
             grad_fn = args[0].grad_fn
             if grad_fn is not None:
-                names = self._main_log.tensor_hooks.setdefault(grad_fn._sequence_nr(), [])
-                names.append(hook_name(args[1]))
+                hooks = self._main_log.tensor_hooks.setdefault(grad_fn._sequence_nr(), [])
+                hooks.append((hook_name(args[1]), handle))
 
     def _enter_module(self, module: torch.nn.Module, args: Any) -> None:
         log = self._log()
         running = log.running_calls
+        call_frame = calling_frame()
+        _drop_broken_calls(running, call_frame.f_back, call_frame.f_code)
         scope = self.log.new_scope(module, running[-1].scope if running else NO_SCOPE)
-        running.append(CallFrame(scope, id(module)))
+        running.append(CallFrame(scope, id(module), id(call_frame)))
         log.enter_scope(_peek(), scope)
+        if log is self._main_log and isinstance(module, torch_compat.FUSED_WITHOUT_MODES):
+            self._enter_fused(module, args)
 
     def _leave_module(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         log = self._log()
         running = log.running_calls
-        # Not simply the last one: the call may have begun before the recording did, and one that a hook of the
-        # user's broke off never reported its end.
+        # Not simply the last one: the call may have begun before the recording did.
         depth = next((d for d in range(len(running) - 1, -1, -1) if running[d].module_id == id(module)), None)
         if depth is None:
             return
+        if running[depth].has_paused_mode:
+            self._mode.put_on()
         del running[depth:]
         log.enter_scope(_peek(), running[-1].scope if running else NO_SCOPE)
+
+    def _enter_fused(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
+        """Let inference take the fused kernel that it would take without us; it makes no nodes."""
+        with torch_compat.DISABLE_TORCH_FUNCTION():
+            tensors = [*_tensors_in(args, None), *module.parameters()]
+            differentiates = torch.is_grad_enabled() and any(_requires_grad(tensor) for tensor in tensors)
+        if not module.training and not differentiates and self._mode.take_off():
+            self._main_log.running_calls[-1].has_paused_mode = True
+
+
+def _drop_broken_calls(running: list[CallFrame], frame: FrameType | None, module_call_code: CodeType) -> None:
+    """Forget calls that a `BaseException` ended, of which torch tells no hook: their frame is not on the stack."""
+    while running:
+        while frame is not None and frame.f_code is not module_call_code:
+            frame = frame.f_back
+        if frame is not None and id(frame) == running[-1].frame_id:
+            return
+        running.pop()
 
 
 def hook_name(hook: Any) -> str:
@@ -211,18 +227,6 @@ def _tensors_in(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Iterato
             yield from (element for element in value if isinstance(element, _Tensor))
     if kwargs:
         yield from (value for value in kwargs.values() if isinstance(value, _Tensor))
-
-
-def _remove_mode(mode: TorchFunctionMode) -> None:
-    """Take a mode out of this thread's stack, also from below modes that the program entered since."""
-    above = []
-    while torch._C._len_torch_function_stack():
-        top = torch._C._pop_torch_function_stack()
-        if top is mode:
-            break
-        above.append(top)
-    for other in reversed(above):
-        torch._C._push_on_torch_function_stack(other)
 
 
 def _take_hooks(ids: set[int]) -> Iterator[tuple[dict[int, Any], int, Any]]:

@@ -36,7 +36,7 @@ from gradviz.recording.graph_walker import Walk, without_collector
 from gradviz.recording.names import ModuleNames, NameTable
 from gradviz.recording.node_kinds import is_checkpointed, kind_of_call, kind_of_function_class, kind_of_operation
 from gradviz.recording.stacks import CallSiteTable, StackTable
-from gradviz.recording.tensor_facts import UNREADABLE, FactsTable
+from gradviz.recording.tensor_facts import UNREADABLE, FactsTable, is_unreadable
 from gradviz.recording.torch_compat import LEAF_SEQUENCE_NR
 
 _TOP_BIT = 2**63
@@ -115,13 +115,13 @@ class GraphBuilder:
             known = self._classes[type(wrapper)] = _read_class(wrapper)
         return known
 
-    def outputs_of(self, wrappers: list[Any]) -> list[tuple[TensorFacts | None, ...]]:
-        """Facts of what the forward of each node produced."""
+    def outputs_of(self, walk: Walk) -> list[tuple[TensorFacts | None, ...]]:
+        """Facts of what the forward of each node produced; nothing yet for leaves, which tell it themselves."""
         read, single = torch_compat.input_metadata, self.facts.single
         result: list[tuple[TensorFacts | None, ...]] = []
-        for wrapper in wrappers:
+        for wrapper, number in zip(walk.wrappers, walk.sequence_nrs, strict=True):
             try:
-                metadata = read(wrapper)
+                metadata = read(wrapper) if number != LEAF_SEQUENCE_NR else ()
                 if len(metadata) == 1:
                     # Spelled out for the usual case: a function call each would double the cost of the whole column.
                     (entry,) = metadata
@@ -132,6 +132,14 @@ class GraphBuilder:
             except (RuntimeError, AttributeError, TypeError):
                 result.append(self._outputs_one_by_one(wrapper))
         return result
+
+    def leaf_output(self, wrapper: Any, tensor: torch.Tensor) -> TensorFacts | None:
+        """Facts of a leaf: the tensor's own, or what its node says where a subclass keeps them to itself."""
+        facts = self.facts.of_tensor(tensor)
+        if is_unreadable(facts):
+            known = self._outputs_one_by_one(wrapper)
+            return replace(known[0], type_name=facts.type_name) if known and known[0] is not None else facts
+        return facts
 
     def _outputs_one_by_one(self, wrapper: Any) -> tuple[TensorFacts | None, ...]:
         try:
@@ -188,7 +196,7 @@ class _OneGraph:
         """Column by column, because a million calls of one function for each node would cost more than the walk."""
         builder, walk = self.builder, self.walk
         classes = [builder.class_of(wrapper) for wrapper in walk.wrappers]
-        outputs = builder.outputs_of(walk.wrappers)
+        outputs = builder.outputs_of(walk)
         attributes = [
             builder.attributes_of(wrapper, known) if known.attributes else _NO_ATTRIBUTES
             for wrapper, known in zip(walk.wrappers, classes, strict=True)
@@ -242,7 +250,7 @@ class _OneGraph:
             place,
             node.name,
             "parameter" if is_parameter else "input",
-            outputs=(self.builder.facts.of_tensor(tensor),),
+            outputs=(self.builder.leaf_output(wrapper, tensor),),
             hooks=hooks,
             held=(held,),
         )
@@ -257,8 +265,10 @@ class _OneGraph:
             if kind == "operation" or kind == "view":
                 kind = kind_of_call(kind, forward_call, is_checkpointed=row.place in log.checkpointed_rows)
             # A composite call makes several nodes; its inputs are shown at the last, which gave the result.
-            if number == row.last_sequence_nr and row.place in log.row_constants:
-                constants = self._constant_indices(log.row_constants[row.place])
+            if number == row.last_sequence_nr:
+                constants = self._constant_indices(log.row_constants.get(row.place, ()))
+                if row.place in log.inplace_rows:
+                    kind = "inplace"
         return Node(
             node.id,
             node.name,
@@ -270,7 +280,7 @@ class _OneGraph:
             call_site,
             self._scope(log.scope_of(number)),
             node.attributes,
-            tuple(log.tensor_hooks.get(number, ())),
+            _hooks_still_on(log.tensor_hooks.get(number, ())),
             constants=constants,
         )
 
@@ -284,20 +294,18 @@ class _OneGraph:
 
     def _held_tensors(self) -> dict[int, tuple[HeldTensor, ...]]:
         held: dict[int, tuple[HeldTensor, ...]] = {}
-        for tensor, variables in self.names.tensors.values():
+        for tensor, _ in self.names.tensors.values():
             with torch_compat.DISABLE_TORCH_FUNCTION():
-                grad_fn = tensor.grad_fn if tensor.requires_grad and not tensor.is_leaf else None
-                place = self.walk.position.get(grad_fn) if grad_fn is not None else None
-                if place is None:
-                    continue
-                entry = HeldTensor(
-                    tuple(variables),
-                    is_leaf=False,
-                    retains_grad=tensor.retains_grad,
-                    has_grad=bool(tensor.retains_grad and tensor.grad is not None),
-                    output_nr=tensor.output_nr,
-                )
-            held[place] = (*held.get(place, ()), entry)
+                place = self.walk.position.get(torch_compat.grad_fn_of(tensor))
+                if place is not None:
+                    entry = HeldTensor(
+                        self._variables(tensor),
+                        is_leaf=False,
+                        retains_grad=tensor.retains_grad,
+                        has_grad=bool(tensor.retains_grad and tensor.grad is not None),
+                        output_nr=tensor.output_nr,
+                    )
+                    held[place] = (*held.get(place, ()), entry)
         return held
 
     def _variables(self, tensor: torch.Tensor) -> tuple[str, ...]:
@@ -387,6 +395,16 @@ def saves_for_recomputation(wrapper: Any, node_class: NodeClass) -> bool:
 
 
 _NO_ATTRIBUTES: dict[str, Attribute] = {}
+
+
+def _hooks_still_on(hooks: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
+    """Names of the hooks that were not removed since: a handle knows the table that its hook stood in."""
+    still_on = []
+    for name, handle in hooks:
+        table = getattr(handle, "hooks_dict_ref", lambda: None)()
+        if table is None or handle.id in table:
+            still_on.append(name)
+    return tuple(still_on)
 
 
 def _hooks_of(tensor: torch.Tensor) -> list[Any]:

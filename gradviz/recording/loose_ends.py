@@ -18,9 +18,11 @@ def loose_ends(names: NameTable) -> list[tuple[str | None, torch.Tensor | None, 
     candidates: list[tuple[str | None, torch.Tensor | None, Any, int]] = []
     for tensor, variables in names.tensors.values():
         with torch_compat.DISABLE_TORCH_FUNCTION():
-            if tensor.requires_grad and tensor.grad_fn is not None:
-                candidates.append((variables[0], tensor, tensor.grad_fn, tensor.output_nr))
-    walked = walk(grad_fn for _, _, grad_fn, _ in candidates[:MAX_CANDIDATES])
+            grad_fn = torch_compat.grad_fn_of(tensor)
+            if grad_fn is not None:
+                candidates.append((variables[0], tensor, grad_fn, tensor.output_nr))
+    del candidates[MAX_CANDIDATES:]
+    walked = walk(grad_fn for _, _, grad_fn, _ in candidates)
     consumed = {edge.target for edges in walked.edges for edge in edges if edge is not None}
     ends: dict[tuple[Any, int], tuple[str | None, torch.Tensor | None, Any, int]] = {}
     for candidate in candidates:

@@ -7,13 +7,14 @@ and from modules, whose parameters get full dotted names. Library frames are lef
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from types import CodeType, FrameType, ModuleType
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
 
-from gradviz.recording.file_kinds import is_gradviz_file, is_library_file
+from gradviz.recording.file_kinds import is_gradviz_file, is_library_file, is_torch_file
 from gradviz.recording.structures import MAX_ELEMENTS, named_tensors
 
 _CO_OPTIMIZED = 0x1
@@ -26,24 +27,32 @@ class NameTable:
         self.tensors: dict[int, tuple[torch.Tensor, list[str]]] = {}
         self.modules: dict[int, tuple[torch.nn.Module, list[str]]] = {}
 
-    def add_namespace(self, namespace: Mapping[str, Any]) -> None:
-        """Collect from the variables of one frame or of a script."""
+    def add_namespace(self, namespace: Mapping[str, Any], *, only_nameless: bool = False) -> None:
+        """Collect from the variables of one frame or of a script; `only_nameless`: of tensors not yet named."""
+        if only_nameless:
+            namespace = {
+                name: value
+                for name, value in namespace.items()
+                if issubclass(type(value), torch.Tensor) and id(value) not in self.tensors
+            }
         for name, value in list(namespace.items()):
-            if name.startswith("__") or isinstance(value, (ModuleType, type)):
+            if name.startswith("__") or issubclass(type(value), (ModuleType, type)):
                 continue
             self._add_value(name, value)
-            if name == "self" and not isinstance(value, torch.nn.Module):
-                for attribute, inner in list(getattr(value, "__dict__", {}).items())[:MAX_ELEMENTS]:
+            if name == "self" and not issubclass(type(value), torch.nn.Module):
+                attributes = getattr(value, "__dict__", None)
+                for attribute, inner in list(attributes.items())[:MAX_ELEMENTS] if type(attributes) is dict else ():
                     self._add_value(f"self.{attribute}", inner)
 
     def _add_value(self, name: str, value: Any) -> None:
-        if isinstance(value, torch.nn.Module):
+        # By type(): an object may answer isinstance() with code of its own.
+        if issubclass(type(value), torch.nn.Module):
             self._add(self.modules, name, value)
-        elif isinstance(value, (list, tuple, dict)):
-            keys = list(value)[:MAX_ELEMENTS] if isinstance(value, dict) else range(min(len(value), MAX_ELEMENTS))
-            for key in keys:
-                if isinstance(value[key], torch.nn.Module):
-                    self._add(self.modules, f"{name}[{key!r}]", value[key])
+        elif type(value) in (list, tuple, dict):
+            pairs = value.items() if type(value) is dict else enumerate(value)
+            for key, element in islice(pairs, MAX_ELEMENTS):
+                if issubclass(type(element), torch.nn.Module):
+                    self._add(self.modules, f"{name}[{key!r}]", element)
         for path, tensor in named_tensors(value, name, depth=2):
             self._add(self.tensors, path, tensor)
 
@@ -54,9 +63,11 @@ class NameTable:
             names.append(name)
 
     def variables_of(self, tensor: torch.Tensor) -> tuple[str, ...]:
-        """Names of the variables that hold exactly this tensor."""
+        """Names of the variables that hold exactly this tensor: ``loss`` before ``args[0]``."""
         entry = self.tensors.get(id(tensor))
-        return tuple(entry[1]) if entry is not None and entry[0] is tensor else ()
+        if entry is None or entry[0] is not tensor:
+            return ()
+        return tuple(sorted(entry[1], key=lambda name: not name.isidentifier()))
 
     def module_name(self, module: torch.nn.Module) -> str:
         """The shortest variable that holds the module, else its class in lower case."""
@@ -66,20 +77,30 @@ class NameTable:
         return type(module).__name__.lower()
 
 
-def namespaces_of_stack(frame: FrameType | None) -> Iterator[dict[str, Any]]:
-    """Variables of the reader's own frames from `frame` upwards, innermost first; globals last."""
+def names_on_stack(frame: FrameType | None) -> NameTable:
+    """Names from `frame` upwards: the reader's own variables, and a library's for what has no other name.
+
+    A training loop inside a library calls backward on a ``loss`` that no variable of the script holds.
+    """
+    names = NameTable()
     global_namespaces: dict[int, dict[str, Any]] = {}
+    library_frames: list[FrameType] = []
     while frame is not None and frame.f_code.co_name != "run_users_code":
-        if _is_readers_own(frame.f_code):
-            if frame.f_globals is not frame.f_locals if frame.f_code.co_name == "<module>" else True:
-                yield local_variables(frame)
+        file = frame.f_code.co_filename
+        is_function = bool(frame.f_code.co_flags & _CO_OPTIMIZED)
+        if is_library_file(file):
+            if is_function and not is_torch_file(file):
+                library_frames.append(frame)
+        elif not is_gradviz_file(file):
+            if is_function:
+                names.add_namespace(local_variables(frame))
             global_namespaces[id(frame.f_globals)] = frame.f_globals
         frame = frame.f_back
-    yield from global_namespaces.values()
-
-
-def _is_readers_own(code: CodeType) -> bool:
-    return not is_library_file(code.co_filename) and not is_gradviz_file(code.co_filename)
+    for namespace in global_namespaces.values():
+        names.add_namespace(namespace)
+    for library_frame in library_frames:
+        names.add_namespace(local_variables(library_frame), only_nameless=True)
+    return names
 
 
 def local_variables(frame: FrameType) -> dict[str, Any]:

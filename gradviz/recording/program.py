@@ -34,13 +34,15 @@ class Program:
 def find_script(path: str) -> Program:
     """A script file, compiled. Raises `BadInput` in one line, `SyntaxError` as Python shows it."""
     script = Path(path)
-    if not script.exists():
-        siblings = [str(p) for p in script.parent.glob("*.py")] if script.parent.is_dir() else []
-        raise BadInput(f"no such script: {path}", hint=near_matches(path, siblings) if siblings else "check the path")
-    if script.is_dir():
-        raise BadInput(f"{path} is a directory, not a script", hint="name a .py file in it, or use -m for a package")
     try:
         source = script.read_bytes()
+    except FileNotFoundError:
+        siblings = [str(p) for p in script.parent.glob("*.py")] if script.parent.is_dir() else []
+        hint = near_matches(path, siblings) if siblings else "check the path"
+        raise BadInput(f"no such script: {path}", hint=hint) from None
+    except IsADirectoryError:
+        hint = "name a .py file in it, or use -m for a package"
+        raise BadInput(f"{path} is a directory, not a script", hint=hint) from None
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
     if b"\0" in source or script.suffix == ".ipynb":
@@ -69,6 +71,8 @@ def find_module(name: str) -> Program:
                 raise BadInput(f"{name} is a package without __main__", hint="name a module inside it")
     except ModuleNotFoundError as error:
         raise BadInput(f"no module named {error.name!r}", hint="-m takes a dotted name, as python -m does") from error
+    except (ImportError, ValueError) as error:
+        raise BadInput(f"-m {name}: {error}", hint="-m takes a dotted name, as python -m does") from error
     finally:
         sys.path.pop(0)
     if spec is None:

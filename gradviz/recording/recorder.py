@@ -28,7 +28,7 @@ from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import GraphBuilder
 from gradviz.recording.graph_walker import Walk, walk
 from gradviz.recording.loose_ends import loose_ends
-from gradviz.recording.names import ModuleNames, NameTable, local_variables, namespaces_of_stack
+from gradviz.recording.names import ModuleNames, NameTable, local_variables, names_on_stack
 from gradviz.recording.plan import RecordingPlan, StopScript
 from gradviz.recording.structures import look_up, named_tensors
 from gradviz.recording.tensor_facts import FactsTable
@@ -95,17 +95,20 @@ class Recorder:
         return result
 
     def _record_request(self, request: BackwardRequest, number: int) -> Walk | None:
-        names = NameTable()
-        for namespace in namespaces_of_stack(request.frame):
-            names.add_namespace(namespace)
-        roots: list[NamedRoot] = []
-        for tensor, node, output_nr in request.root_edges:
-            variables = names.variables_of(tensor) if tensor is not None else ()
-            roots.append((variables[0] if variables else None, tensor, node, output_nr))
-        if not roots:
-            return None  # torch is about to say so itself
-        backward = BackwardCall(number, request.function, None, request.retain_graph, request.create_graph)
-        return self._record_graph(roots, names, backward, request.frame)
+        try:
+            names = names_on_stack(request.frame)
+            roots: list[NamedRoot] = []
+            for tensor, node, output_nr in request.root_edges:
+                variables = names.variables_of(tensor) if tensor is not None else ()
+                roots.append((variables[0] if variables else None, tensor, node, output_nr))
+            if not roots:
+                return None  # torch is about to say so itself
+            backward = BackwardCall(number, request.function, None, request.retain_graph, request.create_graph)
+            return self._record_graph(roots, names, backward, request.frame)
+        except Exception as error:  # whatever it is, it must not reach the program
+            what = f"{type(error).__name__}: {error}"
+            self._disclose(f"backward {number} could not be recorded, which is a defect of gradviz: {what}")
+            return None
 
     def _record_graph(
         self,
@@ -113,19 +116,12 @@ class Recorder:
         names: NameTable,
         backward: BackwardCall | None = None,
         frame: FrameType | None = None,
-    ) -> Walk | None:
-        try:
-            walked = walk(grad_fn for _, _, grad_fn, _ in roots)
-            log = self._log_of_graph()
-            stack = self._forward.stacks.current(frame, []) if frame is not None else None
-            graph = self._builder.build(walked, roots, names, log, backward, stack)
-            self._note_parameters(names)
-        except Exception as error:  # whatever it is, it must not reach the program
-            what = f"backward {backward.number}" if backward else "the graph"
-            self._disclose(f"{what} could not be recorded, a defect of gradviz: {type(error).__name__}: {error}")
-            return None
-        self._graphs.append(graph)
-        self._kept_nodes += len(graph.nodes)
+    ) -> Walk:
+        walked = walk(grad_fn for _, _, grad_fn, _ in roots)
+        stack = self._forward.stacks.current(frame, []) if frame is not None else None
+        self._graphs.append(self._builder.build(walked, roots, names, self._log_of_graph(), backward, stack))
+        self._kept_nodes += len(walked.wrappers)
+        self._note_parameters(names)
         return walked
 
     def _log_of_graph(self) -> ThreadLog | None:

@@ -110,13 +110,21 @@ class _Session:
     def __init__(self, plan: RecordingPlan) -> None:
         self._plan = plan
         self._recorder: Recorder | None = None
+        self._defect: Exception | None = None
 
     def begin(self) -> None:
         """Start recording; called when torch has been imported."""
         from gradviz.recording.recorder import Recorder
 
-        self._recorder = Recorder(self._plan)
-        self._recorder.start()
+        recorder = Recorder(self._plan)
+        try:
+            recorder.start()
+        except Exception as defect:
+            # The program is in the middle of importing torch: it must not be the one to hear of this.
+            recorder.stop()
+            self._defect = defect
+        else:
+            self._recorder = recorder
 
     def end(self) -> None:
         """Stop recording and put torch back."""
@@ -138,6 +146,8 @@ class _Session:
         """The capture, or a clear word on why there is none."""
         error, printed = self.script_error(ending)
         recorder = self._recorder
+        if self._defect is not None:
+            raise self._defect
         if recorder is None:
             return self._without_torch(name, arguments, ending, error, printed)
         if self._plan.root is not None and ending.outcome != "interrupted":

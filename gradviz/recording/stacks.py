@@ -22,11 +22,13 @@ NO_STACK = -1
 class CallFrame:
     """A running module call, and the stack above it once somebody has asked for it."""
 
-    __slots__ = ("module_id", "scope", "stack_above")
+    __slots__ = ("frame_id", "has_paused_mode", "module_id", "scope", "stack_above")
 
-    def __init__(self, scope: int, module_id: int) -> None:
+    def __init__(self, scope: int, module_id: int, frame_id: int) -> None:
         self.scope = scope
         self.module_id = module_id
+        self.frame_id = frame_id
+        self.has_paused_mode = False
         self.stack_above: int | None = None
 
 
@@ -69,8 +71,12 @@ class StackTable:
                     pending.append((segment, call))
                     segment = []
             elif verdict == _END:
+                del running_calls[:depth]
                 break
             frame = frame.f_back
+        else:
+            # The top was reached, but these calls were not on the way: a `BaseException` ended them.
+            del running_calls[:depth]
         if segment or not pending:
             above = self._intern(segment, above)
         for inner_segment, call in reversed(pending):

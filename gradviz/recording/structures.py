@@ -6,6 +6,7 @@ import ast
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from types import MemberDescriptorType
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ def named_tensors(value: Any, name: str, *, depth: int = MAX_DEPTH) -> Iterator[
     seen: set[int] = set()
     while waiting:
         path, current, level = waiting.pop()
-        if isinstance(current, torch.Tensor):
+        if issubclass(type(current), torch.Tensor):
             yield path, current
         elif level < depth and id(current) not in seen:
             parts = list(_parts(path, current))
@@ -33,20 +34,29 @@ def named_tensors(value: Any, name: str, *, depth: int = MAX_DEPTH) -> Iterator[
 
 
 def _parts(path: str, value: Any) -> Iterable[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        return [(f"{path}[{key!r}]", value[key]) for key in islice(list(value), MAX_ELEMENTS) if type(key) is str]
-    if isinstance(value, (list, tuple)):
-        fields = getattr(value, "_fields", None)
-        if isinstance(fields, tuple):
-            return [(f"{path}.{field}", getattr(value, field)) for field in fields]
-        return [(f"{path}[{index}]", element) for index, element in enumerate(value[:MAX_ELEMENTS])]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [
-            (f"{path}.{field.name}", getattr(value, field.name))
-            for field in dataclasses.fields(value)
-            if hasattr(value, field.name)
-        ]
+    """What a container holds, read past whatever its class computes: looking must not run the user's code."""
+    kind = type(value)
+    if issubclass(kind, dict):
+        items = islice(dict.items(value), MAX_ELEMENTS)
+        return [(f"{path}[{key!r}]", element) for key, element in items if type(key) is str]
+    if issubclass(kind, (list, tuple)):
+        fields = getattr(kind, "_fields", None)
+        elements = islice((list if issubclass(kind, list) else tuple).__iter__(value), MAX_ELEMENTS)
+        if type(fields) is tuple:
+            return [(f"{path}.{field}", element) for field, element in zip(fields, elements, strict=False)]
+        return [(f"{path}[{index}]", element) for index, element in enumerate(elements)]
+    if dataclasses.is_dataclass(kind):
+        return [(f"{path}.{name}", element) for name, element in _stored_fields(value)]
     return ()
+
+
+def _stored_fields(value: Any) -> Iterator[tuple[str, Any]]:
+    stored = getattr(value, "__dict__", {})
+    for field in dataclasses.fields(value):
+        if field.name in stored:
+            yield field.name, stored[field.name]
+        elif isinstance(getattr(type(value), field.name, None), MemberDescriptorType):  # with __slots__
+            yield field.name, getattr(value, field.name, None)
 
 
 def look_up(expression: str, namespace: Mapping[str, Any]) -> Any:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from gradviz.graph.model import TensorFacts
 from gradviz.recording import torch_compat
 
 UNREADABLE = TensorFacts(shape=("?",), dtype="?", device="?")
-"""What stands in where a tensor subclass refuses to tell even its shape."""
+"""What stands in where even the shape cannot be read without running somebody's code."""
+
+
+def is_unreadable(facts: TensorFacts) -> bool:
+    """True for facts that say nothing but the class."""
+    return facts.dtype == UNREADABLE.dtype
 
 
 class FactsTable:
@@ -33,14 +39,15 @@ class FactsTable:
 
     def of_tensor(self, tensor: torch.Tensor) -> TensorFacts:
         """Facts of a tensor that Python holds. No mode or subclass of the user's sees the reading."""
+        kind = type(tensor)
+        type_name = "Tensor" if kind is torch.nn.Parameter else kind.__name__
+        if _answers_itself(kind):
+            return replace(UNREADABLE, type_name=type_name)
         with torch_compat.DISABLE_TORCH_FUNCTION():
-            key = (
-                _sizes(tensor),
-                tensor.dtype,
-                tensor.device,
-                _plain(tensor.layout),
-                type(tensor).__name__ if type(tensor) is not torch.nn.Parameter else "Tensor",
-            )
+            try:
+                key = (_sizes(tensor), _dtype(tensor), _device(tensor), _plain(_layout(tensor)), type_name)
+            except Exception:  # a subclass may compute its sizes, and fail in whatever way
+                return replace(UNREADABLE, type_name=type_name)
         return self._by_content.get(key) or self._make(key)
 
     def _make(self, key: tuple[Any, ...]) -> TensorFacts:
@@ -51,11 +58,26 @@ class FactsTable:
         return facts
 
 
+_shape, _dtype, _device, _layout, _is_nested = (
+    torch_compat.tensor_getter(name) for name in ("shape", "dtype", "device", "layout", "is_nested")
+)
+
+
+def _answers_itself(kind: type) -> bool:
+    """True for a class of the user's that may compute sizes in its ``__torch_dispatch__``: torch would call that."""
+    dispatch = getattr(kind, "__torch_dispatch__", None)
+    is_torchs_own = kind.__module__.partition(".")[0] == "torch"
+    return not is_torchs_own and getattr(dispatch, "__func__", dispatch) is not _no_dispatch
+
+
+_no_dispatch = getattr(torch.Tensor.__torch_dispatch__, "__func__", torch.Tensor.__torch_dispatch__)
+
+
 def _sizes(tensor: torch.Tensor) -> tuple[int | str, ...]:
-    if tensor.is_nested:
+    if _is_nested(tensor) and _layout(tensor) != torch.jagged:
         # A nested tensor of the strided layout has no single shape; its number of parts is all it tells.
-        return tuple(tensor.shape) if tensor.layout == torch.jagged else (tensor.size(0), "*")
-    return tuple(tensor.shape)
+        return (torch.Tensor.size(tensor, 0), "*")
+    return tuple(_shape(tensor))
 
 
 def _whole_number_or_text(size: Any) -> int | str:

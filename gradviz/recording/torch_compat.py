@@ -68,6 +68,22 @@ def module_call_frame() -> CodeType | None:
     return None
 
 
+def grad_fn_of(tensor: torch.Tensor) -> Any:
+    """The tensor's ``grad_fn``; None for leaves, and where torch refuses to tell it.
+
+    It refuses for a view made by ``unbind`` or ``split`` whose base was changed in place since.
+    """
+    try:
+        return tensor.grad_fn if tensor.requires_grad else None
+    except RuntimeError:
+        return None
+
+
+def tensor_getter(attribute: str) -> Callable[[torch.Tensor], Any]:
+    """Reads an attribute of any tensor as torch has it, past properties that a subclass defines under its name."""
+    return vars(torch._C.TensorBase)[attribute].__get__  # type: ignore[no-any-return]
+
+
 def input_metadata(node: Any) -> tuple[Any, ...]:
     """Shape, dtype and device of each output of the node's forward; empty where this torch does not tell."""
     return getattr(node, "_input_metadata", ())
@@ -116,3 +132,28 @@ def restore_global_hook_question(original: Callable[[], Any] | None) -> None:
     """Undo `replace_global_hook_question`."""
     if original is not None:
         module_call._has_any_global_hook = original
+
+
+def swallow_next_push(mode: Any) -> None:
+    """Have torch not put `mode` back on its stack when the handler that runs now is left."""
+    from torch import overrides
+
+    original = getattr(overrides, "_push_mode", None)
+    if original is None:
+        return
+
+    def push_all_but_one(other: Any) -> None:
+        if other is mode:
+            overrides._push_mode = original
+        else:
+            original(other)
+
+    overrides._push_mode = push_all_but_one
+
+
+FUSED_WITHOUT_MODES = tuple(
+    getattr(torch.nn, name)
+    for name in ("TransformerEncoder", "TransformerEncoderLayer", "MultiheadAttention")
+    if hasattr(torch.nn, name)
+)
+"""Modules that run one fused kernel for inference, which gives other numbers, unless a function mode is active."""

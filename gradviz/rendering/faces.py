@@ -129,6 +129,7 @@ def _open_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
 def _leaf_face(role: Role, text: ItemText) -> Face:
     """A leaf or a root: one line, so that it fits beside its user."""
     title = shorten_middle(_one_line(text.title), 150, LEAF_TITLE_SIZE, bold=True)
+    title = " ".join(filter(None, (ROLE_STYLES[role].sign, title)))
     aside = shorten_middle(_one_line(text.shape), 110, SMALL_SIZE)
     height = 26.0 if role == "root" else 23.0
     line = TextLine(title, height / 2 + 4, "leaf", aside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradviz.capture.capture import Capture
-from gradviz.graph.model import Constant, Graph
+from gradviz.graph.model import Constant, Graph, TensorFacts
 from gradviz.graph.view import Item, View
 from gradviz.rendering import tooltips
 from gradviz.rendering.box_words import box_badge, box_subtitle, box_title, relative_path
@@ -44,6 +44,8 @@ def _text_of(subject: SubjectWords, item: Item) -> ItemText:
         return _constant(subject, item)
     if item.kind == "root":
         return _root(subject, item)
+    if item.kind == "carried":
+        return _carried(subject, item)
     assert item.node is not None, "an item of kind node has one"
     return _leaf(subject, item, item.node) if subject.graph.nodes[item.node].is_leaf else _operation(subject, item)
 
@@ -67,7 +69,7 @@ def _leaf(subject: SubjectWords, item: Item, node_id: int) -> ItemText:
     return ItemText(
         title=title + others,
         subtitle=autograd_word(node),
-        shape=shape_words(node.outputs[0]) if node.outputs else "",
+        shape=_given_shape(subject, item, node.outputs[0] if node.outputs else None),
         tooltip=tooltips.leaf(subject, item, node),
     )
 
@@ -84,9 +86,15 @@ def _constant(subject: SubjectWords, item: Item) -> ItemText:
     return ItemText(
         title=_within(subject, item, constant.names[0]) if constant.names else _unnamed(constant),
         subtitle=words,
-        shape=shape_words(constant.tensor),
-        tooltip=tooltips.constant(item, constant),
+        shape=_given_shape(subject, item, constant.tensor),
+        tooltip=tooltips.constant(subject, item, constant),
     )
+
+
+def _given_shape(subject: SubjectWords, item: Item, tensor: TensorFacts | None) -> str:
+    """The shape of a leaf or a constant; one beside the body of a loop that only the first repetition takes says so."""
+    first = "first only" if item.id in subject.only_first else ""
+    return " · ".join(filter(None, (shape_words(tensor), first)))
 
 
 def _unnamed(constant: Constant) -> str:
@@ -105,6 +113,25 @@ def _root(subject: SubjectWords, item: Item) -> ItemText:
         line=_line(subject, backward.call_site) if backward else "",
         tooltip=tooltips.root(subject, root),
     )
+
+
+def _carried(subject: SubjectWords, item: Item) -> ItemText:
+    """What an earlier repetition gave. It is called after the operation that made it: variables come and go."""
+    assert item.source is not None, "something carried has a source"
+    source = _text_of(subject, subject.view.items[item.source])
+    instead = "" if item.instead is None else _text_of(subject, subject.view.items[item.instead]).title
+    return ItemText(
+        title=_carried_title(source.title, item.repetitions_back),
+        subtitle="from the repetition before" if item.repetitions_back == 1 else "from an earlier repetition",
+        shape=subject.shape_leaving(item),
+        tooltip=tooltips.carried(subject, item, source.title, instead),
+    )
+
+
+def _carried_title(source: str, repetitions_back: int) -> str:
+    if repetitions_back == 1:
+        return f"previous {source}"
+    return f"{source}, {repetitions_back:,} repetitions ago" if repetitions_back else f"an earlier {source}"
 
 
 def _box(subject: SubjectWords, item: Item) -> ItemText:

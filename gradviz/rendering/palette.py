@@ -14,8 +14,9 @@ from gradviz.graph.model import Graph
 from gradviz.graph.view import Item, View
 
 Role = Literal[
-    "operation", "view", "custom", "inplace", "checkpoint", "compiled", "parameter", "input", "constant", "root", "box"
-]
+    "operation", "view", "custom", "inplace", "checkpoint", "compiled",
+    "parameter", "input", "constant", "carried", "root", "box",
+]  # fmt: skip
 Shape = Literal["rounded", "bars", "hexagon", "cut", "double", "octagon", "pill", "slanted"]
 ThemeName = Literal["light", "dark"]
 
@@ -28,6 +29,8 @@ class RoleStyle:
     """What the legend calls it."""
     shape: Shape
     dashed: bool = False
+    sign: str = ""
+    """Stands before the title."""
 
 
 ROLE_STYLES: dict[Role, RoleStyle] = {
@@ -41,10 +44,11 @@ ROLE_STYLES: dict[Role, RoleStyle] = {
     "parameter": RoleStyle("parameter", "pill"),
     "input": RoleStyle("input that requires grad", "slanted"),
     "constant": RoleStyle("constant, no gradient", "pill", dashed=True),
+    "carried": RoleStyle("from an earlier repetition", "rounded", dashed=True, sign="↻"),
     "root": RoleStyle("root of backward", "pill"),
 }
 
-LEAF_ROLES: frozenset[Role] = frozenset({"parameter", "input", "constant"})
+LEAF_ROLES: frozenset[Role] = frozenset({"parameter", "input", "constant", "carried"})
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ LIGHT = Theme(
         "parameter": Ink("#dcebfa", "#2a73b8", "#11395f"),
         "input": Ink("#fdf0cd", "#b98407", "#573d02"),
         "constant": Ink("#f5f6f8", "#98a2b3", "#4a5366"),
+        "carried": Ink("#ffffff", "#98a2b3", "#4a5366"),
         "root": Ink("#24304d", "#24304d", "#ffffff"),
         "box": Ink("#e9eef6", "#7f8fab", "#1d2433"),
     },
@@ -110,6 +115,7 @@ DARK = Theme(
         "parameter": Ink("#193a5a", "#5ba3e0", "#dcecfb"),
         "input": Ink("#443612", "#d9ab3c", "#fbeecb"),
         "constant": Ink("#1d222d", "#6c778c", "#b4bdcc"),
+        "carried": Ink("#252c3a", "#6c778c", "#b4bdcc"),
         "root": Ink("#e6eaf2", "#e6eaf2", "#1a2132"),
         "box": Ink("#2d3648", "#7f8fab", "#e9edf5"),
     },
@@ -127,6 +133,8 @@ def role_of(item: Item, graph: Graph) -> Role:
             return "constant"
         case "root":
             return "root"
+        case "carried":
+            return "carried"
         case "node" if item.node is not None:
             return graph.nodes[item.node].kind
         case _:

@@ -20,6 +20,8 @@ class SubjectWords:
         self._several_named = _calls_with_several_names(graph, view)
         self._leaving = {link.source: link for link in reversed(view.links)}
         self._enclosing = _enclosing_scopes(view)
+        self.only_first = {item.instead for item in view.items if item.instead is not None}
+        """Items from which only the first repetition of a loop takes anything."""
         self._members: defaultdict[int, list[int]] = defaultdict(list)
         for item in view.items:
             if item.parent is not None:
@@ -51,7 +53,9 @@ class SubjectWords:
         link = self._leaving.get(item.id)
         if link is None or link.node is None:
             return ""
-        node, output_nr = self._last_inside(item, link.node, link.output_nr)
+        node, output_nr = link.node, link.output_nr
+        if item.kind == "box":
+            node, output_nr = self._last_inside(item, node, output_nr)
         outputs = self.graph.nodes[node].outputs
         return shape_words(outputs[output_nr]) if output_nr < len(outputs) else ""
 

@@ -102,7 +102,7 @@ def _legend(faces: Iterable[Face], room: float, y: float) -> tuple[str, float]:
     parts = []
     x = 0.0
     for role in entries:
-        words = ROLE_STYLES[role].name
+        words = " ".join(filter(None, (ROLE_STYLES[role].sign, ROLE_STYLES[role].name)))
         width = _SWATCH + 6 + text_width(words, SMALL_SIZE) + 18
         if x and x + width > room:
             x, y = 0.0, y + 20

@@ -29,6 +29,7 @@ font-size:{faces.SMALL_SIZE}px}}
 .i{{fill:none;stroke-width:1}}
 .l{{fill:none;stroke-width:1.4}}
 .constant .s{{stroke-dasharray:4 3}}
+.carried .s{{stroke-dasharray:1.5 2}}
 .l .k{{stroke-dasharray:4 3}}
 .box .s{{stroke-width:1.5}}
 .o{{stroke-width:1}}

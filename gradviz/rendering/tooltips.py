@@ -33,14 +33,28 @@ def operation(subject: SubjectWords, item: Item, node: Node) -> tuple[str, ...]:
 def leaf(subject: SubjectWords, item: Item, node: Node) -> tuple[str, ...]:
     """About a parameter or an input."""
     alike = [f"stands for {len(item.nodes):,} {node.kind}s, one of each repetition"] if len(item.nodes) > 1 else []
-    return (*_held(node), *_outputs(node), *_settings(node), *alike)
+    return (*_held(node), *_outputs(node), *_settings(node), *alike, *_only_first(subject, item))
 
 
-def constant(item: Item, of: Constant) -> tuple[str, ...]:
+def constant(subject: SubjectWords, item: Item, of: Constant) -> tuple[str, ...]:
     """About an input that needs no gradient."""
     alike = [f"stands for {len(item.constants):,} tensors, one of each repetition"] if len(item.constants) > 1 else []
     names = ["also " + listed(of.names[1:])] if of.names[1:] else []
-    return (*of.names[:1], *names, full_tensor_words(of.tensor), "needs no gradient", *alike)
+    first = _only_first(subject, item)
+    return (*of.names[:1], *names, full_tensor_words(of.tensor), "needs no gradient", *alike, *first)
+
+
+def carried(subject: SubjectWords, item: Item, source: str, instead: str) -> tuple[str, ...]:
+    """About what an earlier repetition of a loop gave."""
+    ago = {1: "the repetition before", 0: "an earlier repetition"}
+    when = ago.get(item.repetitions_back, f"{item.repetitions_back:,} repetitions before")
+    made_by = subject.view.items[item.source or 0]
+    node = None if made_by.node is None else subject.graph.nodes[made_by.node]
+    return (
+        f"the {source} of {when}",
+        *(_source(subject, node.call_site) if node else ()),
+        f"the first repetition takes {instead} instead" if instead else "the first repetition takes something else",
+    )
 
 
 def root(subject: SubjectWords, of: Root) -> tuple[str, ...]:
@@ -61,8 +75,14 @@ def box(subject: SubjectWords, item: Item) -> tuple[str, ...]:
         *_module(subject, item.scope),
         *([f"to {subject.graph.scopes[item.last_scope].path}"] if item.last_scope is not None else []),
         *([f"{item.repeat:,} alike, one after the other; the first is shown"] if item.repeat > 1 else []),
+        *(_source(subject, subject.common_call_site(item)) if item.scope is None else ()),
         *_contents(subject, item),
     )
+
+
+def _only_first(subject: SubjectWords, item: Item) -> Iterator[str]:
+    if item.id in subject.only_first:
+        yield "only the first repetition takes it"
 
 
 def _made_by(node: Node) -> Iterator[str]:

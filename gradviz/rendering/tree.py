@@ -26,10 +26,10 @@ GAP = 2
 
 _ASCII = str.maketrans(
     {"│": "|", "├": "|", "└": "`", "─": "-", "◆": "=", "●": "*", "■": "+", "○": "o", "◇": "<", "·": ".", "×": "x"}
-    | {"…": "~", "↓": "v", "↑": "^", "✗": "!", "╴": "-"}
+    | {"…": "~", "↓": "v", "↑": "^", "✗": "!", "╴": "-", "↻": "@"}
 )
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
-_STYLES = {"◆": "bold green", "●": "bold", "■": "bold cyan", "○": "yellow", "◇": "magenta", "·": "dim"}
+_STYLES = {"◆": "bold green", "●": "bold", "■": "bold cyan", "○": "yellow", "◇": "magenta", "·": "dim", "↻": "dim"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _clean(text: str) -> str:
 def _marker(subject: Subject, item: Item) -> str:
     if item.kind == "node" and item.node is not None:
         return {"parameter": "○", "input": "◇"}.get(subject.graph.nodes[item.node].kind, "●")
-    return {"root": "◆", "constant": "·", "box": "■"}[item.kind]
+    return {"root": "◆", "constant": "·", "box": "■", "carried": "↻"}[item.kind]
 
 
 def _heading(subject: Subject, texts: Sequence[ItemText], box: int | None) -> str:

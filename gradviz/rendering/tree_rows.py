@@ -64,8 +64,8 @@ class TreeRows:
             self._show_from(starts)
 
     def is_leaf(self, item: Item) -> bool:
-        """Whether nothing can follow it: a leaf of the graph or a constant."""
-        return item.kind == "constant" or (item.node is not None and self.graph.nodes[item.node].is_leaf)
+        """Whether nothing can follow it: a leaf of the graph, a constant, or what an earlier repetition gave."""
+        return item.kind in ("constant", "carried") or (item.node is not None and self.graph.nodes[item.node].is_leaf)
 
     def _starts(self) -> Iterator[list[int]]:
         """The roots; then whatever no root reaches, as what only the next repetition of a loop uses."""
@@ -118,7 +118,8 @@ class TreeRows:
 
     def _show_sources(self, turn: _Turn, waiting: Counter[int]) -> list[_Turn]:
         """Show leaves and references at once; return what follows in its own time, the next one last."""
-        at_once, later = [], []
+        at_once: list[int] = []
+        later: list[int] = []
         for source in self._sources[turn.item]:
             waiting[source] -= 1
             is_next = not waiting[source] and not self._shown[source]

@@ -1,0 +1,75 @@
+"""The function mode that sees every torch function which a thread calls from Python.
+
+torch takes a mode off its stack while the mode's own handler runs, and pushes it back afterwards. Whoever wants to
+remove it in the meantime, as the recorder does after the last backward, must let that push come to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from gradviz.recording import torch_compat
+
+Note = Callable[[int, int, Any, tuple[Any, ...], Any, Any], None]
+"""Gets: sequence number before and after, function, arguments, keyword arguments, result."""
+
+_peek = torch_compat.peek_sequence_nr
+
+
+class CallMode(TorchFunctionMode):
+    """Tells `note` of every call that made nodes, and of those in `also`."""
+
+    def __init__(self, note: Note, also: frozenset[Any]) -> None:
+        super().__init__()
+        self._note = note
+        self._also = also
+        self._is_handling = False
+        self.is_on = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        before = _peek()
+        self._is_handling = True
+        try:
+            result = func(*args, **kwargs) if kwargs else func(*args)
+        finally:
+            self._is_handling = False
+        if self.is_on:
+            after = _peek()
+            if after != before or func in self._also:
+                self._note(before, after, func, args, kwargs, result)
+        return result
+
+    def put_on(self) -> None:
+        """Begin to see the calls of this thread."""
+        self.is_on = True
+        torch._C._push_on_torch_function_stack(self)
+
+    def take_off(self) -> bool:
+        """See no more calls of this thread; False where there was nothing on its stack to take off.
+
+        Modes that the program has entered since stay where they are.
+        """
+        above = []
+        found = False
+        while torch._C._len_torch_function_stack() and not found:
+            top = torch._C._pop_torch_function_stack()
+            found = top is self
+            if not found:
+                above.append(top)
+        for other in reversed(above):
+            torch._C._push_on_torch_function_stack(other)
+        if found:
+            self.is_on = False
+        return found
+
+    def take_off_for_good(self) -> None:
+        """The same at the end of the recording, also from inside the handler."""
+        self.is_on = False
+        if not self.take_off() and self._is_handling:
+            torch_compat.swallow_next_push(self)
