@@ -52,8 +52,8 @@ class SourceOptions:
         """Files that the command reads, and must not overwrite."""
         try:
             return [self.file] if self.file is not None and self.file.exists() else []
-        except OSError:
-            return []  # what is wrong with the name is told when it is opened
+        except OSError as error:
+            raise BadInput(f"cannot read {self.name}: {error.strerror}") from error
 
     @property
     def is_capture(self) -> bool:

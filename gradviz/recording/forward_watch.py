@@ -23,6 +23,7 @@ from torch.nn.modules import module as module_call
 from gradviz.recording import torch_compat
 from gradviz.recording.call_mode import CallMode
 from gradviz.recording.forward_log import NO_SCOPE, ForwardLog, ThreadLog
+from gradviz.recording.names import parameters_inside
 from gradviz.recording.stacks import CallFrame, StackTable, calling_frame
 from gradviz.recording.tensor_facts import FactsTable
 
@@ -197,7 +198,7 @@ class ForwardWatch:
     def _enter_fused(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         """Let inference take the fused kernel that it would take without us; it makes no nodes."""
         with torch_compat.DISABLE_TORCH_FUNCTION():
-            tensors = [*_tensors_in(args, None), *module.parameters()]
+            tensors = [*_tensors_in(args, None), *parameters_inside(module)]
             differentiates = torch.is_grad_enabled() and any(_requires_grad(tensor) for tensor in tensors)
         if not module.training and not differentiates and self._mode.take_off():
             self._main_log.running_calls[-1].has_paused_mode = True

@@ -33,7 +33,7 @@ from gradviz.recording.forward_calls import public_name
 from gradviz.recording.forward_log import NO_SCOPE, ForwardLog, ThreadLog
 from gradviz.recording.forward_watch import hook_name
 from gradviz.recording.graph_walker import Walk, without_collector
-from gradviz.recording.names import ModuleNames, NameTable
+from gradviz.recording.names import ModuleNames, NameTable, parameters_inside
 from gradviz.recording.node_kinds import is_checkpointed, kind_of_call, kind_of_function_class, kind_of_operation
 from gradviz.recording.stacks import CallSiteTable, StackTable
 from gradviz.recording.tensor_facts import UNREADABLE, FactsTable, is_unreadable
@@ -346,9 +346,7 @@ class _OneGraph:
     def _parameter_count(self, place: int, module: torch.nn.Module) -> int:
         if place not in self._parameter_counts:
             with torch_compat.DISABLE_TORCH_FUNCTION():
-                self._parameter_counts[place] = sum(
-                    parameter.numel() for parameter in module.parameters() if not _is_uninitialized(parameter)
-                )
+                self._parameter_counts[place] = sum(parameter.numel() for parameter in parameters_inside(module))
         return self._parameter_counts[place]
 
     def _constant_indices(self, seen: tuple[int, ...]) -> tuple[int, ...]:
@@ -410,10 +408,6 @@ def _hooks_still_on(hooks: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
 def _hooks_of(tensor: torch.Tensor) -> list[Any]:
     tables = (getattr(tensor, "_backward_hooks", None), getattr(tensor, "_post_accumulate_grad_hooks", None))
     return [hook for table in tables if table for hook in table.values()]
-
-
-def _is_uninitialized(parameter: torch.Tensor) -> bool:
-    return torch.nn.parameter.is_lazy(parameter)
 
 
 def _repeats_shapes(slot: str) -> bool:

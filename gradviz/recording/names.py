@@ -7,7 +7,7 @@ and from modules, whose parameters get full dotted names. Library frames are lef
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from types import FrameType, ModuleType
 from typing import Any
@@ -142,7 +142,7 @@ class ModuleNames:
 
     def _name_inside(self, root: torch.nn.Module, prefix: str) -> None:
         named_before = set(self.paths)
-        for path, module in root.named_modules(prefix=prefix, remove_duplicate=False):
+        for path, module in modules_inside(root, prefix):
             if id(module) in named_before:
                 continue
             self.paths.setdefault(id(module), path)
@@ -152,9 +152,36 @@ class ModuleNames:
                         _append_once(table.setdefault(id(tensor), []), f"{path}.{name}")
 
 
+def modules_inside(root: torch.nn.Module, prefix: str = "") -> Iterator[tuple[str, torch.nn.Module]]:
+    """Dotted path and module of `root` and all below it; one that is shared, once for each place that holds it.
+
+    Like `Module.named_modules`, but for modules that cannot be hashed, too.
+    """
+    opened: set[int] = set()
+    waiting = [(prefix, root)]
+    while waiting:
+        path, module = waiting.pop()
+        yield path, module
+        if id(module) not in opened:
+            opened.add(id(module))
+            children = [(f"{path}.{name}", child) for name, child in module._modules.items() if child is not None]
+            waiting.extend(reversed(children))
+
+
+def parameters_inside(root: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Every parameter of a module and all below it, ties once, without those whose shape is not known yet."""
+    found = {
+        id(parameter): parameter
+        for _, module in modules_inside(root)
+        for parameter in module._parameters.values()
+        if parameter is not None and not torch.nn.parameter.is_lazy(parameter)
+    }
+    return list(found.values())
+
+
 def _outermost(modules: list[torch.nn.Module]) -> list[torch.nn.Module]:
     """Modules that lie inside no other of them, in order."""
-    inside = {id(inner) for module in modules for inner in module.modules() if inner is not module}
+    inside = {id(inner) for module in modules for _, inner in modules_inside(module) if inner is not module}
     return [module for module in modules if id(module) not in inside]
 
 

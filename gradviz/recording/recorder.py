@@ -28,7 +28,7 @@ from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import GraphBuilder
 from gradviz.recording.graph_walker import Walk, walk
 from gradviz.recording.loose_ends import loose_ends
-from gradviz.recording.names import ModuleNames, NameTable, local_variables, names_on_stack
+from gradviz.recording.names import ModuleNames, NameTable, local_variables, names_on_stack, parameters_inside
 from gradviz.recording.plan import RecordingPlan, StopScript
 from gradviz.recording.structures import look_up, named_tensors
 from gradviz.recording.tensor_facts import FactsTable
@@ -206,8 +206,8 @@ class Recorder:
     def _note_parameters(self, names: NameTable) -> None:
         called = self._forward.log.called_modules()
         dotted = ModuleNames(called, names).parameters
-        for parameter in (parameter for module in called for parameter in module.parameters()):
-            if id(parameter) in dotted and not torch.nn.parameter.is_lazy(parameter):
+        for parameter in (parameter for module in called for parameter in parameters_inside(module)):
+            if id(parameter) in dotted:
                 self._parameters[id(parameter)] = Parameter(
                     tuple(dotted[id(parameter)]), self._facts.of_tensor(parameter), parameter.requires_grad
                 )
