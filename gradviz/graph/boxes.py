@@ -103,6 +103,10 @@ class BoxPlacement:
         """The open box in which two operations lie in different repetitions; None where there is none."""
         return self._repetitions.step_between(node, other)
 
+    def is_repeated_in(self, box: int, node: int) -> bool:
+        """Whether an operation lies in a repetition of an open box."""
+        return self._repetitions.lies_in(box, node)
+
     def new(self, draft: Draft, *, beside: int | None = None) -> int:
         """Add a draft as the last member of its parent, or beside another item."""
         key = len(self.drafts)
@@ -220,6 +224,10 @@ class _Repetitions:
             if repetition != other_repetition:
                 return Step(box, other_repetition - repetition)
         return None
+
+    def lies_in(self, box: int, node: int) -> bool:
+        """Whether `node` lies in any repetition of `box`."""
+        return any(around == box for around, _ in self._walk(node))
 
     def _walk(self, node: int) -> Iterator[tuple[int, int]]:
         way = self._way[node]

@@ -70,13 +70,19 @@ class Carrying:
         others: set[int] = set()
         for slot, carried in self._slots.items():
             sources.setdefault(carried.box, set()).add(carried.source)
-            if carried.repetitions != 1 or not self._is_fed_by_an_operation(slot):
+            if carried.repetitions != 1 or self._operation_outside(slot, carried.box) is None:
                 others.add(carried.box)
         return {box for box, found in sources.items() if len(found) == 1} - others
 
-    def _is_fed_by_an_operation(self, slot: Slot) -> bool:
+    def _operation_outside(self, slot: Slot, box: int) -> int | None:
+        """The operation outside the box from which the first repetition takes its data.
+
+        One inside stands there where the order of inputs differs: ``sum()`` adds the first to 0, from the left.
+        """
         edge = self._edge_into(slot)
-        return edge is not None and not self.graph.nodes[edge.target].is_leaf
+        if edge is None or self.graph.nodes[edge.target].is_leaf:
+            return None
+        return None if self.placement.is_repeated_in(box, edge.target) else edge.target
 
     def _edge_into(self, slot: Slot) -> Edge | None:
         node, position = slot
@@ -89,11 +95,11 @@ class Carrying:
             self.placement.drafts[carried.target].parent,
             source=carried.source,
             repetitions_back=carried.repetitions,
-            instead=self._instead(slot),
+            instead=self._instead(slot, carried.box),
         )
         return self.placement.new(draft, beside=carried.target)
 
-    def _instead(self, slot: Slot) -> int | None:
+    def _instead(self, slot: Slot, box: int) -> int | None:
         """What the first repetition takes there: a leaf, data, or an operation outside the box."""
         edge = self._edge_into(slot)
         node, position = slot
@@ -102,4 +108,5 @@ class Carrying:
             return None if constant is None else self.feeding.only_first("constant", constant, node)
         if self.graph.nodes[edge.target].is_leaf:
             return self.feeding.only_first("leaf", edge.target, node)
-        return self.placement.item_of[edge.target]
+        outside = self._operation_outside(slot, box)
+        return None if outside is None else self.placement.item_of[outside]

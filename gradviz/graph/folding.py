@@ -1,8 +1,8 @@
 """Turns a graph into what is drawn of it: module calls and repeats as boxes, open as deep as stays readable.
 
-The work of each part: `plumbing` merges what only reshapes, `nesting` finds which operations lie in which module
-call and which calls are alike, `arrangement` groups repeats and overlong parts, `opening` decides which boxes are
-open, and `placing` makes the items and links.
+The work of each part: `constant_places` finds who takes the data of a call, `plumbing` merges what only reshapes,
+`nesting` finds which operations lie in which module call and which calls are alike, `arrangement` groups repeats and
+overlong parts, `opening` decides which boxes are open, and `placing` makes the items and links.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradviz.graph.arrangement import Arrangements
+from gradviz.graph.constant_places import with_constants_in_place
 from gradviz.graph.folding_notes import notes_on
 from gradviz.graph.model import Graph
 from gradviz.graph.nesting import Nesting, sign
@@ -45,6 +46,7 @@ class FoldOptions:
 def fold(graph: Graph, options: FoldOptions | None = None) -> View:
     """What is drawn of `graph`; raises `BadInput` for a path that no module call has."""
     options = options or FoldOptions()
+    graph = with_constants_in_place(graph)
     marks = mark_scopes(graph, options.unfold, options.fold)
     connections = connect(graph, keep_plumbing=options.show_plumbing)
     opening, arrangements = _decide(graph, connections, marks, options)

@@ -54,7 +54,11 @@ def _name(graph: Graph, item: Item) -> str:
 
 
 def _about_depth(items: tuple[Item, ...], opening: Opening) -> Iterator[str]:
-    if opening.deepest is None or opening.depth >= opening.deepest:
+    if opening.deepest is None:
+        return
+    if opening.depth >= opening.deepest:
+        if any(item.scope in opening.plain_calls and not item.is_open for item in items):
+            yield f"modules that make one operation are folded: --depth {opening.deepest + 1} opens them"
         return
     ways = "--depth N" + (" or --unfold PATH" if any(item.scope is not None for item in items) else "")
     yield f"depth {opening.depth} of {opening.deepest}: {ways} shows more"

@@ -67,6 +67,8 @@ class Opening:
     depth: int
     deepest: int | None
     """How many levels there are; None where everything is open."""
+    plain_calls: frozenset[int] = frozenset()
+    """Module calls that make a single operation and stay folded: open, they would say the same in twice the room."""
     _must_open: set[int] = field(init=False)
     _ranks: list[int] = field(init=False)
 
@@ -97,7 +99,7 @@ class Opening:
             return level if first < len(self._ranks) and self._ranks[first] < span[1] else level + 1
         if scope in self._must_open:
             return level
-        return None if scope in self.marks.by_scope else level + 1
+        return None if scope in self.marks.by_scope or scope in self.plain_calls else level + 1
 
     def is_open(self, level: int | None) -> bool:
         """Whether what lies at `level` is shown."""
@@ -107,6 +109,17 @@ class Opening:
 def choose_depth(arrangements: Arrangements, marks: Marks, depth: int | None, room: int) -> Opening:
     """Open boxes to `depth`, or to the largest depth at which no more than `room` things are drawn."""
     opening = Opening(marks, arrangements.nesting, depth or 0, 0)
+    fits = _choose(arrangements, opening, depth, room)
+    if not fits and depth is None:
+        opening.plain_calls = _plain_calls(arrangements)
+    if opening.plain_calls:
+        # Folded calls have no parameters beside them, so that the same number of things makes a taller picture.
+        _choose(arrangements, opening, None, room * 2 // 3)
+    return opening
+
+
+def _choose(arrangements: Arrangements, opening: Opening, depth: int | None, room: int) -> bool:
+    """Set the levels of `opening`; returns whether all of them are open."""
     shown, only_folded = _weigh_levels(arrangements, opening)
     opening.deepest = max(shown)
     if depth is None:
@@ -116,7 +129,17 @@ def choose_depth(arrangements: Arrangements, marks: Marks, depth: int | None, ro
             if level and total + only_folded[level] > room:
                 break
             opening.depth = level
-    return opening
+    return opening.depth >= opening.deepest
+
+
+def _plain_calls(arrangements: Arrangements) -> frozenset[int]:
+    """Module calls of one ordinary operation."""
+    nodes = arrangements.graph.nodes
+    return frozenset(
+        scope
+        for scope, units in enumerate(arrangements.nesting.units[:-1])
+        if len(units) == 1 and units[0] >= 0 and nodes[units[0]].kind in ("operation", "view", "inplace")
+    )
 
 
 def _weigh_levels(arrangements: Arrangements, opening: Opening) -> tuple[Counter[int], Counter[int]]:
@@ -139,10 +162,12 @@ def _weigh_levels(arrangements: Arrangements, opening: Opening) -> tuple[Counter
             below = opening.level_inside(
                 level, scope_of(nesting, container, entry), arrangements.weights.span(container, entry)
             )
+            if below is None:
+                shown[level] += weight - 1
+                continue
             if below != level:
                 only_folded[level] += weight - 1
-            if below is not None:
-                stack.append((*inside, below))
+            stack.append((*inside, below))
     return shown, only_folded
 
 

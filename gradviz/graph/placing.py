@@ -131,6 +131,15 @@ def _number(placement: BoxPlacement, joints: _Joints) -> Placed:
     return Placed(items, tuple(links), frozenset(placement.group_reasons))
 
 
+def _is_bias(placement: BoxPlacement, draft: int) -> bool:
+    """A bias is told after its weight, although the sum that torch makes of both takes it first."""
+    node = placement.drafts[draft].node
+    if node is None or placement.graph.nodes[node].kind != "parameter":
+        return False
+    outputs = placement.graph.nodes[node].outputs
+    return bool(outputs) and outputs[0] is not None and len(outputs[0].shape) == 1
+
+
 def _drawing_order(placement: BoxPlacement) -> list[int]:
     """A box before its members; what is drawn beside an item before that item."""
     drafts = placement.drafts
@@ -138,7 +147,7 @@ def _drawing_order(placement: BoxPlacement) -> list[int]:
     stack = list(reversed(placement.outermost))
     while stack:
         draft = stack.pop()
-        order.extend(drafts[draft].beside)
+        order.extend(sorted(drafts[draft].beside, key=lambda given: _is_bias(placement, given)))
         order.append(draft)
         stack.extend(reversed(drafts[draft].children))
     return order

@@ -107,12 +107,12 @@ class _Search:
         slack = (stop - position) % period
         return min(range(position, position + slack + 1), key=lambda start: self._cost_of_start(start, period))
 
-    def _cost_of_start(self, start: int, period: int) -> tuple[int, bool]:
+    def _cost_of_start(self, start: int, period: int) -> tuple[int, bool, int]:
         border = start + period
         second = range(border, min(border + period, len(self.wiring)))
-        carried = {source for unit in second for source in self.wiring[unit] if start <= source < border}
+        carried = [source for unit in second for source in self.wiring[unit] if start <= source < border]
         loops_back = bool(self.lines) and self.lines[border] < self.lines[border - 1]
-        return len(carried), not loops_back
+        return len(set(carried)), not loops_back, len(carried)
 
     def _steady_runs(self, start: int, period: int, stop: int) -> Iterator[Run]:
         """Parts of a stretch in which each repetition is wired like the one before."""

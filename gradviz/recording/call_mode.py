@@ -6,18 +6,31 @@ remove it in the meantime, as the recorder does after the last backward, must le
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from gradviz.recording import torch_compat
+from gradviz.recording.stand_in import StandIns
 
 Note = Callable[[int, int, Any, tuple[Any, ...], Any, Any], None]
 """Gets: sequence number before and after, function, arguments, keyword arguments, result."""
 
 _peek = torch_compat.peek_sequence_nr
+_DISPATCHER = handle_torch_function.__code__
+
+
+def _calling_frame() -> FrameType:
+    """The frame of the program that called the torch function whose handler runs."""
+    frame = sys._getframe(2)
+    # A torch function written in Python comes here by a detour: itself, then torch's dispatcher.
+    if frame.f_code is _DISPATCHER and frame.f_back is not None and frame.f_back.f_back is not None:
+        return frame.f_back.f_back
+    return frame
 
 
 class CallMode(TorchFunctionMode):
@@ -27,6 +40,7 @@ class CallMode(TorchFunctionMode):
         super().__init__()
         self._note = note
         self._also = also
+        self._stand_ins = StandIns()
         self._is_handling = False
         self.is_on = False
 
@@ -36,7 +50,7 @@ class CallMode(TorchFunctionMode):
         before = _peek()
         self._is_handling = True
         try:
-            result = func(*args, **kwargs) if kwargs else func(*args)
+            result = self._stand_ins.call(_calling_frame(), func, args, kwargs or {})
         finally:
             self._is_handling = False
         if self.is_on:

@@ -6,8 +6,11 @@ import sysconfig
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import CodeType
 
 GRADVIZ_FOLDER = str(Path(__file__).resolve().parent.parent) + "/"
+STAND_IN = "<gradviz stands in>"
+"""Name of code that carries the file and line of a frame of the program: see `stand_in`."""
 
 
 @cache
@@ -34,6 +37,6 @@ def is_library_file(file: str) -> bool:
     return file.startswith(_library_folders()) or "/site-packages/" in file
 
 
-def is_gradviz_file(file: str) -> bool:
-    """True for code of this package."""
-    return file.startswith(GRADVIZ_FOLDER)
+def is_gradviz_code(code: CodeType) -> bool:
+    """True for code of this package, also where it stands in for the program's."""
+    return code.co_filename.startswith(GRADVIZ_FOLDER) or code.co_name == STAND_IN

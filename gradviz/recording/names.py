@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gradviz.recording.file_kinds import is_gradviz_file, is_library_file, is_torch_file
+from gradviz.recording.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 from gradviz.recording.structures import MAX_ELEMENTS, named_tensors
 
 _CO_OPTIMIZED = 0x1
@@ -88,10 +88,12 @@ def names_on_stack(frame: FrameType | None) -> NameTable:
     while frame is not None and frame.f_code.co_name != "run_users_code":
         file = frame.f_code.co_filename
         is_function = bool(frame.f_code.co_flags & _CO_OPTIMIZED)
-        if is_library_file(file):
+        if is_gradviz_code(frame.f_code):
+            pass
+        elif is_library_file(file):
             if is_function and not is_torch_file(file):
                 library_frames.append(frame)
-        elif not is_gradviz_file(file):
+        else:
             if is_function:
                 names.add_namespace(local_variables(frame))
             global_namespaces[id(frame.f_globals)] = frame.f_globals

@@ -22,7 +22,7 @@ from gradviz.graph.model import BackwardCall, Graph
 from gradviz.recording import failed_node, torch_compat
 from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch, gradient_edge
 from gradviz.recording.compiled_code import CompiledCodeWatch
-from gradviz.recording.file_kinds import is_gradviz_file, is_library_file
+from gradviz.recording.file_kinds import is_gradviz_code, is_library_file
 from gradviz.recording.forward_log import ThreadLog
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import GraphBuilder
@@ -249,8 +249,8 @@ def namespaces_of_traceback(trace: TracebackType | None) -> list[Mapping[str, An
     own: list[Mapping[str, Any]] = []
     others: list[Mapping[str, Any]] = []
     while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not is_gradviz_file(file):
-            (others if is_library_file(file) else own).append(local_variables(trace.tb_frame))
+        code = trace.tb_frame.f_code
+        if not is_gradviz_code(code):
+            (others if is_library_file(code.co_filename) else own).append(local_variables(trace.tb_frame))
         trace = trace.tb_next
     return [*reversed(own), *reversed(others)]

@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 
 from gradviz.graph.model import CallSite
 from gradviz.recording import torch_compat
-from gradviz.recording.file_kinds import is_gradviz_file, is_library_file, is_torch_file
+from gradviz.recording.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 
 _KEEP, _SKIP, _MODULE_CALL, _END = range(4)
 NO_STACK = -1
@@ -100,7 +100,7 @@ class StackTable:
         file = code.co_filename
         if code is self._module_call:
             verdict = _MODULE_CALL
-        elif is_gradviz_file(file):
+        elif is_gradviz_code(code):
             # Below the function that runs the user's program there is only gradviz itself.
             verdict = _END if code.co_name == "run_users_code" else _SKIP
         elif is_torch_file(file) or file.startswith("<frozen "):

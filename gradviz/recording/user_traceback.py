@@ -8,7 +8,7 @@ import sys
 import traceback
 from types import TracebackType
 
-from gradviz.recording.file_kinds import is_gradviz_file, is_library_file
+from gradviz.recording.file_kinds import is_gradviz_code, is_library_file
 
 _MODULE_FILE = ("torch", "nn", "modules", "module.py")
 
@@ -27,8 +27,8 @@ def without_our_frames(error: BaseException) -> BaseException:
 def _kept_entries(trace: TracebackType | None) -> list[TracebackType]:
     kept: list[TracebackType] = []
     while trace is not None:
-        file, name = trace.tb_frame.f_code.co_filename, trace.tb_frame.f_code.co_name
-        if is_gradviz_file(file):
+        name = trace.tb_frame.f_code.co_name
+        if is_gradviz_code(trace.tb_frame.f_code):
             if name == "run_users_code":
                 kept.clear()  # what stands above belongs to the command line
             elif name == "__torch_function__":
@@ -89,8 +89,8 @@ def innermost_own_line(error: BaseException) -> tuple[str, int] | None:
     found = None
     trace = error.__traceback__
     while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not is_library_file(file) and not is_gradviz_file(file):
-            found = (file, trace.tb_lineno)
+        code = trace.tb_frame.f_code
+        if not is_library_file(code.co_filename) and not is_gradviz_code(code):
+            found = (code.co_filename, trace.tb_lineno)
         trace = trace.tb_next
     return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 from gradviz.rendering.box_problem import PORT_SIZE, Block, BoxProblem, BoxSolution, Wire
@@ -18,6 +19,8 @@ MAX_CENTERING = 1.15
 """A box is widened by up to this factor so that its main wire enters in the middle."""
 MAX_OFFSET = 400.0
 """A box whose main wire is farther from its middle than this may bend the main column: straight would be too wide."""
+TITLE_ROOM = 30.0
+"""Between the upper border and a wire that runs to the side below the title."""
 TURN_ROOM = 12.0
 """Between a wire that runs along the border and the border."""
 
@@ -128,7 +131,7 @@ def enclosed(contents: BoxContents, solution: BoxSolution, margins: Margins) -> 
     entry_xs = [center.x for center in solution.centers[count : count + entry_count]]
     exit_xs = [center.x for center in solution.centers[count + entry_count :]]
     left, right = _horizontal_extent(contents, solution, margins, entry_xs, exit_xs)
-    top, bottom = _vertical_extent(contents, solution, margins)
+    top, bottom = _vertical_extent(contents, solution, margins, left)
     corners = tuple(
         Point(center.x - cluster.width / 2 - left, center.y - cluster.height / 2 - top)
         for center, cluster in zip(solution.centers, contents.clusters, strict=False)
@@ -183,11 +186,26 @@ def _horizontal_extent(
     return left, right
 
 
-def _vertical_extent(contents: BoxContents, solution: BoxSolution, margins: Margins) -> tuple[float, float]:
+def _level_stretches(routes: Iterable[Route]) -> Iterator[tuple[float, float]]:
+    """The y and the left end of every stretch that runs to the side."""
+    for route in routes:
+        for start, end in pairwise(route):
+            if start.y == end.y and start.x != end.x:
+                yield start.y, min(start.x, end.x)
+
+
+def _vertical_extent(
+    contents: BoxContents, solution: BoxSolution, margins: Margins, left: float
+) -> tuple[float, float]:
     pairs = list(zip(solution.centers, contents.clusters, strict=False))
     turns = [point.y for route in solution.routes for point in route[1:-1]]
     tops = [center.y - cluster.height / 2 - margins.top for center, cluster in pairs]
     bottoms = [center.y + cluster.height / 2 + margins.bottom for center, cluster in pairs]
     top = min(tops + [turn - TURN_ROOM for turn in turns], default=0.0)
+    first_block = top + margins.top
+    across = [
+        y for y, start in _level_stretches(solution.routes) if y < first_block and start < left + margins.title_width
+    ]
+    top = min([top] + [y - TITLE_ROOM for y in across])
     bottom = max(bottoms + [turn + TURN_ROOM for turn in turns], default=0.0)
     return top, max(bottom, top + margins.least_height)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import accumulate, groupby
 
 from gradviz.graph.model import Node
 from gradviz.graph.plumbing import PLUMBING_NAMES
@@ -11,6 +11,7 @@ from gradviz.rendering.subject_words import SubjectWords
 from gradviz.rendering.words import count_words, counted, element_count, shortened
 
 MOST_WORDS = 4
+LONGEST_PATTERN = 33
 LONGEST_SOURCE = 48
 
 
@@ -28,8 +29,9 @@ def box_title(subject: SubjectWords, item: Item) -> str:
     if item.last_scope is not None:
         last = relative_path(scopes[item.last_scope].path, around)
         return first if first == last else f"{first} … {last}"
-    call = scopes[item.scope].call
-    return f"{first} (call {call + 1})" if call else first
+    call, around_it = scopes[item.scope].call, subject.enclosing_scope(item)
+    is_said_around = around_it is not None and scopes[around_it].call == call
+    return f"{first} (call {call + 1})" if call and not is_said_around else first
 
 
 def box_subtitle(subject: SubjectWords, item: Item) -> str:
@@ -66,8 +68,15 @@ def _group_title(subject: SubjectWords, item: Item) -> str:
     if item.repeat == 1:
         return _origin(subject, operations) or _first_to_last(subject, item, operations)
     words = _pattern(subject, item, operations[: max(1, len(operations) // item.repeat)])
-    more = f", … {len(words) - MOST_WORDS} more" if len(words) > MOST_WORDS else ""
-    return ", ".join(words[:MOST_WORDS]) + more
+    shown = _fitting(words)
+    more = f", … {len(words) - shown} more" if len(words) > shown else ""
+    return ", ".join(words[:shown]) + more
+
+
+def _fitting(words: list[str]) -> int:
+    """How many of `words` can be read at a glance."""
+    lengths = accumulate(len(word) + 2 for word in words[:MOST_WORDS])
+    return max(1, sum(length <= LONGEST_PATTERN for length in lengths))
 
 
 def _origin(subject: SubjectWords, operations: list[Node]) -> str:

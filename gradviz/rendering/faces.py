@@ -116,6 +116,11 @@ def _badge_room(badge: str) -> float:
     return badge_width(badge) + BADGE_GAP if badge else 0.0
 
 
+def header_width(face: Face) -> float:
+    """Width of the title of an open box with its badge."""
+    return line_width(face.lines[0]) + _badge_room(face.badge)
+
+
 def _open_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
     """An open box: its width is the least that its header needs; its contents decide the rest."""
     title = shorten_middle(_one_line(text.title), MAX_TEXT_WIDTH, TITLE_SIZE, bold=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradviz.capture.capture import Capture
@@ -63,15 +64,31 @@ def _operation(subject: SubjectWords, item: Item) -> ItemText:
 
 def _leaf(subject: SubjectWords, item: Item, node_id: int) -> ItemText:
     node = subject.graph.nodes[node_id]
-    names = tuple(dict.fromkeys(node.names))
+    names = _nearest_first(subject, item, node.names)
     title = _within(subject, item, names[0]) if names else node.kind
-    others = f" (= {names[1]})" if len(names) == 2 else f" (= {names[1]}, …)" if names[2:] else ""
+    others = f" (= {_apart_from(names[0], names[1])}{', …' if names[2:] else ''})" if names[1:] else ""
     return ItemText(
         title=title + others,
         subtitle=autograd_word(node),
         shape=_given_shape(subject, item, node.outputs[0] if node.outputs else None),
         tooltip=tooltips.leaf(subject, item, node),
     )
+
+
+def _nearest_first(subject: SubjectWords, item: Item, names: Sequence[str]) -> list[str]:
+    """Of a tied parameter, the name that it has in the module around the item stands first."""
+    path = subject.enclosing_path(item)
+    return sorted(dict.fromkeys(names), key=lambda name: not (path and name.startswith(f"{path}.")))
+
+
+def _apart_from(name: str, other: str) -> str:
+    """`other` without the modules that it shares with `name`: ``lm_head.weight``."""
+    shared = 0
+    for one, another in zip(name.split(".")[:-1], other.split(".")[:-1], strict=False):
+        if one != another:
+            break
+        shared += 1
+    return ".".join(other.split(".")[shared:])
 
 
 def _within(subject: SubjectWords, item: Item, name: str) -> str:

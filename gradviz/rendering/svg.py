@@ -13,6 +13,7 @@ from gradviz.rendering import labels
 from gradviz.rendering.faces import Face, faces_of, printable
 from gradviz.rendering.geometry import Direction, Layout, Rect
 from gradviz.rendering.graphviz_engine import lay_out_with_dot
+from gradviz.rendering.headers import header_starts
 from gradviz.rendering.labels import ItemText
 from gradviz.rendering.layout import lay_out
 from gradviz.rendering.palette import failed_item
@@ -100,9 +101,13 @@ def _picture(
             quiet = ' class="k" marker-end="url(#ak)"' if faces[link.source].role == "constant" else ""
             yield f'<path{quiet or _MARKED} d="{rounded_route(route)}"/>\n'
     yield "</g>\n"
+    starts = header_starts(view, faces, layout)
     for item, face, box in _each(view, faces, layout):
-        paint = header_markup if item.is_open else item_markup
-        yield paint(item.id, face, texts[item.id], box, depths[item.id], failed=item.id == failed)
+        text, depth, has_failed = texts[item.id], depths[item.id], item.id == failed
+        if item.is_open:
+            yield header_markup(item.id, face, text, box, starts[item.id], depth, failed=has_failed)
+        else:
+            yield item_markup(item.id, face, text, box, depth, failed=has_failed)
 
 
 _MARKED = ' marker-end="url(#a)"'

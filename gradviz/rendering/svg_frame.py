@@ -15,7 +15,7 @@ from gradviz.rendering.shapes import inner_lines, number, outline
 from gradviz.rendering.text_metrics import shorten_middle, text_width, wrap
 
 MARGIN = 24.0
-MIN_TEXT_WIDTH = 430.0
+MIN_TEXT_WIDTH = 460.0
 MAX_TEXT_WIDTH = 900.0
 _LINE = 15.0
 _SWATCH = 22.0

@@ -56,10 +56,10 @@ def open_box_markup(face: Face, box: Rect, depth: int, *, failed: bool) -> str:
     return "".join(f'<path class="{kind}" d="{rounded(sheet, 9)}"/>\n' for sheet in (*behind, front))
 
 
-def header_markup(item: int, face: Face, text: ItemText, box: Rect, depth: int, *, failed: bool) -> str:
-    """The title of an open box, over whatever wires pass under it."""
+def header_markup(item: int, face: Face, text: ItemText, box: Rect, x: float, depth: int, *, failed: bool) -> str:
+    """The title of an open box from `x` on, over whatever wires pass under it."""
     line = face.lines[0]
-    x, y = box.x + 13, box.y + line.y
+    y = box.y + line.y
     shade = f"t d{min(depth, _DEEPEST_SHADE)}"
     words = _text(line, shade, x, y)
     badge = ""
@@ -108,7 +108,7 @@ def _failure_tag(box: Rect) -> str:
     """A flag on the upper right corner of the item in which backward raised."""
     words = "✗ backward failed here" if box.width > 170 else "✗ failed"
     width = text_width(words, BADGE_SIZE, bold=True) + 14
-    chip = Rect(box.right - width + 6, box.y - 10, width, 17)
+    chip = Rect(box.right - width + 6, box.y - 13, width, 17)
     x = chip.x + 7
     return (
         f'<g class="x"><path d="{rounded(chip, 5)}"/><text x="{number(x)}" y="{number(chip.y + 12)}">{words}</text></g>'

@@ -10,6 +10,8 @@ from gradviz.graph.model import CallSite, Node, TensorFacts
 
 _WORD_BORDERS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BACKWARD = re.compile(r"Backward\d*$")
+# Which kernel torch chose is in the autograd name below the title.
+_ATTENTION_KERNEL = re.compile(r"^(ScaledDotProduct)[A-Z][a-z]+Attention(ForCpu)?$")
 _SPECIAL_METHODS = {
     "__iadd__": "add_",
     "__isub__": "sub_",
@@ -30,6 +32,7 @@ _SPECIAL_METHODS = {
 def operation_word(node_name: str) -> str:
     """``LogSoftmaxBackward0`` as users know it: ``log_softmax``."""
     stem = _BACKWARD.sub("", node_name.rpartition("::")[2])
+    stem = _ATTENTION_KERNEL.sub(r"\1Attention", stem)
     return _WORD_BORDERS.sub("_", stem).lower() or node_name
 
 
