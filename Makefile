@@ -22,7 +22,7 @@ help:
 	@echo "make lint      ruff, mypy and the import layers"
 	@echo "make format    let ruff rewrite the code"
 	@echo "make bench     what gradviz costs, measured"
-	@echo "make gallery   a picture of every sample, in build/gallery"
+	@echo "make gallery   a picture of every sample, in samples/gallery: the README shows them"
 	@echo "make clean     remove what these made, the virtual environment included"
 
 demo: $(INSTALLED)
@@ -51,9 +51,9 @@ bench: $(TEST_INSTALLED)
 
 # Exit code 1 says that the sample itself failed, which some are there to show; its graph is drawn all the same.
 gallery: $(TEST_INSTALLED)
-	@mkdir -p build/gallery
+	@mkdir -p samples/gallery
 	@for sample in samples/*.py; do \
-	    $(GRADVIZ) render "$$sample" -o "build/gallery/$$(basename "$$sample" .py).svg" || [ $$? -eq 1 ] || exit 2; \
+	    $(GRADVIZ) render "$$sample" -o "samples/gallery/$$(basename "$$sample" .py).svg" || [ $$? -eq 1 ] || exit 2; \
 	done
 
 clean:

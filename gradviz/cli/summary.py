@@ -49,7 +49,8 @@ def _graph_lines(subject: Subject) -> list[str]:
         more = f" and {len(graph.roots) - 4} more" if len(graph.roots) > 4 else ""
         lines.append(f"graph of {roots}{more}; the script {_OUTCOMES[capture.outcome]}")
     leaves = sum(1 for node in graph.nodes if node.is_leaf)
-    lines.append(f"{len(graph.nodes):,} nodes, {leaves:,} of them leaves{_parameters(capture, graph)}")
+    nodes = "1 node" if len(graph.nodes) == 1 else f"{len(graph.nodes):,} nodes"
+    lines.append(f"{nodes}, {leaves:,} of them {'a leaf' if leaves == 1 else 'leaves'}{_parameters(capture, graph)}")
     return lines
 
 

@@ -13,6 +13,9 @@ from msgspec.structs import replace
 
 from gradviz.graph.model import Graph, Node
 
+PRODUCTS = ("MmBackward0", "AddmmBackward0")
+"""Products of two matrices, which stand last among the inputs."""
+
 Shape = tuple[int | str, ...]
 
 
@@ -40,10 +43,11 @@ def _takers(graph: Graph, last: Node) -> dict[int, tuple[int, ...]]:
     for shape in dict.fromkeys(wanted):
         givers = [constant for constant in last.constants if graph.constants[constant].tensor.shape == shape]
         users = [node.id for node, missing in zip(free, wanted, strict=True) if missing == shape]
-        if givers and len(givers) in (1, len(users)):
+        if len(givers) == 1 and any(graph.nodes[user].name in PRODUCTS for user in users):
+            givers *= len(users)  # The state of a GRU cell is multiplied by a weight, and used once more.
+        if len(givers) == len(users):
             # Several of one shape, as the two states of an LSTM cell, are used in the order in which they are given.
-            rows = givers * len(users) if len(givers) == 1 else givers
-            taken.update({user: (giver,) for user, giver in zip(users, rows, strict=True)})
+            taken.update({user: (giver,) for user, giver in zip(users, givers, strict=True)})
     placed = {constant for constants in taken.values() for constant in constants}
     return {last.id: (), **taken} if placed == set(last.constants) else {}
 
@@ -63,7 +67,7 @@ def _earlier_in_call(nodes: Sequence[Node], last: Node) -> Iterator[Node]:
 def _missing_shape(nodes: Sequence[Node], node: Node) -> Shape | None:
     """The shape of an input that is not in the graph: like the result, but for a product of two matrices."""
     result = _first_shape(node)
-    if node.name not in ("MmBackward0", "AddmmBackward0"):
+    if node.name not in PRODUCTS:
         return result
     factors = node.edges[-2:]
     if factors[0] is not None or factors[1] is None or result is None:

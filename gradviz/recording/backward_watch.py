@@ -25,6 +25,8 @@ class BackwardRequest:
     function: Literal["backward", "grad"]
     roots: tuple[Any, ...]
     """Tensors, or ``GradientEdge``s."""
+    inputs: tuple[Any, ...]
+    """Where the gradients are wanted; empty for every leaf."""
     retain_graph: bool
     create_graph: bool
     frame: FrameType
@@ -68,6 +70,7 @@ class BackwardWatch:
             request = BackwardRequest(
                 function="backward" if kwargs.get("accumulate_grad", False) else "grad",
                 roots=tuple(t_outputs),
+                inputs=tuple(kwargs.get("inputs") or (args[3] if len(args) > 3 else ())),
                 retain_graph=bool(args[1]) if len(args) > 1 else False,
                 create_graph=bool(args[2]) if len(args) > 2 else False,
                 frame=sys._getframe(1),

@@ -1,13 +1,15 @@
 """Which node raised, when backward did. torch does not say, so it is worked out afterwards.
 
-A node of a Python function is in the traceback. For the others: without ``retain_graph`` the engine frees what a node
-saved as soon as it has run, and on one device it runs nodes by falling sequence number; so the first one in that order
-that still has its saved tensors is the one that failed. A message that names a function decides between equals.
+A node of a Python function is in the traceback. For the others: on one device the engine runs nodes by falling
+sequence number, and without ``retain_graph`` it frees what a node saved as soon as the node has run. So the node that
+failed is the first in that order that was freed by an *earlier* backward, or else the first that still has its saved
+tensors. A message that names a function decides between equals. Nodes from which no wanted input is reached do not run.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,24 +28,50 @@ def marked(graph: Graph, place: int) -> Graph:
     return replace(graph, backward=replace(graph.backward, failed_node=place))
 
 
-def find(walked: Walk, error: BaseException, *, retains_graph: bool) -> int | None:
-    """Place of the node that raised `error`, or None where it cannot be told."""
-    order = sorted(
-        (place for place, number in enumerate(walked.sequence_nrs) if number != LEAF_SEQUENCE_NR),
-        key=lambda place: -walked.sequence_nrs[place],
-    )
+def find(
+    walked: Walk, error: BaseException, *, inputs: Iterable[Any], freed_before: frozenset[int], retains_graph: bool
+) -> int | None:
+    """Place of the node that raised `error`, or None where it cannot be told.
+
+    Args:
+        walked: the graph, as it was before the call.
+        error: what backward raised.
+        inputs: nodes at which gradients were wanted; none for all leaves.
+        freed_before: places of nodes that were freed before the call.
+        retains_graph: the call frees nothing, so that nothing can be told from what is freed.
+    """
+    order = _order_of_execution(walked, inputs)
     in_python = _by_traceback(walked, order, error)
     if in_python is not None:
         return in_python
     named = _NAMED_IN_MESSAGE.search(str(error))
     if named:
         places = [place for place in order if walked.wrappers[place].name() == named.group(1)]
-        executed = [place for place in places if _is_freed(walked.wrappers[place])]
+        executed = [place for place in places if is_freed(walked.wrappers[place])]
         if len(places) == 1 or executed:
             return executed[-1] if executed else places[0]
+    if freed_before and "second time" in str(error):
+        return next((place for place in order if place in freed_before), None)
     if retains_graph:
         return None
-    return next((place for place in order if _is_freed(walked.wrappers[place]) is False), None)
+    return next((place for place in order if is_freed(walked.wrappers[place]) is False), None)
+
+
+def freed_places(walked: Walk) -> frozenset[int]:
+    """Places of the nodes whose saved tensors are gone already."""
+    return frozenset(place for place, wrapper in enumerate(walked.wrappers) if is_freed(wrapper))
+
+
+def _order_of_execution(walked: Walk, inputs: Iterable[Any]) -> list[int]:
+    nodes = list(inputs)
+    wanted = {walked.position[node] for node in nodes if node in walked.position}
+    reaches = [not nodes] * len(walked.wrappers)
+    if nodes:
+        for place, edges in enumerate(walked.edges):
+            reaches[place] = place in wanted or any(edge is not None and reaches[edge.target] for edge in edges)
+    numbers = walked.sequence_nrs
+    places = (place for place, number in enumerate(numbers) if number != LEAF_SEQUENCE_NR and reaches[place])
+    return sorted(places, key=lambda place: -numbers[place])
 
 
 def _by_traceback(walked: Walk, order: list[int], error: BaseException) -> int | None:
@@ -55,7 +83,7 @@ def _by_traceback(walked: Walk, order: list[int], error: BaseException) -> int |
     candidates = [place for place in order if _backward_code(walked.wrappers[place]) in codes]
     if len(candidates) <= 1:
         return candidates[0] if candidates else None
-    return next((place for place in candidates if _is_freed(walked.wrappers[place]) is not True), None)
+    return next((place for place in candidates if is_freed(walked.wrappers[place]) is not True), None)
 
 
 def _backward_code(wrapper: Any) -> Any:
@@ -64,15 +92,26 @@ def _backward_code(wrapper: Any) -> Any:
     return getattr(getattr(backward, "__wrapped__", backward), "__code__", None)
 
 
-def _is_freed(wrapper: Any) -> bool | None:
+def is_freed(wrapper: Any) -> bool | None:
     """Whether what the node saved is gone; None where it saved nothing."""
-    for slot in dir(wrapper):
-        if slot.startswith("_raw_saved_"):
-            try:
-                raw = getattr(wrapper, slot)
-            except RuntimeError:
-                return True
-            saved = raw if isinstance(raw, tuple) else (raw,)
-            if saved and saved[0] is not None:
-                return saved[0].data is None
+    for slot in _saved_slots(type(wrapper), wrapper):
+        try:
+            raw = getattr(wrapper, slot)
+        except RuntimeError:
+            return True
+        saved = raw if isinstance(raw, tuple) else (raw,)
+        if saved and saved[0] is not None:
+            return saved[0].data is None
     return None
+
+
+_slots_of_class: dict[type, tuple[str, ...]] = {}
+
+
+def _saved_slots(node_class: type, wrapper: Any) -> tuple[str, ...]:
+    slots = _slots_of_class.get(node_class)
+    if slots is None:
+        slots = tuple(slot for slot in dir(wrapper) if slot.startswith("_raw_saved_"))
+        if torch_compat.python_function_class(wrapper) is None:
+            _slots_of_class[node_class] = slots
+    return slots

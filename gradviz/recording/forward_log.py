@@ -126,6 +126,11 @@ class ForwardLog:
         self.constants: list[SeenConstant] = []
         self._constant_ids: dict[int, int] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """True while no thread has computed anything."""
+        return all(log.is_empty for log in self.threads.values())
+
     def of_thread(self, thread: int) -> ThreadLog:
         """The log of a thread, made at first use."""
         log = self.threads.get(thread)

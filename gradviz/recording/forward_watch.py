@@ -21,6 +21,7 @@ import torch
 from torch.nn.modules import module as module_call
 
 from gradviz.recording import torch_compat
+from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.call_mode import CallMode
 from gradviz.recording.forward_log import NO_SCOPE, ForwardLog, ThreadLog
 from gradviz.recording.names import parameters_inside
@@ -147,10 +148,10 @@ class ForwardWatch:
         if constants:
             log.row_constants[row] = constants
 
-    def note_backward(self, before: int, frame: FrameType | None, function: str) -> int:
+    def note_backward(self, before: int, request: BackwardRequest) -> int:
         """A backward call is about to run; what it makes (``create_graph``) belongs to this line."""
         log = self._log()
-        return log.add_row(before, before, function, self._stack(frame, log))
+        return log.add_row(before, before, f"torch.autograd.{request.function}", self._stack(request.frame, log))
 
     def end_backward(self, row: int) -> None:
         """The backward call of `row` is over."""

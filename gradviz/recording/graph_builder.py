@@ -65,6 +65,8 @@ class GraphBuilder:
     stacks: StackTable
     unreadable: Counter[str] = field(default_factory=Counter)
     """How many readings of each sort failed."""
+    unseen_calls: int = 0
+    """Nodes of which nobody saw the call that made them."""
     _classes: dict[type, NodeClass] = field(default_factory=dict)
 
     def build(
@@ -225,6 +227,8 @@ class _OneGraph:
         for place in leaves:
             nodes[place] = self._leaf(place, self.walk.wrappers[place], nodes[place])
         log = self.log
+        if not self.builder.log.is_empty and (log is None or log.is_empty):
+            self.builder.unseen_calls += len(nodes) - len(leaves)
         if log is not None and not log.is_empty:
             for place, number in enumerate(self.walk.sequence_nrs):
                 if number != LEAF_SEQUENCE_NR:
@@ -269,6 +273,8 @@ class _OneGraph:
                 constants = self._constant_indices(log.row_constants.get(row.place, ()))
                 if row.place in log.inplace_rows:
                     kind = "inplace"
+        else:
+            self.builder.unseen_calls += 1
         return Node(
             node.id,
             node.name,

@@ -78,14 +78,15 @@ class Recorder:
             self.backward_calls += 1
             number = self.backward_calls
         if not self._plan.wants(number):
-            return run()
-        before = torch_compat.peek_sequence_nr()
-        row = self._forward.note_backward(before, request.frame, f"torch.autograd.{request.function}")
+            return self._run_unwanted(request, number, run)
+        row = self._forward.note_backward(torch_compat.peek_sequence_nr(), request)
         walked = self._record_request(request, number)
+        # Only an earlier call can have freed anything: the usual first one pays nothing for this.
+        freed_before = failed_node.freed_places(walked) if walked is not None and number > 1 else frozenset()
         try:
             result = run()
-        except BaseException as error:
-            self._note_failure(walked, request, error)
+        except Exception as error:
+            self._note_failure(walked, request, error, freed_before)
             raise
         finally:
             self._forward.end_backward(row)
@@ -93,6 +94,14 @@ class Recorder:
         if self._plan.is_last(number) or self._is_full():
             self._end_after_last_graph()
         return result
+
+    def _run_unwanted(self, request: BackwardRequest, number: int, run: Callable[[], Any]) -> Any:
+        """A call that nobody asked to record; if it fails, the crash is what people want to see."""
+        try:
+            return run()
+        except Exception as error:
+            self._note_failure(self._record_request(request, number), request, error, frozenset())
+            raise
 
     def _record_request(self, request: BackwardRequest, number: int) -> Walk | None:
         try:
@@ -137,15 +146,21 @@ class Recorder:
             )
         return logs.get(threading.get_ident())
 
-    def _note_failure(self, walked: Walk | None, request: BackwardRequest, error: BaseException) -> None:
-        if isinstance(error, (StopScript, KeyboardInterrupt)):
-            return
+    def _note_failure(
+        self, walked: Walk | None, request: BackwardRequest, error: Exception, freed_before: frozenset[int]
+    ) -> None:
         self.failed_in_backward = True
-        if walked is None or not self._graphs:
+        if walked is None:
             return
         graph = self._graphs[-1]
-        place = failed_node.find(walked, error, retains_graph=request.retain_graph or request.create_graph)
-        if place is not None and graph.backward is not None:
+        place = failed_node.find(
+            walked,
+            error,
+            inputs=[edge[1] for root in request.inputs if (edge := gradient_edge(root)) is not None],
+            freed_before=freed_before,
+            retains_graph=request.retain_graph or request.create_graph,
+        )
+        if place is not None:
             self._graphs[-1] = failed_node.marked(graph, place)
 
     def _is_full(self) -> bool:
@@ -218,7 +233,12 @@ class Recorder:
     def capture(self, program: str, arguments: tuple[str, ...], outcome: Any, error: ScriptError | None) -> Capture:
         """Everything that was recorded."""
         for what, count in sorted(self._builder.unreadable.items()):
-            self._disclose(f"the {what} of {count:,} nodes could not be read")
+            self._disclose(f"the {what} of {count:,} {'node' if count == 1 else 'nodes'} could not be read")
+        if self._builder.unseen_calls:
+            self._disclose(
+                f"the lines of {self._builder.unseen_calls:,} nodes are unknown: a thread that is not recorded made "
+                "them, or code below Python"
+            )
         graphs = tuple(self._graphs)
         return Capture(
             program=Program(program, arguments, platform.python_version(), str(torch.__version__), __version__),

@@ -1,0 +1,36 @@
+"""Runs the benchmarks, or those named on the command line, and prints one table."""
+
+from __future__ import annotations
+
+import math
+import sys
+from importlib import import_module
+
+from gradviz.errors import near_matches
+from tests.benchmarks.measuring import Row
+
+BENCHMARKS = ("help_time", "walk_cost", "training_step", "render_time", "saved_capture_time", "capture_file_time")
+
+
+def main(wanted: list[str]) -> None:
+    for name in wanted or BENCHMARKS:
+        if name not in BENCHMARKS:
+            sys.exit(f"unknown benchmark {name!r}; {near_matches(name, BENCHMARKS)}")
+        module = import_module(f"tests.benchmarks.{name}")
+        print(f"\n{(module.__doc__ or name).splitlines()[0]}")
+        for row in module.measure():
+            print(_line(row), flush=True)
+
+
+def _line(row: Row) -> str:
+    return f"  {row.what:<44} {_duration(row.seconds):>10}  {row.remark}".rstrip()
+
+
+def _duration(seconds: float) -> str:
+    if math.isnan(seconds):
+        return "-"
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,51 @@
+"""How times are taken: rivals in turns, medians shown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    what: str
+    seconds: float
+    remark: str = ""
+
+
+def medians_in_turns(rivals: Mapping[str, Callable[[], object]], *, turns: int = 5) -> dict[str, float]:
+    """Median seconds of each rival. The first turn warms caches up and does not count."""
+    times: dict[str, list[float]] = {name: [] for name in rivals}
+    for turn in range(turns + 1):
+        for name, rival in rivals.items():
+            seconds = _seconds(rival)
+            if turn > 0:
+                times[name].append(seconds)
+    return {name: median(values) for name, values in times.items()}
+
+
+def python(arguments: Sequence[str | Path]) -> None:
+    """Runs a Python of its own in the repository root; its output is dropped unless it fails."""
+    command = [sys.executable, *map(str, arguments)]
+    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{result.stderr}")
+
+
+def times_as_long(seconds: float, plain: float) -> str:
+    return f"{seconds / plain:.2f} x plain"
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start

@@ -1,0 +1,31 @@
+"""What ``gradviz render`` adds to a script's own time, up to the picture on the disk."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from tests.benchmarks.measuring import REPOSITORY, Row, medians_in_turns, python
+
+PROGRAMS: dict[str, list[str | Path]] = {
+    "mlp": [REPOSITORY / "samples/mlp.py"],
+    "GPT-2, 12 layers": [REPOSITORY / "samples/gpt2.py"],
+    "ResNet-50": [REPOSITORY / "samples/resnet50.py"],
+    "transformer, 96 layers": [REPOSITORY / "tests/benchmarks/programs/deep_transformer.py"],
+    "RNN, 10,000 steps": [REPOSITORY / "samples/unrolled_rnn.py", "10000"],
+    "chain of 200,000": [REPOSITORY / "tests/end_to_end/scripts/long_chain.py", "200000"],
+}
+"""Scripts that end with their first backward, so that both ways do the same work."""
+
+
+def measure() -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, words in PROGRAMS.items():
+            script, *arguments = words
+            render: list[str | Path] = ["-m", "gradviz", "render", script, "-o", Path(folder) / "graph.svg", "--"]
+            rivals = {"python": partial(python, words), "render": partial(python, [*render, *arguments])}
+            found = medians_in_turns(rivals, turns=3)
+            added = found["render"] - found["python"]
+            yield Row(name, found["render"], f"{found['python']:.2f} s under python: {added:.2f} s added")

@@ -1,0 +1,80 @@
+"""Runs the installed command, or plain Python, as a user would: in a process of its own, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+SCRIPTS = Path(__file__).parent / "scripts"
+SAMPLES = Path(__file__).parents[2] / "samples"
+GRADVIZ = Path(sysconfig.get_path("scripts")) / "gradviz"
+
+_OUR_LINES = ("wrote ", "next:  ", "       gradviz ")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a process."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def programs_output(self) -> str:
+        """Standard output without the lines that gradviz adds when a program has ended."""
+        lines = self.stdout.splitlines(keepends=True)
+        return "".join(line for line in lines if not line.startswith(_OUR_LINES))
+
+
+def gradviz(*arguments: str | Path, cwd: Path, stdin: str = "", env: dict[str, str] | None = None) -> Run:
+    """Runs ``gradviz ARGUMENTS`` in `cwd`, with `env` on top of the environment."""
+    return _run([GRADVIZ, *arguments], cwd, stdin, env)
+
+
+def python(*arguments: str | Path, cwd: Path, stdin: str = "", env: dict[str, str] | None = None) -> Run:
+    """Runs ``python ARGUMENTS`` in `cwd`, with `env` on top of the environment."""
+    return _run([sys.executable, *arguments], cwd, stdin, env)
+
+
+def _run(command: list[str | Path], cwd: Path, stdin: str, env: dict[str, str] | None) -> Run:
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        input=stdin,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        encoding="utf-8",
+        errors="backslashreplace",
+        timeout=120,
+    )
+    return Run(done.returncode, done.stdout, done.stderr)
+
+
+def refusal(run: Run) -> str:
+    """The one line with which the command refused; fails where there is more, less or something else."""
+    assert run.exit_code == 2, run.stderr or run.stdout[:500]
+    assert run.stdout == ""
+    lines = run.stderr.splitlines()
+    assert len(lines) == 1, run.stderr
+    assert lines[0].startswith("gradviz: "), run.stderr
+    assert "Traceback" not in lines[0]
+    return lines[0].removeprefix("gradviz: ")
+
+
+def written_script(folder: Path, text: str, name: str = "train.py") -> Path:
+    """A script with this text in `folder`; named relative to it, as one types it there."""
+    (folder / name).write_text(text, encoding="utf-8")
+    return Path(name)
+
+
+def refused(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
+    """The one line with which a command is refused, after which everything in its folder is as it was."""
+    before = {path: path.read_bytes() for path in cwd.rglob("*") if path.is_file()}
+    found = refusal(gradviz(*arguments, cwd=cwd, env=env))
+    assert {path: path.read_bytes() for path in cwd.rglob("*") if path.is_file()} == before
+    return found

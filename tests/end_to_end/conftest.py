@@ -1,0 +1,29 @@
+"""Fixtures of the tests of the command."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gradviz.capture.capture_file import write_capture
+from tests.captures import small_capture
+from tests.end_to_end.command import written_script
+from tests.end_to_end.shared_runs import SharedFolders, shared_folders
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> SharedFolders:
+    """Folders that are filled once for all tests and all workers."""
+    return shared_folders(tmp_path_factory, os.environ.get("PYTEST_XDIST_WORKER"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a script and a capture in it; the script tells when it is run."""
+    written_script(
+        tmp_path, "print('the script ran')\nimport torch\ntorch.ones(1, requires_grad=True).exp().backward()\n"
+    )
+    (tmp_path / "run.gradviz").write_bytes(write_capture(small_capture()))
+    return tmp_path

@@ -1,0 +1,3 @@
+"""Imported by the scripts beside it."""
+
+VALUE = 5

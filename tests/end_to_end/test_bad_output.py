@@ -1,0 +1,150 @@
+"""Where output cannot go is said in one line, if possible before the script runs, and nothing is left half-written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.command import GRADVIZ, SCRIPTS, gradviz, refused
+from tests.end_to_end.shared_runs import SharedFolders
+
+as_ordinary_user = pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not stop the superuser")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# -- files -------------------------------------------------------------------------------------------------------
+
+
+def test_missing_folders_are_made(folder: Path) -> None:
+    assert gradviz("render", "run.gradviz", "-o", "new/deep/out.svg", cwd=folder).exit_code == 0
+    assert (folder / "new" / "deep" / "out.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ("/proc/nowhere/out.svg", ["/proc/nowhere/out.svg", "cannot write"]),
+        ("train.py/out.svg", ["train.py/out.svg", "not a folder"]),
+        ("x" * 300 + ".svg", ["cannot write", "shorter name"]),
+        ("folder.svg", ["'folder.svg' is a folder"]),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_refused_before_the_script_runs(
+    output: str, words: list[str], folder: Path
+) -> None:
+    (folder / "folder.svg").mkdir()
+    found = refused("render", "train.py", "-o", output, cwd=folder)
+    assert [word for word in words if word not in found] == []
+
+
+@pytest.mark.parametrize("output", ["notes.md", "train.py", "./train.py", "link.py"])
+def test_a_file_that_is_something_else_is_not_overwritten(output: str, folder: Path) -> None:
+    (folder / "notes.md").write_text("precious")
+    (folder / "link.py").symlink_to("train.py")
+    found = refused("render", "train.py", "-o", output, "--format", "svg", cwd=folder)
+    assert Path(output).name in found
+
+
+def test_the_capture_itself_is_not_overwritten_by_its_picture(folder: Path) -> None:
+    (folder / "run.svg").symlink_to("run.gradviz")
+    assert "'run.svg' is the input itself" in refused("render", "run.gradviz", cwd=folder)
+
+
+def test_a_script_with_a_suffix_of_ours_is_not_overwritten(folder: Path) -> None:
+    (folder / "train.py").rename(folder / "train.svg")
+    assert "'train.svg' is the input itself" in refused("render", "train.svg", "-o", "train.svg", cwd=folder)
+
+
+@as_ordinary_user
+def test_a_protected_folder_is_told(folder: Path) -> None:
+    (folder / "protected").mkdir(mode=0o500)
+    found = refused("render", "train.py", "-o", "protected/out.svg", cwd=folder)
+    assert "choose a folder that you may write to" in found
+
+
+@as_ordinary_user
+def test_a_protected_file_is_told(folder: Path) -> None:
+    (folder / "out.svg").write_text("kept")
+    (folder / "out.svg").chmod(0o400)
+    assert "'out.svg' is write-protected" in refused("render", "train.py", "-o", "out.svg", cwd=folder)
+
+
+def test_a_full_disk_is_told(folder: Path) -> None:
+    found = refused("render", "run.gradviz", "--format", "svg", "-o", "/dev/full", cwd=folder)
+    assert "No space left on device" in found
+    assert "free some space" in found
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(folder: Path) -> None:
+    """A picture that is there already survives when the disk is full: here, when files may have no more than 4 kB."""
+    (folder / "run.svg").write_text("the old picture")
+    command = f"ulimit -f 4; exec {GRADVIZ} render run.gradviz"
+    run = subprocess.run(["/bin/bash", "-c", command], cwd=folder, capture_output=True, encoding="utf-8")
+    assert run.returncode == 2, run.stderr
+    assert run.stderr.startswith("gradviz: cannot write 'run.svg'")
+    assert (folder / "run.svg").read_text() == "the old picture"
+    assert names(folder) == ["run.gradviz", "run.svg", "train.py"]
+
+
+# -- standard output ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def several_graphs(shared: SharedFolders) -> Path:
+    def fill(target: Path) -> None:
+        script = SCRIPTS / "three_backwards.py"
+        gradviz("record", "--backward", "all", "-o", "several.gradviz", script, cwd=target)
+
+    return shared.folder("several", fill) / "several.gradviz"
+
+
+@pytest.mark.parametrize("name", ["svg", "png", "json", "dot"])
+def test_several_pictures_do_not_go_to_one_standard_output(name: str, several_graphs: Path, folder: Path) -> None:
+    found = refused("render", several_graphs, "--format", name, "-o", "-", cwd=folder)
+    assert "--backward" in found
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["tree", "run.gradviz"],
+        ["render", "run.gradviz", "-o", "-", "--format", "svg"],
+        ["render", "run.gradviz"],
+    ],
+)
+def test_a_reader_that_has_seen_enough_is_no_error(arguments: list[str], folder: Path) -> None:
+    """As in ``gradviz tree run.gradviz | head -0``: the pipe is closed before anything is written to it."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    run = subprocess.run([GRADVIZ, *arguments], cwd=folder, stdout=writing, stderr=subprocess.PIPE, encoding="utf-8")
+    os.close(writing)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_a_full_standard_output_is_told(folder: Path) -> None:
+    command = f"{GRADVIZ} tree run.gradviz > /dev/full"
+    run = subprocess.run(["/bin/sh", "-c", command], cwd=folder, stderr=subprocess.PIPE, encoding="utf-8")
+    assert run.returncode == 2
+    (line,) = run.stderr.splitlines()
+    assert line.startswith("gradviz: cannot write 'standard output': No space left on device")
+
+
+def test_a_picture_needs_no_standard_output_at_all(folder: Path) -> None:
+    command = f"{GRADVIZ} render run.gradviz >&-"
+    run = subprocess.run(["/bin/sh", "-c", command], cwd=folder, stderr=subprocess.PIPE, encoding="utf-8")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert (folder / "run.svg").exists()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_tree_is_readable_on_a_terminal_without_unicode(encoding: str, folder: Path) -> None:
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    run = subprocess.run([GRADVIZ, "tree", "run.gradviz"], cwd=folder, env=env, capture_output=True)
+    assert (run.returncode, run.stderr) == (0, b"")
+    assert run.stdout.isascii()

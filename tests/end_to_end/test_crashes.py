@@ -1,0 +1,168 @@
+"""A script that fails, or is interrupted, still gets its graph: that is when people need it most."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.command import GRADVIZ, SAMPLES, SCRIPTS, Run, gradviz, python, written_script
+from tests.end_to_end.shared_runs import SharedFolders
+
+CRASHES = SCRIPTS / "crashes.py"
+FAILED_ITEM = re.compile(r'class="[^"]*\bfailed\b[^"]*" data-item')
+SUFFIXES = ("dot", "json", "png", "svg", "txt")
+
+
+@dataclass(frozen=True)
+class Crash:
+    """`CRASHES` under python, and under ``gradviz render`` to every format."""
+
+    native: Run
+    drawn: Run
+    folder: Path
+    """Where the pictures are: ``out.svg`` and so on."""
+
+
+@pytest.fixture
+def crash(place: str, shared: SharedFolders) -> Crash:
+    """A crash at the place that the test's parameter names."""
+
+    def fill(folder: Path) -> None:
+        outputs = [word for suffix in SUFFIXES for word in ("-o", f"pictures/out.{suffix}")]
+        native = python(CRASHES, place, cwd=folder)
+        run = gradviz("render", *outputs, CRASHES, "--", place, cwd=folder)
+        (folder / "runs.json").write_text(json.dumps([asdict(native), asdict(run)]))
+
+    folder = shared.folder(f"crash-{place.replace(' ', '-')}", fill)
+    native, run = json.loads((folder / "runs.json").read_text())
+    return Crash(Run(**native), Run(**run), folder / "pictures")
+
+
+def document(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def failed_node(folder: Path) -> dict[str, Any]:
+    graph = document(folder / "out.json")["graph"]
+    node: dict[str, Any] = graph["nodes"][graph["backward"]["failed_node"]]
+    return node
+
+
+def interrupted(script: Path, *options: str, cwd: Path) -> Run:
+    """Runs ``gradviz render``, and presses Ctrl-C as soon as the script has said that it is ready."""
+    process = subprocess.Popen(
+        [str(GRADVIZ), "render", *options, str(script)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    return Run(process.returncode, stdout, stderr)
+
+
+@pytest.mark.parametrize("place", ["before backward", "forward", "custom backward", "inplace"])
+def test_a_script_that_raises_still_gets_its_graph(place: str, crash: Crash) -> None:
+    assert crash.drawn.exit_code == 1
+    assert "the script failed; the graph is as it was then" in crash.drawn.stdout
+    assert sorted(path.name for path in crash.folder.iterdir()) == [f"out.{suffix}" for suffix in SUFFIXES]
+    assert all(path.stat().st_size > 0 for path in crash.folder.iterdir())
+
+
+@pytest.mark.parametrize("place", ["before backward", "forward", "custom backward", "inplace"])
+def test_a_script_that_raises_shows_its_own_traceback(place: str, crash: Crash) -> None:
+    assert crash.drawn.stderr == crash.native.stderr
+
+
+@pytest.mark.parametrize("place", ["forward"])
+def test_what_forward_had_computed_until_it_failed_is_drawn(place: str, crash: Crash) -> None:
+    found = document(crash.folder / "out.json")
+    assert "ReluBackward0" in [node["name"] for node in found["graph"]["nodes"]]
+    assert [root["name"] for root in found["graph"]["roots"]] == ["hidden"]
+    assert found["error"]["type_name"] == "RuntimeError"
+    # The line of the reader's own code, not that of torch in which it was raised.
+    file, line = found["error"]["call_site"]
+    assert "return self.second(hidden)" in Path(file).read_text().splitlines()[line - 1]
+
+
+@pytest.mark.parametrize(("place", "name"), [("custom backward", "FragileBackward"), ("inplace", "ExpBackward0")])
+def test_the_node_whose_backward_failed_is_marked_in_every_picture(place: str, name: str, crash: Crash) -> None:
+    graph = document(crash.folder / "out.json")["graph"]
+    assert graph["nodes"][graph["backward"]["failed_node"]]["name"] == name
+    assert len(FAILED_ITEM.findall((crash.folder / "out.svg").read_text())) == 1
+    assert "failed" in (crash.folder / "out.txt").read_text()
+    assert "failed" in (crash.folder / "out.dot").read_text()
+
+
+def test_the_tree_of_a_crash_marks_the_line_of_the_failed_operation(tmp_path: Path) -> None:
+    run = gradviz("tree", SAMPLES / "crash_in_backward.py", cwd=tmp_path)
+    assert run.exit_code == 1
+    marked = [line for line in run.stdout.splitlines() if "failed" in line]
+    assert any("Clamp" in line for line in marked), run.stdout
+    assert run.stderr.endswith("ValueError: not enough values to unpack (expected 2, got 1)\n")
+
+
+@pytest.mark.parametrize("place", ["start"])
+def test_a_crash_before_any_graph_shows_the_traceback_and_says_that_there_is_none(place: str, crash: Crash) -> None:
+    assert crash.drawn.exit_code == 1
+    assert crash.drawn.stderr.startswith(crash.native.stderr)
+    (line,) = crash.drawn.stderr.removeprefix(crash.native.stderr).splitlines()
+    assert line.startswith("gradviz: no graph to show")
+    assert not crash.folder.exists()
+
+
+def test_a_crash_before_torch_is_imported_is_shown_too(tmp_path: Path) -> None:
+    run = gradviz("render", written_script(tmp_path, "import settingz\nimport torch\n"), cwd=tmp_path)
+    assert run.exit_code == 1
+    assert "ModuleNotFoundError: No module named 'settingz'\n" in run.stderr
+    assert "script_runner" not in run.stderr
+
+
+def test_a_failed_script_can_be_recorded_and_looked_at_later(tmp_path: Path) -> None:
+    recorded = gradviz("record", "-o", "crash.gradviz", CRASHES, "--", "custom backward", cwd=tmp_path)
+    assert recorded.exit_code == 1
+    looked_at = gradviz("render", "crash.gradviz", "-o", "later.svg", cwd=tmp_path)
+    assert looked_at.exit_code == 0, looked_at.stderr
+    assert len(FAILED_ITEM.findall((tmp_path / "later.svg").read_text())) == 1
+    assert "the script failed" in looked_at.stdout
+
+
+def test_a_crash_after_the_recorded_backward_leaves_the_graph_unmarked(tmp_path: Path) -> None:
+    run = gradviz("render", "--keep-going", "-o", "out.json", CRASHES, "--", "second backward", cwd=tmp_path)
+    assert run.exit_code == 1
+    assert "Trying to backward through the graph a second time" in run.stderr
+    assert document(tmp_path / "out.json")["graph"]["backward"].get("failed_node") is None
+
+
+def test_an_interrupted_script_keeps_what_was_recorded(tmp_path: Path) -> None:
+    run = interrupted(SCRIPTS / "slow_after_backward.py", "--keep-going", "-o", "out.json", cwd=tmp_path)
+    assert run.exit_code == 130
+    assert "the script was interrupted" in run.stdout
+    assert len(document(tmp_path / "out.json")["graph"]["nodes"]) == 3
+    first, *_, last = run.stderr.splitlines()
+    assert (first, last) == ("Traceback (most recent call last):", "KeyboardInterrupt")
+    assert "script_runner" not in run.stderr
+
+
+def test_a_script_interrupted_before_backward_keeps_what_its_functions_held(tmp_path: Path) -> None:
+    run = interrupted(SCRIPTS / "slow_after_forward.py", "-o", "out.json", cwd=tmp_path)
+    assert run.exit_code == 130
+    assert [root["name"] for root in document(tmp_path / "out.json")["graph"]["roots"]] == ["loss"]
+
+
+def test_a_script_that_kills_itself_leaves_no_half_written_file(tmp_path: Path) -> None:
+    script = "import os, torch\ntorch.ones(1, requires_grad=True).exp().backward()\nos._exit(7)\n"
+    run = gradviz("render", "--keep-going", written_script(tmp_path, script), cwd=tmp_path)
+    assert run.exit_code == 7
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]

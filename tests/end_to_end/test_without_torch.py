@@ -1,0 +1,74 @@
+"""Looking at a saved capture needs no torch: not installed, and not loaded either, for it takes seconds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gradviz.capture.capture_file import write_capture
+from tests.captures import small_capture
+
+WITHOUT_TORCH = """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise AssertionError("torch was imported")
+
+sys.meta_path.insert(0, NoTorch())
+sys.argv = ["gradviz", *sys.argv[1:]]
+from gradviz.cli import main
+main()
+"""
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def gradviz(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Runs the command in a Python that refuses to import torch."""
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, *map(str, arguments)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+@pytest.fixture
+def capture_path(tmp_path: Path) -> Path:
+    path = tmp_path / "run.gradviz"
+    path.write_bytes(write_capture(small_capture()))
+    return path
+
+
+def test_importing_gradviz_does_not_import_torch() -> None:
+    program = "import sys, gradviz; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["render", "--help"], ["tree", "--help"], ["record", "--help"]]
+)
+def test_help_is_there_without_torch(arguments: list[str]) -> None:
+    result = gradviz(*arguments)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "gradviz" in result.stdout
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "dot", "json", "txt"])
+def test_a_saved_capture_is_rendered_without_torch(capture_path: Path, suffix: str) -> None:
+    picture = capture_path.with_suffix(f".{suffix}")
+    result = gradviz("render", capture_path, "-o", picture)
+    assert result.returncode == 0, result.stderr
+    assert picture.stat().st_size > 0
+
+
+def test_the_tree_of_a_saved_capture_is_shown_without_torch(capture_path: Path) -> None:
+    result = gradviz("tree", capture_path)
+    assert result.returncode == 0, result.stderr
+    assert "weight" in result.stdout
