@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import torch
@@ -63,9 +63,10 @@ class ThreadLog:
 
     def add_row(self, start: int, end: int, function: Any, stack: int) -> int:
         """Note that `function`, called from `stack`, made the nodes ``start`` to ``end - 1``; returns the row."""
-        function_id = self._function_ids.get(function)
+        key = function if isinstance(function, Hashable) else id(function)
+        function_id = self._function_ids.get(key)
         if function_id is None:
-            function_id = self._function_ids[function] = len(self._function_list)
+            function_id = self._function_ids[key] = len(self._function_list)
             self._function_list.append(function)
         self._starts.append(start)
         self._ends.append(end)

@@ -13,9 +13,11 @@ Problems solved here:
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
-from types import CodeType, FrameType
-from typing import Any
+from functools import wraps
+from types import FrameType
+from typing import Any, TypeVar
 
 import torch
 from torch.nn.modules import module as module_call
@@ -31,6 +33,22 @@ from gradviz.recording.tensor_facts import FactsTable
 _Tensor = torch.Tensor
 _requires_grad = torch_compat.tensor_getter("requires_grad")
 _peek = torch_compat.peek_sequence_nr
+
+
+_Note = TypeVar("_Note", bound=Callable[..., None])
+
+
+def _shielded(note: _Note) -> _Note:
+    """A failure of ours while the program runs is counted, and disclosed at the end; the program never sees it."""
+
+    @wraps(note)
+    def shielded(watch: ForwardWatch, *args: Any) -> None:
+        try:
+            note(watch, *args)
+        except Exception as defect:
+            watch.defects[f"{type(defect).__name__}: {defect}"] += 1
+
+    return shielded  # type: ignore[return-value]
 
 
 class ForwardWatch:
@@ -49,6 +67,7 @@ class ForwardWatch:
         self._original_probe: Callable[..., Any] | None = None
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
         self.is_watching = False
+        self.defects: Counter[str] = Counter()
 
     # -- starting and stopping -----------------------------------------------------------------------------------
 
@@ -126,6 +145,7 @@ class ForwardWatch:
             log.enter_scope(_peek() if sequence_nr is None else sequence_nr, NO_SCOPE)
         return stack
 
+    @_shielded
     def _note_call(
         self, before: int, after: int, function: Any, args: tuple[Any, ...], kwargs: Any, result: Any
     ) -> None:
@@ -157,6 +177,7 @@ class ForwardWatch:
         """The backward call of `row` is over."""
         self._log().close_row(row, _peek())
 
+    @_shielded
     def _note_custom_function(self, frame: FrameType) -> None:
         # Called inside Function.apply just before the node is made: it gets the next number.
         number = _peek()
@@ -173,17 +194,26 @@ class ForwardWatch:
                 hooks = self._main_log.tensor_hooks.setdefault(grad_fn._sequence_nr(), [])
                 hooks.append((hook_name(args[1]), handle))
 
+    @_shielded
     def _enter_module(self, module: torch.nn.Module, args: Any) -> None:
         log = self._log()
         running = log.running_calls
-        call_frame = calling_frame()
-        _drop_broken_calls(running, call_frame.f_back, call_frame.f_code)
+        call_frame = self._module_call_frame(calling_frame())
+        if call_frame is not None:
+            _drop_broken_calls(running, self._module_call_frame(call_frame.f_back))
         scope = self.log.new_scope(module, running[-1].scope if running else NO_SCOPE)
         running.append(CallFrame(scope, id(module), id(call_frame)))
         log.enter_scope(_peek(), scope)
         if log is self._main_log and isinstance(module, torch_compat.FUSED_WITHOUT_MODES):
             self._enter_fused(module, args)
 
+    def _module_call_frame(self, frame: FrameType | None) -> FrameType | None:
+        """The innermost frame, from `frame` upwards, that torch runs a module call in."""
+        while frame is not None and frame.f_code is not self.stacks.module_call_code:
+            frame = frame.f_back
+        return frame
+
+    @_shielded
     def _leave_module(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         log = self._log()
         running = log.running_calls
@@ -205,13 +235,9 @@ class ForwardWatch:
             self._main_log.running_calls[-1].has_paused_mode = True
 
 
-def _drop_broken_calls(running: list[CallFrame], frame: FrameType | None, module_call_code: CodeType) -> None:
+def _drop_broken_calls(running: list[CallFrame], enclosing: FrameType | None) -> None:
     """Forget calls that a `BaseException` ended, of which torch tells no hook: their frame is not on the stack."""
-    while running:
-        while frame is not None and frame.f_code is not module_call_code:
-            frame = frame.f_back
-        if frame is not None and id(frame) == running[-1].frame_id:
-            return
+    while running and running[-1].frame_id != id(enclosing):
         running.pop()
 
 

@@ -188,7 +188,7 @@ class _OneGraph:
         self._scope_places: dict[int, int] = {}
         self._constants: list[Constant] = []
         self._constant_places: dict[int, int] = {}
-        self._forward_calls: dict[Any, str] = {}
+        self._forward_calls: dict[int, str] = {}
         self._parameter_counts: dict[int, int] = {}
         self._held = self._held_tensors()
 
@@ -291,9 +291,9 @@ class _OneGraph:
         )
 
     def _public_name(self, function: Any) -> str:
-        name = self._forward_calls.get(function)
+        name = self._forward_calls.get(id(function))
         if name is None:
-            name = self._forward_calls[function] = public_name(function)
+            name = self._forward_calls[id(function)] = public_name(function)
         return name
 
     # -- tensors that Python holds -------------------------------------------------------------------------------

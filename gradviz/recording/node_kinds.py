@@ -57,7 +57,8 @@ def kind_of_function_class(function_class: type) -> NodeKind:
         return "checkpoint"
     if module.startswith(("torch._functorch._aot_autograd", "torch._dynamo", "torch._inductor")):
         return "compiled"
-    return "custom"
+    # torch's own: what carries a module's backward hooks, or synchronises its statistics.
+    return "operation" if module.startswith("torch.nn.modules.") else "custom"
 
 
 def kind_of_operation(name: str) -> NodeKind:

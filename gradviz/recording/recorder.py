@@ -234,6 +234,8 @@ class Recorder:
         """Everything that was recorded."""
         for what, count in sorted(self._builder.unreadable.items()):
             self._disclose(f"the {what} of {count:,} {'node' if count == 1 else 'nodes'} could not be read")
+        for what, count in self._forward.defects.items():
+            self._disclose(f"{count:,} calls could not be noted, which is a defect of gradviz: {what}")
         if self._builder.unseen_calls:
             self._disclose(
                 f"the lines of {self._builder.unseen_calls:,} nodes are unknown: a thread that is not recorded made "

@@ -41,7 +41,7 @@ class StackTable:
         self._codes: dict[int, CodeType] = {}
         """Keeps the code objects alive, whose ids serve as keys."""
         self._verdicts: dict[int, int] = {}
-        self._module_call = torch_compat.module_call_frame()
+        self.module_call_code = torch_compat.module_call_frame()
 
     def current(self, frame: FrameType | None, running_calls: list[CallFrame]) -> int:
         """Id of the stack from `frame` upwards; `running_calls` are the module calls that it is inside of."""
@@ -98,7 +98,7 @@ class StackTable:
     def _judge(self, code: CodeType) -> int:
         self._codes[id(code)] = code
         file = code.co_filename
-        if code is self._module_call:
+        if code is self.module_call_code:
             verdict = _MODULE_CALL
         elif is_gradviz_code(code):
             # Below the function that runs the user's program there is only gradviz itself.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -34,7 +35,7 @@ class FactsTable:
 
     def of_metadata(self, metadata: Any) -> TensorFacts:
         """Facts from one entry of a node's ``_input_metadata``."""
-        key = (tuple(metadata.shape), metadata.dtype, metadata.device)
+        key = (_plain_sizes(metadata.shape), metadata.dtype, metadata.device)
         return self._by_content.get(key) or self._make(key)
 
     def of_tensor(self, tensor: torch.Tensor) -> TensorFacts:
@@ -52,8 +53,7 @@ class FactsTable:
 
     def _make(self, key: tuple[Any, ...]) -> TensorFacts:
         shape, dtype, device, *rest = key
-        sizes = tuple(size if type(size) is int else _whole_number_or_text(size) for size in shape)
-        facts = TensorFacts(sizes, _plain(dtype), str(device), *rest)
+        facts = TensorFacts(shape, _plain(dtype), str(device), *rest)
         self._by_content[key] = facts
         return facts
 
@@ -77,7 +77,12 @@ def _sizes(tensor: torch.Tensor) -> tuple[int | str, ...]:
     if _is_nested(tensor) and _layout(tensor) != torch.jagged:
         # A nested tensor of the strided layout has no single shape; its number of parts is all it tells.
         return (torch.Tensor.size(tensor, 0), "*")
-    return tuple(_shape(tensor))
+    return _plain_sizes(_shape(tensor))
+
+
+def _plain_sizes(shape: Iterable[Any]) -> tuple[int | str, ...]:
+    """Whole numbers, or text for symbolic sizes, which cannot be hashed and set guards when they are compared."""
+    return tuple(size if type(size) is int else _whole_number_or_text(size) for size in shape)
 
 
 def _whole_number_or_text(size: Any) -> int | str:

@@ -21,8 +21,8 @@ def folded(graph: Graph, **options: object) -> View:
     return view
 
 
-def name(graph: Graph, item: Item) -> str:
-    """``+model.fc`` for an open box, ``model.fc`` for a folded one, ``[3]`` for a box without module."""
+def name(graph: Graph, view: View, item: Item) -> str:
+    """``+model.fc`` for an open box, ``model.fc`` for a folded one, ``[]`` without module, ``<-Tanh`` if carried."""
     mark = "+" if item.is_open else ""
     times = f"*{item.repeat}" if item.repeat > 1 else ""
     if item.kind == "box":
@@ -30,13 +30,16 @@ def name(graph: Graph, item: Item) -> str:
     if item.node is not None:
         node = graph.nodes[item.node]
         return node.names[0] if node.is_leaf else node.name.removesuffix("Backward0")
+    if item.source is not None:
+        made_by = view.items[item.source]
+        return ("<-" if item.repetitions_back == 1 else f"<{item.repetitions_back}-") + name(graph, view, made_by)
     if item.constant is not None:
         return "{" + graph.constants[item.constant].names[0] + "}"
     return str(graph.roots[item.root or 0].name)
 
 
 def names(graph: Graph, view: View) -> list[str]:
-    return [name(graph, item) for item in view.items]
+    return [name(graph, view, item) for item in view.items]
 
 
 def links(graph: Graph, view: View) -> set[tuple[str, str]]:
@@ -113,10 +116,122 @@ def test_links_of_all_repetitions_lead_to_the_first_and_none_to_the_next() -> No
     graph = transformer(3)
     view = folded(graph, depth=2)
     assert ("Embedding", "model.h.0.ln_1") in links(graph, view)
-    adds = [item.id for item in view.items if name(graph, item) == "Add"]
+    adds = [item.id for item in view.items if name(graph, view, item) == "Add"]
     into_first_block = [link.source for link in view.links if link.target in adds[:1]]
     assert not set(into_first_block) & set(adds), "the loop itself is not drawn"
-    assert sum(name(graph, view.items[link.target]) == "+model.head" for link in view.links) == 0
+    assert sum(name(graph, view, view.items[link.target]) == "+model.head" for link in view.links) == 0
+
+
+def test_modules_of_one_operation_stay_folded_where_not_everything_can_be_open() -> None:
+    graph = transformer(12)
+    view = folded(graph, max_items=30)
+    assert {"model.embed", "model.head"} <= set(names(graph, view))
+    assert "+model.embed" in names(graph, folded(graph, depth=4)), "a depth that was asked for is kept"
+
+
+def test_a_weight_stands_before_its_bias() -> None:
+    builder = GraphBuilder()
+    bias, weight = builder.leaf("bias", (3,)), builder.leaf("weight", (3, 3))
+    builder.root(builder.operation("Addmm", bias, None, weight))
+    graph = builder.build()
+    assert names(graph, folded(graph)) == ["weight", "bias", "Addmm", "loss"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "words"), [(4, "1 more row of alike parts is"), (5, "2 more rows of alike parts are")]
+)
+def test_one_row_more_is_told_in_the_singular(runs: int, words: str) -> None:
+    builder = GraphBuilder()
+    last = builder.leaf("w")
+    for number in range(runs):
+        for _ in range(10 + number):
+            last = builder.operation(("Sin", "Cos")[number % 2], last)
+    builder.root(last)
+    assert any(note.startswith(words) for note in folded(builder.build()).notes)
+
+
+def test_a_plain_stack_of_blocks_needs_no_word_on_what_one_gives_the_next() -> None:
+    assert not [item for item in folded(transformer(12), depth=3).items if item.kind == "carried"]
+
+
+def test_a_loop_shows_what_each_step_takes_from_the_one_before_and_what_the_first_takes_instead() -> None:
+    graph = loop(start="h0")
+    view = folded(graph)
+    assert names(graph, view) == ["+[]*20", "w", "h0", "<-Tanh", "Mul", "Exp", "Tanh", "loss"]
+    assert ("<-Tanh", "Mul") in links(graph, view)
+    (carried,) = [item for item in view.items if item.kind == "carried"]
+    assert names(graph, view)[carried.instead or 0] == "h0"
+
+
+def test_what_every_step_takes_is_not_said_to_be_for_the_first_only() -> None:
+    graph = loop(start="w")
+    (carried,) = [item for item in folded(graph).items if item.kind == "carried"]
+    assert carried.instead is None
+
+
+def test_what_was_made_two_steps_ago_says_so() -> None:
+    builder = GraphBuilder()
+    before, last = builder.operation("Sin", builder.leaf("a")), builder.operation("Cos", builder.leaf("b"))
+    for _ in range(30):
+        made = builder.operation("Add", builder.operation("Exp", before), builder.operation("Tanh", last))
+        before, last = last, made
+    builder.root(last)
+    graph = builder.build()
+    view = folded(graph)
+    assert {("<2-Add", "Exp"), ("<-Add", "Tanh")} <= links(graph, view)
+
+
+def test_a_running_total_takes_its_own_result_of_the_step_before() -> None:
+    builder = GraphBuilder()
+    w, total = builder.leaf("w"), None
+    for _ in range(30):
+        total = builder.operation("Add", total, builder.operation("Exp", w))
+    assert total is not None
+    builder.root(total)
+    graph = builder.build()
+    assert ("<-Add", "Add") in links(graph, folded(graph))
+
+
+def test_a_sum_over_a_list_carries_its_total_although_its_first_step_has_the_inputs_in_another_order() -> None:
+    builder = GraphBuilder()
+    w = builder.leaf("w", kind="input")
+    total = None
+    for _ in range(30):
+        term = builder.operation("Exp", w)
+        total = builder.operation("Add", total, term) if total else builder.operation("Add", term, None)
+    assert total is not None
+    builder.root(total)
+    graph = builder.build()
+    assert {("<-Add", "Add"), ("Exp", "Add")} <= links(graph, folded(graph))
+
+
+def test_the_state_that_only_the_first_step_takes_is_not_mixed_up_with_the_data_of_all() -> None:
+    builder = GraphBuilder()
+    h0, state = builder.constant("h0"), None
+    w = builder.leaf("w")
+    for step in range(30):
+        given = [builder.constant(f"x[{step}]")]
+        joined = builder.operation("Cat", state, None, constants=given if state else [h0, *given])
+        state = builder.operation("Tanh", builder.operation("Mm", joined, w))
+    assert state is not None
+    builder.root(state)
+    graph = builder.build()
+    view = folded(graph)
+    shown = names(graph, view)
+    assert [len(view.items[shown.index(word)].constants) for word in ("{h0}", "{x[0]}")] == [1, 30]
+    (carried,) = [item for item in view.items if item.kind == "carried"]
+    assert carried.instead == shown.index("{h0}")
+
+
+def loop(start: str) -> Graph:
+    """``state = tanh(exp(mul(state, w)))`` twenty times, from the leaf `start` on."""
+    builder = GraphBuilder()
+    w = builder.leaf("w", kind="input")
+    state = w if start == "w" else builder.leaf(start, kind="input")
+    for _ in range(20):
+        state = builder.operation("Tanh", builder.operation("Exp", builder.operation("Mul", w, state)))
+    builder.root(state)
+    return builder.build()
 
 
 def test_the_depth_is_chosen_so_that_the_picture_stays_readable() -> None:
@@ -127,7 +242,7 @@ def test_the_depth_is_chosen_so_that_the_picture_stays_readable() -> None:
 def test_a_loop_without_modules_is_folded_by_its_period() -> None:
     graph = unrolled_rnn(10_000)
     assert names(graph, folded(graph)) == [
-        "+[]*10000", "w", "{x[0]}", "Mm", "u", "Mm", "Add", "Tanh", "Sum", "loss",
+        "+[]*10000", "w", "{x[0]}", "Mm", "u", "<-Tanh", "Mm", "Add", "Tanh", "Sum", "loss",
     ]  # fmt: skip
     assert names(graph, folded(graph, depth=0)) == ["{x[0]}", "[]*10000", "Sum", "loss"]
 

@@ -34,6 +34,10 @@ def test_open_boxes_become_clusters_and_links_become_edges(monkeypatch: pytest.M
     assert dot.count("{") == dot.count("}")
 
 
+def test_what_a_loop_carries_is_a_node_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert '"↻ previous tanh [8, 64]"' in source(monkeypatch, views.recurrent()).replace("  ", " ")
+
+
 def test_notes_and_the_failure_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     dot = source(monkeypatch, views.tiny(), "12 nodes are folded", failed=2)
     assert "12 nodes are folded" in dot and "backward failed here" in dot

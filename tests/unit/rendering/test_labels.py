@@ -35,7 +35,7 @@ def text_of(graph: Graph, title: str, **options: object) -> ItemText:
         ("NllLoss2DBackward0", "nll_loss2d"),
         ("MaxPool2DWithIndicesBackward0", "max_pool2d_with_indices"),
         ("AddmmBackward0", "addmm"),
-        ("ScaledDotProductFlashAttentionForCpuBackward0", "scaled_dot_product_flash_attention_for_cpu"),
+        ("ScaledDotProductFlashAttentionForCpuBackward0", "scaled_dot_product_attention"),
         ("torch::autograd::CopySlices", "copy_slices"),
         ("CudnnRnnBackward0", "cudnn_rnn"),
         ("Backward", "Backward"),
@@ -174,6 +174,61 @@ def test_a_box_is_named_from_the_box_around_it() -> None:
 def test_a_loop_without_modules_is_named_by_its_operations() -> None:
     text = text_of(unrolled_rnn(300), "mm ×2, add, tanh", depth=0)
     assert text.badge == "×300 · 18 params"
+
+
+def test_what_a_loop_carries_is_named_after_the_operation_that_made_it() -> None:
+    text = text_of(unrolled_rnn(300), "previous tanh")
+    assert (text.subtitle, text.shape) == ("from the repetition before", "[2, 3]")
+    assert text.tooltip == ("the tanh of the repetition before", "the first repetition takes something else")
+
+
+def test_the_first_state_of_a_loop_says_that_only_the_first_repetition_takes_it() -> None:
+    builder = GraphBuilder()
+    state = builder.leaf("h0", kind="input")
+    for _ in range(20):
+        state = builder.operation("Tanh", builder.operation("Exp", builder.operation("Sin", state)))
+    builder.root(state)
+    graph = builder.build()
+    assert text_of(graph, "h0").shape == "[2, 3] · first only"
+    assert "the first repetition takes h0 instead" in text_of(graph, "previous tanh").tooltip
+
+
+def test_a_loop_on_one_line_shows_its_source() -> None:
+    builder = GraphBuilder()
+    site, last = builder.line(7, file="/home/me/train.py"), builder.leaf("w", kind="input")
+    for _ in range(20):
+        last = builder.operation("Tanh", builder.operation("Exp", last, call_site=site), call_site=site)
+    builder.root(last)
+    assert "train.py:7 in <module>: h = relu(fc(x))" in text_of(builder.build(), "exp, tanh").tooltip
+
+
+def test_a_long_row_of_operations_is_cut_between_two_of_them() -> None:
+    builder = GraphBuilder()
+    last = builder.leaf("w", kind="input")
+    for _ in range(20):
+        for operation in ("LogSoftmax", "NllLoss", "BinaryCrossEntropy", "Sin"):
+            last = builder.operation(operation, last)
+    builder.root(last)
+    assert text_of(builder.build(), "log_softmax, nll_loss, … 2 more").badge == "×20"
+
+
+def test_a_call_inside_a_second_call_does_not_say_again_that_it_is_the_second() -> None:
+    builder = GraphBuilder()
+    last = builder.leaf("x", kind="input")
+    for _ in range(2):
+        net = builder.scope("net", "Net")
+        last = builder.operation("Sin", last, scope=builder.scope("net.act", "Act", net))
+    builder.root(last)
+    titles = [text.title for text in texts_of(builder.build(), depth=1)]
+    assert titles == ["net", "x", "act", "net (call 2)", "act", "loss"]
+
+
+def test_a_tied_parameter_is_named_from_the_module_that_uses_it() -> None:
+    builder = GraphBuilder()
+    head = builder.scope("model.head", "Linear", builder.scope("model", "Net"))
+    weight = builder.leaf("model.body.wte.weight", names=["model.head.weight"])
+    builder.root(builder.operation("Mm", weight, scope=head))
+    assert "weight (= body.wte.weight)" in [text.title for text in texts_of(builder.build())]
 
 
 def test_the_second_call_of_a_module_says_so() -> None:

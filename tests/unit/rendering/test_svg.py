@@ -106,6 +106,11 @@ def test_the_legend_names_only_roles_that_appear(draw: Draw) -> None:
     assert "checkpoint" not in text and "module call" not in text
 
 
+def test_what_a_loop_carries_has_its_sign_in_the_picture_and_in_the_legend(draw: Draw) -> None:
+    text = words(draw(views.recurrent()))
+    assert "↻ previous tanh" in text and "↻ from an earlier repetition" in text
+
+
 def test_the_node_in_which_backward_failed_is_marked(draw: Draw) -> None:
     assert "failed" not in words(draw(views.tiny()))
     svg = draw(views.tiny(), failed=2)

@@ -112,6 +112,7 @@ def test_a_loop_shows_its_body_once() -> None:
     tree = tree_of(unrolled_rnn(300))
     assert "│ in [mm ×2, add, tanh] ×300 · 18 params\n● tanh " in tree
     assert tree.count("● mm ") == 2
+    assert "└─↻ previous tanh  [2, 3]  from the repetition before" in tree
 
 
 def test_what_only_the_next_repetition_uses_is_shown_too() -> None:

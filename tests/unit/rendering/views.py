@@ -50,6 +50,10 @@ class Sketch:
         self._constants.append(Constant(TensorFacts((8,), "float32")))
         return self._add(title, {"shape": shape}, kind="constant", constant=len(self._constants) - 1)
 
+    def carried(self, title: str) -> int:
+        """What an earlier repetition gave; it stands for an operation to come."""
+        return self._add(title, {"shape": "[8, 64]"}, kind="carried", source=0)
+
     def root(self, title: str, source: int) -> int:
         return self._from(self._add(title, {}, kind="root", root=0), (source,))
 
@@ -152,7 +156,9 @@ def recurrent() -> Sketch:
     sketch = Sketch()
     start = sketch.constant("h0")
     with sketch.box("step", repeat=10_000, badge="×10,000"):
-        product = sketch.op("mm", start, sketch.parameter("w_hh"), subtitle="MmBackward0")
+        product = sketch.op(
+            "mm", start, sketch.parameter("w_hh"), sketch.carried("previous tanh"), subtitle="MmBackward0"
+        )
         fed = sketch.op("mm", sketch.constant("x[t]"), sketch.parameter("w_xh"), subtitle="MmBackward0")
         total = sketch.op("add", product, fed, subtitle="AddBackward0")
         state = sketch.op("tanh", total, subtitle="TanhBackward0", shape="[8, 64]")
@@ -215,6 +221,6 @@ def every_role() -> Sketch:
     data = sketch.folded("fc", data, subtitle="Linear", badge="4.2k params")
     data = sketch.folded("layers", data, subtitle="Block", repeat=12, badge="×12")
     with sketch.box("open", subtitle="Sequential"), sketch.box("inner", subtitle="Block", repeat=3, badge="×3"):
-        data = sketch.op("relu", data)
+        data = sketch.op("relu", data, sketch.carried("previous relu"))
     sketch.root("loss", data)
     return sketch

@@ -1,0 +1,42 @@
+"""What the README shows is what a reader gets."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.command import gradviz
+
+REPOSITORY = Path(__file__).parents[2]
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```console\n\$ (gradviz [^\n]*)\n(.*?)```", README, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize(("command", "output"), EXAMPLES, ids=[command for command, _ in EXAMPLES])
+def test_a_command_prints_what_the_readme_shows(command: str, output: str, tmp_path: Path) -> None:
+    (tmp_path / "samples").symlink_to(REPOSITORY / "samples")
+    run = gradviz(*shlex.split(command)[1:], cwd=tmp_path)
+    assert run.exit_code == 0
+    assert run.stdout == output
+
+
+def test_the_readme_shows_a_command_with_its_output_before_anything_else() -> None:
+    assert len(EXAMPLES) >= 2
+    assert README.index("```console") < README.index("## ")
+
+
+def test_everything_that_the_readme_links_to_is_there() -> None:
+    links = re.findall(r'(?:\]\(|src=")([^)"#]+)', README)
+    local = [link for link in links if "://" not in link]
+    assert local
+    assert [link for link in local if not (REPOSITORY / link).exists()] == []
+
+
+def test_every_option_that_the_readme_names_exists() -> None:
+    known = "".join(gradviz(command, "--help", cwd=REPOSITORY).stdout for command in ("render", "tree", "record"))
+    # What stands behind a lone -- belongs to the script.
+    named = set(re.findall(r"(--[a-z][a-z-]+)", re.sub(r" -- [^`]*", "", README)))
+    assert {option for option in named if option not in known} == set()
