@@ -1,7 +1,8 @@
 # Works on a fresh machine: needs GNU make, python3 and access to a package index, nothing else.
 
 PYTHON3 ?= python3
-# torch comes first and by exact version: whatever build of it the package index offers is then kept.
+# torch comes first and by exact version: whatever build of it the package index offers is then kept. Without NumPy,
+# which it does not require, it prints a warning.
 TORCH ?= torch==2.13.0
 
 VENV := .venv
@@ -61,7 +62,7 @@ clean:
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON3) -m venv $(VENV)
-	$(PIP) "$(TORCH)"
+	$(PIP) "$(TORCH)" numpy
 	$(PIP) --editable .
 	@touch $@
 

@@ -1,0 +1,40 @@
+"""Runs a program in a process of its own, with a recorder around what it calls ``program``.
+
+The stack of a dying process, the end of the interpreter and `torch.compile` need that.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+_ROOT = Path(__file__).parents[3]
+
+_PREAMBLE = """
+import json
+import sys
+
+import torch
+
+from gradviz.recording.plan import RecordingPlan
+from tests.integration.recording.helpers import record, recorder, EVERY_BACKWARD
+"""
+
+
+def child_result(source: str) -> Any:
+    """What the program printed last, as JSON; fails where it did not end well or wrote to standard error."""
+    done = subprocess.run(
+        [sys.executable, "-c", _PREAMBLE + dedent(source)],
+        cwd=_ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=150,
+    )
+    last = (done.stdout.splitlines() or ["null"])[-1]
+    assert done.returncode == 0, f"exit code {done.returncode} after {last}: {done.stderr[-3000:]}"
+    assert done.stderr == "", done.stderr[-3000:]
+    return json.loads(last)

@@ -1,0 +1,236 @@
+"""Functions that are differentiated in Python: each is one node, whatever its forward computes."""
+
+# Much of torch has no types: backward, register_hook, Function.apply.
+# mypy: allow-untyped-calls, no-warn-return-any
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.integration.recording.helpers import line_of, names_of_nodes, node_named, nodes_named, record
+from tests.integration.recording.small_graphs import weight
+
+
+class WithTorchInside(torch.autograd.Function):
+    """Calls torch in its forward, which must leave no nodes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return torch.nn.functional.relu(x).exp() * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return gradient * x.relu().exp() * 2 * (x > 0)
+
+
+class WithNothingInside(torch.autograd.Function):
+    """Passes its input on."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return -gradient
+
+
+class WithSetupContext(torch.autograd.Function):
+    """The style with a separate context."""
+
+    @staticmethod
+    def forward(x: Tensor, factor: int) -> Tensor:
+        return x * factor
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.factor = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient * ctx.factor, None
+
+
+BOUND_EARLY = WithTorchInside.apply
+
+CALLS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
+    "with torch inside": ("WithTorchInsideBackward", lambda x: WithTorchInside.apply(x)),
+    "with nothing inside": ("WithNothingInsideBackward", lambda x: WithNothingInside.apply(x)),
+    "with setup_context": ("WithSetupContextBackward", lambda x: WithSetupContext.apply(x, 3)),
+    "apply bound before the recording": ("WithTorchInsideBackward", lambda x: BOUND_EARLY(x)),
+}
+
+
+@pytest.mark.parametrize("words", CALLS)
+def test_a_custom_function_is_one_node_with_its_line(words: str) -> None:
+    name, call = CALLS[words]
+
+    def run() -> None:
+        x = weight(3) * 2
+        y = call(x)
+        y.sum().backward()
+
+    recording = record(run)
+    node = node_named(recording.graph, name)
+    assert node.kind == "custom"
+    assert node.names == ("y",)
+    assert node.forward_call == "autograd.Function.apply"
+    assert "apply" in line_of(recording.capture, recording.graph, node) or "BOUND_EARLY" in line_of(
+        recording.capture, recording.graph, node
+    )
+    assert names_of_nodes(recording.graph) == [
+        "torch::autograd::AccumulateGrad",
+        "MulBackward0",
+        name,
+        "SumBackward0",
+    ]
+
+
+def test_apply_that_is_bound_while_recording_works_afterwards() -> None:
+    kept: list[Any] = []
+
+    def run() -> None:
+        apply = WithTorchInside.apply
+        kept.append(apply)
+        apply(weight(3)).sum().backward()
+
+    record(run)
+    (apply,) = kept
+    w = weight(3)
+    apply(w).sum().backward()
+    assert w.grad is not None
+    graph = record(lambda: apply(weight(3)).sum().backward()).graph
+    assert node_named(graph, "WithTorchInsideBackward").kind == "custom"
+
+
+def test_the_operations_around_a_custom_function_keep_their_own_lines() -> None:
+    def run() -> None:
+        x = weight(3).sin()
+        y = WithTorchInside.apply(x)
+        z = y.cos()
+        z.sum().backward()
+
+    recording = record(run)
+    lines = [line_of(recording.capture, recording.graph, node) for node in recording.graph.nodes if not node.is_leaf]
+    assert lines == [
+        "x = weight(3).sin()",
+        "y = WithTorchInside.apply(x)",
+        "z = y.cos()",
+        "z.sum().backward()",
+    ]
+
+
+def test_a_custom_function_that_needs_no_gradient_leaves_the_next_node_alone() -> None:
+    def run() -> None:
+        WithTorchInside.apply(torch.ones(3))
+        with torch.no_grad():
+            WithTorchInside.apply(weight(3))
+        weight(3).sin().sum().backward()
+
+    assert node_named(record(run).graph, "SinBackward0").forward_call == "torch.Tensor.sin"
+
+
+def test_a_function_within_a_function_in_one_backward_graph_has_its_own_node() -> None:
+    class Outer(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return gradient * WithSetupContext.apply(x.cos(), 1)
+
+    def run() -> None:
+        x = weight(3)
+        (gradient,) = torch.autograd.grad(Outer.apply(x).sum(), x, create_graph=True)
+        later = gradient.exp()
+        later.sum().backward()
+
+    first, second = record(run).capture.graphs
+    assert node_named(first, "OuterBackward").kind == "custom"
+    assert node_named(second, "WithSetupContextBackward").kind == "custom"
+    assert node_named(second, "ExpBackward0").names == ("later",)
+
+
+@pytest.mark.filterwarnings("ignore:Using backward.. with create_graph=True:UserWarning")
+def test_a_gradient_of_gradients_taken_by_backward_keeps_the_lines_around_it() -> None:
+    """``Tensor.backward`` is a torch function itself, and what it makes lies between two lines of the script."""
+
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return 3 * WithSetupContext.apply(x * x, 1).sin() * gradient
+
+    def run() -> None:
+        x = weight(3)
+        Cube.apply(x).cos().sum().backward(inputs=[x], create_graph=True)
+        gradient = x.grad
+        assert gradient is not None
+        last = gradient.tanh()
+        last.sum().backward()
+        x.grad = None  # breaks the cycle that create_graph leaves
+
+    recording = record(run)
+    graph = recording.capture.graphs[1]
+    tanh = node_named(graph, "TanhBackward0")
+    assert line_of(recording.capture, graph, tanh) == "last = gradient.tanh()"
+    for node in nodes_named(graph, "SinBackward0"):
+        assert "backward(inputs=[x], create_graph=True)" in line_of(recording.capture, graph, node)
+
+
+def test_two_functions_of_the_same_name_are_kept_apart() -> None:
+    def make(factor: int) -> Any:
+        class Scale(torch.autograd.Function):
+            marker = factor
+
+            @staticmethod
+            def forward(ctx: Any, x: Tensor) -> Tensor:
+                return x * factor
+
+            @staticmethod
+            def backward(ctx: Any, gradient: Tensor) -> Tensor:
+                return gradient * factor
+
+        return Scale.apply
+
+    def run() -> Tensor:
+        w = weight(3)
+        make(3)(make(2)(w)).sum().backward()
+        assert w.grad is not None
+        return w.grad
+
+    recording = record(run)
+    assert torch.equal(recording.value, torch.full((3,), 6.0))
+    assert [node.kind for node in nodes_named(recording.graph, "ScaleBackward")] == ["custom", "custom"]
+
+
+def test_what_a_function_keeps_on_its_context_does_not_confuse_the_recorder() -> None:
+    class Keeper(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.variable = "no leaf"
+            ctx.metadata_of_mine = {"self": ctx}
+            ctx._saved_dim = 3
+            ctx.set_materialize_grads(False)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            return gradient * 2
+
+    graph = record(lambda: Keeper.apply(weight(3)).sum().backward()).graph
+    assert node_named(graph, "KeeperBackward").kind == "custom"

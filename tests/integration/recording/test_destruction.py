@@ -1,0 +1,251 @@
+"""A deep graph that was recorded is freed without harm, whoever lets go of it, and when.
+
+Each program runs in a process of its own: what these tests fear is the end of the process.
+"""
+
+# Much of torch has no types: backward, register_hook, Function.apply.
+# mypy: allow-untyped-calls, no-warn-return-any
+from __future__ import annotations
+
+from textwrap import dedent, indent
+
+import pytest
+
+from tests.integration.recording.child import child_result
+
+CHAIN = """
+from gradviz.recording import destruction, graph_walker
+
+DEEP = 60_000  # without care, 41,000 nodes overflow a stack of 8 MiB, and 5,100 one of 1 MiB
+
+def chain(start=None, length=DEEP):
+    x = torch.ones(1, requires_grad=True) if start is None else start
+    for _ in range(length):
+        x = x + 1
+    return x
+
+def walk(*roots):
+    return len(graph_walker.walk([root.grad_fn for root in roots]).wrappers)
+"""
+
+PROGRAMS: dict[str, dict[str, str]] = {
+    "loss goes first": {
+        "walked, then freed": """
+            loss = chain(length=200_000).sum()
+            assert walk(loss) == 200_002
+            del loss
+        """,
+        "recorded by backward, in a loop that binds the loss again": """
+            def program():
+                for _ in range(2):
+                    loss = chain().sum()
+                    loss.backward()
+
+            assert [len(graph.nodes) for graph in record(program).capture.graphs] == [DEEP + 2] * 2
+        """,
+    },
+    "parts are kept": {
+        "roots that share it, freed in both orders": """
+            for order in (1, -1):
+                trunk = chain()
+                roots = [chain(trunk, 6_000), chain(trunk, 5_000), trunk.sum()]
+                walk(*roots)
+                del trunk
+                for root in list(range(3))[::order]:
+                    roots[root] = None
+        """,
+        "a tensor kept from its middle": """
+            for outer_first in (True, False):
+                middle = chain()
+                loss = chain(middle).sum()
+                walk(loss)
+                if outer_first:
+                    del loss, middle
+                else:
+                    del middle, loss
+            early = chain(length=50_000)
+            held = [early]
+            for _ in range(10):
+                held.append(chain(held[-1], 5_000))
+            walk(held[-1])
+            while held:
+                held.pop(len(held) // 2)
+            del early
+        """,
+    },
+    "it was recorded more than once": {
+        "walked twice": """
+            loss = chain().sum()
+            loss.backward(retain_graph=True)
+            walk(loss)
+            walk(loss)
+            del loss
+            trunk = chain()
+            left, right = trunk.sum(), chain(trunk, 777)
+            walk(left)
+            walk(left, right)
+            walk(right)
+            del trunk, right, left
+        """,
+        "recorded twice with retain_graph": """
+            def program():
+                loss = chain().sum()
+                loss.backward(retain_graph=True)
+                loss.backward()
+
+            assert len(record(program).capture.graphs) == 2
+        """,
+        "the graph of a gradient": """
+            def program():
+                x = torch.ones(1, requires_grad=True)
+                y = x
+                for _ in range(30_000):
+                    y = y * 1.0
+                (gradient,) = torch.autograd.grad((y * y).sum(), x, create_graph=True)
+                gradient.sum().backward()
+
+            assert len(record(program).capture.graphs) == 2
+        """,
+    },
+    "the stack is small": {
+        "walked in a thread with a small stack, and freed there": """
+            import threading
+            threading.stack_size(1 << 20)
+
+            def work():
+                loss = chain(length=20_000).sum()
+                walk(loss)
+                del loss
+                done.append(True)
+
+            done = []
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            assert done
+        """,
+        "walked here and freed in a thread with a small stack": """
+            import threading
+            threading.stack_size(1 << 20)
+            box = [chain(length=20_000).sum()]
+            walk(box[0])
+            thread = threading.Thread(target=box.clear)
+            thread.start()
+            thread.join()
+            assert not box
+        """,
+    },
+    "it is no chain": {
+        "a recurrent network of 10,000 steps": """
+            cell = torch.nn.GRUCell(2, 3)
+
+            def program():
+                hidden = torch.zeros(1, 3)
+                for _ in range(10_000):
+                    hidden = cell(torch.ones(1, 2), hidden)
+                loss = hidden.sum()
+                loss.backward()
+
+            graph = record(program).graph
+            assert len(graph.nodes) > 100_000
+        """,
+        "wide and deep, with every node used twice": """
+            x = torch.ones(1, requires_grad=True)
+            before = x
+            for _ in range(60_000):
+                x, before = before + x, x
+            walk(x)
+            del x, before
+        """,
+        "many deep branches of unequal length": """
+            branches = [chain(length=length) for length in range(5_000, 50_000, 9_000)]
+            loss = torch.cat(branches).sum()
+            walk(loss)
+            del branches, loss
+        """,
+        "functions in Python": """
+            class Step(torch.autograd.Function):
+                @staticmethod
+                def forward(ctx, x):
+                    return x + 1
+
+                @staticmethod
+                def backward(ctx, gradient):
+                    return gradient
+
+            x = torch.ones(1, requires_grad=True)
+            for _ in range(45_000):
+                x = x + 1
+            for _ in range(3_000):
+                x = Step.apply(x)
+            walk(x)
+            del x
+        """,
+    },
+    "something failed": {
+        "a failed backward": """
+            def program():
+                loss = chain().exp()
+                result = loss.sin()
+                loss.add_(1)
+                try:
+                    result.sum().backward()
+                except RuntimeError:
+                    pass
+
+            assert record(program).graph.backward.failed_node is not None
+        """,
+        "a walk that was interrupted half-way": """
+            def interrupt(*_):
+                raise KeyboardInterrupt
+
+            loss = chain().sum()
+            original = destruction.guard_walked_nodes
+            destruction.guard_walked_nodes = interrupt
+            try:
+                walk(loss)
+            except KeyboardInterrupt:
+                pass
+            else:
+                raise AssertionError("it was not interrupted")
+            destruction.guard_walked_nodes = original
+            del loss
+        """,
+        "a walk that was interrupted while it looked": """
+            import signal
+
+            signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            for seconds in (0.01, 0.03, 0.1):
+                loss = chain().sum()
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, seconds)
+                    walk(loss)
+                except KeyboardInterrupt:
+                    pass
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                del loss
+        """,
+    },
+    "the interpreter ends": {
+        "still alive when the interpreter ends": """
+            kept = [chain().sum()]
+            assert walk(kept[0]) == DEEP + 2
+        """,
+        "alive in a module that outlives everything when the interpreter ends": """
+            sys.kept = chain().sum()
+            torch.kept = chain(length=20_000).sum()
+            walk(sys.kept), walk(torch.kept)
+        """,
+    },
+}
+
+
+@pytest.mark.parametrize("occasion", PROGRAMS)
+def test_a_deep_graph_is_freed_without_harm_when(occasion: str) -> None:
+    source = CHAIN
+    for words, program in PROGRAMS[occasion].items():
+        body = indent(dedent(program).strip("\n"), "    ")
+        # Its name is printed first: should the process die, it is the last thing heard of it.
+        source += f"\ndef scenario():\n{body}\n\nprint(json.dumps({words!r}), flush=True)\nscenario()\n"
+    assert child_result(source + "print(json.dumps('the end'))\n") == "the end"
