@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any, Literal
 
-import torch
-
 from gradviz.recording import torch_compat
 
 
@@ -31,11 +29,6 @@ class BackwardRequest:
     create_graph: bool
     frame: FrameType
     """The frame of torch that called the engine; the program's own are above it."""
-
-    @property
-    def root_edges(self) -> list[tuple[torch.Tensor | None, Any, int]]:
-        """Tensor (where there is one), ``grad_fn`` and output number of every root that has a graph."""
-        return [edge for root in self.roots if (edge := gradient_edge(root)) is not None]
 
 
 Handler = Callable[[BackwardRequest, Callable[[], Any]], Any]
@@ -78,17 +71,3 @@ class BackwardWatch:
             return self._handle(request, lambda: original(t_outputs, *args, **kwargs))
 
         return run_backward
-
-
-def gradient_edge(root: Any) -> tuple[torch.Tensor | None, Any, int] | None:
-    """Tensor, node and output number from which a root's walk starts; None for what has no graph."""
-    if not isinstance(root, torch.Tensor):
-        node = getattr(root, "node", None)
-        return None if node is None else (None, node, int(root.output_nr))
-    with torch_compat.DISABLE_TORCH_FUNCTION():
-        if not root.requires_grad:
-            return None
-        grad_fn = torch_compat.grad_fn_of(root)
-        if grad_fn is not None:
-            return root, grad_fn, root.output_nr
-        return root, torch.autograd.graph.get_gradient_edge(root).node, 0

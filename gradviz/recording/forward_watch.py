@@ -26,6 +26,7 @@ from gradviz.recording import torch_compat
 from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.call_mode import CallMode
 from gradviz.recording.forward_log import NO_SCOPE, ForwardLog, ThreadLog
+from gradviz.recording.hooks import hook_name
 from gradviz.recording.names import parameters_inside
 from gradviz.recording.stacks import CallFrame, StackTable, calling_frame
 from gradviz.recording.tensor_facts import FactsTable
@@ -239,12 +240,6 @@ def _drop_broken_calls(running: list[CallFrame], enclosing: FrameType | None) ->
     """Forget calls that a `BaseException` ended, of which torch tells no hook: their frame is not on the stack."""
     while running and running[-1].frame_id != id(enclosing):
         running.pop()
-
-
-def hook_name(hook: Any) -> str:
-    """A readable name for a hook: the qualified name of its function, or its class."""
-    name = getattr(hook, "__qualname__", None)
-    return str(name) if name else type(hook).__qualname__
 
 
 def _tensors_in(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Iterator[torch.Tensor]:

@@ -69,6 +69,10 @@ class NameTable:
             return ()
         return tuple(sorted(entry[1], key=lambda name: not name.isidentifier()))
 
+    def name_of(self, value: Any) -> str | None:
+        """The first of these names, if there is one."""
+        return next(iter(self.variables_of(value)), None)
+
     def module_name(self, module: torch.nn.Module) -> str:
         """The shortest variable that holds the module, else its class in lower case."""
         entry = self.modules.get(id(module))

@@ -20,20 +20,18 @@ from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
 from gradviz.errors import BadInput
 from gradviz.graph.model import BackwardCall, Graph
 from gradviz.recording import failed_node, torch_compat
-from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch, gradient_edge
+from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch
 from gradviz.recording.compiled_code import CompiledCodeWatch
 from gradviz.recording.file_kinds import is_gradviz_code, is_library_file
 from gradviz.recording.forward_log import ThreadLog
 from gradviz.recording.forward_watch import ForwardWatch
-from gradviz.recording.graph_builder import GraphBuilder
+from gradviz.recording.graph_builder import CallAt, GraphBuilder
 from gradviz.recording.graph_walker import Walk, walk
-from gradviz.recording.loose_ends import loose_ends
 from gradviz.recording.names import ModuleNames, NameTable, local_variables, names_on_stack, parameters_inside
 from gradviz.recording.plan import RecordingPlan, StopScript
+from gradviz.recording.roots import RootTensor, loose_ends, root_of
 from gradviz.recording.structures import look_up, named_tensors
 from gradviz.recording.tensor_facts import FactsTable
-
-NamedRoot = tuple[str | None, torch.Tensor | None, Any, int]
 
 
 class Recorder:
@@ -106,10 +104,7 @@ class Recorder:
     def _record_request(self, request: BackwardRequest, number: int) -> Walk | None:
         try:
             names = names_on_stack(request.frame)
-            roots: list[NamedRoot] = []
-            for tensor, node, output_nr in request.root_edges:
-                variables = names.variables_of(tensor) if tensor is not None else ()
-                roots.append((variables[0] if variables else None, tensor, node, output_nr))
+            roots = [root for value in request.roots if (root := root_of(value, names.name_of(value))) is not None]
             if not roots:
                 return None  # torch is about to say so itself
             backward = BackwardCall(number, request.function, None, request.retain_graph, request.create_graph)
@@ -121,14 +116,14 @@ class Recorder:
 
     def _record_graph(
         self,
-        roots: list[NamedRoot],
+        roots: list[RootTensor],
         names: NameTable,
         backward: BackwardCall | None = None,
         frame: FrameType | None = None,
     ) -> Walk:
-        walked = walk(grad_fn for _, _, grad_fn, _ in roots)
-        stack = self._forward.stacks.current(frame, []) if frame is not None else None
-        self._graphs.append(self._builder.build(walked, roots, names, self._log_of_graph(), backward, stack))
+        walked = walk(root.grad_fn for root in roots)
+        call = CallAt(backward, self._forward.stacks.current(frame, [])) if backward is not None else None
+        self._graphs.append(self._builder.build(walked, roots, names, self._log_of_graph(), call))
         self._kept_nodes += len(walked.wrappers)
         self._note_parameters(names)
         return walked
@@ -156,7 +151,7 @@ class Recorder:
         place = failed_node.find(
             walked,
             error,
-            inputs=[edge[1] for root in request.inputs if (edge := gradient_edge(root)) is not None],
+            inputs=[root.grad_fn for value in request.inputs if (root := root_of(value, None)) is not None],
             freed_before=freed_before,
             retains_graph=request.retain_graph or request.create_graph,
         )
@@ -192,9 +187,7 @@ class Recorder:
                 f"--root {expression!r} is a {type(value).__name__}, not a tensor",
                 hint="name a tensor that has a graph",
             )
-        roots: list[NamedRoot] = [
-            (name, *edge) for name, tensor in tensors if (edge := gradient_edge(tensor)) is not None
-        ]
+        roots = [root for name, tensor in tensors if (root := root_of(tensor, name)) is not None]
         if not roots:
             raise BadInput(
                 f"--root {expression!r} has no grad_fn: nothing that it was computed from requires grad, "

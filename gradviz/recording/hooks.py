@@ -1,0 +1,30 @@
+"""The user's hooks on tensors, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+
+def hook_name(hook: Any) -> str:
+    """A readable name for a hook: the qualified name of its function, or its class."""
+    name = getattr(hook, "__qualname__", None)
+    return str(name) if name else type(hook).__qualname__
+
+
+def hooks_still_on(hooks: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
+    """Names of the hooks that were not removed since: a handle knows the table that its hook stood in."""
+    still_on = []
+    for name, handle in hooks:
+        table = getattr(handle, "hooks_dict_ref", lambda: None)()
+        if table is None or handle.id in table:
+            still_on.append(name)
+    return tuple(still_on)
+
+
+def names_of_hooks(tensor: torch.Tensor) -> tuple[str, ...]:
+    """Names of the hooks that a leaf carries, before and after its gradient is accumulated."""
+    tables = (getattr(tensor, "_backward_hooks", None), getattr(tensor, "_post_accumulate_grad_hooks", None))
+    return tuple(hook_name(hook) for table in tables if table for hook in table.values())

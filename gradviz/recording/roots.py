@@ -1,0 +1,56 @@
+"""Where a walk starts: at the tensors that backward was called on, or, without any call, at the loose ends."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from gradviz.recording import torch_compat
+from gradviz.recording.graph_walker import walk
+from gradviz.recording.names import NameTable
+
+
+class RootTensor(NamedTuple):
+    """The start of a walk."""
+
+    name: str | None
+    tensor: torch.Tensor | None
+    """None where the program gave a ``GradientEdge``."""
+    grad_fn: Any
+    output_nr: int
+
+
+def root_of(value: Any, name: str | None) -> RootTensor | None:
+    """The root that a tensor or a ``GradientEdge`` stands for; None for what has no graph."""
+    if not isinstance(value, torch.Tensor):
+        node = getattr(value, "node", None)
+        return None if node is None else RootTensor(name, None, node, int(value.output_nr))
+    with torch_compat.DISABLE_TORCH_FUNCTION():
+        if not value.requires_grad:
+            return None
+        grad_fn = torch_compat.grad_fn_of(value)
+        if grad_fn is not None:
+            return RootTensor(name, value, grad_fn, value.output_nr)
+        return RootTensor(name, value, torch.autograd.graph.get_gradient_edge(value).node, 0)
+
+
+MAX_CANDIDATES = 10_000
+
+
+def loose_ends(names: NameTable) -> list[RootTensor]:
+    """The tensors with a ``grad_fn`` that no other one was computed from, in the order of their creation."""
+    candidates: list[RootTensor] = []
+    for tensor, _ in names.tensors.values():
+        with torch_compat.DISABLE_TORCH_FUNCTION():
+            grad_fn = torch_compat.grad_fn_of(tensor)
+            if grad_fn is not None:
+                candidates.append(RootTensor(names.variables_of(tensor)[0], tensor, grad_fn, tensor.output_nr))
+    del candidates[MAX_CANDIDATES:]
+    walked = walk(candidate.grad_fn for candidate in candidates)
+    consumed = {edge.target for edges in walked.edges for edge in edges if edge is not None}
+    ends: dict[tuple[Any, int], RootTensor] = {}
+    for candidate in candidates:
+        if walked.position[candidate.grad_fn] not in consumed:
+            ends.setdefault((candidate.grad_fn, candidate.output_nr), candidate)
+    return sorted(ends.values(), key=lambda end: end.grad_fn._sequence_nr())
