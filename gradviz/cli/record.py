@@ -19,7 +19,7 @@ def record_command(output: str | None, **others: Any) -> int:
     from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
     from gradviz.cli.output import check_outputs, write_output
     from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.source import open_source
+    from gradviz.cli.source import open_source, tell_that_it_was_stopped
     from gradviz.cli.views import source_options
     from gradviz.errors import BadInput
 
@@ -39,4 +39,5 @@ def record_command(output: str | None, **others: Any) -> int:
         name = shlex.quote(path)
         report = f"wrote {path}: {graphs}, {nodes:,} nodes\nnext:  gradviz render {name}   or   gradviz tree {name}\n"
         write_output("-", report)
+    tell_that_it_was_stopped(source, source_choice)
     return source.exit_code

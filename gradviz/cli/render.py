@@ -55,7 +55,7 @@ def render_command(
     """
     from gradviz.cli.output import check_outputs, write_output
     from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.source import open_source
+    from gradviz.cli.source import open_source, tell_that_it_was_stopped
     from gradviz.cli.views import fold_options, source_options, subject_of
 
     source_choice, folding = source_options(others), fold_options(others)
@@ -86,6 +86,8 @@ def render_command(
         from gradviz.cli.summary import print_summary
 
         print_summary(source_choice, subjects, written)
+    else:
+        tell_that_it_was_stopped(source, source_choice)
     return source.exit_code
 
 

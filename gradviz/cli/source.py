@@ -100,10 +100,13 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         return _load(options)
     from gradviz.recording.plan import RecordingPlan
     from gradviz.recording.program import find_module, find_script
+    from gradviz.recording.root_expression import parse_root
     from gradviz.recording.script_runner import run
 
     if options.root is not None and options.backward is not None:
         raise BadInput("--root and --backward exclude each other", hint="--root records a tensor at the script's end")
+    if options.root is not None:
+        parse_root(options.root)  # better now than after hours of training
     plan = RecordingPlan(
         backward=None if options.backward == "all" else int(options.backward or 1),
         keep_going=options.keep_going,
@@ -121,11 +124,23 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
     return Source(result.capture, result.capture.graphs, exit_code)
 
 
+def tell_that_it_was_stopped(source: Source, options: SourceOptions) -> None:
+    """One line on standard error, for commands whose output does not say it."""
+    if source.capture.outcome == "stopped" and not options.is_capture:
+        call = source.capture.graphs[-1].backward
+        after = f" after backward {call.number}" if call is not None else ""
+        click.echo(f"gradviz: the script was stopped{after} (--keep-going lets it run on)", err=True)
+
+
 def _no_graph(capture: Capture, exit_code: int) -> NothingRecorded:
     how = "was interrupted" if capture.outcome == "interrupted" else "failed"
-    refusal = NothingRecorded(
-        f"no graph to show: {capture.program.name} {how} before any variable held a tensor with a grad_fn"
-    )
+    if capture.disclosures:
+        why = capture.disclosures[0]
+    elif capture.backward_calls:
+        why = f"it {how} after {capture.backward_calls} backward calls, before the one to record"
+    else:
+        why = f"it {how} before any variable held a tensor with a grad_fn"
+    refusal = NothingRecorded(f"no graph of {capture.program.name} to show: {why}")
     refusal.exit_code = exit_code or 2
     return refusal
 

@@ -9,12 +9,11 @@ from gradviz.graph.model import Graph
 from gradviz.rendering.renderer import Subject
 
 _OUTCOMES = {
-    "stopped": "stopped after it (--keep-going lets it run on)",
+    "stopped": "stopped after it",
     "finished": "ran to its end",
     "failed": "failed; the graph is as it was then",
     "interrupted": "was interrupted; what was recorded until then is kept",
 }
-
 
 _MOST_GRAPHS = 10
 """So many graphs are told about, one by one."""
@@ -22,36 +21,45 @@ _MOST_GRAPHS = 10
 
 def print_summary(options: SourceOptions, subjects: list[Subject], written: list[str]) -> None:
     """A few plain lines on standard output."""
-    lines = [line for subject in subjects[:_MOST_GRAPHS] for line in (*_graph_lines(subject), *subject.view.notes)]
-    if len(subjects) > _MOST_GRAPHS:
-        lines.append(f"and {len(subjects) - _MOST_GRAPHS} more graphs")
+    lines = _one_graph(subjects[0], options) if len(subjects) == 1 else _several_graphs(subjects)
     lines += [f"note: {sentence}" for sentence in subjects[0].capture.disclosures]
-    report = [*(f"wrote {path}" for path in written), *(f"  {line}" for line in dict.fromkeys(lines))]
+    shown = [*written[:_MOST_GRAPHS], *([f"{written[-1]}, the last of {len(written)}"] * (len(written) > _MOST_GRAPHS))]
+    report = [*(f"wrote {path}" for path in shown), *(f"  {line}" for line in lines)]
     report.append(f"next:  {options.command('tree')}")
     if not options.is_capture:
-        report.append(
-            f"       {options.command('record')}   keeps the recording, so that the script need not run again"
-        )
+        keeping = "keeps the recording, so that the script need not run again"
+        report.append(f"       {options.command('record')}   {keeping}")
     # As output, so that a reader that has seen enough is no error.
     write_output("-", "\n".join(report) + "\n")
 
 
-def _graph_lines(subject: Subject) -> list[str]:
-    capture, graph = subject.capture, subject.graph
-    lines = []
+def _one_graph(subject: Subject, options: SourceOptions) -> list[str]:
+    outcome = _OUTCOMES[subject.capture.outcome]
+    if subject.capture.outcome == "stopped" and not options.is_capture:
+        outcome += " (--keep-going lets it run on)"
+    size = f"{_size(subject.graph)}{_parameters(subject.capture, subject.graph)}"
+    return [f"{_origin(subject.graph)}; the script {outcome}", size, *subject.view.notes]
+
+
+def _several_graphs(subjects: list[Subject]) -> list[str]:
+    lines = [f"{_origin(subject.graph)}: {_size(subject.graph)}" for subject in subjects[:_MOST_GRAPHS]]
+    if len(subjects) > _MOST_GRAPHS:
+        lines.append(f"and {len(subjects) - _MOST_GRAPHS} more graphs")
+    lines.append(f"the script {_OUTCOMES[subjects[0].capture.outcome]}")
+    return [*lines, *dict.fromkeys(note for subject in subjects for note in subject.view.notes)]
+
+
+def _origin(graph: Graph) -> str:
     if graph.backward is not None:
-        where = _place(graph, graph.backward.call_site)
-        lines.append(
-            f"{graph.backward.function} {graph.backward.number}{where}; the script {_OUTCOMES[capture.outcome]}"
-        )
-    else:
-        roots = ", ".join(root.name or "an unnamed tensor" for root in graph.roots[:4])
-        more = f" and {len(graph.roots) - 4} more" if len(graph.roots) > 4 else ""
-        lines.append(f"graph of {roots}{more}; the script {_OUTCOMES[capture.outcome]}")
+        return f"{graph.backward.function} {graph.backward.number}{_place(graph, graph.backward.call_site)}"
+    roots = ", ".join(root.name or "an unnamed tensor" for root in graph.roots[:4])
+    return f"graph of {roots}" + (f" and {len(graph.roots) - 4} more" if len(graph.roots) > 4 else "")
+
+
+def _size(graph: Graph) -> str:
     leaves = sum(1 for node in graph.nodes if node.is_leaf)
     nodes = "1 node" if len(graph.nodes) == 1 else f"{len(graph.nodes):,} nodes"
-    lines.append(f"{nodes}, {leaves:,} of them {'a leaf' if leaves == 1 else 'leaves'}{_parameters(capture, graph)}")
-    return lines
+    return f"{nodes}, {leaves:,} of them {'a leaf' if leaves == 1 else 'leaves'}"
 
 
 def _place(graph: Graph, call_site: int | None) -> str:

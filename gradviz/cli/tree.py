@@ -20,7 +20,7 @@ def tree_command(width: int | None, ascii: bool, **others: Any) -> int:
     """Run SCRIPT, and print the autograd graph that its first backward() walks: from the loss down to the leaves."""
     from gradviz.cli.output import write_output
     from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.source import open_source
+    from gradviz.cli.source import open_source, tell_that_it_was_stopped
     from gradviz.cli.views import fold_options, source_options, subject_of
     from gradviz.rendering.tree import TreeRenderer
 
@@ -37,6 +37,7 @@ def tree_command(width: int | None, ascii: bool, **others: Any) -> int:
             if len(source.graphs) > 1 and graph.backward is not None:
                 write_output("-", f"backward {graph.backward.number}\n")
             write_output("-", renderer.render(subject_of(source.capture, graph, folding)))
+    tell_that_it_was_stopped(source, source_choice)
     return source.exit_code
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gradviz.graph.model import Graph, NodeKind
 from gradviz.graph.opening import Opening
 from gradviz.graph.placing import Placed
-from gradviz.graph.plumbing import Connections
+from gradviz.graph.plumbing import COPYING, Connections
 from gradviz.graph.view import Item
 
 MOST_RUNS_NAMED = 3
@@ -29,7 +29,7 @@ def notes_on(graph: Graph, connections: Connections, placed: Placed, opening: Op
         *(sentence for reason, sentence in _GROUPED_BY.items() if reason in placed.group_reasons),
         *_about_depth(placed.items, opening),
         *_about_hidden_peculiarities(graph, placed.items),
-        *_about_plumbing(connections),
+        *_about_plumbing(graph, connections),
     )
 
 
@@ -73,9 +73,13 @@ def _about_hidden_peculiarities(graph: Graph, items: tuple[Item, ...]) -> Iterat
         yield f"folded boxes hold {' and '.join(found)}"
 
 
-def _about_plumbing(connections: Connections) -> Iterator[str]:
-    merged = sum(owner != node for node, owner in enumerate(connections.owner))
-    if merged == 1:
-        yield "1 view operation is merged into its neighbour (--plumbing shows it)"
+def _about_plumbing(graph: Graph, connections: Connections) -> Iterator[str]:
+    merged = [node for node, owner in enumerate(connections.owner) if owner != node]
+    copies = sum(graph.nodes[node].name.startswith(COPYING) for node in merged)
+    views = len(merged) - copies
+    counts = ((views, "view operation", "view operations"), (copies, "copy or cast", "copies and casts"))
+    words = " and ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count)
+    if len(merged) == 1:
+        yield f"{words} is merged into its neighbour (--plumbing shows it)"
     elif merged:
-        yield f"{merged:,} view operations are merged into their neighbours (--plumbing shows them)"
+        yield f"{words} are merged into their neighbours (--plumbing shows them)"

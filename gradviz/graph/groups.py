@@ -19,11 +19,6 @@ class Group:
     count: int = 1
     reason: Reason = "repeat"
 
-    @property
-    def stride(self) -> int:
-        """How many members one repetition has."""
-        return (self.stop - self.start) // self.count
-
 
 Entry = int | Group
 """The place of one member of a container, or a group of several."""

@@ -39,6 +39,9 @@ PLUMBING_NAMES: frozenset[str] = frozenset(
 )
 """Not here: select, slice, split, unbind and gather, which decide *which* values go on."""
 
+COPYING = ("Clone", "Contiguous", "ToCopy")
+"""Those of them that make new storage, as autocast does to change the dtype."""
+
 
 @dataclass(frozen=True, slots=True)
 class Connections:

@@ -86,3 +86,10 @@ class View(Struct, frozen=True):
         for item in self.items:
             by_parent.setdefault(item.parent, []).append(item)
         return by_parent
+
+    def depths(self) -> list[int]:
+        """For each item the number of boxes around it."""
+        depths: list[int] = []
+        for item in self.items:
+            depths.append(0 if item.parent is None else depths[item.parent] + 1)
+        return depths

@@ -162,12 +162,13 @@ class _OneGraph:
         if not hasattr(wrapper, "variable"):
             return replace(node, sequence_nr=None)
         tensor = wrapper.variable
+        own = torch_compat.unwrapped(tensor)
         with torch_compat.DISABLE_TORCH_FUNCTION():
-            names = (*self.modules.parameters.get(id(tensor), ()), *self.names.variables_of(tensor))
+            names = (*self.modules.parameters.get(id(own), ()), *self.names.variables_of(own))
             has_grad = tensor.grad is not None
             held = HeldTensor(names, tensor.is_leaf, tensor.requires_grad, tensor.retains_grad, has_grad)
             hooks = names_of_hooks(tensor)
-            is_parameter = isinstance(tensor, torch.nn.Parameter) or id(tensor) in self.modules.parameters
+            is_parameter = isinstance(own, torch.nn.Parameter) or id(own) in self.modules.parameters
         return Node(
             place,
             node.name,

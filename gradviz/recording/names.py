@@ -53,7 +53,7 @@ class NameTable:
             for key, element in islice(pairs, MAX_ELEMENTS):
                 if issubclass(type(element), torch.nn.Module):
                     self._add(self.modules, f"{name}[{key!r}]", element)
-        for path, tensor in named_tensors(value, name, depth=2):
+        for path, tensor in named_tensors(value, name):
             self._add(self.tensors, path, tensor)
 
     @staticmethod

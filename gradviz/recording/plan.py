@@ -29,4 +29,4 @@ class RecordingPlan:
 
 
 class StopScript(SystemExit):
-    """Ends the script politely: its ``finally`` blocks run, and a thread that gets it ends without a traceback."""
+    """Ends the script politely: its ``finally`` blocks run, and ``except Exception`` does not hold it up."""

@@ -29,8 +29,9 @@ from gradviz.recording.graph_builder import CallAt, GraphBuilder
 from gradviz.recording.graph_walker import Walk, walk
 from gradviz.recording.names import ModuleNames, NameTable, local_variables, names_on_stack, parameters_inside
 from gradviz.recording.plan import RecordingPlan, StopScript
+from gradviz.recording.root_expression import parse_root
 from gradviz.recording.roots import RootTensor, loose_ends, root_of
-from gradviz.recording.structures import look_up, named_tensors
+from gradviz.recording.structures import named_tensors
 from gradviz.recording.tensor_facts import FactsTable
 
 
@@ -51,6 +52,8 @@ class Recorder:
         self._kept_nodes = 0
         self.backward_calls = 0
         self.failed_in_backward = False
+        self.was_stopped = False
+        """True once the program, or the thread of it that called backward, was told to end."""
 
     # -- starting and stopping -----------------------------------------------------------------------------------
 
@@ -106,6 +109,10 @@ class Recorder:
             names = names_on_stack(request.frame)
             roots = [root for value in request.roots if (root := root_of(value, names.name_of(value))) is not None]
             if not roots:
+                self._disclose(
+                    f"{request.function} {number} was called on a tensor that has no grad_fn: nothing that it was "
+                    "computed from requires grad"
+                )
                 return None  # torch is about to say so itself
             backward = BackwardCall(number, request.function, None, request.retain_graph, request.create_graph)
             return self._record_graph(roots, names, backward, request.frame)
@@ -172,6 +179,10 @@ class Recorder:
         if self._plan.keep_going:
             self.stop()
             return
+        self.was_stopped = True
+        if threading.current_thread() is not threading.main_thread():
+            # Other threads end without a word only for this very class; the rest of the program goes on.
+            raise SystemExit
         raise StopScript
 
     # -- what is left at the end ---------------------------------------------------------------------------------
@@ -180,7 +191,7 @@ class Recorder:
         """Record the graph of the expression that ``--root`` names, from the script's variables."""
         expression = self._plan.root
         assert expression is not None
-        value = look_up(expression, namespace)
+        value = parse_root(expression).value_in(namespace)
         tensors = list(named_tensors(value, expression))
         if not tensors:
             raise BadInput(

@@ -160,7 +160,8 @@ class _Session:
                     f"{name} called no backward() or grad(), and no variable at its end holds a tensor with a grad_fn",
                     hint="call backward() on the loss, or keep it in a variable of the script and name it with --root",
                 )
-        capture = recorder.capture(name, arguments, ending.outcome, error)
+        outcome = "stopped" if recorder.was_stopped and ending.outcome == "finished" else ending.outcome
+        capture = recorder.capture(name, arguments, outcome, error)
         return RunResult(capture, printed)
 
     def _record_root(self, namespace: Mapping[str, Any], *, failed: bool) -> None:

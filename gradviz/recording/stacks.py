@@ -41,7 +41,7 @@ class StackTable:
         self._codes: dict[int, CodeType] = {}
         """Keeps the code objects alive, whose ids serve as keys."""
         self._verdicts: dict[int, int] = {}
-        self.module_call_code = torch_compat.module_call_frame()
+        self.module_call_code = torch_compat.module_call_code()
 
     def current(self, frame: FrameType | None, running_calls: list[CallFrame]) -> int:
         """Id of the stack from `frame` upwards; `running_calls` are the module calls that it is inside of."""

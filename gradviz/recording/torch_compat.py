@@ -60,12 +60,14 @@ def function_apply_probe() -> tuple[ModuleType, str] | None:
     return (module, "_is_setup_context_defined") if hasattr(module, "_is_setup_context_defined") else None
 
 
-def module_call_frame() -> CodeType | None:
-    """Code of the function that `Module._call_impl` runs a call in while any hook is registered."""
-    for constant in module_call.Module._call_impl.__code__.co_consts:
-        if isinstance(constant, CodeType) and constant.co_name == "inner":
-            return constant
-    return None
+def module_call_code() -> CodeType:
+    """Code of the frame in which `Module._call_impl` runs a call while any hook is registered.
+
+    That is a function inside it, or before torch 2.6 it itself.
+    """
+    own: CodeType = module_call.Module._call_impl.__code__
+    nested = (constant for constant in own.co_consts if isinstance(constant, CodeType))
+    return next((code for code in nested if code.co_name == "inner"), own)
 
 
 def grad_fn_of(tensor: torch.Tensor) -> Any:
@@ -77,6 +79,18 @@ def grad_fn_of(tensor: torch.Tensor) -> Any:
         return tensor.grad_fn if tensor.requires_grad else None
     except RuntimeError:
         return None
+
+
+_functorch = getattr(torch._C, "_functorch", None)
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The program's own tensor inside those that ``torch.func`` wraps around it for the time of a transform."""
+    is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", None)
+    unwrap = getattr(_functorch, "get_unwrapped", None)
+    while is_wrapped is not None and unwrap is not None and is_wrapped(tensor):
+        tensor = unwrap(tensor)
+    return tensor
 
 
 def tensor_getter(attribute: str) -> Callable[[torch.Tensor], Any]:

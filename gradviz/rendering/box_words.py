@@ -34,6 +34,18 @@ def box_title(subject: SubjectWords, item: Item) -> str:
     return f"{first} (call {call + 1})" if call and not is_said_around else first
 
 
+def box_path(subject: SubjectWords, item: Item) -> str:
+    """Where nothing around says it: the whole path, and which call, where the graph holds several."""
+    if item.scope is None:
+        return ""
+    scope = subject.graph.scopes[item.scope]
+    if item.last_scope is None:
+        is_one_of_several = scope.call and subject.calls_in_graph[scope.path] > 1
+        return f"{scope.path} (call {scope.call + 1})" if is_one_of_several else scope.path
+    last = subject.graph.scopes[item.last_scope].path
+    return scope.path if last == scope.path else f"{scope.path} … {last}"
+
+
 def box_subtitle(subject: SubjectWords, item: Item) -> str:
     """The class of the module; for other boxes how their operations belong together."""
     if item.scope is not None:

@@ -9,7 +9,7 @@ from gradviz.capture.capture import Capture
 from gradviz.graph.model import Constant, Graph, TensorFacts
 from gradviz.graph.view import Item, View
 from gradviz.rendering import tooltips
-from gradviz.rendering.box_words import box_badge, box_subtitle, box_title, relative_path
+from gradviz.rendering.box_words import box_badge, box_path, box_subtitle, box_title, relative_path
 from gradviz.rendering.subject_words import SubjectWords
 from gradviz.rendering.words import autograd_word, line_words, shape_words
 
@@ -30,6 +30,8 @@ class ItemText:
     """The reader's own source line: ``train.py:41``."""
     tooltip: tuple[str, ...] = ()
     """Everything else, a line each."""
+    path: str = ""
+    """For a module call, its title where no box around it is seen: ``net.encoder.2 (call 2)``."""
 
 
 def item_texts(capture: Capture, graph: Graph, view: View) -> tuple[ItemText, ...]:
@@ -159,6 +161,7 @@ def _box(subject: SubjectWords, item: Item) -> ItemText:
         badge=box_badge(subject, item),
         line=_line(subject, subject.common_call_site(item)),
         tooltip=tooltips.box(subject, item),
+        path=box_path(subject, item),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import CallSite, Graph, Node
@@ -16,6 +16,8 @@ class SubjectWords:
 
     def __init__(self, capture: Capture, graph: Graph, view: View) -> None:
         self.capture, self.graph, self.view = capture, graph, view
+        self.calls_in_graph = Counter(scope.path for scope in graph.scopes)
+        """How many calls of each module the graph holds, by path."""
         self._readers_lines = readers_lines(graph)
         self._several_named = _calls_with_several_names(graph, view)
         self._leaving = {link.source: link for link in reversed(view.links)}

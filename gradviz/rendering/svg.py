@@ -91,7 +91,7 @@ def _picture(
     view: View, texts: Sequence[ItemText], faces: Sequence[Face], layout: Layout, failed: int | None
 ) -> Iterator[str]:
     """Layer by layer: open boxes, then links, then closed items and headers on top."""
-    depths = _depths(view)
+    depths = view.depths()
     for item, face, box in _each(view, faces, layout):
         if item.is_open:
             yield open_box_markup(face, box, depths[item.id], failed=item.id == failed)
@@ -115,10 +115,3 @@ _MARKED = ' marker-end="url(#a)"'
 
 def _each(view: View, faces: Sequence[Face], layout: Layout) -> Iterator[tuple[Item, Face, Rect]]:
     return zip(view.items, faces, layout.boxes, strict=True)
-
-
-def _depths(view: View) -> list[int]:
-    depths: list[int] = []
-    for item in view.items:
-        depths.append(0 if item.parent is None else depths[item.parent] + 1)
-    return depths

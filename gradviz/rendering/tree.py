@@ -133,12 +133,7 @@ def _heading(subject: Subject, texts: Sequence[ItemText], box: int | None) -> st
     if box is None:
         return "at the outermost level"
     item, text = subject.view.items[box], texts[box]
-    title = ""
-    if item.scope is not None:
-        first = subject.graph.scopes[item.scope].path
-        last = None if item.last_scope is None else subject.graph.scopes[item.last_scope].path
-        title = first if last in (None, first) else f"{first} … {last}"
-        title += f" ({_clean(text.subtitle)})"
+    title = f"{text.path} ({_clean(text.subtitle)})" if text.path else ""
     return f"in {_titled(item, text, title)}"
 
 

@@ -36,7 +36,7 @@ class Wiring:
     def __init__(self, view: View, skipped: set[int]) -> None:
         """`skipped` are sources whose links need no wire."""
         self._parents = [item.parent for item in view.items]
-        self._depths = _depths(self._parents)
+        self._depths = view.depths()
         self.wires: dict[int | None, dict[Ends, int]] = {}
         self.paths: list[tuple[Step, ...]] = [
             () if link.source in skipped else tuple(self._path(link)) for link in view.links
@@ -78,10 +78,3 @@ class Wiring:
     def _wire(self, box: int | None, source: End, target: End) -> Step:
         wires = self.wires.setdefault(box, {})
         return box, wires.setdefault((source, target), len(wires))
-
-
-def _depths(parents: list[int | None]) -> list[int]:
-    depths: list[int] = []
-    for parent in parents:
-        depths.append(0 if parent is None else depths[parent] + 1)
-    return depths

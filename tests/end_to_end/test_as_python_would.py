@@ -237,7 +237,8 @@ def test_what_a_script_prints_keeps_out_of_a_picture_on_standard_output(tmp_path
     run = gradviz("render", script, "-o", "-", "--format", "json", cwd=tmp_path)
     assert run.exit_code == 0
     assert len(json.loads(run.stdout)["graph"]["nodes"]) == 2
-    assert sorted(run.stderr.splitlines()) == ["below python", "by python"]
+    stopped = "gradviz: the script was stopped after backward 1 (--keep-going lets it run on)"
+    assert sorted(run.stderr.splitlines()) == ["below python", "by python", stopped]
 
 
 def test_the_console_is_the_scripts_own(tmp_path: Path) -> None:

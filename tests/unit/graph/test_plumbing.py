@@ -25,6 +25,12 @@ def test_a_transpose_goes_into_the_operation_that_uses_it() -> None:
     assert view.notes == ("1 view operation is merged into its neighbour (--plumbing shows it)",)
 
 
+def test_a_cast_is_not_called_a_view() -> None:
+    graph = graph_of("w -> ToCopy -> T -> Mm -> loss; x -> Mm")
+    merged = "1 view operation and 1 copy or cast are merged into their neighbours (--plumbing shows them)"
+    assert fold(graph).notes == (merged,)
+
+
 def test_plumbing_is_drawn_when_asked_for() -> None:
     assert shown_operations(graph_of("w -> T -> Mm -> loss"), show_plumbing=True) == ["TBackward0", "MmBackward0"]
 

@@ -47,6 +47,16 @@ operation    shape   grad_fn
     )
 
 
+def test_headings_tell_the_calls_of_a_module_apart() -> None:
+    builder = GraphBuilder()
+    last = builder.leaf("x", kind="input")
+    for operation in ("Sin", "Exp"):
+        last = builder.operation(operation, last, scope=builder.scope("act", "Act"))
+    builder.root(last)
+    headings = [line for line in tree_of(builder.build(), depth=1).splitlines() if line.startswith("│ in")]
+    assert headings == ["│ in act (call 2) (Act)", "│ in act (Act)"]
+
+
 def test_a_repeated_block_is_shown_once_with_its_count() -> None:
     assert (
         tree_of(transformer(12), depth=1)

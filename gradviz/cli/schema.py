@@ -1,0 +1,24 @@
+"""``gradviz schema``: what the files hold, for programs that read them."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("schema")
+@click.argument("what", metavar="[json|capture]", default="json")
+def schema_command(what: str) -> int:
+    """Print the JSON Schema of a .json file (json), or of what a .gradviz file holds (capture)."""
+    import msgspec
+
+    from gradviz.capture.capture_file import capture_schema
+    from gradviz.cli.output import write_output
+    from gradviz.errors import BadInput, near_matches
+    from gradviz.rendering.json import graph_schema
+
+    schemas = {"json": graph_schema, "capture": capture_schema}
+    if what not in schemas:
+        raise BadInput(f"no schema of {what!r}", hint=near_matches(what, schemas))
+    text = msgspec.json.format(msgspec.json.encode(schemas[what]()), indent=2).decode()
+    write_output("-", text + "\n")
+    return 0

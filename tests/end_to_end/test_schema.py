@@ -1,0 +1,23 @@
+"""What `gradviz schema` prints describes the files that gradviz writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.command import gradviz, refusal
+
+
+@pytest.mark.parametrize(("what", "root"), [("json", "GraphDocument"), ("capture", "Capture")])
+def test_a_schema_is_printed_for_programs(what: str, root: str, tmp_path: Path) -> None:
+    run = gradviz("schema", what, cwd=tmp_path)
+    assert run.exit_code == 0
+    schema = json.loads(run.stdout)
+    assert schema["$ref"].endswith(root)
+    assert {"id", "name", "edges", "outputs", "scope"} <= set(schema["$defs"]["Node"]["properties"])
+
+
+def test_an_unknown_schema_is_told_with_what_there_is(tmp_path: Path) -> None:
+    assert "'json'" in refusal(gradviz("schema", "jsn", cwd=tmp_path))
