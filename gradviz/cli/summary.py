@@ -75,12 +75,16 @@ def _parameters(capture: Capture, graph: Graph) -> str:
     if not capture.parameters:
         return ""
     reached = {name for node in graph.nodes if node.kind == "parameter" for name in node.names}
+    # What a reentrant checkpoint computes, and with which parameters, is not in the graph.
+    is_partial = any(node.name == "CheckpointFunctionBackward" for node in graph.nodes)
     missed = [p for p in capture.parameters if not reached.intersection(p.names)]
     trainable = [p.names[0] for p in missed if p.requires_grad]
     frozen = len(missed) - len(trainable)
     words = f"; {len(capture.parameters) - len(missed):,} of {len(capture.parameters):,} parameters reached"
     if frozen:
         words += f", {frozen:,} frozen"
-    if trainable:
+    if trainable and is_partial:
+        words += ", others perhaps inside checkpoints"
+    elif trainable:
         words += f"; not reached: {', '.join(trainable[:3])}" + (", ..." if len(trainable) > 3 else "")
     return words

@@ -35,7 +35,7 @@ PLUMBING_NAMES: frozenset[str] = frozenset(
         "Unsqueeze",
         "View",
     )
-    for number in range(4)
+    for number in range(10)
 )
 """Not here: select, slice, split, unbind and gather, which decide *which* values go on."""
 

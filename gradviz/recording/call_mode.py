@@ -11,7 +11,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from gradviz.recording import torch_compat
@@ -62,7 +61,7 @@ class CallMode(TorchFunctionMode):
     def put_on(self) -> None:
         """Begin to see the calls of this thread."""
         self.is_on = True
-        torch._C._push_on_torch_function_stack(self)
+        torch_compat.push_function_mode(self)
 
     def take_off(self) -> bool:
         """See no more calls of this thread; False where there was nothing on its stack to take off.
@@ -71,13 +70,12 @@ class CallMode(TorchFunctionMode):
         """
         above = []
         found = False
-        while torch._C._len_torch_function_stack() and not found:
-            top = torch._C._pop_torch_function_stack()
+        while not found and (top := torch_compat.pop_function_mode()) is not None:
             found = top is self
             if not found:
                 above.append(top)
         for other in reversed(above):
-            torch._C._push_on_torch_function_stack(other)
+            torch_compat.push_function_mode(other)
         if found:
             self.is_on = False
         return found

@@ -101,7 +101,8 @@ def is_freed(wrapper: Any) -> bool | None:
             return True
         saved = raw if isinstance(raw, tuple) else (raw,)
         if saved and saved[0] is not None:
-            return saved[0].data is None
+            holds = torch_compat.has_saved_data(saved[0])
+            return None if holds is None else not holds
     return None
 
 

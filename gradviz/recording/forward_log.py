@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gradviz.graph.model import TensorFacts
-from gradviz.recording.stacks import NO_STACK, CallFrame
+from gradviz.recording.stacks import CallFrame
 
 
 class Row(NamedTuple):
@@ -98,11 +98,6 @@ class ThreadLog:
     @property
     def is_empty(self) -> bool:
         return not self._starts and not self._scope_starts
-
-    def stack_above_module_call(self) -> int:
-        """Stack of the innermost running module call's caller, as far as it is known."""
-        above = self.running_calls[-1].stack_above if self.running_calls else None
-        return NO_STACK if above is None else above
 
 
 class SeenConstant(NamedTuple):

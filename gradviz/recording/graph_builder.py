@@ -183,7 +183,7 @@ class _OneGraph:
         constants: tuple[int, ...] = ()
         row = log.row_of(number)
         if row is not None:
-            forward_call = self._public_name(row.function)
+            forward_call = _RECOMPUTED if kind == "checkpoint" else self._public_name(row.function)
             call_site = self.sites.site_of(row.stack)
             if kind == "operation" or kind == "view":
                 kind = kind_of_call(kind, forward_call, is_checkpointed=row.place in log.checkpointed_rows)
@@ -231,5 +231,8 @@ class _OneGraph:
                     held[place] = (*held.get(place, ()), entry)
         return held
 
+
+_RECOMPUTED = "torch.utils.checkpoint.checkpoint"
+"""The call that makes the one node of a reentrant checkpoint, as the reader wrote it."""
 
 _NO_ATTRIBUTES: dict[str, Attribute] = {}

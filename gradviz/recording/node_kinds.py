@@ -8,44 +8,39 @@ from gradviz.graph.model import NodeKind
 
 VIEW_OPERATIONS = frozenset(
     {
-        "AliasBackward0",
-        "AsStridedBackward0",
-        "ChunkBackward0",
-        "ConjBackward0",
-        "DiagonalBackward0",
-        "ExpandBackward0",
-        "FlattenBackward0",
-        "ImagBackward0",
-        "MoveDimBackward0",
-        "NarrowBackward0",
-        "PermuteBackward0",
-        "RealBackward0",
-        "ReshapeAliasBackward0",
-        "SelectBackward0",
-        "SliceBackward0",
-        "SplitBackward0",
-        "SplitBackward1",
-        "SplitWithSizesBackward0",
-        "SqueezeBackward0",
-        "SqueezeBackward1",
-        "SqueezeBackward2",
-        "SwapAxesBackward0",
-        "SwapDimsBackward0",
-        "TBackward0",
-        "TransposeBackward0",
-        "TransposeBackward1",
-        "UnbindBackward0",
-        "UnflattenBackward0",
-        "UnfoldBackward0",
-        "UnsafeViewBackward0",
-        "UnsqueezeBackward0",
-        "ViewAsComplexBackward0",
-        "ViewAsRealBackward0",
-        "ViewBackward0",
-        "ViewBackward1",
+        "Alias",
+        "AsStrided",
+        "Chunk",
+        "Conj",
+        "Diagonal",
+        "Expand",
+        "Flatten",
+        "Imag",
+        "MoveDim",
+        "Narrow",
+        "Permute",
+        "Real",
+        "ReshapeAlias",
+        "Select",
+        "Slice",
+        "Split",
+        "SplitWithSizes",
+        "Squeeze",
+        "SwapAxes",
+        "SwapDims",
+        "T",
+        "Transpose",
+        "Unbind",
+        "Unflatten",
+        "Unfold",
+        "UnsafeView",
+        "Unsqueeze",
+        "View",
+        "ViewAsComplex",
+        "ViewAsReal",
     }
 )
-"""Nodes of operations that return the same storage under another shape."""
+"""Operations that return the same storage under another shape; their nodes are named ``ViewBackward0`` and so on."""
 
 INPLACE_NODES = frozenset({"torch::autograd::CopySlices", "torch::autograd::CopyBackwards"})
 
@@ -65,7 +60,7 @@ def kind_of_operation(name: str) -> NodeKind:
     """The kind of a node that torch wrote in C++, as far as its class tells."""
     if name in INPLACE_NODES:
         return "inplace"
-    return "view" if name in VIEW_OPERATIONS else "operation"
+    return "view" if name.rstrip("0123456789").removesuffix("Backward") in VIEW_OPERATIONS else "operation"
 
 
 def kind_of_call(kind: NodeKind, forward_call: str, *, is_checkpointed: bool) -> NodeKind:

@@ -58,7 +58,8 @@ class Recorder:
     # -- starting and stopping -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to watch, on the calling thread."""
+        """Begin to watch, on the calling thread. Raises `MissingDependency` where torch is too old for it."""
+        torch_compat.check()
         self._forward.start()
         self._compiled.start()
         if not self._plan.root:
@@ -83,7 +84,7 @@ class Recorder:
         row = self._forward.note_backward(torch_compat.peek_sequence_nr(), request)
         walked = self._record_request(request, number)
         # Only an earlier call can have freed anything: the usual first one pays nothing for this.
-        freed_before = failed_node.freed_places(walked) if walked is not None and number > 1 else frozenset()
+        freed_before = self._freed_places(walked) if number > 1 else frozenset()
         try:
             result = run()
         except Exception as error:
@@ -117,8 +118,7 @@ class Recorder:
             backward = BackwardCall(number, request.function, None, request.retain_graph, request.create_graph)
             return self._record_graph(roots, names, backward, request.frame)
         except Exception as error:  # whatever it is, it must not reach the program
-            what = f"{type(error).__name__}: {error}"
-            self._disclose(f"backward {number} could not be recorded, which is a defect of gradviz: {what}")
+            self._disclose_defect(f"backward {number} could not be recorded", error)
             return None
 
     def _record_graph(
@@ -132,6 +132,8 @@ class Recorder:
         call = CallAt(backward, self._forward.stacks.current(frame, [])) if backward is not None else None
         self._graphs.append(self._builder.build(walked, roots, names, self._log_of_graph(), call))
         self._kept_nodes += len(walked.wrappers)
+        for what in torch_compat.untold(walked.wrappers[-1]):
+            self._disclose(f"torch {torch.__version__} does not tell {what}")
         self._note_parameters(names)
         return walked
 
@@ -154,16 +156,29 @@ class Recorder:
         self.failed_in_backward = True
         if walked is None:
             return
-        graph = self._graphs[-1]
-        place = failed_node.find(
-            walked,
-            error,
-            inputs=[root.grad_fn for value in request.inputs if (root := root_of(value, None)) is not None],
-            freed_before=freed_before,
-            retains_graph=request.retain_graph or request.create_graph,
-        )
+        try:
+            place = failed_node.find(
+                walked,
+                error,
+                inputs=[root.grad_fn for value in request.inputs if (root := root_of(value, None)) is not None],
+                freed_before=freed_before,
+                retains_graph=request.retain_graph or request.create_graph,
+            )
+        except Exception as defect:  # the program's own error is the one to be seen
+            self._disclose_defect("the node that failed could not be found", defect)
+            return
         if place is not None:
-            self._graphs[-1] = failed_node.marked(graph, place)
+            self._graphs[-1] = failed_node.marked(self._graphs[-1], place)
+
+    def _freed_places(self, walked: Walk | None) -> frozenset[int]:
+        try:
+            return failed_node.freed_places(walked) if walked is not None else frozenset()
+        except Exception as defect:  # whatever it is, it must not reach the program
+            self._disclose_defect("what earlier calls freed could not be found out", defect)
+            return frozenset()
+
+    def _disclose_defect(self, what: str, defect: Exception) -> None:
+        self._disclose(f"{what}, which is a defect of gradviz: {type(defect).__name__}: {defect}")
 
     def _is_full(self) -> bool:
         if self._kept_nodes < self._plan.max_kept_nodes:
@@ -241,9 +256,14 @@ class Recorder:
         for what, count in self._forward.defects.items():
             self._disclose(f"{count:,} calls could not be noted, which is a defect of gradviz: {what}")
         if self._builder.unseen_calls:
+            nodes = "1 node is" if self._builder.unseen_calls == 1 else f"{self._builder.unseen_calls:,} nodes are"
             self._disclose(
-                f"the lines of {self._builder.unseen_calls:,} nodes are unknown: a thread that is not recorded made "
-                "them, or code below Python"
+                f"the lines of {nodes} unknown: made by a thread that is not recorded, or by code below Python"
+            )
+        if any(node.name == "CheckpointFunctionBackward" for graph in self._graphs for node in graph.nodes):
+            self._disclose(
+                "what reentrant checkpoints compute is not in this graph: they compute it again inside backward, where "
+                "their parameters get their gradients"
             )
         graphs = tuple(self._graphs)
         return Capture(

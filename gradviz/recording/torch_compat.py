@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch.nn.modules import module as module_call
 
+from gradviz.errors import MissingDependency
+
 LEAF_SEQUENCE_NR = 2**64 - 1
 """What ``_sequence_nr()`` answers for `AccumulateGrad`."""
 
@@ -33,6 +35,11 @@ current_graph_task_id: Callable[[], int] = getattr(torch._C, "_current_graph_tas
 
 DISABLE_TORCH_FUNCTION: Callable[[], Any] = torch._C.DisableTorchFunction
 """While entered, reading a tensor's attributes reaches no mode and no subclass of the user."""
+
+
+def has_saved_data(raw_saved: Any) -> bool | None:
+    """Whether a raw saved tensor still holds what was saved; None where this torch does not tell without unpacking."""
+    return raw_saved.data is not None if hasattr(raw_saved, "data") else None
 
 
 _top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
@@ -58,6 +65,16 @@ def function_apply_probe() -> tuple[ModuleType, str] | None:
     """
     module = sys.modules["torch.autograd.function"]
     return (module, "_is_setup_context_defined") if hasattr(module, "_is_setup_context_defined") else None
+
+
+def push_function_mode(mode: Any) -> None:
+    """Put a function mode on this thread's stack."""
+    torch._C._push_on_torch_function_stack(mode)
+
+
+def pop_function_mode() -> Any:
+    """Take the topmost function mode off this thread's stack; None where there is none."""
+    return torch._C._pop_torch_function_stack() if torch._C._len_torch_function_stack() else None
 
 
 def module_call_code() -> CodeType:
@@ -154,7 +171,7 @@ def swallow_next_push(mode: Any) -> None:
 
     original = getattr(overrides, "_push_mode", None)
     if original is None:
-        return
+        return  # it stays, passing every call through, until the recording is stopped once more at the program's end
 
     def push_all_but_one(other: Any) -> None:
         if other is mode:
@@ -171,3 +188,27 @@ FUSED_WITHOUT_MODES = tuple(
     if hasattr(torch.nn, name)
 )
 """Modules that run one fused kernel for inference, which gives other numbers, unless a function mode is active."""
+
+
+def untold(node: Any) -> list[str]:
+    """What this torch cannot tell a recorder, to be disclosed; `node` is any node of a graph."""
+    told = {
+        "shapes of what operations give": hasattr(node, "_input_metadata"),
+        "which operations checkpointing computes again": _top_hooks is not None,
+        "which node failed in backward": hasattr(getattr(torch._C._autograd, "SavedTensor", None), "data"),
+        "lines of custom functions": function_apply_probe() is not None,
+    }
+    return [what for what, is_told in told.items() if not is_told]
+
+
+def check() -> None:
+    """Raise `MissingDependency` where this torch lacks what no recording can do without."""
+    needed = [(torch._C._autograd, "_get_sequence_nr"), (torch._C, "_push_on_torch_function_stack")]
+    lacking = [name for owner, name in needed if not hasattr(owner, name)]
+    if not backward_entry_modules():
+        lacking.append("_engine_run_backward")
+    if lacking:
+        raise MissingDependency(
+            f"torch {torch.__version__} cannot be recorded: it has no {lacking[0]}",
+            hint="use torch 2.4 or newer, or tell us of a newer one that fails",
+        )

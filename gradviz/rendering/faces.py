@@ -143,12 +143,12 @@ def _leaf_face(role: Role, text: ItemText) -> Face:
 
 
 def _closed_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
-    """An operation or a folded box: what it is, then torch's name for it, then its shape and source line."""
+    """An operation or a folded box: what it is, then torch's name for it, then its variable, shape and line."""
     badge = shorten_middle(_one_line(text.badge), 110, BADGE_SIZE, bold=True)
     title = shorten_middle(_one_line(text.title), MAX_TEXT_WIDTH - _badge_room(badge), TITLE_SIZE, bold=True)
     widths = [text_width(title, TITLE_SIZE, bold=True) + _badge_room(badge)]
     lines = [TextLine(title, 19, "title")]
-    quiet = (_one_line(text.subtitle), " · ".join(filter(None, map(_one_line, (text.shape, text.line)))))
+    quiet = (_one_line(text.subtitle), " · ".join(filter(None, map(_one_line, (text.name, text.shape, text.line)))))
     for number, words in enumerate(filter(None, quiet)):
         words = shorten_middle(words, MAX_TEXT_WIDTH, SMALL_SIZE)
         widths.append(text_width(words, SMALL_SIZE))

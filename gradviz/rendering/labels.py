@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradviz.capture.capture import Capture
-from gradviz.graph.model import Constant, Graph, TensorFacts
+from gradviz.graph.model import Constant, Graph, Node, Root, TensorFacts
 from gradviz.graph.view import Item, View
 from gradviz.rendering import tooltips
 from gradviz.rendering.box_words import box_badge, box_path, box_subtitle, box_title, relative_path
@@ -32,6 +32,8 @@ class ItemText:
     """Everything else, a line each."""
     path: str = ""
     """For a module call, its title where no box around it is seen: ``net.encoder.2 (call 2)``."""
+    name: str = ""
+    """The variable that holds what an operation gives: ``logits``."""
 
 
 def item_texts(capture: Capture, graph: Graph, view: View) -> tuple[ItemText, ...]:
@@ -58,10 +60,17 @@ def _operation(subject: SubjectWords, item: Item) -> ItemText:
     return ItemText(
         title=subject.operation_title(node),
         subtitle=autograd_word(node),
+        name=_variable(node, subject.graph.roots),
         shape=next((shape_words(tensor) for tensor in node.outputs if tensor), ""),
         line=_line(subject, node.call_site),
         tooltip=tooltips.operation(subject, item, node),
     )
+
+
+def _variable(node: Node, roots: Sequence[Root]) -> str:
+    """The first name of what the node gives; a root says its own."""
+    own = {root.name for root in roots if root.node == node.id}
+    return next((name for name in node.names if name not in own), "")
 
 
 def _leaf(subject: SubjectWords, item: Item, node_id: int) -> ItemText:

@@ -20,8 +20,8 @@ from gradviz.rendering.words import counted
 
 WIDEST = 120
 """Where no width is given: rows get as wide as their words, up to this."""
-COLUMNS = ("operation", "shape", "grad_fn", "line")
-NARROWEST_COLUMNS = (20, 8, 10, 10)
+COLUMNS = ("operation", "name", "shape", "grad_fn", "line")
+NARROWEST_COLUMNS = (20, 6, 8, 10, 10)
 GAP = 2
 
 _ASCII = str.maketrans(
@@ -78,8 +78,8 @@ class _Cells:
     lines: str
     marker: str
     title: str
-    columns: tuple[str, str, str] = ("", "", "")
-    """Shape, autograd name, source line."""
+    columns: tuple[str, str, str, str] = ("", "", "", "")
+    """Variable, shape, autograd name, source line."""
     style: str = ""
     spans: bool = False
     """A heading may run over all columns."""
@@ -114,8 +114,8 @@ def _titled(item: Item, text: ItemText, title: str = "") -> str:
     return _clean(f"{title}{gap}{text.badge}" if text.badge else title)
 
 
-def _columns(text: ItemText) -> tuple[str, str, str]:
-    return _clean(text.shape), _clean(text.subtitle), _clean(text.line)
+def _columns(text: ItemText) -> tuple[str, str, str, str]:
+    return _clean(text.name), _clean(text.shape), _clean(text.subtitle), _clean(text.line)
 
 
 def _clean(text: str) -> str:
@@ -143,10 +143,10 @@ def _column_widths(cells: Sequence[_Cells], width: int) -> list[int]:
     needs = [sorted(map(cell_len, column)) for column in zip(*rows, strict=True)] or [[0]] * len(COLUMNS)
     widths = [max(need[-1], len(name)) if need[-1] else 0 for need, name in zip(needs, COLUMNS, strict=True)]
     usual = [max(need[len(need) * 9 // 10], least) for need, least in zip(needs, NARROWEST_COLUMNS, strict=True)]
-    excess = sum(widths) + GAP * (len(COLUMNS) - 1) - width
+    excess = sum(widths) + GAP * (sum(map(bool, widths)) - 1) - width
     for floor in (usual, NARROWEST_COLUMNS):
         # torch's name says least that is not said elsewhere, so it gives way before the others.
-        for column in (2, 0, 1, 3):
+        for column in (3, 1, 0, 2, 4):
             given = min(max(excess, 0), max(widths[column] - floor[column], 0))
             widths[column] -= given
             excess -= given
@@ -167,7 +167,7 @@ def _line(cell: _Cells, widths: Sequence[int], total: int) -> Text:
     for words, width in zip(cell.columns, widths[1:], strict=True):
         if not width:
             continue
-        line.append(" " * GAP + _padded(words, width), "dim" if words == cell.columns[1] else "")
+        line.append(" " * GAP + _padded(words, width), "dim" if words == cell.columns[2] else "")
     return line
 
 

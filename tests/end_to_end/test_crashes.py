@@ -118,7 +118,7 @@ def test_a_crash_before_any_graph_shows_the_traceback_and_says_that_there_is_non
     assert crash.drawn.exit_code == 1
     assert crash.drawn.stderr.startswith(crash.native.stderr)
     (line,) = crash.drawn.stderr.removeprefix(crash.native.stderr).splitlines()
-    assert line.startswith("gradviz: no graph to show")
+    assert line.startswith("gradviz: no graph of ")
     assert not crash.folder.exists()
 
 
