@@ -111,5 +111,5 @@ def _one_line(error: click.ClickException) -> str:
     message = error.format_message()
     message = message[:1].lower() + message[1:]
     if isinstance(error, click.NoSuchOption):
-        return f"{message.rstrip('.')} (arguments of the script itself go after --)"
+        return f"{message.rstrip('.')}; arguments of the script itself go after --"
     return message
