@@ -39,7 +39,7 @@ class _Output:
 @click.option("--direction", default="TB", metavar="TB|LR", help="Top to bottom, or left to right.")
 @click.option("--theme", default="auto", metavar="auto|light|dark", help="Colours; auto follows the reader's browser.")
 @click.option("--engine", default="graphlay", metavar="graphlay|dot", help="What computes the positions.")
-@click.option("--scale", type=click.FloatRange(min=0.1, max=16), metavar="X", default=2.0, help="Size of a PNG.")
+@click.option("--scale", type=click.FloatRange(min=0.05, max=16), metavar="X", default=2.0, help="Size of a PNG.")
 def render_command(
     outputs: tuple[str, ...],
     formats: tuple[str, ...],
@@ -57,11 +57,14 @@ def render_command(
     from gradviz.cli.rescue import recording_kept
     from gradviz.cli.source import open_source, tell_that_it_was_stopped
     from gradviz.cli.views import fold_options, source_options, subject_of
+    from gradviz.rendering.graphviz_engine import check_that_dot_is_there
 
     source_choice, folding = source_options(others), fold_options(others)
     wanted = _outputs(outputs, formats, source_choice.name)
     look = {"direction": direction.upper(), "theme": theme, "engine": engine}
     renderers = [output.format.renderer(**_options_for(output.format.name, look, scale)) for output in wanted]
+    if engine == "dot":
+        check_that_dot_is_there()
     check_outputs([output.path for output in wanted], inputs=source_choice.inputs)
     to_standard_output = any(output.path == "-" for output in wanted)
 
@@ -117,11 +120,16 @@ def _outputs(paths: tuple[str, ...], formats: tuple[str, ...], name: str) -> lis
     return [_Output(stem + each.suffixes[0], each) for each in chosen]
 
 
+def _one_theme(look: dict[str, str]) -> str:
+    """For formats that cannot follow the reader's browser."""
+    return "light" if look["theme"] == "auto" else look["theme"]
+
+
 def _options_for(format_name: str, look: dict[str, str], scale: float) -> dict[str, object]:
     if format_name == "svg":
         return dict(look)
     if format_name == "png":
-        return {**look, "theme": "light" if look["theme"] == "auto" else look["theme"], "scale": scale}
+        return {**look, "theme": _one_theme(look), "scale": scale}
     if format_name == "dot":
-        return {"direction": look["direction"]}
+        return {"direction": look["direction"], "theme": _one_theme(look)}
     return {}

@@ -21,7 +21,7 @@ from gradviz.recording.forward_log import ForwardLog, ThreadLog
 from gradviz.recording.graph_tables import ConstantTable, ScopeTable
 from gradviz.recording.graph_walker import Walk, without_collector
 from gradviz.recording.hooks import hooks_still_on, names_of_hooks
-from gradviz.recording.names import ModuleNames, NameTable
+from gradviz.recording.names import ModuleNames
 from gradviz.recording.node_classes import NodeClass, plain_value, read_class, saves_for_recomputation
 from gradviz.recording.node_kinds import kind_of_call
 from gradviz.recording.node_outputs import OutputReader
@@ -58,12 +58,12 @@ class GraphBuilder:
         self,
         walk: Walk,
         roots: Sequence[RootTensor],
-        names: NameTable,
+        modules: ModuleNames,
         log: ThreadLog | None,
         backward: CallAt | None = None,
     ) -> Graph:
         """The graph of a walk; `log` is that of the thread that made the nodes."""
-        one = _OneGraph(self, walk, names, log)
+        one = _OneGraph(self, walk, modules, log)
         with without_collector():
             nodes = one.nodes()
         return Graph(
@@ -101,15 +101,15 @@ class GraphBuilder:
 class _OneGraph:
     """The nodes and tables of a graph while it is built."""
 
-    def __init__(self, builder: GraphBuilder, walk: Walk, names: NameTable, log: ThreadLog | None) -> None:
+    def __init__(self, builder: GraphBuilder, walk: Walk, modules: ModuleNames, log: ThreadLog | None) -> None:
         self.builder = builder
         self.walk = walk
-        self.names = names
+        self.names = modules.variables
         self.log = log
-        self.modules = ModuleNames(builder.log.called_modules(), names)
+        self.modules = modules
         self.sites = CallSiteTable(builder.stacks)
-        self.scopes = ScopeTable(builder.log, self.modules, names)
-        self.constants = ConstantTable(builder.log, self.modules, names)
+        self.scopes = ScopeTable(builder.log, modules)
+        self.constants = ConstantTable(builder.log, modules)
         self._forward_calls: dict[int, str] = {}
 
     def nodes(self) -> tuple[Node, ...]:

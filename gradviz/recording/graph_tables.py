@@ -7,16 +7,15 @@ import torch
 from gradviz.graph.model import Constant, ModuleScope
 from gradviz.recording import torch_compat
 from gradviz.recording.forward_log import NO_SCOPE, ForwardLog
-from gradviz.recording.names import ModuleNames, NameTable, parameters_inside
+from gradviz.recording.names import ModuleNames, parameters_inside
 
 
 class ScopeTable:
     """Module calls, callers before those that they called."""
 
-    def __init__(self, log: ForwardLog, modules: ModuleNames, names: NameTable) -> None:
+    def __init__(self, log: ForwardLog, modules: ModuleNames) -> None:
         self._log = log
         self._modules = modules
-        self._names = names
         self._scopes: list[ModuleScope] = []
         self._places: dict[int, int] = {}
         self._parameter_counts: dict[int, int] = {}
@@ -47,7 +46,7 @@ class ScopeTable:
         if module is None:
             path, count = class_name.lower(), 0
         else:
-            path = self._modules.paths.get(id(module)) or self._names.module_name(module)
+            path = self._modules.paths.get(id(module)) or self._modules.variables.module_name(module)
             count = self._parameter_count(entry.module, module)
         return ModuleScope(path, class_name, parent, entry.call, count)
 
@@ -61,10 +60,9 @@ class ScopeTable:
 class ConstantTable:
     """Inputs that need no gradient."""
 
-    def __init__(self, log: ForwardLog, modules: ModuleNames, names: NameTable) -> None:
+    def __init__(self, log: ForwardLog, modules: ModuleNames) -> None:
         self._log = log
         self._modules = modules
-        self._names = names
         self._constants: list[Constant] = []
         self._places: dict[int, int] = {}
 
@@ -90,4 +88,4 @@ class ConstantTable:
             return Constant(facts, "parameter", tuple(self._modules.parameters[id(tensor)]))
         if id(tensor) in self._modules.buffers:
             return Constant(facts, "buffer", tuple(self._modules.buffers[id(tensor)]))
-        return Constant(facts, "data", self._names.variables_of(tensor))
+        return Constant(facts, "data", self._modules.variables.variables_of(tensor))

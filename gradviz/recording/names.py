@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from types import FrameType, ModuleType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
 import torch
@@ -128,6 +128,18 @@ def _has_other_holders(snapshot: dict[str, Any], frame: FrameType) -> bool:
     return sys.getrefcount(snapshot) > 4
 
 
+def namespaces_of_traceback(trace: TracebackType | None) -> list[Mapping[str, Any]]:
+    """Variables of every frame that an exception passed through: the reader's own first, innermost first."""
+    own: list[Mapping[str, Any]] = []
+    others: list[Mapping[str, Any]] = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not is_gradviz_code(code):
+            (others if is_library_file(code.co_filename) else own).append(local_variables(trace.tb_frame))
+        trace = trace.tb_next
+    return [*reversed(own), *reversed(others)]
+
+
 class ModuleNames:
     """Dotted names of parameters and buffers and paths of modules, each by ``id()``.
 
@@ -137,6 +149,7 @@ class ModuleNames:
     """
 
     def __init__(self, called: Iterable[torch.nn.Module], names: NameTable) -> None:
+        self.variables = names
         self.parameters: dict[int, list[str]] = {}
         self.buffers: dict[int, list[str]] = {}
         self.paths: dict[int, str] = {}

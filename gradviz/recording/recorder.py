@@ -10,7 +10,7 @@ import linecache
 import platform
 import threading
 from collections.abc import Callable, Mapping
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import torch
@@ -22,12 +22,11 @@ from gradviz.graph.model import BackwardCall, Graph
 from gradviz.recording import failed_node, torch_compat
 from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch
 from gradviz.recording.compiled_code import CompiledCodeWatch
-from gradviz.recording.file_kinds import is_gradviz_code, is_library_file
 from gradviz.recording.forward_log import ThreadLog
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import CallAt, GraphBuilder
 from gradviz.recording.graph_walker import Walk, walk
-from gradviz.recording.names import ModuleNames, NameTable, local_variables, names_on_stack, parameters_inside
+from gradviz.recording.names import ModuleNames, NameTable, names_on_stack, parameters_inside
 from gradviz.recording.plan import RecordingPlan, StopScript
 from gradviz.recording.root_expression import parse_root
 from gradviz.recording.roots import RootTensor, loose_ends, root_of
@@ -81,6 +80,8 @@ class Recorder:
             number = self.backward_calls
         if not self._plan.wants(number):
             return self._run_unwanted(request, number, run)
+        if self._plan.backward is not None:
+            self._graphs.clear()  # of an earlier call that failed, and that the program caught
         row = self._forward.note_backward(torch_compat.peek_sequence_nr(), request)
         walked = self._record_request(request, number)
         # Only an earlier call can have freed anything: the usual first one pays nothing for this.
@@ -130,11 +131,13 @@ class Recorder:
     ) -> Walk:
         walked = walk(root.grad_fn for root in roots)
         call = CallAt(backward, self._forward.stacks.current(frame, [])) if backward is not None else None
-        self._graphs.append(self._builder.build(walked, roots, names, self._log_of_graph(), call))
+        called = self._forward.log.called_modules()
+        modules = ModuleNames(called, names)
+        self._graphs.append(self._builder.build(walked, roots, modules, self._log_of_graph(), call))
         self._kept_nodes += len(walked.wrappers)
         for what in torch_compat.untold(walked.wrappers[-1]):
             self._disclose(f"torch {torch.__version__} does not tell {what}")
-        self._note_parameters(names)
+        self._note_parameters(called, modules)
         return walked
 
     def _log_of_graph(self) -> ThreadLog | None:
@@ -237,14 +240,11 @@ class Recorder:
         """True once there is something to show."""
         return bool(self._graphs)
 
-    def _note_parameters(self, names: NameTable) -> None:
-        called = self._forward.log.called_modules()
-        dotted = ModuleNames(called, names).parameters
+    def _note_parameters(self, called: list[torch.nn.Module], modules: ModuleNames) -> None:
         for parameter in (parameter for module in called for parameter in parameters_inside(module)):
-            if id(parameter) in dotted:
-                self._parameters[id(parameter)] = Parameter(
-                    tuple(dotted[id(parameter)]), self._facts.of_tensor(parameter), parameter.requires_grad
-                )
+            self._parameters[id(parameter)] = Parameter(
+                tuple(modules.parameters[id(parameter)]), self._facts.of_tensor(parameter), parameter.requires_grad
+            )
 
     def _disclose(self, sentence: str) -> None:
         self._disclosures[sentence] = None
@@ -288,15 +288,3 @@ def _source_lines(graphs: tuple[Graph, ...], error: ScriptError | None) -> dict[
         if text:
             sources.setdefault(file, {})[line] = text.rstrip("\r\n")
     return sources
-
-
-def namespaces_of_traceback(trace: TracebackType | None) -> list[Mapping[str, Any]]:
-    """Variables of every frame that an exception passed through: the reader's own first, innermost first."""
-    own: list[Mapping[str, Any]] = []
-    others: list[Mapping[str, Any]] = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if not is_gradviz_code(code):
-            (others if is_library_file(code.co_filename) else own).append(local_variables(trace.tb_frame))
-        trace = trace.tb_next
-    return [*reversed(own), *reversed(others)]

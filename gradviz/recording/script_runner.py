@@ -138,7 +138,7 @@ class _Session:
             return
         recorder.stop()
         if not recorder.has_graphs():
-            from gradviz.recording.recorder import namespaces_of_traceback
+            from gradviz.recording.names import namespaces_of_traceback
 
             recorder.record_loose_ends(namespaces_of_traceback(error.__traceback__))
 

@@ -39,7 +39,13 @@ def _parts(path: str, value: Any) -> Iterable[tuple[str, Any]]:
     kind = type(value)
     if issubclass(kind, dict):
         items = islice(dict.items(value), MAX_ELEMENTS)
-        return [(f"{path}[{key!r}]", element) for key, element in items if type(key) is str]
+        # A `ModelOutput` keeps its elements as attributes as well, and that is how scripts write them.
+        attributes = getattr(value, "__dict__", {}) if kind is not dict else {}
+        return [
+            (f"{path}.{key}" if attributes.get(key) is element else f"{path}[{key!r}]", element)
+            for key, element in items
+            if type(key) is str
+        ]
     if issubclass(kind, (list, tuple)):
         fields = getattr(kind, "_fields", None)
         elements = islice((list if issubclass(kind, list) else tuple).__iter__(value), MAX_ELEMENTS)

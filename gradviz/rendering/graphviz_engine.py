@@ -7,6 +7,7 @@ colours and shapes as with the built-in engine. Orthogonal splines are not used:
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -29,16 +30,26 @@ def lay_out_with_dot(view: View, faces: Sequence[Face], direction: Direction = "
     return _read(_run_dot(_source(view, faces, direction)), view, faces)
 
 
+def check_that_dot_is_there() -> None:
+    """Raise `MissingDependency` where it is not: better before a long run than after it."""
+    if shutil.which("dot") is None:
+        raise _missing_dot()
+
+
+def _missing_dot() -> MissingDependency:
+    return MissingDependency(
+        "Graphviz's `dot` program is not installed",
+        hint="install it (for instance `apt install graphviz`), or leave out --engine",
+    )
+
+
 def _run_dot(source: str) -> dict[str, Any]:
     try:
         finished = subprocess.run(
             ["dot", "-Tjson"], input=source.encode(), capture_output=True, timeout=TIME_LIMIT, check=True
         )
     except FileNotFoundError:
-        raise MissingDependency(
-            "Graphviz's `dot` program is not installed",
-            hint="install it (for instance `apt install graphviz`), or leave out --engine",
-        ) from None
+        raise _missing_dot() from None
     except subprocess.TimeoutExpired:
         raise GradvizError(
             f"Graphviz's `dot` found no layout within {TIME_LIMIT} seconds",

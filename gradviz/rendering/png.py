@@ -34,8 +34,8 @@ class PngRenderer:
     scale: float = 2.0
 
     def __post_init__(self) -> None:
-        if not 0.05 <= self.scale <= 10:
-            raise BadInput(f"a scale of {self.scale:g} is out of range", hint="choose between 0.05 and 10")
+        if not 0.05 <= self.scale <= 16:
+            raise BadInput(f"a scale of {self.scale:g} is out of range", hint="choose between 0.05 and 16")
         if self.theme not in THEMES:
             raise BadInput(f"unknown theme {self.theme!r} for PNG", hint="choose light or dark")
 
