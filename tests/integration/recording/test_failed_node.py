@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from gradviz.graph.model import Node
-from tests.integration.recording.helpers import Recording, line_of, record_failing
+from gradviz.recording.plan import RecordingPlan
+from tests.integration.recording.helpers import Recording, line_of, record, record_failing
 from tests.integration.recording.small_graphs import weight
 
 
@@ -293,3 +294,17 @@ def test_a_failure_in_a_model_names_the_module() -> None:
     assert node.name == "SigmoidBackward0"
     assert node.scope is not None
     assert recording.graph.scopes[node.scope].path == "net"
+
+
+def test_a_failure_that_the_program_caught_does_not_stand_beside_the_wanted_call() -> None:
+    def run() -> None:
+        with pytest.raises(RuntimeError):
+            torch.ones(2, requires_grad=True).sin().backward()  # not a scalar
+        freed = torch.ones(2, requires_grad=True).sin().sum()
+        freed.backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            freed.backward()
+        torch.ones(2, requires_grad=True).exp().sum().backward()
+
+    capture = record(run, RecordingPlan(backward=3, keep_going=True)).capture
+    assert [graph.backward and graph.backward.number for graph in capture.graphs] == [3]
