@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gradviz.cli.options import folding_options, recording_options
+
+if TYPE_CHECKING:
+    from gradviz.rendering.renderer import Format, Renderer
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,7 @@ class _Output:
     """One file to write, or ``-``."""
 
     path: str
-    format: Any
+    format: Format
 
     def numbered(self, number: int) -> str:
         """The path for one of several graphs: ``net-3.svg``."""
@@ -61,8 +64,8 @@ def render_command(
 
     source_choice, folding = source_options(others), fold_options(others)
     wanted = _outputs(outputs, formats, source_choice.name)
-    look = {"direction": direction.upper(), "theme": theme, "engine": engine}
-    renderers = [output.format.renderer(**_options_for(output.format.name, look, scale)) for output in wanted]
+    look: dict[str, object] = {"direction": direction.upper(), "theme": theme, "engine": engine, "scale": scale}
+    renderers = [_renderer_for(output.format, look) for output in wanted]
     if engine == "dot":
         check_that_dot_is_there()
     check_outputs([output.path for output in wanted], inputs=source_choice.inputs)
@@ -120,16 +123,9 @@ def _outputs(paths: tuple[str, ...], formats: tuple[str, ...], name: str) -> lis
     return [_Output(stem + each.suffixes[0], each) for each in chosen]
 
 
-def _one_theme(look: dict[str, str]) -> str:
-    """For formats that cannot follow the reader's browser."""
-    return "light" if look["theme"] == "auto" else look["theme"]
-
-
-def _options_for(format_name: str, look: dict[str, str], scale: float) -> dict[str, object]:
-    if format_name == "svg":
-        return dict(look)
-    if format_name == "png":
-        return {**look, "theme": _one_theme(look), "scale": scale}
-    if format_name == "dot":
-        return {"direction": look["direction"], "theme": _one_theme(look)}
-    return {}
+def _renderer_for(chosen: Format, look: dict[str, object]) -> Renderer:
+    """The renderer with those of the options that its format has."""
+    own = {name: look[name] for name in chosen.option_names() if name in look}
+    if own.get("theme") == "auto" and chosen.name != "svg":
+        own["theme"] = "light"  # Only SVG can follow the reader's browser.
+    return chosen.renderer(**own)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput, near_matches
@@ -31,7 +31,10 @@ class Renderer(Protocol):
 
 @dataclass(frozen=True)
 class Format:
-    """One row of the table: how a format is called, how its files end, where its renderer lives."""
+    """One row of the table: how a format is called, how its files end, where its renderer lives.
+
+    The options of a format are the fields of its renderer.
+    """
 
     name: str
     suffixes: tuple[str, ...]
@@ -39,9 +42,23 @@ class Format:
     summary: str
 
     def renderer(self, **options: object) -> Renderer:
-        """A renderer with these options; its module is imported only now."""
+        """A renderer with these options; raises `BadInput` for one that it does not have."""
+        known = self.option_names()
+        for name in options:
+            if name not in known:
+                raise BadInput(f"{self.name} has no option {name!r}", hint=near_matches(name, known))
+        renderer: Renderer = self._renderer_class()(**options)
+        return renderer
+
+    def option_names(self) -> tuple[str, ...]:
+        """What `renderer` takes."""
+        found = self._renderer_class()
+        return tuple(field.name for field in fields(found) if field.init) if is_dataclass(found) else ()
+
+    def _renderer_class(self) -> type[Any]:
+        """Its module is imported only now."""
         module, _, name = self.location.partition(":")
-        return cast(Renderer, getattr(import_module(module), name)(**options))
+        return cast("type[Any]", getattr(import_module(module), name))
 
 
 FORMATS: tuple[Format, ...] = (
