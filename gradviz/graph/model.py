@@ -16,6 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.errors import GradvizError
+from gradviz.graph.gradients import GradientFacts, LeafGradient, NodeRun
 
 NodeKind = Literal["operation", "parameter", "input", "custom", "view", "inplace", "checkpoint", "compiled"]
 """What a node is: ``parameter`` and ``input`` are leaves (`AccumulateGrad`); ``custom`` is a user's
@@ -90,6 +91,16 @@ class Node(Struct, frozen=True, omit_defaults=True):
     held: tuple[HeldTensor, ...] = ()
     constants: tuple[int, ...] = ()
     """Indices in `Graph.constants` of inputs that need no gradient and so are not in ``next_functions``."""
+    gradients: tuple[GradientFacts | None, ...] = ()
+    """What the node sent along each of its `edges`; empty where it did not run or nothing was measured."""
+    overlaps: tuple[float | None, ...] = ()
+    """Inner product of each of these gradients with the sum that its receiver got, where several were summed."""
+    arrived: tuple[GradientFacts | None, ...] = ()
+    """What arrived for each of its outputs: summed, and after the hooks on the tensor."""
+    run: NodeRun | None = None
+    """None where the engine did not run the node, or nobody watched it."""
+    leaf_gradient: LeafGradient | None = None
+    """What happened to the ``.grad`` of a leaf."""
 
     @property
     def is_leaf(self) -> bool:
@@ -140,6 +151,8 @@ class Root(Struct, frozen=True, omit_defaults=True):
     output_nr: int = 0
     name: str | None = None
     tensor: TensorFacts | None = None
+    gradient: GradientFacts | None = None
+    """The gradient that the call started from: ``gradient=``, ``grad_tensors=``, or ones."""
 
 
 class BackwardCall(Struct, frozen=True, omit_defaults=True):
@@ -186,6 +199,9 @@ def _check_references(graph: Graph) -> None:
         for edge in node.edges:
             if edge is not None:
                 check(where, edge.target, len(graph.nodes), "node")
+        for figures in (node.gradients, node.overlaps):
+            if figures and len(figures) != len(node.edges):
+                raise InvalidGraph(f"{where} has {len(node.edges)} edges, but figures for {len(figures)}")
         check(where, node.call_site, len(graph.call_sites), "call site")
         check(where, node.scope, len(graph.scopes), "module scope")
         for constant in node.constants:

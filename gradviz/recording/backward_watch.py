@@ -27,6 +27,8 @@ class BackwardRequest:
     """Where the gradients are wanted; empty for every leaf."""
     retain_graph: bool
     create_graph: bool
+    gradients: tuple[Any, ...]
+    """The gradient that each root starts from; None where torch is to take ones."""
     frame: FrameType
     """The frame of torch that called the engine; the program's own are above it."""
 
@@ -66,6 +68,7 @@ class BackwardWatch:
                 inputs=tuple(kwargs.get("inputs") or (args[3] if len(args) > 3 else ())),
                 retain_graph=bool(args[1]) if len(args) > 1 else False,
                 create_graph=bool(args[2]) if len(args) > 2 else False,
+                gradients=tuple(args[0]) if args else (),
                 frame=sys._getframe(1),
             )
             return self._handle(request, lambda: original(t_outputs, *args, **kwargs))

@@ -16,6 +16,10 @@ class RecordingPlan:
     keep_going: bool = False
     root: str | None = None
     """An expression to record at the script's end instead of any backward."""
+    gradients: bool = True
+    """Whether what flows along every edge is measured while backward runs."""
+    values_up_to: int = 0
+    """Gradients with so many elements or fewer are kept whole."""
     max_kept_nodes: int = MAX_KEPT_NODES
     """Recording all calls ends when so many nodes are kept."""
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import linecache
 import platform
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -24,6 +25,8 @@ from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch
 from gradviz.recording.compiled_code import CompiledCodeWatch
 from gradviz.recording.forward_log import ThreadLog
 from gradviz.recording.forward_watch import ForwardWatch
+from gradviz.recording.gradient_meter import GradientMeter
+from gradviz.recording.gradient_recorder import GradientRecorder
 from gradviz.recording.graph_builder import CallAt, GraphBuilder
 from gradviz.recording.graph_walker import Walk, walk
 from gradviz.recording.names import ModuleNames, NameTable, names_on_stack, parameters_inside
@@ -32,6 +35,14 @@ from gradviz.recording.root_expression import parse_root
 from gradviz.recording.roots import RootTensor, loose_ends, root_of
 from gradviz.recording.structures import named_tensors
 from gradviz.recording.tensor_facts import FactsTable
+
+
+class _Recorded(NamedTuple):
+    """A graph of the recording, and the walk that it was made from."""
+
+    walk: Walk
+    place: int
+    """In the recorder's list of graphs, to which other threads add theirs."""
 
 
 class Recorder:
@@ -49,6 +60,7 @@ class Recorder:
         self._parameters: dict[int, Parameter] = {}
         self._disclosures: dict[str, None] = {}
         self._kept_nodes = 0
+        self._unmeasured: Counter[str] = Counter()
         self.backward_calls = 0
         self.failed_in_backward = False
         self.was_stopped = False
@@ -83,20 +95,56 @@ class Recorder:
         if self._plan.backward is not None:
             self._graphs.clear()  # of an earlier call that failed, and that the program caught
         row = self._forward.note_backward(torch_compat.peek_sequence_nr(), request)
-        walked = self._record_request(request, number)
+        recorded = self._record_request(request, number)
         # Only an earlier call can have freed anything: the usual first one pays nothing for this.
-        freed_before = self._freed_places(walked) if number > 1 else frozenset()
+        freed_before = self._freed_places(recorded) if number > 1 else frozenset()
         try:
-            result = run()
+            result = self._run_measured(recorded, request, run)
         except Exception as error:
-            self._note_failure(walked, request, error, freed_before)
+            self._note_failure(recorded, request, error, freed_before)
             raise
         finally:
             self._forward.end_backward(row)
-            del walked
+            del recorded
         if self._plan.is_last(number) or self._is_full():
             self._end_after_last_graph()
         return result
+
+    def _run_measured(self, recorded: _Recorded | None, request: BackwardRequest, run: Callable[[], Any]) -> Any:
+        """Run the call, and add what flowed to its graph, also when it breaks off."""
+        gradients = self._gradients_of(recorded, request)
+        if gradients is None or recorded is None:
+            return run()
+        result = None
+        try:
+            result = run()
+        finally:
+            try:
+                gradients.stop(result)
+                self._graphs[recorded.place] = gradients.added_to(self._graphs[recorded.place])
+            except Exception as defect:  # whatever it is, it must not reach the program
+                self._disclose_defect("gradients could not be measured", defect)
+            for what, count in gradients.defects.items():
+                self._disclose(f"gradients at {count:,} nodes could not be measured, a defect of gradviz: {what}")
+        return result
+
+    def _gradients_of(self, recorded: _Recorded | None, request: BackwardRequest) -> GradientRecorder | None:
+        """Measuring, ready for the call; None where nothing is to be measured."""
+        if recorded is None or not self._plan.gradients:
+            return None
+        obstacle = torch_compat.why_backward_cannot_be_measured()
+        if obstacle is not None:
+            self._disclose(f"gradients of {request.function} {self.backward_calls} were not measured: {obstacle}")
+            return None
+        meter = GradientMeter(self._facts, self._plan.values_up_to, self._unmeasured)
+        gradients = GradientRecorder(recorded.walk, self._graphs[recorded.place], request, meter)
+        try:
+            gradients.start()
+        except Exception as defect:  # whatever it is, it must not reach the program
+            gradients.cancel()
+            self._disclose_defect("gradients could not be measured", defect)
+            return None
+        return gradients
 
     def _run_unwanted(self, request: BackwardRequest, number: int, run: Callable[[], Any]) -> Any:
         """A call that nobody asked to record; if it fails, the crash is what people want to see."""
@@ -106,7 +154,7 @@ class Recorder:
             self._note_failure(self._record_request(request, number), request, error, frozenset())
             raise
 
-    def _record_request(self, request: BackwardRequest, number: int) -> Walk | None:
+    def _record_request(self, request: BackwardRequest, number: int) -> _Recorded | None:
         try:
             names = names_on_stack(request.frame)
             roots = [root for value in request.roots if (root := root_of(value, names.name_of(value))) is not None]
@@ -128,17 +176,20 @@ class Recorder:
         names: NameTable,
         backward: BackwardCall | None = None,
         frame: FrameType | None = None,
-    ) -> Walk:
+    ) -> _Recorded:
         walked = walk(root.grad_fn for root in roots)
         call = CallAt(backward, self._forward.stacks.current(frame, [])) if backward is not None else None
         called = self._forward.log.called_modules()
         modules = ModuleNames(called, names)
-        self._graphs.append(self._builder.build(walked, roots, modules, self._log_of_graph(), call))
+        graph = self._builder.build(walked, roots, modules, self._log_of_graph(), call)
+        with self._lock:
+            recorded = _Recorded(walked, len(self._graphs))
+            self._graphs.append(graph)
         self._kept_nodes += len(walked.wrappers)
         for what in torch_compat.untold(walked.wrappers[-1]):
             self._disclose(f"torch {torch.__version__} does not tell {what}")
         self._note_parameters(called, modules)
-        return walked
+        return recorded
 
     def _log_of_graph(self) -> ThreadLog | None:
         """The log of the thread that made the nodes: this one, or the only one that saw anything."""
@@ -154,14 +205,14 @@ class Recorder:
         return logs.get(threading.get_ident())
 
     def _note_failure(
-        self, walked: Walk | None, request: BackwardRequest, error: Exception, freed_before: frozenset[int]
+        self, recorded: _Recorded | None, request: BackwardRequest, error: Exception, freed_before: frozenset[int]
     ) -> None:
         self.failed_in_backward = True
-        if walked is None:
+        if recorded is None:
             return
         try:
             place = failed_node.find(
-                walked,
+                recorded.walk,
                 error,
                 inputs=[root.grad_fn for value in request.inputs if (root := root_of(value, None)) is not None],
                 freed_before=freed_before,
@@ -171,11 +222,11 @@ class Recorder:
             self._disclose_defect("the node that failed could not be found", defect)
             return
         if place is not None:
-            self._graphs[-1] = failed_node.marked(self._graphs[-1], place)
+            self._graphs[recorded.place] = failed_node.marked(self._graphs[recorded.place], place)
 
-    def _freed_places(self, walked: Walk | None) -> frozenset[int]:
+    def _freed_places(self, recorded: _Recorded | None) -> frozenset[int]:
         try:
-            return failed_node.freed_places(walked) if walked is not None else frozenset()
+            return failed_node.freed_places(recorded.walk) if recorded is not None else frozenset()
         except Exception as defect:  # whatever it is, it must not reach the program
             self._disclose_defect("what earlier calls freed could not be found out", defect)
             return frozenset()
@@ -253,6 +304,9 @@ class Recorder:
         """Everything that was recorded."""
         for what, count in sorted(self._builder.unreadable.items()):
             self._disclose(f"the {what} of {count:,} {'node' if count == 1 else 'nodes'} could not be read")
+        for reason, count in sorted(self._unmeasured.items()):
+            gradients = "1 gradient" if count == 1 else f"{count:,} gradients"
+            self._disclose(f"{gradients} could not be measured: {reason}")
         for what, count in self._forward.defects.items():
             self._disclose(f"{count:,} calls could not be noted, which is a defect of gradviz: {what}")
         if self._builder.unseen_calls:

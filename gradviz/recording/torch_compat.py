@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -65,6 +66,38 @@ def function_apply_probe() -> tuple[ModuleType, str] | None:
     """
     module = sys.modules["torch.autograd.function"]
     return (module, "_is_setup_context_defined") if hasattr(module, "_is_setup_context_defined") else None
+
+
+def current_stream(device: torch.device) -> object:
+    """The stream on which work for the device is queued now; None for devices that have none."""
+    current = getattr(getattr(torch, device.type, None), "current_stream", None)
+    return current(device) if current is not None else None
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until everything that was queued for the device is done."""
+    synchronize = getattr(getattr(torch, device.type, None), "synchronize", None)
+    if synchronize is not None and device.type != "cpu":
+        synchronize()
+
+
+def why_backward_cannot_be_measured() -> str | None:
+    """Why hooks that measure would change what this backward call does, if they would."""
+    compiled_autograd = sys.modules.get("torch._dynamo.compiled_autograd")
+    if getattr(compiled_autograd, "compiled_autograd_enabled", False):
+        return "compiled autograd runs it"
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
+        return "a CUDA graph is being captured"
+    if getattr(_functorch, "peek_interpreter_stack", lambda: None)() is not None:
+        return "a transform of torch.func runs it"
+    return None
+
+
+has_dispatch_modes: Callable[[], bool | int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: True)
+"""Whether any dispatch mode of the program is active on this thread."""
+
+DISABLE_DISPATCH_MODES: Callable[[], Any] = getattr(torch._C, "_DisableTorchDispatch", nullcontext)
+"""While entered, no dispatch mode of the program sees an operation."""
 
 
 def push_function_mode(mode: Any) -> None:

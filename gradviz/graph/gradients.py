@@ -1,0 +1,85 @@
+"""What flowed along the edges of a graph while backward ran, as data: figures of gradients, and runs of nodes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+FIRST_DECADE = -16
+LAST_DECADE = 5
+"""Histograms count by powers of ten, from 1e-16 (and whatever is smaller) to 1e5 (and whatever is larger)."""
+
+
+class GradientFacts(Struct, frozen=True, omit_defaults=True, gc=False):
+    """One gradient in figures. They are those of its finite values; `nans` and `infs` count the others.
+
+    Of complex gradients they are the figures of the absolute values.
+    """
+
+    shape: tuple[int | str, ...] = ()
+    dtype: str = "?"
+    device: str = "cpu"
+    layout: str = "strided"
+    is_undefined: bool = False
+    """True where autograd sent no tensor at all (Python's None), which it takes for zero."""
+    norm: float | None = None
+    """L2 norm; None where the gradient is undefined, could not be measured, or has no finite value."""
+    mean: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    count: int = 0
+    """Elements."""
+    zeros: int = 0
+    nans: int = 0
+    infs: int = 0
+    histogram: tuple[int, ...] = ()
+    """How many values have their absolute value in ``[1e-7, 1e-6)``, in the next decade, and so on; not of all
+    elements, but of a sample that is evenly spaced. Zeros, NaN and Inf are in no decade."""
+    histogram_from: int = 0
+    """Exponent of the first decade in `histogram`: -7 for the example above."""
+    values: tuple[float, ...] | None = None
+    """Every element in order, where it was asked for and the gradient is small."""
+    unmeasured: str | None = None
+    """Why there are no figures, where that is so."""
+
+    @property
+    def largest(self) -> float | None:
+        """The largest absolute value."""
+        if self.minimum is None or self.maximum is None:
+            return None
+        return max(abs(self.minimum), abs(self.maximum))
+
+    @property
+    def is_measured(self) -> bool:
+        """False for a gradient that is undefined or could not be measured."""
+        return not self.is_undefined and self.unmeasured is None
+
+    @property
+    def is_zero(self) -> bool:
+        """True for a measured gradient in which every element is exactly zero."""
+        return self.is_measured and self.zeros == self.count > 0
+
+
+class NodeRun(Struct, frozen=True, omit_defaults=True, gc=False):
+    """That the engine ran a node, and when."""
+
+    order: int
+    """Counted from 0 over all threads."""
+    seconds: float = 0.0
+    """From the end of the node before it on the same thread to its own end, without gradviz's measuring. Work on an
+    accelerator is only started in that time."""
+    thread: int = 0
+    """0 is the thread that called backward."""
+    times: int = 1
+    """More than once where a backward inside this backward reached the node again."""
+
+
+class LeafGradient(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a backward call did to the ``.grad`` of a leaf."""
+
+    outcome: Literal["fresh", "accumulated", "unchanged", "taken"]
+    """``fresh``: there was none before; ``accumulated``: added to the one before; ``unchanged``: nothing arrived;
+    ``taken``: it arrived, and a hook had removed it again when backward returned."""
+    before: GradientFacts | None = None
+    after: GradientFacts | None = None

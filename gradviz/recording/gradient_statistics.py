@@ -1,0 +1,88 @@
+"""Figures of many tensors at once: each row of a matrix is one tensor, laid flat.
+
+One row of the result has the columns of `COLUMNS`. On the CPU a quick way is taken that is right unless a row holds
+NaN, Inf or values near the limits of the dtype, and then the careful one; other devices always go the careful way,
+because to look at a result would make the program wait for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from gradviz.graph.gradients import FIRST_DECADE, LAST_DECADE
+
+COLUMNS = ("norm", "sum", "minimum", "maximum", "nonzero", "nans", "infs")
+
+DECADES = LAST_DECADE - FIRST_DECADE + 1
+SAMPLE = 128
+"""So many elements, evenly spaced, stand for all of a tensor in its histogram."""
+
+_BLOCK = 16_384
+"""A float32 norm over more elements than this loses digits: the norm of the norms of blocks does not."""
+_SAFE = (1e-15, 1e15)
+"""Between these, squares and sums of float32 neither vanish nor overflow."""
+
+
+vector_norm: Callable[..., torch.Tensor] = torch.linalg.vector_norm
+
+
+def figures_on_cpu(matrix: torch.Tensor) -> list[list[float]]:
+    """The figures of each row of a matrix in memory."""
+    if matrix.dtype in (torch.float16, torch.bfloat16):
+        matrix = matrix.float()  # results have the dtype of what they are computed from
+    rows: list[list[float]] = _quick_figures(matrix).tolist()
+    for _, _, minimum, maximum, *_ in rows:
+        largest = max(maximum, -minimum)
+        # False for NaN, too.
+        if not (_SAFE[0] < largest < _SAFE[1] or largest == 0):
+            return careful_figures(matrix).tolist()
+    return rows
+
+
+def _quick_figures(matrix: torch.Tensor) -> torch.Tensor:
+    none = matrix.new_zeros(len(matrix), dtype=torch.float64)
+    columns = (_norms(matrix), matrix.sum(1), matrix.amin(1), matrix.amax(1), torch.count_nonzero(matrix, 1))
+    return torch.stack([*(column.double() for column in columns), none, none], 1)
+
+
+def _norms(matrix: torch.Tensor) -> torch.Tensor:
+    rows, length = matrix.shape
+    if length <= _BLOCK:
+        return vector_norm(matrix, dim=1)
+    even = length // _BLOCK * _BLOCK
+    blocks = vector_norm(matrix[:, :even].view(rows, -1, _BLOCK), dim=2)
+    rest = vector_norm(matrix[:, even:], dim=1, keepdim=True)
+    return vector_norm(torch.cat((blocks, rest), 1), dim=1, dtype=torch.float64)
+
+
+def careful_figures(matrix: torch.Tensor) -> torch.Tensor:
+    """The figures of the finite values of each row, a float64 matrix on the same device."""
+    is_finite = matrix.isfinite()
+    finite = torch.where(is_finite, matrix, 0)
+    columns = (
+        vector_norm(finite, dim=1, dtype=torch.float64),
+        finite.sum(1, dtype=torch.float64),
+        torch.where(is_finite, matrix, torch.inf).amin(1),
+        torch.where(is_finite, matrix, -torch.inf).amax(1),
+        torch.count_nonzero(matrix, 1),
+        matrix.isnan().sum(1),
+        matrix.isinf().sum(1),
+    )
+    return torch.stack([column.double() for column in columns], 1)
+
+
+def decades(matrix: torch.Tensor) -> torch.Tensor:
+    """The decade of each of the sampled values of each row, counted from 0; `DECADES` for zero, NaN and Inf."""
+    step = max(1, -(-matrix.shape[1] // SAMPLE))
+    exponents = matrix[:, ::step].abs().log10().floor()
+    within = (exponents - FIRST_DECADE).clamp(0, DECADES - 1)
+    return torch.where(exponents.isfinite(), within, DECADES).to(torch.uint8)
+
+
+def histograms(codes: torch.Tensor) -> list[list[int]]:
+    """How many values of each row are in each decade, from what `decades` gave, in memory."""
+    first_bins = torch.arange(len(codes)).unsqueeze(1) * (DECADES + 1)
+    counts = torch.bincount((codes + first_bins).flatten(), minlength=len(codes) * (DECADES + 1))
+    return counts.view(-1, DECADES + 1)[:, :DECADES].tolist()
