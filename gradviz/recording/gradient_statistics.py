@@ -19,7 +19,7 @@ DECADES = LAST_DECADE - FIRST_DECADE + 1
 SAMPLE = 128
 """So many elements, evenly spaced, stand for all of a tensor in its histogram."""
 
-_BLOCK = 16_384
+_BLOCK = 65_536
 """A float32 norm over more elements than this loses digits: the norm of the norms of blocks does not."""
 _SAFE = (1e-15, 1e15)
 """Between these, squares and sums of float32 neither vanish nor overflow."""
@@ -38,23 +38,39 @@ def figures_on_cpu(matrix: torch.Tensor) -> list[list[float]]:
         # False for NaN, too.
         if not (_SAFE[0] < largest < _SAFE[1] or largest == 0):
             return careful_figures(matrix).tolist()
-    return rows
+    return [[*row, 0.0, 0.0] for row in rows]
 
 
 def _quick_figures(matrix: torch.Tensor) -> torch.Tensor:
-    none = matrix.new_zeros(len(matrix), dtype=torch.float64)
-    columns = (_norms(matrix), matrix.sum(1), matrix.amin(1), matrix.amax(1), torch.count_nonzero(matrix, 1))
-    return torch.stack([*(column.double() for column in columns), none, none], 1)
+    if matrix.shape[1] > _BLOCK:
+        return torch.stack([_quick_figures_of_large(row) for row in matrix])
+    columns = (
+        vector_norm(matrix, dim=1),
+        matrix.sum(1),
+        matrix.amin(1),
+        matrix.amax(1),
+        _nonzero(matrix).sum(1),
+    )
+    return torch.stack([column.double() for column in columns], 1)
 
 
-def _norms(matrix: torch.Tensor) -> torch.Tensor:
-    rows, length = matrix.shape
-    if length <= _BLOCK:
-        return vector_norm(matrix, dim=1)
-    even = length // _BLOCK * _BLOCK
-    blocks = vector_norm(matrix[:, :even].view(rows, -1, _BLOCK), dim=2)
-    rest = vector_norm(matrix[:, even:], dim=1, keepdim=True)
-    return vector_norm(torch.cat((blocks, rest), 1), dim=1, dtype=torch.float64)
+def _nonzero(tensor: torch.Tensor) -> torch.Tensor:
+    """1 where an element is not zero, as numbers: to count them so is more than twice as fast as count_nonzero."""
+    return torch.ne(tensor, 0, out=torch.empty_like(tensor))
+
+
+def _quick_figures_of_large(row: torch.Tensor) -> torch.Tensor:
+    """Block by block, so that memory is read once and not by each kernel again."""
+    blocks = row.split(_BLOCK)
+    return torch.stack(
+        (
+            vector_norm(torch.stack([vector_norm(block) for block in blocks]), dtype=torch.float64),
+            torch.stack([block.sum() for block in blocks]).sum(dtype=torch.float64),
+            torch.stack([block.amin() for block in blocks]).amin().double(),
+            torch.stack([block.amax() for block in blocks]).amax().double(),
+            torch.stack([_nonzero(block).sum() for block in blocks]).sum().double(),
+        )
+    )
 
 
 def careful_figures(matrix: torch.Tensor) -> torch.Tensor:
