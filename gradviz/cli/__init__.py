@@ -18,6 +18,7 @@ from gradviz import __version__
 COMMANDS = {
     "render": ("gradviz.cli.render", "Run a script and draw its autograd graph."),
     "tree": ("gradviz.cli.tree", "Run a script and print its autograd graph as a tree."),
+    "flow": ("gradviz.cli.flow", "Run a script and print which gradient every parameter got."),
     "record": ("gradviz.cli.record", "Run a script and keep what was recorded in a file."),
     "schema": ("gradviz.cli.schema", "Print the JSON Schema of the files that gradviz writes."),
 }

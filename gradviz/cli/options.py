@@ -31,6 +31,10 @@ _RECORDING = (
     ),
     click.option("--keep-going", is_flag=True, help="Let the script run to its end after the last wanted backward."),
     click.option("--root", metavar="NAME", help='Record what NAME was computed from, e.g. out["loss"], at the end.'),
+    click.option(
+        "--gradients/--no-gradients", default=True, help="Measure what flows along every edge while backward runs."
+    ),
+    click.option("--values", is_flag=True, help="Keep gradients of 64 elements or fewer whole."),
     click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|CAPTURE [-- ARGUMENTS]..."),
 )
 

@@ -27,6 +27,8 @@ class SourceOptions:
     backward: int | str | None = None
     keep_going: bool = False
     root: str | None = None
+    gradients: bool = True
+    values: bool = False
 
     @property
     def name(self) -> str:
@@ -75,6 +77,8 @@ class SourceOptions:
             words += ["--backward", str(self.backward)]
         if self.root is not None:
             words += ["--root", self.root]
+        if self.values:
+            words.append("--values")
         tail = ["--", *self.arguments] if self.arguments else []
         return shlex.join(["gradviz", name, *words, *tail])
 
@@ -98,19 +102,23 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
     """
     if options.is_capture:
         return _load(options)
-    from gradviz.recording.plan import RecordingPlan
+    from gradviz.recording.plan import MOST_VALUES, RecordingPlan
     from gradviz.recording.program import find_module, find_script
     from gradviz.recording.root_expression import parse_root
     from gradviz.recording.script_runner import run
 
     if options.root is not None and options.backward is not None:
         raise BadInput("--root and --backward exclude each other", hint="--root records a tensor at the script's end")
+    if options.values and not options.gradients:
+        raise BadInput("--values and --no-gradients exclude each other", hint="--values keeps gradients whole")
     if options.root is not None:
         parse_root(options.root)  # better now than after hours of training
     plan = RecordingPlan(
         backward=None if options.backward == "all" else int(options.backward or 1),
         keep_going=options.keep_going,
         root=options.root,
+        gradients=options.gradients,
+        values_up_to=MOST_VALUES if options.values else 0,
     )
     program = find_module(options.module) if options.module is not None else find_script(options.name)
     with _standard_output_to_error() if own_output else _as_it_is():
@@ -146,7 +154,12 @@ def _no_graph(capture: Capture, exit_code: int) -> NothingRecorded:
 
 
 def _load(options: SourceOptions) -> Source:
-    for name, given in (("--root", options.root), ("--keep-going", options.keep_going)):
+    for name, given in (
+        ("--root", options.root),
+        ("--keep-going", options.keep_going),
+        ("--no-gradients", not options.gradients),
+        ("--values", options.values),
+    ):
         if given:
             raise BadInput(f"{name} needs a script to run; {options.name} is a capture")
     if options.arguments:

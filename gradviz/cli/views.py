@@ -13,7 +13,7 @@ from gradviz.rendering.renderer import Subject
 
 def source_options(options: dict[str, Any]) -> SourceOptions:
     """The part of a command's options that says what to run."""
-    names = ("words", "module", "backward", "keep_going", "root")
+    names = ("words", "module", "backward", "keep_going", "root", "gradients", "values")
     return SourceOptions(**{name: options[name] for name in names})
 
 

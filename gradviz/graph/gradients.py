@@ -11,10 +11,9 @@ LAST_DECADE = 5
 """Histograms count by powers of ten, from 1e-16 (and whatever is smaller) to 1e5 (and whatever is larger)."""
 
 
-class GradientFacts(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One gradient in figures. They are those of its finite values; `nans` and `infs` count the others.
-
-    Of complex gradients they are the figures of the absolute values.
+class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A gradient, or a value of the forward, in figures. They are those of its finite elements; `nans` and `infs` count
+    the others. Of complex tensors they are the figures of the absolute values.
     """
 
     shape: tuple[int | str, ...] = ()
@@ -81,5 +80,5 @@ class LeafGradient(Struct, frozen=True, omit_defaults=True, gc=False):
     outcome: Literal["fresh", "accumulated", "unchanged", "taken"]
     """``fresh``: there was none before; ``accumulated``: added to the one before; ``unchanged``: nothing arrived;
     ``taken``: it arrived, and a hook had removed it again when backward returned."""
-    before: GradientFacts | None = None
-    after: GradientFacts | None = None
+    before: TensorFigures | None = None
+    after: TensorFigures | None = None

@@ -16,7 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.errors import GradvizError
-from gradviz.graph.gradients import GradientFacts, LeafGradient, NodeRun
+from gradviz.graph.gradients import LeafGradient, NodeRun, TensorFigures
 
 NodeKind = Literal["operation", "parameter", "input", "custom", "view", "inplace", "checkpoint", "compiled"]
 """What a node is: ``parameter`` and ``input`` are leaves (`AccumulateGrad`); ``custom`` is a user's
@@ -91,12 +91,15 @@ class Node(Struct, frozen=True, omit_defaults=True):
     held: tuple[HeldTensor, ...] = ()
     constants: tuple[int, ...] = ()
     """Indices in `Graph.constants` of inputs that need no gradient and so are not in ``next_functions``."""
-    gradients: tuple[GradientFacts | None, ...] = ()
+    gradients: tuple[TensorFigures | None, ...] = ()
     """What the node sent along each of its `edges`; empty where it did not run or nothing was measured."""
     overlaps: tuple[float | None, ...] = ()
     """Inner product of each of these gradients with the sum that its receiver got, where several were summed."""
-    arrived: tuple[GradientFacts | None, ...] = ()
+    arrived: tuple[TensorFigures | None, ...] = ()
     """What arrived for each of its outputs: summed, and after the hooks on the tensor."""
+    values: tuple[TensorFigures | None, ...] = ()
+    """Figures of the values of its `outputs` in the forward, where they were measured: those of leaves, as they were
+    when backward was called."""
     run: NodeRun | None = None
     """None where the engine did not run the node, or nobody watched it."""
     leaf_gradient: LeafGradient | None = None
@@ -151,7 +154,7 @@ class Root(Struct, frozen=True, omit_defaults=True):
     output_nr: int = 0
     name: str | None = None
     tensor: TensorFacts | None = None
-    gradient: GradientFacts | None = None
+    gradient: TensorFigures | None = None
     """The gradient that the call started from: ``gradient=``, ``grad_tensors=``, or ones."""
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from gradviz.graph.gradients import FIRST_DECADE, GradientFacts
+from gradviz.graph.gradients import FIRST_DECADE, TensorFigures
 from gradviz.recording import torch_compat
 from gradviz.recording.gradient_statistics import careful_figures, decades, figures_on_cpu, histograms
 from gradviz.recording.tensor_facts import FactsTable
@@ -43,7 +43,7 @@ class GradientMeter:
     """Gradients with so many elements or fewer are kept whole."""
     unmeasured: Counter[str] = field(default_factory=Counter)
     """How many gradients could not be measured, by reason."""
-    _facts: dict[int, GradientFacts] = field(default_factory=dict)
+    _facts: dict[int, TensorFigures] = field(default_factory=dict)
     _shelves: dict[Any, _Shelf] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=count)
 
@@ -65,14 +65,18 @@ class GradientMeter:
         shelf.add(number, gradient)
         return number
 
-    def facts(self) -> dict[int, GradientFacts]:
+    def take_value(self, value: torch.Tensor) -> int | None:
+        """The same for a value of the forward, which is no gradient to be disclosed where it cannot be measured."""
+        return None if _why_not_measured(value) else self.take(value)
+
+    def facts(self) -> dict[int, TensorFigures]:
         """The figures of everything that was taken, by number. Waits for accelerators."""
         for shelf in self._shelves.values():
             shelf.finish()
         self._shelves.clear()
         return self._facts
 
-    def note(self, number: int, facts: GradientFacts) -> None:
+    def note(self, number: int, facts: TensorFigures) -> None:
         """The figures of a number are known."""
         self._facts[number] = facts
 
@@ -94,11 +98,11 @@ class GradientMeter:
         return _Copies(self, facts, facts.count <= self.values_up_to and not gradient.is_complex())
 
 
-def _facts_without_figures(table: FactsTable, gradient: torch.Tensor) -> GradientFacts:
+def _facts_without_figures(table: FactsTable, gradient: torch.Tensor) -> TensorFigures:
     tensor = table.of_tensor(gradient)
     reason = _why_not_measured(gradient)
     size = 0 if reason else gradient.numel()
-    return GradientFacts(tensor.shape, tensor.dtype, tensor.device, tensor.layout, count=size, unmeasured=reason)
+    return TensorFigures(tensor.shape, tensor.dtype, tensor.device, tensor.layout, count=size, unmeasured=reason)
 
 
 def _why_not_measured(gradient: torch.Tensor) -> str | None:
@@ -129,7 +133,7 @@ class _Unread:
 class _Shelf:
     """Where gradients go that have shape, dtype and device in common."""
 
-    def __init__(self, meter: GradientMeter, facts: GradientFacts, keeps_values: bool = False) -> None:
+    def __init__(self, meter: GradientMeter, facts: TensorFigures, keeps_values: bool = False) -> None:
         self._meter = meter
         self._common = facts
         self._keeps_values = keeps_values
@@ -175,11 +179,11 @@ class _Shelf:
 
     def _with_figures(
         self, figures: list[float], times: int, counts: list[int], values: tuple[float, ...] | None
-    ) -> GradientFacts:
+    ) -> TensorFigures:
         norm, total, minimum, maximum, nonzero, nans, infs = figures
         common, finite = self._common, self._common.count - times * int(nans + infs)
         first, histogram = _trimmed(counts)
-        return GradientFacts(
+        return TensorFigures(
             common.shape,
             common.dtype,
             common.device,
@@ -213,7 +217,7 @@ class _Copies(_Shelf):
     The first few rows are few: most shapes of a program come only once or twice.
     """
 
-    def __init__(self, meter: GradientMeter, facts: GradientFacts, keeps_values: bool) -> None:
+    def __init__(self, meter: GradientMeter, facts: TensorFigures, keeps_values: bool) -> None:
         super().__init__(meter, facts, keeps_values)
         self._most = max(1, min(MOST_ROWS, MOST_COPIED // facts.count))
         self._numbers: list[int] = []

@@ -8,16 +8,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gradviz.graph.gradients import GradientFacts, NodeRun
+from gradviz.graph.gradients import NodeRun, TensorFigures
 from gradviz.graph.model import Graph, Node
 from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.gradient_meter import GradientMeter
 from gradviz.recording.gradients import UNDEFINED, GradientWatch, Slot, measuring
 from gradviz.recording.graph_walker import Walk, without_collector
-from gradviz.recording.leaf_gradients import LeafGradients
+from gradviz.recording.leaf_gradients import LeafGradients, leaf_variables
 from gradviz.recording.roots import root_of
 
-_UNDEFINED_FACTS = GradientFacts(is_undefined=True)
+_UNDEFINED_FACTS = TensorFigures(is_undefined=True)
 
 
 class GradientRecorder:
@@ -35,6 +35,7 @@ class GradientRecorder:
         self._watch = GradientWatch(walk, meter, self._always_measured(graph))
         self._leaves: LeafGradients | None = None
         self._started_from: list[int | None] = []
+        self._leaf_values: dict[int, int | None] = {}
 
     @property
     def defects(self) -> Counter[str]:
@@ -43,6 +44,10 @@ class GradientRecorder:
 
     def start(self) -> None:
         """Look at what is there before the call, and put hooks on all nodes."""
+        with measuring():
+            self._leaf_values = {
+                place: self._meter.take_value(variable.detach()) for place, variable in leaf_variables(self._walk)
+            }
         if self._request.function == "backward":
             self._leaves = LeafGradients(self._walk, self._meter)
         self._started_from = [
@@ -94,11 +99,12 @@ def _slot_of(walk: Walk, value: Any) -> Slot | None:
 class _Addition:
     """Figures on their way into a graph."""
 
-    def __init__(self, recorder: GradientRecorder, facts: Mapping[int, GradientFacts]) -> None:
+    def __init__(self, recorder: GradientRecorder, facts: Mapping[int, TensorFigures]) -> None:
         self._facts = facts
         self._flow = recorder._watch.flow
         self._order = {place: order for order, place in enumerate(self._flow.runs)}
         self._started_from = dict(zip(recorder._root_slots, recorder._started_from, strict=False))
+        self._leaf_values = recorder._leaf_values
         self._leaves = recorder._leaves.results(facts) if recorder._leaves is not None else {}
         joins = {slot for slot, count in recorder._senders.items() if count == 2}
         self._overlaps = dict(self._overlaps_at(recorder._walk, joins))
@@ -112,17 +118,19 @@ class _Addition:
         with without_collector():
             return replace(graph, nodes=tuple([self._node(node) for node in graph.nodes]), roots=tuple(roots))
 
-    def _known(self, number: int | None) -> GradientFacts | None:
+    def _known(self, number: int | None) -> TensorFigures | None:
         return None if number is None else self._facts.get(number)
 
     def _node(self, node: Node) -> Node:
         place = node.id
         arrived = [self._flow.arrived.get((place, output_nr)) for output_nr in range(max(1, len(node.outputs)))]
         run = self._run(place)
+        value = self._known(self._leaf_values.get(place))
+        values = (value,) if value is not None else ()
         if run is None and arrived.count(None) == len(arrived):
             # Nothing came here; of a leaf that, too, is told.
             leaf = self._leaves.get(place)
-            return node if leaf is None else replace(node, leaf_gradient=leaf)
+            return replace(node, values=values, leaf_gradient=leaf) if leaf or values else node
         sent = self._flow.sent.get(place, ())
         edges = enumerate(zip(node.edges, sent, strict=False))
         overlaps = tuple([self._overlaps.get((place, slot)) for slot in range(len(sent))])
@@ -131,6 +139,7 @@ class _Addition:
             gradients=tuple([None if edge is None else self._known(number) for _, (edge, number) in edges]),
             overlaps=overlaps if any(overlap is not None for overlap in overlaps) else (),
             arrived=tuple([self._known(number) for number in arrived]),
+            values=values,
             run=run,
             leaf_gradient=self._leaves.get(place),
         )

@@ -61,7 +61,7 @@ def _nonzero(tensor: torch.Tensor) -> torch.Tensor:
 
 def _quick_figures_of_large(row: torch.Tensor) -> torch.Tensor:
     """Block by block, so that memory is read once and not by each kernel again."""
-    blocks = row.split(_BLOCK)
+    blocks = torch.split(row, _BLOCK)
     return torch.stack(
         (
             vector_norm(torch.stack([vector_norm(block) for block in blocks]), dtype=torch.float64),

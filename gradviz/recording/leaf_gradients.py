@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gradviz.graph.gradients import GradientFacts, LeafGradient
+import torch
+
+from gradviz.graph.gradients import LeafGradient, TensorFigures
 from gradviz.recording.gradient_meter import GradientMeter
 from gradviz.recording.gradients import UNDEFINED, Flow, measuring
 from gradviz.recording.graph_walker import Walk
 from gradviz.recording.torch_compat import LEAF_SEQUENCE_NR
+
+
+def leaf_variables(walk: Walk) -> Iterator[tuple[int, torch.Tensor]]:
+    """Every leaf tensor with the place of its node."""
+    for place, number in enumerate(walk.sequence_nrs):
+        if number == LEAF_SEQUENCE_NR and hasattr(walk.wrappers[place], "variable"):
+            yield place, walk.wrappers[place].variable
 
 
 @dataclass(frozen=True)
@@ -27,11 +36,7 @@ class LeafGradients:
 
     def __init__(self, walk: Walk, meter: GradientMeter) -> None:
         self._meter = meter
-        self._variables = {
-            place: walk.wrappers[place].variable
-            for place, number in enumerate(walk.sequence_nrs)
-            if number == LEAF_SEQUENCE_NR and hasattr(walk.wrappers[place], "variable")
-        }
+        self._variables = dict(leaf_variables(walk))
         self._before: dict[int, int] = {}
         with measuring():
             for place, variable in self._variables.items():
@@ -65,7 +70,7 @@ class LeafGradients:
             flow.arrived[place, 0] = after
         return _Change("fresh", None, after)
 
-    def results(self, facts: Mapping[int, GradientFacts]) -> dict[int, LeafGradient]:
+    def results(self, facts: Mapping[int, TensorFigures]) -> dict[int, LeafGradient]:
         """What happened, by place of the leaf's node."""
         return {
             place: LeafGradient(

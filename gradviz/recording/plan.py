@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_KEPT_NODES = 1_000_000
+MOST_VALUES = 64
+"""Elements of a tensor that is kept whole when values are asked for."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from gradviz.capture.capture_file import read_capture, write_capture
-from gradviz.graph.gradients import FIRST_DECADE, GradientFacts
+from gradviz.graph.gradients import FIRST_DECADE, TensorFigures
 from gradviz.graph.model import Graph, Node
 from gradviz.recording.gradients import GradientWatch
 from gradviz.recording.graph_walker import walk
@@ -47,7 +47,7 @@ def figures(gradient: Tensor) -> tuple[float, ...]:
     return norm, math.fsum(values) / len(values), min(values), max(values), float(values.count(0))
 
 
-def recorded_figures(facts: GradientFacts | None) -> tuple[float, ...]:
+def recorded_figures(facts: TensorFigures | None) -> tuple[float, ...]:
     assert facts is not None, "not measured"
     assert facts.is_measured, facts
     if not facts.count:
@@ -91,7 +91,7 @@ def test_what_arrives_at_every_node_is_what_autograd_grad_gives_there(words: str
 def test_what_is_sent_along_a_single_edge_is_what_arrives(words: str) -> None:
     roots = PROGRAMS[words]()
     graph = record(lambda: torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])).graph
-    senders: dict[tuple[int, int], list[GradientFacts | None]] = {}
+    senders: dict[tuple[int, int], list[TensorFigures | None]] = {}
     for node in graph.nodes:
         for edge, facts in zip(node.edges, node.gradients, strict=bool(node.gradients)):
             if edge is not None:
@@ -102,7 +102,7 @@ def test_what_is_sent_along_a_single_edge_is_what_arrives(words: str) -> None:
             assert graph.nodes[place].arrived[output_nr] == sent[0]
 
 
-def edge_gradients(graph: Graph, node: Node) -> list[GradientFacts | None]:
+def edge_gradients(graph: Graph, node: Node) -> list[TensorFigures | None]:
     return [facts for edge, facts in zip(node.edges, node.gradients, strict=True) if edge is not None]
 
 
@@ -127,7 +127,7 @@ def test_branches_of_a_sum_are_told_apart_by_their_share_and_direction() -> None
 # -- special values ---------------------------------------------------------------------------------------------------
 
 
-def sent_by_multiplication(factor: Tensor) -> GradientFacts:
+def sent_by_multiplication(factor: Tensor) -> TensorFigures:
     """The figures of a gradient that holds exactly what `factor` holds."""
     x = torch.ones_like(factor).requires_grad_()
     (facts,) = [

@@ -1,0 +1,109 @@
+"""``gradviz flow``: which gradient every parameter got, and where it faded."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradviz.cli.options import recording_options
+
+if TYPE_CHECKING:
+    from gradviz.cli.source import Source, SourceOptions
+
+WIDTH_IN_A_PIPE = 100
+
+
+@click.command("flow")
+@recording_options
+@click.option("--depth", type=click.IntRange(min=0), metavar="N", help="How many levels of modules to open.")
+@click.option("--all", "show_all", is_flag=True, help="A row for every parameter.")
+@click.option("--json", "as_json", is_flag=True, help="Every parameter's figures as JSON.")
+@click.option("--width", type=click.IntRange(min=40), metavar="N", help="Columns; the terminal's, or 100 in a pipe.")
+@click.option("--ascii", "only_ascii", is_flag=True, help="No signs beyond ASCII.")
+def flow_command(
+    depth: int | None, show_all: bool, as_json: bool, width: int | None, only_ascii: bool, **others: Any
+) -> int:
+    """Run SCRIPT, and print which gradient its first backward() brought to every parameter, in the model's order."""
+    from gradviz.cli.flow_table import FlowTable
+    from gradviz.cli.output import write_output
+    from gradviz.cli.rescue import recording_kept
+    from gradviz.cli.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.views import source_options
+
+    source_choice = source_options(others)
+    _check(source_choice, depth, show_all)
+    is_terminal = sys.stdout.isatty()
+    table = FlowTable(
+        width=width or (shutil.get_terminal_size().columns if is_terminal else WIDTH_IN_A_PIPE),
+        color=is_terminal,
+        only_ascii=only_ascii or not _writes_unicode(),
+        depth=depth,
+        show_all=show_all,
+    )
+    source = open_source(source_choice, own_output=True)
+    with recording_kept(source, source_choice):
+        _check_that_gradients_are_there(source, source_choice)
+        write_output("-", _json(source) if as_json else table.text(source.capture, source.graphs))
+    tell_that_it_was_stopped(source, source_choice)
+    return source.exit_code
+
+
+def _writes_unicode() -> bool:
+    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
+    return encoding.startswith("utf")
+
+
+def _check(source: SourceOptions, depth: int | None, show_all: bool) -> None:
+    from gradviz.errors import BadInput
+
+    if depth is not None and show_all:
+        raise BadInput("--depth and --all exclude each other", hint="--all opens every level")
+    if not source.gradients:
+        raise BadInput("flow shows gradients: --no-gradients leaves nothing to show")
+    if source.root is not None:
+        raise BadInput(
+            "--root records a graph without running backward: no gradient flows", hint="pick a call with --backward N"
+        )
+
+
+def _check_that_gradients_are_there(source: Source, options: SourceOptions) -> None:
+    from gradviz.analysis.gradient_flow import has_gradients
+    from gradviz.errors import NothingRecorded
+
+    if any(has_gradients(graph) for graph in source.graphs):
+        return
+    name = options.name
+    if source.graphs[0].backward is None:
+        raise NothingRecorded(f"{name}: no backward() ran, so no gradient flowed", hint="call backward() on the loss")
+    if options.is_capture:
+        again = "record it again, with this gradviz and without --no-gradients"
+        raise NothingRecorded(f"{name} was recorded without gradients", hint=again)
+    why = source.capture.disclosures[0] if source.capture.disclosures else "backward failed before any node ran"
+    raise NothingRecorded(f"no gradient of {name} to show: {why}")
+
+
+def _json(source: Source) -> str:
+    import msgspec
+
+    from gradviz.analysis.gradient_flow import gradient_flow
+
+    document = {
+        "schema": "gradviz flow",
+        "version": 1,
+        "program": source.capture.program,
+        "disclosures": source.capture.disclosures,
+        "flows": [
+            {"backward": graph.backward, **_fields(gradient_flow(source.capture, graph))} for graph in source.graphs
+        ],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+
+
+def _fields(flow: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    rows = [{**asdict(row), "ratio": row.ratio, "size": row.size} for row in flow.rows]
+    return {"parameters": rows, "trend": flow.trend, "first_nan": flow.first_nan}

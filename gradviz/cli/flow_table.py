@@ -1,0 +1,218 @@
+"""The gradient flow of a graph in the terminal: a row for each parameter or module, with a bar on a log scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from math import ceil, floor, log10
+from textwrap import wrap
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gradviz.analysis.gradient_flow import FlowRow, GradientFlow, Trend, deepest_that_fits, folded, gradient_flow
+from gradviz.capture.capture import Capture
+from gradviz.graph.model import Graph, Node
+from gradviz.rendering.words import autograd_word, count_words, counted, line_words
+
+MOST_ROWS = 40
+"""More parameters than this are folded into modules, unless a depth is given."""
+MOST_NAMES = 6
+"""So many of the parameters that got nothing are named for each reason."""
+_BAR = 16
+_PROFILE = "input {} loss"
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_LEVELS = "▁▂▃▄▅▆▇█"
+_ASCII_LEVELS = "_.-=+*%#"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowTable:
+    """How the table looks."""
+
+    width: int
+    color: bool = False
+    only_ascii: bool = False
+    depth: int | None = None
+    show_all: bool = False
+
+    def text(self, capture: Capture, graphs: Sequence[Graph]) -> str:
+        """The tables of all graphs, one below the other."""
+        console = Console(
+            file=StringIO(), width=self.width, force_terminal=self.color, no_color=not self.color, highlight=False,
+            color_system="standard" if self.color else None, legacy_windows=False, _environ={},
+        )  # fmt: skip
+        with console.capture() as captured:
+            for number, graph in enumerate(graphs):
+                if number:
+                    console.print()
+                self._print(console, capture, graph)
+        lines = (line.rstrip() for line in captured.get().splitlines())
+        return "\n".join(lines) + "\n"
+
+    def _print(self, console: Console, capture: Capture, graph: Graph) -> None:
+        flow = gradient_flow(capture, graph)
+        depth = None if self.show_all else self.depth
+        if depth is None and not self.show_all:
+            depth = deepest_that_fits(flow.rows, MOST_ROWS)
+        rows = list(flow.rows) if depth is None else folded(flow.rows, depth)
+        reached = [row for row in rows if row.count]
+        console.print(Text(_title(capture, graph), style="bold"))
+        if reached:
+            console.print(self._table(reached))
+        if flow.trend is not None:
+            console.print(Text("\n" + self._profile(flow.profile)))
+            is_steep = flow.trend.verdict != "steady"
+            console.print(_wrapped(_verdict(flow.trend), self.width, "bold yellow" if is_steep else ""))
+        for remark, style in _remarks(flow, graph):
+            console.print(_wrapped(remark, self.width, style))
+        if len(rows) < len(flow.rows):
+            more = "--all shows every one, --depth N opens fewer or more levels"
+            console.print(_wrapped(f"{len(flow.rows):,} parameters are folded into modules; {more}", self.width, "dim"))
+        for sentence in capture.disclosures:
+            console.print(_wrapped(f"not recorded: {sentence}", self.width, "yellow"))
+
+    def _table(self, rows: Sequence[FlowRow]) -> Table:
+        scale = _Scale.of(rows)
+        has_broken = any(row.nans or row.infs for row in rows)
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim underline")
+        name_room = max(18, self.width - 58 - 10 * has_broken)
+        table.add_column("parameter", no_wrap=True)
+        table.add_column("shape", no_wrap=True, max_width=16, overflow="ellipsis")
+        table.add_column("norm", justify="right", no_wrap=True)
+        table.add_column("/weight", justify="right", no_wrap=True)
+        table.add_column("zeros", justify="right", no_wrap=True)
+        if has_broken:
+            table.add_column("NaN/Inf", justify="right", no_wrap=True, style="bold red")
+        table.add_column(scale.title, no_wrap=True, width=_BAR)
+        for row in rows:
+            cells = [_shortened_path(row.name, name_room, self._ellipsis), _shape(row), *_figures(row)]
+            if has_broken:
+                cells.append(f"{row.nans:,}/{row.infs:,}" if row.nans or row.infs else "")
+            table.add_row(*cells, self._bar(row, scale), style=_style(row))
+        return table
+
+    @property
+    def _ellipsis(self) -> str:
+        return "~" if self.only_ascii else "…"
+
+    def _bar(self, row: FlowRow, scale: _Scale) -> str:
+        if row.is_zero:
+            return "all zero"
+        if not row.norm:
+            return "not finite"
+        eighths = max(1, round(scale.part(row.norm) * _BAR * 8))
+        if self.only_ascii:
+            return "#" * max(1, eighths // 8)
+        return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip()
+
+    def _profile(self, profile: Sequence[float]) -> str:
+        """Sizes from the input to the loss as a line of blocks, some left out where there are too many."""
+        shown = min(len(profile), self.width - len(_PROFILE.format("")))
+        sizes = [log10(profile[place * len(profile) // shown]) for place in range(shown)]
+        low, levels = min(sizes), _ASCII_LEVELS if self.only_ascii else _LEVELS
+        step = (len(levels) - 1) / max(max(sizes) - low, 1)
+        return _PROFILE.format("".join(levels[round((size - low) * step)] for size in sizes))
+
+
+def _verdict(trend: Trend) -> str:
+    change = {
+        "vanishing": f"VANISHING: it shrinks {1 / trend.factor:.1e} times",
+        "exploding": f"EXPLODING: it grows {trend.factor:.1e} times",
+    }.get(trend.verdict, f"steady: {trend.factor:.2g} times as large in the end")
+    return f"from the loss to the input: {change} (root mean square {trend.near_loss:.1e}, then {trend.near_input:.1e})"
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """The log scale of the bars, from 10**low to 10**high."""
+
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, rows: Sequence[FlowRow]) -> _Scale:
+        logs = [log10(row.norm) for row in rows if row.norm]
+        low = floor(min(logs, default=0))
+        return cls(low, max(ceil(max(logs, default=0)), low + 1))
+
+    @property
+    def title(self) -> str:
+        left, right = f"1e{self.low}", f"1e{self.high}"
+        return left + " " * (_BAR - len(left) - len(right)) + right
+
+    def part(self, norm: float) -> float:
+        return (log10(norm) - self.low) / (self.high - self.low)
+
+
+def _title(capture: Capture, graph: Graph) -> str:
+    call = graph.backward
+    where = ""
+    if call is not None and call.call_site is not None:
+        where = f" at {line_words(graph.call_sites[call.call_site])}"
+    which = f"{call.function} {call.number}{where}" if call is not None else "graph"
+    return f"gradients of {which} in {capture.program.name}"
+
+
+def _shape(row: FlowRow) -> str:
+    if row.shape is None:
+        return counted(row.parameters, "tensor")
+    return "×".join(map(str, row.shape)) or "scalar"
+
+
+def _figures(row: FlowRow) -> tuple[str, str, str]:
+    share = row.zeros / row.count
+    zeros = "" if not row.zeros else "<0.1%" if share < 1e-3 else f"{min(share, 0.999):.1%}"
+    if row.is_zero:
+        zeros = "100%"
+    return _number(row.norm), _number(row.ratio), zeros
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return "0" if value == 0 else f"{value:.3g}" if 1e-3 <= value < 1e4 else f"{value:.1e}"
+
+
+def _style(row: FlowRow) -> str:
+    return "bold red" if row.nans or row.infs else "yellow" if row.is_zero else ""
+
+
+def _shortened_path(name: str, room: int, ellipsis: str) -> str:
+    """The end of a long dotted path says which parameter it is."""
+    return name if len(name) <= room else ellipsis + name[len(name) - room + 1 :]
+
+
+def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
+    if flow.first_nan is not None:
+        yield f"NaN or Inf first made by {_node_words(graph, graph.nodes[flow.first_nan])}", "bold red"
+    lost: dict[int, list[str]] = {}
+    silent: dict[str, list[str]] = {}
+    for row in flow.rows:
+        if row.lost_at is not None:
+            lost.setdefault(row.lost_at, []).append(row.name)
+        if row.nothing is not None:
+            silent.setdefault(row.nothing, []).append(row.name)
+    for place, names in lost.items():
+        yield f"all zero since {_node_words(graph, graph.nodes[place])}: {_some(names)}", "yellow"
+    older = [row.name for row in flow.rows if row.outcome == "accumulated"]
+    if older:
+        yield f"added to an older .grad, which is not counted here: {_some(older)}", ""
+    for reason, names in silent.items():
+        yield f"no gradient, {reason}: {_some(names)}", "yellow"
+
+
+def _node_words(graph: Graph, node: Node) -> str:
+    site = f" at {line_words(graph.call_sites[node.call_site])}" if node.call_site is not None else ""
+    return f"{autograd_word(node)}{site}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {count_words(len(names) - MOST_NAMES)} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
+def _wrapped(sentence: str, width: int, style: str) -> Text:
+    return Text("\n".join(wrap(sentence, width, subsequent_indent="  ", break_on_hyphens=False)), style=style)
