@@ -75,14 +75,18 @@ def _check_that_gradients_are_there(source: Source, options: SourceOptions) -> N
 
     if any(has_gradients(graph) for graph in source.graphs):
         return
-    name = options.name
+    name, hint = options.name, None
     if source.graphs[0].backward is None:
-        raise NothingRecorded(f"{name}: no backward() ran, so no gradient flowed", hint="call backward() on the loss")
-    if options.is_capture:
-        again = "record it again, with this gradviz and without --no-gradients"
-        raise NothingRecorded(f"{name} was recorded without gradients", hint=again)
-    why = source.capture.disclosures[0] if source.capture.disclosures else "backward failed before any node ran"
-    raise NothingRecorded(f"no gradient of {name} to show: {why}")
+        message, hint = f"{name}: no backward() ran, so no gradient flowed", "call backward() on the loss"
+    elif options.is_capture:
+        message = f"{name} was recorded without gradients"
+        hint = "record it again, with this gradviz and without --no-gradients"
+    else:
+        why = source.capture.disclosures[0] if source.capture.disclosures else "backward failed before any node ran"
+        message = f"no gradient of {name} to show: {why}"
+    refusal = NothingRecorded(message, hint=hint)
+    refusal.exit_code = source.exit_code or refusal.exit_code
+    raise refusal
 
 
 def _json(source: Source) -> str:

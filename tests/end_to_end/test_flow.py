@@ -1,0 +1,103 @@
+"""``gradviz flow``: every parameter's gradient, from a script or from its capture, with or without torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.command import gradviz, refused, written_script
+
+FADING = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*(layer for _ in range(8) for layer in (nn.Linear(8, 8), nn.Sigmoid())))
+        self.dead = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 1)
+        self.unused = nn.Linear(3, 3)
+        self.frozen = nn.Linear(8, 8).requires_grad_(False)
+
+    def forward(self, x):
+        h = self.frozen(self.layers(x))
+        return self.head(h + torch.relu(self.dead(h) - 100))
+
+net = Net()
+loss = net(torch.randn(16, 8)).pow(2).mean()
+loss.backward()
+"""
+
+
+@pytest.fixture
+def fading(folder: Path) -> Path:
+    return written_script(folder, FADING)
+
+
+def test_a_fading_gradient_a_dead_layer_and_unreached_parameters_are_told(fading: Path, folder: Path) -> None:
+    run = gradviz("flow", fading, "--width", "80", cwd=folder)
+    assert run.exit_code == 0, run.stderr
+    assert all(len(line) <= 80 for line in run.stdout.splitlines())
+    assert "VANISHING" in run.stdout
+    assert "all zero since ReluBackward0 at train.py:18: net.dead.weight, net.dead.bias" in run.stdout
+    assert "frozen (requires_grad=False): net.frozen.weight, net.frozen.bias" in run.stdout
+    assert "net.unused.weight, net.unused.bias" in run.stdout.replace("\n  ", " ")
+
+
+def test_a_capture_gives_the_same_table_as_its_script(fading: Path, folder: Path) -> None:
+    gradviz("record", fading, cwd=folder)
+    of_script = gradviz("flow", fading, cwd=folder)
+    of_capture = gradviz("flow", "train.gradviz", cwd=folder)
+    assert of_script.stdout == of_capture.stdout != ""
+
+
+def test_depth_folds_parameters_into_modules(fading: Path, folder: Path) -> None:
+    run = gradviz("flow", fading, "--depth", "1", "--ascii", cwd=folder)
+    rows = [line.split()[0] for line in run.stdout.splitlines() if line.startswith("net.")]
+    assert rows == ["net.layers", "net.dead", "net.head"]
+    assert run.stdout.isascii()
+
+
+def test_json_has_every_parameter_in_the_order_of_the_model(fading: Path, folder: Path) -> None:
+    run = gradviz("flow", fading, "--json", "--depth", "0", cwd=folder)
+    (flow,) = json.loads(run.stdout)["flows"]
+    names = [row["name"] for row in flow["parameters"]]
+    assert names[0] == "net.layers.0.weight"
+    assert len(names) == 2 * 8 + 2 * 4
+    assert flow["trend"]["verdict"] == "vanishing"
+
+
+def test_nan_is_traced_to_the_operation_that_made_it(folder: Path) -> None:
+    script = written_script(
+        folder,
+        "import torch\nw = torch.zeros(3, requires_grad=True)\nh = w.sqrt() * 0\nh.sum().backward()\n",
+    )
+    run = gradviz("flow", script, cwd=folder)
+    assert "NaN or Inf first made by SqrtBackward0 at train.py:3" in run.stdout
+    assert "3/0" in run.stdout
+
+
+def test_a_capture_without_gradients_says_how_to_record_them(fading: Path, folder: Path) -> None:
+    gradviz("record", fading, "--no-gradients", cwd=folder)
+    assert "without --no-gradients" in refused("flow", "train.gradviz", cwd=folder)
+
+
+def test_options_that_leave_nothing_to_show_are_refused_before_the_script_runs(fading: Path, folder: Path) -> None:
+    assert "--no-gradients" in refused("flow", fading, "--no-gradients", cwd=folder)
+    assert "--root" in refused("flow", fading, "--root", "loss", cwd=folder)
+    assert "--values" in refused("render", fading, "--values", "--no-gradients", cwd=folder)
+    assert "--depth" in refused("flow", fading, "--depth", "1", "--all", cwd=folder)
+
+
+def test_a_wrong_shape_of_the_start_gradient_is_torchs_own_message(folder: Path) -> None:
+    script = written_script(
+        folder, "import torch\nw = torch.ones(2, requires_grad=True)\n(w * 2).backward(torch.ones(3))\n"
+    )
+    run = gradviz("flow", script, cwd=folder)
+    assert run.exit_code == 1
+    assert "Mismatch in shape: grad_output[0] has a shape of torch.Size([3])" in run.stderr
