@@ -98,8 +98,8 @@ class Node(Struct, frozen=True, omit_defaults=True):
     arrived: tuple[TensorFigures | None, ...] = ()
     """What arrived for each of its outputs: summed, and after the hooks on the tensor."""
     values: tuple[TensorFigures | None, ...] = ()
-    """Figures of the values of its `outputs` in the forward, where they were measured: those of leaves, as they were
-    when backward was called."""
+    """Figures of the values of its `outputs`, where they were measured: of leaves the norm that they had when backward
+    was called."""
     run: NodeRun | None = None
     """None where the engine did not run the node, or nobody watched it."""
     leaf_gradient: LeafGradient | None = None

@@ -16,15 +16,17 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count, islice
-from math import sqrt
+from math import isfinite, sqrt
 from threading import get_ident
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from msgspec.structs import replace
 
-from gradviz.graph.gradients import FIRST_DECADE, TensorFigures
+from gradviz.graph.gradients import TensorFigures
 from gradviz.recording import torch_compat
-from gradviz.recording.gradient_statistics import careful_figures, decades, figures_on_cpu, histograms
+from gradviz.recording.gradient_samples import Histogram, Sampler
+from gradviz.recording.gradient_statistics import careful_figures, figures_on_cpu, norm_of
 from gradviz.recording.tensor_facts import FactsTable
 
 MOST_COPIED = 65_536
@@ -44,6 +46,9 @@ class GradientMeter:
     unmeasured: Counter[str] = field(default_factory=Counter)
     """How many gradients could not be measured, by reason."""
     _facts: dict[int, TensorFigures] = field(default_factory=dict)
+    _measured: dict[int, _Measured] = field(default_factory=dict)
+    _norms: dict[int, tuple[TensorFigures, torch.Tensor]] = field(default_factory=dict)
+    _samplers: dict[Any, Sampler] = field(default_factory=dict)
     _shelves: dict[Any, _Shelf] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=count)
 
@@ -57,7 +62,7 @@ class GradientMeter:
         key = gradient.shape, gradient.dtype, gradient.device, gradient.layout, stream, get_ident()
         shelf = self._shelves.get(key)
         if shelf is None:
-            shelf = self._new_shelf(gradient)
+            shelf = self._new_shelf(gradient, stream)
             if shelf is None:
                 self._note_unmeasured(number, gradient)
                 return number
@@ -65,16 +70,44 @@ class GradientMeter:
         shelf.add(number, gradient)
         return number
 
-    def take_value(self, value: torch.Tensor) -> int | None:
-        """The same for a value of the forward, which is no gradient to be disclosed where it cannot be measured."""
-        return None if _why_not_measured(value) else self.take(value)
+    def take_norm(self, value: torch.Tensor) -> int | None:
+        """Measure only the norm of something that is no gradient; None where that cannot be."""
+        facts = _facts_without_figures(self.facts_table, value)
+        if facts.unmeasured is not None or value.is_sparse:
+            return None
+        number = next(self._numbers)
+        self._norms[number] = facts, norm_of(value)
+        return number
 
     def facts(self) -> dict[int, TensorFigures]:
         """The figures of everything that was taken, by number. Waits for accelerators."""
         for shelf in self._shelves.values():
             shelf.finish()
+        histograms: dict[int, Histogram] = {}
+        for sampler in self._samplers.values():
+            histograms.update(sampler.finish())
+        for number, measured in self._measured.items():
+            self._facts[number] = measured.with_histogram(*histograms[number])
+        self._read_norms()
         self._shelves.clear()
+        self._samplers.clear()
+        self._measured.clear()
         return self._facts
+
+    def _read_norms(self) -> None:
+        by_device: dict[torch.device, list[int]] = {}
+        for number, (_, norm) in self._norms.items():
+            by_device.setdefault(norm.device, []).append(number)
+        for numbers in by_device.values():
+            norms = torch.stack([self._norms[number][1].double() for number in numbers]).tolist()
+            for number, norm in zip(numbers, norms, strict=True):
+                known = norm if isfinite(norm) else None
+                self._facts[number] = replace(self._norms[number][0], norm=known)
+        self._norms.clear()
+
+    def note_measured(self, number: int, measured: _Measured) -> None:
+        """All figures of a number are known, but for its histogram."""
+        self._measured[number] = measured
 
     def note(self, number: int, facts: TensorFigures) -> None:
         """The figures of a number are known."""
@@ -86,16 +119,19 @@ class GradientMeter:
             self.unmeasured[facts.unmeasured] += 1
         self.note(number, facts)
 
-    def _new_shelf(self, gradient: torch.Tensor) -> _Shelf | None:
+    def _new_shelf(self, gradient: torch.Tensor, stream: object) -> _Shelf | None:
         """Where gradients like this one are measured; None for those of which nothing is to be measured."""
         facts = _facts_without_figures(self.facts_table, gradient)
         if facts.unmeasured is not None or not facts.count:
             return None
+        dtype = torch.float64 if gradient.dtype in (torch.float64, torch.complex128) else torch.float32
+        key = dtype, gradient.device, stream, get_ident()
+        sampler = self._samplers.setdefault(key, Sampler(dtype, gradient.device))
         if gradient.is_sparse:
-            return _Sparse(self, facts)
+            return _Sparse(self, facts, sampler)
         if facts.count > MOST_COPIED:
-            return _MeasuredInPlace(self, facts)
-        return _Copies(self, facts, facts.count <= self.values_up_to and not gradient.is_complex())
+            return _MeasuredInPlace(self, facts, sampler)
+        return _Copies(self, facts, sampler)
 
 
 def _facts_without_figures(table: FactsTable, gradient: torch.Tensor) -> TensorFigures:
@@ -126,63 +162,22 @@ class _Unread:
     numbers: list[int]
     times: int
     figures: torch.Tensor
-    codes: torch.Tensor
     values: torch.Tensor | None
 
 
-class _Shelf:
-    """Where gradients go that have shape, dtype and device in common."""
+class _Measured(NamedTuple):
+    """The figures of one gradient whose elements stand for `times` as many."""
 
-    def __init__(self, meter: GradientMeter, facts: TensorFigures, keeps_values: bool = False) -> None:
-        self._meter = meter
-        self._common = facts
-        self._keeps_values = keeps_values
-        self._unread: list[_Unread] = []
+    common: TensorFigures
+    times: int
+    figures: list[float]
+    values: list[float] | None
 
-    def add(self, number: int, gradient: torch.Tensor) -> None:
-        """Take one gradient."""
-        raise NotImplementedError
-
-    def measure(self, numbers: list[int], matrix: torch.Tensor, times: int = 1) -> None:
-        """Measure the rows, which belong to these numbers; their elements stand for `times` as many."""
-        values = matrix if self._keeps_values else None
-        if matrix.is_cpu:
-            kept = values.tolist() if values is not None else None
-            self._note_all(numbers, times, figures_on_cpu(matrix), histograms(decades(matrix)), kept)
-        else:
-            kept_there = values.clone() if values is not None else None
-            self._unread.append(_Unread(numbers, times, careful_figures(matrix), decades(matrix), kept_there))
-
-    def finish(self) -> None:
-        if not self._unread:
-            return
-        unread, self._unread = self._unread, []
-        torch_compat.wait_for(unread[0].figures.device)
-        figures = iter(torch.cat([each.figures for each in unread]).tolist())
-        counts = iter(histograms(torch.cat([each.codes for each in unread]).cpu()))
-        for each in unread:
-            values = each.values.tolist() if each.values is not None else None
-            rows = len(each.numbers)
-            self._note_all(each.numbers, each.times, list(islice(figures, rows)), list(islice(counts, rows)), values)
-
-    def _note_all(
-        self,
-        numbers: list[int],
-        times: int,
-        figures: list[list[float]],
-        counts: list[list[int]],
-        values: list[list[float]] | None,
-    ) -> None:
-        for row, number in enumerate(numbers):
-            kept = tuple(values[row]) if values is not None else None
-            self._meter.note(number, self._with_figures(figures[row], times, counts[row], kept))
-
-    def _with_figures(
-        self, figures: list[float], times: int, counts: list[int], values: tuple[float, ...] | None
-    ) -> TensorFigures:
-        norm, total, minimum, maximum, nonzero, nans, infs = figures
-        common, finite = self._common, self._common.count - times * int(nans + infs)
-        first, histogram = _trimmed(counts)
+    def with_histogram(self, first: int, counts: tuple[int, ...]) -> TensorFigures:
+        """All of it."""
+        norm, total, minimum, maximum, nonzero, nans, infs = self.figures
+        common, times = self.common, self.times
+        finite = common.count - times * int(nans + infs)
         return TensorFigures(
             common.shape,
             common.dtype,
@@ -197,18 +192,50 @@ class _Shelf:
             common.count - times * int(nonzero),
             times * int(nans),
             times * int(infs),
-            histogram,
+            counts,
             first,
-            values,
+            tuple(self.values) if self.values is not None else None,
         )
 
 
-def _trimmed(counts: list[int]) -> tuple[int, tuple[int, ...]]:
-    """The first decade that has a value, and the counts from there to the last one that has."""
-    filled = [place for place, number in enumerate(counts) if number]
-    if not filled:
-        return 0, ()
-    return FIRST_DECADE + filled[0], tuple(counts[filled[0] : filled[-1] + 1])
+class _Shelf:
+    """Where gradients go that have shape, dtype and device in common."""
+
+    def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
+        self._meter = meter
+        self._common = facts
+        self._sampler = sampler
+        self._keeps_values = facts.count <= meter.values_up_to and not facts.dtype.startswith("complex")
+        self._unread: list[_Unread] = []
+
+    def add(self, number: int, gradient: torch.Tensor) -> None:
+        """Take one gradient."""
+        raise NotImplementedError
+
+    def measure(self, numbers: list[int], matrix: torch.Tensor, times: int = 1) -> None:
+        """Measure the rows, which belong to these numbers; their elements stand for `times` as many."""
+        self._sampler.add(numbers, matrix)
+        values = matrix if self._keeps_values else None
+        if matrix.is_cpu:
+            self._note(numbers, times, figures_on_cpu(matrix), values)
+        else:
+            kept = values.clone() if values is not None else None
+            self._unread.append(_Unread(numbers, times, careful_figures(matrix), kept))
+
+    def finish(self) -> None:
+        """Measure what has not been measured yet, and hand over the figures."""
+        if not self._unread:
+            return
+        unread, self._unread = self._unread, []
+        torch_compat.wait_for(unread[0].figures.device)
+        figures = iter(torch.cat([each.figures for each in unread]).tolist())
+        for each in unread:
+            self._note(each.numbers, each.times, list(islice(figures, len(each.numbers))), each.values)
+
+    def _note(self, numbers: list[int], times: int, figures: list[list[float]], values: torch.Tensor | None) -> None:
+        kept = values.tolist() if values is not None else [None] * len(numbers)
+        for number, row, own_values in zip(numbers, figures, kept, strict=True):
+            self._meter.note_measured(number, _Measured(self._common, times, row, own_values))
 
 
 class _Copies(_Shelf):
@@ -217,8 +244,8 @@ class _Copies(_Shelf):
     The first few rows are few: most shapes of a program come only once or twice.
     """
 
-    def __init__(self, meter: GradientMeter, facts: TensorFigures, keeps_values: bool) -> None:
-        super().__init__(meter, facts, keeps_values)
+    def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
+        super().__init__(meter, facts, sampler)
         self._most = max(1, min(MOST_ROWS, MOST_COPIED // facts.count))
         self._numbers: list[int] = []
         self._matrix: torch.Tensor | None = None
@@ -244,8 +271,7 @@ class _Copies(_Shelf):
     def _make_room(self, gradient: torch.Tensor) -> None:
         wanted = min(self._most, 4 * len(self._rows) or 2)
         if wanted > len(self._rows):
-            dtype = torch.float64 if gradient.dtype in (torch.float64, torch.complex128) else torch.float32
-            self._matrix = torch.empty((wanted, gradient.numel()), dtype=dtype, device=gradient.device)
+            self._matrix = torch.empty((wanted, gradient.numel()), dtype=self._sampler.dtype, device=gradient.device)
             self._rows = self._matrix.view(wanted, *gradient.shape).unbind(0)
 
 

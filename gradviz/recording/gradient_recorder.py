@@ -46,7 +46,7 @@ class GradientRecorder:
         """Look at what is there before the call, and put hooks on all nodes."""
         with measuring():
             self._leaf_values = {
-                place: self._meter.take_value(variable.detach()) for place, variable in leaf_variables(self._walk)
+                place: self._meter.take_norm(variable.detach()) for place, variable in leaf_variables(self._walk)
             }
         if self._request.function == "backward":
             self._leaves = LeafGradients(self._walk, self._meter)

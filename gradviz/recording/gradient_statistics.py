@@ -16,8 +16,6 @@ from gradviz.graph.gradients import FIRST_DECADE, LAST_DECADE
 COLUMNS = ("norm", "sum", "minimum", "maximum", "nonzero", "nans", "infs")
 
 DECADES = LAST_DECADE - FIRST_DECADE + 1
-SAMPLE = 128
-"""So many elements, evenly spaced, stand for all of a tensor in its histogram."""
 
 _BLOCK = 65_536
 """A float32 norm over more elements than this loses digits: the norm of the norms of blocks does not."""
@@ -89,10 +87,18 @@ def careful_figures(matrix: torch.Tensor) -> torch.Tensor:
     return torch.stack([column.double() for column in columns], 1)
 
 
+def norm_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The L2 norm of a whole tensor, left on its device."""
+    if not tensor.is_cpu or tensor.dtype in (torch.float16, torch.bfloat16):
+        return vector_norm(tensor, dtype=torch.complex128 if tensor.is_complex() else torch.float64)
+    if tensor.numel() <= _BLOCK:
+        return vector_norm(tensor)
+    return vector_norm(torch.stack([vector_norm(block) for block in torch.split(tensor.reshape(-1), _BLOCK)]))
+
+
 def decades(matrix: torch.Tensor) -> torch.Tensor:
-    """The decade of each of the sampled values of each row, counted from 0; `DECADES` for zero, NaN and Inf."""
-    step = max(1, -(-matrix.shape[1] // SAMPLE))
-    exponents = matrix[:, ::step].abs().log10().floor()
+    """The decade of each value, counted from 0; `DECADES` for zero, NaN and Inf."""
+    exponents = matrix.abs().log10().floor()
     within = (exponents - FIRST_DECADE).clamp(0, DECADES - 1)
     return torch.where(exponents.isfinite(), within, DECADES).to(torch.uint8)
 
