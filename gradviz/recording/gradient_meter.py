@@ -13,12 +13,12 @@ Problems solved here:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import count
 from math import isfinite, sqrt
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from msgspec.structs import replace
@@ -26,7 +26,8 @@ from msgspec.structs import replace
 from gradviz.graph.gradients import TensorFigures
 from gradviz.recording import torch_compat
 from gradviz.recording.gradient_samples import Histogram, Sampler
-from gradviz.recording.gradient_statistics import careful_figures, figures_on_cpu, norm_of
+from gradviz.recording.gradient_statistics import figures_of, norm_of
+from gradviz.recording.graph_walker import without_collector
 from gradviz.recording.tensor_facts import FactsTable
 
 MOST_COPIED = 65_536
@@ -46,7 +47,6 @@ class GradientMeter:
     unmeasured: Counter[str] = field(default_factory=Counter)
     """How many gradients could not be measured, by reason."""
     _facts: dict[int, TensorFigures] = field(default_factory=dict)
-    _measured: dict[int, _Measured] = field(default_factory=dict)
     _norms: dict[int, tuple[TensorFigures, torch.Tensor]] = field(default_factory=dict)
     _samplers: dict[Any, Sampler] = field(default_factory=dict)
     _shelves: dict[Any, _Shelf] = field(default_factory=dict)
@@ -81,17 +81,17 @@ class GradientMeter:
 
     def facts(self) -> dict[int, TensorFigures]:
         """The figures of everything that was taken, by number. Waits for accelerators."""
-        for shelf in self._shelves.values():
-            shelf.finish()
-        histograms: dict[int, Histogram] = {}
-        for sampler in self._samplers.values():
-            histograms.update(sampler.finish())
-        for number, measured in self._measured.items():
-            self._facts[number] = measured.with_histogram(*histograms[number])
-        self._read_norms()
+        with without_collector():
+            for shelf in self._shelves.values():
+                shelf.flush()
+            histograms: dict[int, Histogram] = {}
+            for sampler in self._samplers.values():
+                histograms.update(sampler.histograms())
+            for shelf in self._shelves.values():
+                self._facts.update(shelf.facts(histograms))
+            self._read_norms()
         self._shelves.clear()
         self._samplers.clear()
-        self._measured.clear()
         return self._facts
 
     def _read_norms(self) -> None:
@@ -105,19 +105,11 @@ class GradientMeter:
                 self._facts[number] = replace(self._norms[number][0], norm=known)
         self._norms.clear()
 
-    def note_measured(self, number: int, measured: _Measured) -> None:
-        """All figures of a number are known, but for its histogram."""
-        self._measured[number] = measured
-
-    def note(self, number: int, facts: TensorFigures) -> None:
-        """The figures of a number are known."""
-        self._facts[number] = facts
-
     def _note_unmeasured(self, number: int, gradient: torch.Tensor) -> None:
         facts = _facts_without_figures(self.facts_table, gradient)
         if facts.unmeasured is not None:
             self.unmeasured[facts.unmeasured] += 1
-        self.note(number, facts)
+        self._facts[number] = facts
 
     def _new_shelf(self, gradient: torch.Tensor, stream: object) -> _Shelf | None:
         """Where gradients like this one are measured; None for those of which nothing is to be measured."""
@@ -156,27 +148,56 @@ def _why_not_measured(gradient: torch.Tensor) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Unread:
-    """Figures that are still on their device."""
+class _Measured:
+    """Figures as they were computed: on their device, until all is over.
+
+    Thousands of small Python objects, made while the program runs, would call the garbage collector again and again.
+    """
 
     numbers: list[int]
-    times: int
     figures: torch.Tensor
+    times: int
+    """Each element that was measured stands for so many."""
     values: torch.Tensor | None
 
 
-class _Measured(NamedTuple):
-    """The figures of one gradient whose elements stand for `times` as many."""
+class _Shelf:
+    """Where gradients go that have shape, dtype and device in common."""
 
-    common: TensorFigures
-    times: int
-    figures: list[float]
-    values: list[float] | None
+    def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
+        self._common = facts
+        self._sampler = sampler
+        self._keeps_values = facts.count <= meter.values_up_to and not facts.dtype.startswith("complex")
+        self._measured: list[_Measured] = []
 
-    def with_histogram(self, first: int, counts: tuple[int, ...]) -> TensorFigures:
-        """All of it."""
-        norm, total, minimum, maximum, nonzero, nans, infs = self.figures
-        common, times = self.common, self.times
+    def add(self, number: int, gradient: torch.Tensor) -> None:
+        """Take one gradient."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Measure what was taken but not measured yet."""
+
+    def measure(self, numbers: list[int], matrix: torch.Tensor, times: int = 1) -> None:
+        """Measure the rows, which belong to these numbers; their elements stand for `times` as many."""
+        self._sampler.add(numbers, matrix)
+        values = matrix.clone() if self._keeps_values else None
+        self._measured.append(_Measured(numbers, figures_of(matrix), times, values))
+
+    def facts(self, histograms: Mapping[int, Histogram]) -> Iterator[tuple[int, TensorFigures]]:
+        """The figures of everything that was measured, with its number."""
+        if not self._measured:
+            return
+        torch_compat.wait_for(self._measured[0].figures.device)
+        rows = iter(torch.cat([measured.figures for measured in self._measured]).tolist())
+        for measured in self._measured:
+            values = measured.values.tolist() if measured.values is not None else [None] * len(measured.numbers)
+            for number, own_values in zip(measured.numbers, values, strict=True):
+                figures = self._figures(next(rows), measured.times, histograms[number])
+                yield number, figures if own_values is None else replace(figures, values=tuple(own_values))
+
+    def _figures(self, row: list[float], times: int, histogram: Histogram) -> TensorFigures:
+        norm, total, minimum, maximum, nonzero, nans, infs = row
+        common = self._common
         finite = common.count - times * int(nans + infs)
         return TensorFigures(
             common.shape,
@@ -192,50 +213,9 @@ class _Measured(NamedTuple):
             common.count - times * int(nonzero),
             times * int(nans),
             times * int(infs),
-            counts,
-            first,
-            tuple(self.values) if self.values is not None else None,
+            histogram.counts,
+            histogram.first_decade,
         )
-
-
-class _Shelf:
-    """Where gradients go that have shape, dtype and device in common."""
-
-    def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
-        self._meter = meter
-        self._common = facts
-        self._sampler = sampler
-        self._keeps_values = facts.count <= meter.values_up_to and not facts.dtype.startswith("complex")
-        self._unread: list[_Unread] = []
-
-    def add(self, number: int, gradient: torch.Tensor) -> None:
-        """Take one gradient."""
-        raise NotImplementedError
-
-    def measure(self, numbers: list[int], matrix: torch.Tensor, times: int = 1) -> None:
-        """Measure the rows, which belong to these numbers; their elements stand for `times` as many."""
-        self._sampler.add(numbers, matrix)
-        values = matrix if self._keeps_values else None
-        if matrix.is_cpu:
-            self._note(numbers, times, figures_on_cpu(matrix), values)
-        else:
-            kept = values.clone() if values is not None else None
-            self._unread.append(_Unread(numbers, times, careful_figures(matrix), kept))
-
-    def finish(self) -> None:
-        """Measure what has not been measured yet, and hand over the figures."""
-        if not self._unread:
-            return
-        unread, self._unread = self._unread, []
-        torch_compat.wait_for(unread[0].figures.device)
-        figures = iter(torch.cat([each.figures for each in unread]).tolist())
-        for each in unread:
-            self._note(each.numbers, each.times, list(islice(figures, len(each.numbers))), each.values)
-
-    def _note(self, numbers: list[int], times: int, figures: list[list[float]], values: torch.Tensor | None) -> None:
-        kept = values.tolist() if values is not None else [None] * len(numbers)
-        for number, row, own_values in zip(numbers, figures, kept, strict=True):
-            self._meter.note_measured(number, _Measured(self._common, times, row, own_values))
 
 
 class _Copies(_Shelf):
@@ -253,16 +233,12 @@ class _Copies(_Shelf):
 
     def add(self, number: int, gradient: torch.Tensor) -> None:
         if len(self._numbers) == len(self._rows):
-            self._flush()
+            self.flush()
             self._make_room(gradient)
         self._rows[len(self._numbers)].copy_(_magnitudes(gradient))
         self._numbers.append(number)
 
-    def finish(self) -> None:
-        self._flush()
-        super().finish()
-
-    def _flush(self) -> None:
+    def flush(self) -> None:
         if self._numbers:
             assert self._matrix is not None
             self.measure(self._numbers, self._matrix[: len(self._numbers)])

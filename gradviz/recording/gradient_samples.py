@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import torch
 
 from gradviz.graph.gradients import FIRST_DECADE
+from gradviz.recording import torch_compat
 from gradviz.recording.gradient_statistics import decades, histograms
 
 SAMPLE = 128
 """So many elements, evenly spaced, stand for all of a tensor."""
 _ROWS = 256
 
-Histogram = tuple[int, tuple[int, ...]]
-"""Exponent of the first decade that has a value, and the counts from there to the last that has one."""
+
+class Histogram(NamedTuple):
+    """How many of the sampled values are in which decade."""
+
+    first_decade: int
+    """Exponent of the first decade that has a value."""
+    counts: tuple[int, ...]
+    """From there to the last decade that has one."""
 
 
 class Sampler:
@@ -23,8 +33,7 @@ class Sampler:
         self._device = device
         self._rows: torch.Tensor | None = None
         self._numbers: list[int] = []
-        self._unread: list[tuple[list[int], torch.Tensor]] = []
-        self._found: dict[int, Histogram] = {}
+        self._sampled: list[tuple[list[int], torch.Tensor]] = []
 
     def add(self, numbers: list[int], matrix: torch.Tensor) -> None:
         """Sample each row; the rows belong to these numbers."""
@@ -37,26 +46,17 @@ class Sampler:
         self._rows[start : start + len(numbers), : sample.shape[1]] = sample
         self._numbers.extend(numbers)
 
-    def finish(self) -> dict[int, Histogram]:
-        """The histogram of each number."""
+    def histograms(self) -> Iterator[tuple[int, Histogram]]:
+        """The histogram of each number. Waits for the device."""
         self._flush()
-        for numbers, codes in self._unread:
-            self._count(numbers, codes.cpu())
-        self._unread.clear()
-        return self._found
+        torch_compat.wait_for(self._device)
+        for numbers, codes in self._sampled:
+            for number, counts in zip(numbers, histograms(codes.cpu()), strict=True):
+                filled = [place for place, count in enumerate(counts) if count]
+                span = slice(filled[0], filled[-1] + 1) if filled else slice(0)
+                yield number, Histogram(FIRST_DECADE + filled[0] if filled else 0, tuple(counts[span]))
 
     def _flush(self) -> None:
-        if not self._numbers or self._rows is None:
-            return
-        numbers, self._numbers = self._numbers, []
-        codes = decades(self._rows[: len(numbers)])
-        if codes.is_cpu:
-            self._count(numbers, codes)
-        else:
-            self._unread.append((numbers, codes))
-
-    def _count(self, numbers: list[int], codes: torch.Tensor) -> None:
-        for number, counts in zip(numbers, histograms(codes), strict=True):
-            filled = [place for place, count in enumerate(counts) if count]
-            span = slice(filled[0], filled[-1] + 1) if filled else slice(0)
-            self._found[number] = (FIRST_DECADE + filled[0] if filled else 0), tuple(counts[span])
+        if self._numbers and self._rows is not None:
+            self._sampled.append((self._numbers, decades(self._rows[: len(self._numbers)])))
+            self._numbers = []

@@ -26,17 +26,19 @@ _SAFE = (1e-15, 1e15)
 vector_norm: Callable[..., torch.Tensor] = torch.linalg.vector_norm
 
 
-def figures_on_cpu(matrix: torch.Tensor) -> list[list[float]]:
-    """The figures of each row of a matrix in memory."""
+def figures_of(matrix: torch.Tensor) -> torch.Tensor:
+    """The figures of each row, a float64 matrix on the same device."""
+    if not matrix.is_cpu:
+        return _careful_figures(matrix)
     if matrix.dtype in (torch.float16, torch.bfloat16):
         matrix = matrix.float()  # results have the dtype of what they are computed from
-    rows: list[list[float]] = _quick_figures(matrix).tolist()
-    for _, _, minimum, maximum, *_ in rows:
+    figures = _quick_figures(matrix)
+    for _, _, minimum, maximum, *_ in figures.tolist():
         largest = max(maximum, -minimum)
         # False for NaN, too.
         if not (_SAFE[0] < largest < _SAFE[1] or largest == 0):
-            return careful_figures(matrix).tolist()
-    return [[*row, 0.0, 0.0] for row in rows]
+            return _careful_figures(matrix)
+    return torch.nn.functional.pad(figures, (0, 2))
 
 
 def _quick_figures(matrix: torch.Tensor) -> torch.Tensor:
@@ -71,7 +73,7 @@ def _quick_figures_of_large(row: torch.Tensor) -> torch.Tensor:
     )
 
 
-def careful_figures(matrix: torch.Tensor) -> torch.Tensor:
+def _careful_figures(matrix: torch.Tensor) -> torch.Tensor:
     """The figures of the finite values of each row, a float64 matrix on the same device."""
     is_finite = matrix.isfinite()
     finite = torch.where(is_finite, matrix, 0)
