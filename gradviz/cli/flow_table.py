@@ -118,11 +118,10 @@ class FlowTable:
 
 
 def _verdict(trend: Trend) -> str:
-    change = {
-        "vanishing": f"VANISHING: it shrinks {1 / trend.factor:.1e} times",
-        "exploding": f"EXPLODING: it grows {trend.factor:.1e} times",
-    }.get(trend.verdict, f"steady: {trend.factor:.2g} times as large in the end")
-    return f"from the loss to the input: {change} (root mean square {trend.near_loss:.1e}, then {trend.near_input:.1e})"
+    word = trend.verdict if trend.verdict == "steady" else trend.verdict.upper()
+    change = f"grows {trend.factor:.2g}" if trend.factor >= 1 else f"shrinks {1 / trend.factor:.2g}"
+    sizes = f"root mean square {trend.near_loss:.1e}, then {trend.near_input:.1e}"
+    return f"{word}: from the loss to the input the gradient {change} times ({sizes})"
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,8 @@ class Node(Struct, frozen=True, omit_defaults=True):
     gradients: tuple[TensorFigures | None, ...] = ()
     """What the node sent along each of its `edges`; empty where it did not run or nothing was measured."""
     overlaps: tuple[float | None, ...] = ()
-    """Inner product of each of these gradients with the sum that its receiver got, where several were summed."""
+    """Inner product of each of these gradients with the sum that its receiver got, where two were summed and no hook
+    changed the sum."""
     arrived: tuple[TensorFigures | None, ...] = ()
     """What arrived for each of its outputs: summed, and after the hooks on the tensor."""
     values: tuple[TensorFigures | None, ...] = ()

@@ -46,7 +46,7 @@ class GradientRecorder:
         """Look at what is there before the call, and put hooks on all nodes."""
         with measuring():
             self._leaf_values = {
-                place: self._meter.take_norm(variable.detach()) for place, variable in leaf_variables(self._walk)
+                place: self._meter.take_norm(variable) for place, variable in leaf_variables(self._walk)
             }
         if self._request.function == "backward":
             self._leaves = LeafGradients(self._walk, self._meter)
@@ -80,7 +80,7 @@ class GradientRecorder:
         with measuring():
             facts = self._meter.facts()
         facts[UNDEFINED] = _UNDEFINED_FACTS
-        return _Addition(self, facts).to(graph)
+        return _Addition(self, graph, facts).to(graph)
 
     def _always_measured(self, graph: Graph) -> Iterator[Slot]:
         """Where several gradients are summed, and where a hook may write into the tensor that it gets."""
@@ -99,14 +99,15 @@ def _slot_of(walk: Walk, value: Any) -> Slot | None:
 class _Addition:
     """Figures on their way into a graph."""
 
-    def __init__(self, recorder: GradientRecorder, facts: Mapping[int, TensorFigures]) -> None:
+    def __init__(self, recorder: GradientRecorder, graph: Graph, facts: Mapping[int, TensorFigures]) -> None:
         self._facts = facts
         self._flow = recorder._watch.flow
         self._order = {place: order for order, place in enumerate(self._flow.runs)}
         self._started_from = dict(zip(recorder._root_slots, recorder._started_from, strict=False))
         self._leaf_values = recorder._leaf_values
         self._leaves = recorder._leaves.results(facts) if recorder._leaves is not None else {}
-        joins = {slot for slot, count in recorder._senders.items() if count == 2}
+        # What arrives where a hook is may be another sum than that of what was sent.
+        joins = {slot for slot, count in recorder._senders.items() if count == 2 and not graph.nodes[slot[0]].hooks}
         self._overlaps = dict(self._overlaps_at(recorder._walk, joins))
 
     def to(self, graph: Graph) -> Graph:

@@ -124,6 +124,15 @@ def test_branches_of_a_sum_are_told_apart_by_their_share_and_direction() -> None
     assert sum(overlap or 0.0 for overlap in branches.values()) == pytest.approx(float(sum_of_both @ sum_of_both))
 
 
+def test_a_hook_on_a_sum_leaves_its_branches_without_a_share() -> None:
+    def run() -> None:
+        y = weight(2) * 1
+        y.register_hook(lambda grad: grad * 10)
+        (y.sin() + y.cos()).sum().backward()
+
+    assert not any(node.overlaps for node in record(run).graph.nodes)
+
+
 # -- special values ---------------------------------------------------------------------------------------------------
 
 
