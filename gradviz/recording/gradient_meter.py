@@ -144,6 +144,9 @@ def _why_not_measured(gradient: torch.Tensor) -> str | None:
         return "it is quantized"
     if gradient.layout not in (torch.strided, torch.sparse_coo):
         return f"its layout is {str(gradient.layout).removeprefix('torch.')}"
+    if gradient.layout == torch.strided and gradient.numel() and not gradient.untyped_storage().nbytes():
+        # As sharded training does with parameters. To read it would end the process.
+        return "its memory has been given back"
     return None
 
 

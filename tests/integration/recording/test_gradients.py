@@ -438,6 +438,20 @@ def test_a_deep_chain_with_gradients_is_freed_without_harm() -> None:
     assert measured == 20_001
 
 
+def test_a_leaf_whose_memory_was_given_back_is_not_read() -> None:
+    has_norm = child_result("""
+        def program():
+            w = torch.ones(4, requires_grad=True)
+            y = (w * 2).sum()
+            w.untyped_storage().resize_(0)
+            y.backward()
+
+        leaf = record(program).graph.nodes[0]
+        print(json.dumps([bool(leaf.values), leaf.arrived[0].mean]))
+    """)
+    assert has_norm == [False, 2]
+
+
 def test_a_capture_without_gradients_is_as_before() -> None:
     plan = replace(EVERY_BACKWARD, gradients=False)
     graph = record(lambda: (weight(2) * 2).sum().backward(), plan).graph
