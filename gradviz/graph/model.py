@@ -16,6 +16,8 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.errors import GradvizError
+from gradviz.graph.saved_tensors import AllocatorReading, SavedTensor, Storage
+from gradviz.graph.tensor_facts import TensorFacts as TensorFacts
 
 NodeKind = Literal["operation", "parameter", "input", "custom", "view", "inplace", "checkpoint", "compiled"]
 """What a node is: ``parameter`` and ``input`` are leaves (`AccumulateGrad`); ``custom`` is a user's
@@ -25,19 +27,6 @@ LEAF_KINDS: frozenset[str] = frozenset({"parameter", "input"})
 
 Scalar = bool | int | float | str | None
 Attribute = Scalar | list[Scalar]
-
-
-class TensorFacts(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Shape, dtype and device of a tensor, as far as autograd knows them without touching its values."""
-
-    shape: tuple[int | str, ...]
-    """Sizes; a symbolic or ragged one is text (``"j1"``)."""
-    dtype: str
-    """torch's name without the prefix: ``float32``."""
-    device: str = "cpu"
-    layout: str = "strided"
-    type_name: str = "Tensor"
-    """The Python class, where it is a subclass of ``torch.Tensor``."""
 
 
 class Edge(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -90,6 +79,7 @@ class Node(Struct, frozen=True, omit_defaults=True):
     held: tuple[HeldTensor, ...] = ()
     constants: tuple[int, ...] = ()
     """Indices in `Graph.constants` of inputs that need no gradient and so are not in ``next_functions``."""
+    saved: tuple[SavedTensor, ...] = ()
 
     @property
     def is_leaf(self) -> bool:
@@ -164,6 +154,9 @@ class Graph(Struct, frozen=True, omit_defaults=True):
     call_sites: tuple[CallSite, ...] = ()
     constants: tuple[Constant, ...] = ()
     backward: BackwardCall | None = None
+    storages: tuple[Storage, ...] = ()
+    """Memory that nodes keep by their saved tensors, and, without a node, what the forward left in variables."""
+    allocators: tuple[AllocatorReading, ...] = ()
 
     def check_invariants(self) -> None:
         """Raise `InvalidGraph` at the first reference that points nowhere."""
@@ -190,6 +183,9 @@ def _check_references(graph: Graph) -> None:
         check(where, node.scope, len(graph.scopes), "module scope")
         for constant in node.constants:
             check(where, constant, len(graph.constants), "constant")
+        for saved in node.saved:
+            check(where, saved.storage, len(graph.storages), "storage")
+            check(where, saved.source, len(graph.nodes), "node")
     for index, scope in enumerate(graph.scopes):
         check(f"module scope {index}", scope.parent, index, "an earlier module scope")
     for index, site in enumerate(graph.call_sites):

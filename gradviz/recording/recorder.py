@@ -43,7 +43,7 @@ class Recorder:
         self._forward = ForwardWatch(self._facts)
         self._compiled = CompiledCodeWatch(self._forward)
         self._backward = BackwardWatch(self._on_backward)
-        self._builder = GraphBuilder(self._facts, self._forward.log, self._forward.stacks)
+        self._builder = GraphBuilder(self._facts, self._forward.log, self._forward.stacks, memory=self._forward.memory)
         self._lock = threading.RLock()
         self._graphs: list[Graph] = []
         self._parameters: dict[int, Parameter] = {}
@@ -61,6 +61,7 @@ class Recorder:
         torch_compat.check()
         self._forward.start()
         self._compiled.start()
+        self._await_forward_of(1)
         if not self._plan.root:
             self._backward.start()
 
@@ -79,7 +80,11 @@ class Recorder:
             self.backward_calls += 1
             number = self.backward_calls
         if not self._plan.wants(number):
-            return self._run_unwanted(request, number, run)
+            try:
+                return self._run_unwanted(request, number, run)
+            finally:
+                self._await_forward_of(number + 1)
+        self._note_memory()
         if self._plan.backward is not None:
             self._graphs.clear()  # of an earlier call that failed, and that the program caught
         row = self._forward.note_backward(torch_compat.peek_sequence_nr(), request)
@@ -96,7 +101,19 @@ class Recorder:
             del walked
         if self._plan.is_last(number) or self._is_full():
             self._end_after_last_graph()
+        else:
+            self._await_forward_of(number + 1)
         return result
+
+    def _await_forward_of(self, number: int) -> None:
+        if self._plan.root or self._plan.wants(number):
+            self._forward.await_forward()
+
+    def _note_memory(self) -> None:
+        try:
+            self._forward.memory.at_backward()
+        except Exception as defect:
+            self._disclose_defect("the memory in use could not be asked for", defect)
 
     def _run_unwanted(self, request: BackwardRequest, number: int, run: Callable[[], Any]) -> Any:
         """A call that nobody asked to record; if it fails, the crash is what people want to see."""
@@ -225,6 +242,7 @@ class Recorder:
             )
         names = NameTable()
         names.add_namespace(namespace)
+        self._note_memory()
         self._record_graph(roots, names)
 
     def record_loose_ends(self, namespaces: list[Mapping[str, Any]]) -> None:
@@ -232,6 +250,7 @@ class Recorder:
         names = NameTable()
         for namespace in namespaces:
             names.add_namespace(namespace)
+        self._note_memory()
         roots = loose_ends(names)
         if roots:
             self._record_graph(roots, names)
