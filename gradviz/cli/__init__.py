@@ -19,6 +19,7 @@ COMMANDS = {
     "render": ("gradviz.cli.render", "Run a script and draw its autograd graph."),
     "tree": ("gradviz.cli.tree", "Run a script and print its autograd graph as a tree."),
     "record": ("gradviz.cli.record", "Run a script and keep what was recorded in a file."),
+    "memory": ("gradviz.cli.memory", "Run a script and tell which lines hold its memory."),
     "schema": ("gradviz.cli.schema", "Print the JSON Schema of the files that gradviz writes."),
 }
 """Every command, with the module that is imported when it is called and the line that ``--help`` shows."""

@@ -72,3 +72,5 @@ class AllocatorReading(Struct, frozen=True, omit_defaults=True, gc=False):
     """Bytes of known tensors that were there before, and are gone: old gradients, for example."""
     block: int = 1
     """The allocator gives out multiples of so many bytes."""
+    imported_modules: int = 0
+    """Python modules that were imported meanwhile: their code takes memory, too."""

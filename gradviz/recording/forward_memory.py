@@ -7,6 +7,7 @@ which keep no data alive but see to it that their addresses mean nothing else me
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from types import FrameType
 from typing import Any
@@ -37,6 +38,7 @@ class ForwardMemory:
         self._candidate: dict[str, allocators.InUse] = {}
         self._after: dict[str, allocators.InUse] = {}
         self._known: dict[int, tuple[StorageWeakRef, int, str]] = {}
+        self._modules_before = self._imported = 0
 
     def arm(self) -> None:
         """Wait for the next forward computation, and forget the one before."""
@@ -70,6 +72,7 @@ class ForwardMemory:
         """Ask the allocators once more. To be called before anything of the graph is looked at."""
         if self.has_begun:
             self._after = allocators.read()
+            self._imported = len(sys.modules) - self._modules_before
         self.is_waiting = False
 
     def storages_before(self) -> frozenset[int]:
@@ -84,7 +87,13 @@ class ForwardMemory:
                 freed[device] = freed.get(device, 0) + size
         return tuple(
             AllocatorReading(
-                device, now.allocator, self._before[device].bytes, now.bytes, freed.get(device, 0), now.block
+                device,
+                now.allocator,
+                self._before[device].bytes,
+                now.bytes,
+                freed.get(device, 0),
+                now.block,
+                self._imported if device == "cpu" else 0,
             )
             for device, now in self._after.items()
             if device in self._before
@@ -93,6 +102,7 @@ class ForwardMemory:
     def _begin(self, reading: dict[str, allocators.InUse], names: NameTable, tensors: Iterable[torch.Tensor]) -> None:
         self.is_waiting, self.has_begun = False, True
         self._before, self._candidate = reading, {}
+        self._modules_before = len(sys.modules)
         held = [tensor for tensor, _ in names.tensors.values()]
         of_modules = [tensor for module, _ in names.modules.values() for tensor in _of_module(module)]
         for tensor in (*held, *of_modules, *tensors):

@@ -1,0 +1,114 @@
+"""Words and figures of ``gradviz memory``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from gradviz.analysis.allocator_balance import Balance
+from gradviz.analysis.checkpointing import Checkpointing
+from gradviz.analysis.memory import StorageUse, Unknown
+from gradviz.analysis.memory_remedies import SavedTwice, stem
+
+
+def byte_words(size: int) -> str:
+    """``512 B``, ``1.50 MiB``: three digits, in the units of torch's own messages; ``−1.50 MiB`` for differences."""
+    value, unit = float(abs(size)), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 999.5:
+            break
+        value, unit = value / 1024, larger
+    digits = 0 if unit == "B" or value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{'−' if size < 0 else ''}{value:.{digits}f} {unit}"
+
+
+def tensor_words(use: StorageUse) -> str:
+    """``[8, 64] float32``: the first tensor that is saved from a storage."""
+    return f"[{', '.join(map(str, use.shape))}] {use.dtype}"
+
+
+def place_words(key: Sequence[str | int | None]) -> str:
+    """``train.py:41``."""
+    if len(key) != 2 or key[0] is None:
+        return "unknown line"
+    return f"{PurePath(str(key[0])).name}:{key[1]}"
+
+
+def first_place_words(use: StorageUse) -> str:
+    """The line that is the first to keep it."""
+    return place_words((use.held_by[0].file, use.held_by[0].line))
+
+
+def module_words(path: str, depth: int) -> str:
+    """The last name of a path, indented; a number says nothing without the list that it counts in: ``h.0``."""
+    parts = path.split(".")
+    return "  " * depth + (".".join(parts[-2:]) if parts[-1].isdigit() else parts[-1] or "(outside modules)")
+
+
+def times(calls: int) -> str:
+    """`` ×3``, or nothing for a single call."""
+    return f" ×{calls}" if calls > 1 else ""
+
+
+def balance_words(balance: Balance) -> list[str]:
+    """What an allocator says, and where it is: a line for each part."""
+    reading = balance.reading
+    parts = [
+        (balance.saved, "kept by nodes, and made by forward"),
+        (balance.in_variables, "made by forward, and kept by variables only"),
+        (balance.rounding, f"rounded up to blocks of {reading.block} bytes"),
+        (-reading.freed, "tensors from before that are gone, such as old gradients"),
+        (balance.rest, _rest_words(balance)),
+    ]
+    retained = byte_words(balance.retained)
+    first = f"{reading.device}: {reading.allocator} gave out {retained} more from forward to backward"
+    return [first, *(f"{byte_words(size):>10}  {what}" for size, what in parts if size)]
+
+
+def _rest_words(balance: Balance) -> str:
+    share = f", {balance.rest / balance.retained:.1%}" if balance.retained > 0 else ""
+    if balance.rest < 0:
+        return f"not traced{share}: saved tensors from before that no variable held"
+    if balance.reading.device != "cpu":
+        return f"not traced{share}: tensors out of sight, and what libraries set up at first use"
+    modules = balance.reading.imported_modules
+    imports = f"{modules:,} modules imported, " if modules else ""
+    return f"not traced{share}: {imports}graph nodes, what libraries set up at first use"
+
+
+def checkpointing_words(entry: Checkpointing, operations: int) -> str:
+    """What checkpointing some modules would change."""
+    peak = f", {byte_words(entry.largest_call)} of it back at a time" if entry.calls > 1 else ""
+    return (
+        f"checkpoint {entry.path} ({entry.class_name}{times(entry.calls)}): at least {byte_words(entry.saved_bytes)} less"
+        f"{peak}; computes {entry.operations:,} of {operations:,} operations again"
+    )
+
+
+def saved_twice_words(copy: SavedTwice) -> str:
+    """A copy that is kept beside its source."""
+    place = place_words((copy.file, copy.line))
+    return (
+        f"saved twice: {stem(copy.operation)} at {place} keeps {byte_words(copy.bytes)}, {copy.what}, "
+        "beside what it was made from"
+    )
+
+
+def small_view_words(use: StorageUse) -> str:
+    """A large storage of which only a part is needed."""
+    holder = use.held_by[0]
+    return (
+        f"{stem(holder.operation)}.{holder.slot} at {first_place_words(use)} sees {byte_words(use.seen_bytes)} of a "
+        f"storage of {byte_words(use.bytes)}, and keeps all of it; a .clone() of the view would let the rest go"
+    )
+
+
+def unknown_words(entry: Unknown) -> str:
+    """A saved tensor without a size."""
+    slot = f".{entry.slot}" if entry.slot else ""
+    return f"{stem(entry.operation)}{slot} at {place_words((entry.file, entry.line))}: {entry.why}"
+
+
+def names_words(names: Sequence[str]) -> str:
+    """``: x, y`` or nothing."""
+    return f": {', '.join(names[:4])}{', ...' if len(names) > 4 else ''}" if names else ""
