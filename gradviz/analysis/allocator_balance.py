@@ -19,6 +19,8 @@ class Balance:
     """Made by it, and kept by variables only."""
     rounding: int
     """The allocator gives out whole blocks."""
+    nodes: int
+    """How many the graph has: each takes memory of its own."""
 
     @property
     def retained(self) -> int:
@@ -47,6 +49,7 @@ def balances(graph: Graph) -> list[Balance]:
                 saved=sum(storage.bytes for place, storage in new if place in kept),
                 in_variables=sum(storage.bytes for place, storage in new if place not in kept),
                 rounding=sum(_rounding(storage, reading.block) for _, storage in new),
+                nodes=len(graph.nodes),
             )
         )
     return found

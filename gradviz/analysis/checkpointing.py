@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gradviz.analysis.produced_storages import Output, behind_views, bytes_of_output, storages_of_outputs
 from gradviz.graph.model import Graph
 
-_NUMBER = re.compile(r"\.\d+(?=\.|$)")
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass
@@ -31,6 +31,11 @@ class Checkpointing:
     """Of that, what is back for a while when the largest call is computed again."""
     operations: int = 0
     """How many are computed a second time."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """How much lower the peak of the whole step is, at least."""
+        return self.saved_bytes - self.largest_call
 
     def add(self, other: Checkpointing) -> None:
         """Take further calls in."""
@@ -54,19 +59,28 @@ def checkpointing(graph: Graph) -> dict[str, Checkpointing]:
 
 
 def worth_checkpointing(found: dict[str, Checkpointing], least_bytes: int) -> list[Checkpointing]:
-    """Modules that differ in a number only taken together, the most first; of nested ones only the outer."""
+    """What lowers the peak most, first; modules that differ in a number only taken together, none inside another.
+
+    Backward needs one call's share again at a time, so the peak falls by what is saved without the largest call.
+    """
     merged: dict[tuple[str, str], Checkpointing] = {}
     for path, entry in found.items():
-        key = _NUMBER.sub(".*", path), entry.class_name
+        key = _NUMBER.sub("*", path), entry.class_name
         if key in merged:
             merged[key].path = key[0]
         merged.setdefault(key, Checkpointing(path, entry.class_name)).add(entry)
     chosen: list[Checkpointing] = []
-    for (pattern, _), entry in sorted(merged.items(), key=lambda each: -each[1].saved_bytes):
-        is_inside = any(pattern.startswith(_NUMBER.sub(".*", outer.path) + ".") for outer in chosen)
-        if entry.saved_bytes >= least_bytes and not is_inside:
+    taken: list[str] = []
+    for (pattern, _), entry in sorted(merged.items(), key=lambda each: -each[1].peak_bytes):
+        overlaps = any(f"{one}.".startswith(f"{other}.") for each in taken for one, other in _pairs(pattern, each))
+        if entry.peak_bytes >= least_bytes and not overlaps:
             chosen.append(entry)
+            taken.append(pattern)
     return chosen
+
+
+def _pairs(one: str, other: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (one, other), (other, one)
 
 
 class _KeptInCalls:

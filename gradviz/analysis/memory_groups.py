@@ -60,9 +60,9 @@ def _grouped(memory: GraphMemory, key_of: Key) -> list[Group]:
 
 @dataclass
 class ModuleMemory:
-    """What is kept in all calls of one module."""
+    """What is kept in all calls of one module, or of several that differ in a number only."""
 
-    path: str
+    paths: dict[str, None]
     class_name: str
     depth: int
     calls: int = 0
@@ -70,41 +70,55 @@ class ModuleMemory:
     bytes: int = 0
     """With the modules inside it."""
 
+    @property
+    def path(self) -> str:
+        """Dotted path, ``model.h.*`` for several; ``""`` for what lies outside any module."""
+        first, *others = self.paths
+        return f"{first.rpartition('.')[0]}.*" if others and first.rpartition(".")[2].isdigit() else first
 
-def by_module(graph: Graph, memory: GraphMemory) -> list[ModuleMemory]:
-    """Modules from the outside in, on each level the largest first; ``""`` is what lies outside any module."""
-    modules: dict[str, ModuleMemory] = {}
-    parents: dict[str, str | None] = {}
+
+def by_module(graph: Graph, memory: GraphMemory, *, merge_numbered: bool = False) -> list[ModuleMemory]:
+    """Modules from the outside in, on each level the largest first.
+
+    With `merge_numbered`, modules of one class whose paths differ in numbers only are taken together.
+    """
+    modules: dict[tuple[str, ...], ModuleMemory] = {}
+    keys: list[tuple[str, ...]] = []
     for scope in graph.scopes:
-        parent = graph.scopes[scope.parent].path if scope.parent is not None else None
-        if scope.path not in modules:
-            depth = modules[parent].depth + 1 if parent is not None else 0
-            modules[scope.path] = ModuleMemory(scope.path, scope.class_name, depth)
-            parents[scope.path] = parent
-        modules[scope.path].calls += 1
+        outer = keys[scope.parent] if scope.parent is not None else ()
+        # The class stands in the key: neighbours in a Sequential differ in a number, too.
+        is_merged = merge_numbered and scope.path.rpartition(".")[2].isdigit()
+        key = (*outer, f"*{scope.class_name}" if is_merged else scope.path.rpartition(".")[2] + f" {scope.class_name}")
+        keys.append(key)
+        module = modules.setdefault(key, ModuleMemory({}, scope.class_name, len(outer)))
+        module.paths[scope.path] = None
+        module.calls += 1
     for use in memory.storages:
         if use.counts:
-            path = use.held_by[0].module or ""
-            modules.setdefault(path, ModuleMemory(path, "", 0)).own_bytes += use.bytes
-    children: dict[str | None, list[str]] = {}
-    for path in reversed(list(modules)):
-        module, parent = modules[path], parents.get(path)
-        module.bytes += module.own_bytes
-        if parent is not None:
-            modules[parent].bytes += module.bytes
-        children.setdefault(parent, []).append(path)
-    return [modules[path] for path in _outermost_first(children, modules)]
+            place = graph.nodes[use.held_by[0].node].scope
+            key = keys[place] if place is not None else ()
+            modules.setdefault(key, ModuleMemory({"": None}, "", 0)).own_bytes += use.bytes
+    children: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for key in sorted(modules, key=len, reverse=True):
+        modules[key].bytes += modules[key].own_bytes
+        if len(key) > 1:
+            modules[key[:-1]].bytes += modules[key].bytes
+        children.setdefault(key[:-1], []).append(key)
+    return [modules[key] for key in _outermost_first(children, modules)]
 
 
-def _outermost_first(children: dict[str | None, list[str]], modules: dict[str, ModuleMemory]) -> list[str]:
-    def by_size(parent: str | None) -> list[str]:
-        # Each list was filled from the last module to the first; the sort keeps that order among equals.
-        return sorted(children.get(parent, ()), key=lambda path: modules[path].bytes)
+def _outermost_first(
+    children: dict[tuple[str, ...], list[tuple[str, ...]]], modules: dict[tuple[str, ...], ModuleMemory]
+) -> list[tuple[str, ...]]:
+    def smallest_first(key: tuple[str, ...]) -> list[tuple[str, ...]]:
+        # From the last to the first, so that of equal ones the first is taken first.
+        inner = [each for each in reversed(children.get(key, [])) if each]
+        return sorted(inner, key=lambda each: modules[each].bytes)
 
-    order: list[str] = []
-    waiting = by_size(None)
+    order: list[tuple[str, ...]] = []
+    waiting = [*([()] if () in modules else []), *smallest_first(())]
     while waiting:
-        path = waiting.pop()
-        order.append(path)
-        waiting.extend(by_size(path))
+        key = waiting.pop()
+        order.append(key)
+        waiting += smallest_first(key) if key else []
     return order

@@ -12,7 +12,7 @@ from rich.text import Text
 from gradviz.analysis.checkpointing import Checkpointing
 from gradviz.analysis.memory import GraphMemory
 from gradviz.analysis.memory_document import source_text
-from gradviz.analysis.memory_groups import Group, by_dtype, by_line, by_module, by_operation
+from gradviz.analysis.memory_groups import Group, ModuleMemory, by_dtype, by_line, by_module, by_operation
 from gradviz.analysis.memory_remedies import stem
 from gradviz.capture.capture import Capture
 from gradviz.cli.memory_words import byte_words, first_place_words, module_words, place_words, tensor_words, times
@@ -53,21 +53,24 @@ class MemoryTables:
         return self._table(("line", "source", "kept by"), rows, [group.bytes for group in groups])
 
     def _modules(self) -> Table:
-        modules = [module for module in by_module(self.graph, self.memory) if module.bytes]
-        shown = {module.path for module in sorted(modules, key=lambda each: -each.bytes)[: self.rows]}
+        modules = [module for module in by_module(self.graph, self.memory, merge_numbered=True) if module.bytes]
+        shown = {id(module) for module in sorted(modules, key=lambda each: -each.bytes)[: self.rows]}
         rows = []
         for module in modules:
-            if module.path in shown:
+            if id(module) in shown:
                 names = module_words(module.path, module.depth), module.class_name + times(module.calls)
-                rows.append(_Row(module.bytes, (*names, *self._checkpointed(module.path))))
-        table = self._table(("module", "class", "checkpointed", "operations again"), rows, ())
+                rows.append(_Row(module.bytes, (*names, *self._checkpointed(module))))
+        table = self._table(("module", "class", "checkpointed", "recomputes"), rows, ())
         if len(modules) > len(shown):
             table.add_row("", "", Text(f"{len(modules) - len(shown):,} smaller", style="dim"))
         return table
 
-    def _checkpointed(self, path: str) -> tuple[str, str]:
-        entry = self.checkpointing.get(path)
-        return (f"−{byte_words(entry.saved_bytes)}", f"{entry.operations:,}") if entry is not None else ("", "")
+    def _checkpointed(self, module: ModuleMemory) -> tuple[str, str]:
+        total = Checkpointing(module.path, module.class_name)
+        for path in module.paths:
+            if path in self.checkpointing:
+                total.add(self.checkpointing[path])
+        return (f"−{byte_words(total.saved_bytes)}", f"{total.operations:,}") if total.calls else ("", "")
 
     def _groups(self, what: str, groups: list[Group]) -> Table:
         groups = [group for group in groups if group.bytes]
@@ -118,9 +121,11 @@ class _Row(NamedTuple):
 
 
 def _fitted(widths: list[int], room: int) -> list[int]:
-    """The widths, the largest of them cut until all fit."""
-    fitted = list(widths)
-    for _ in range(max(sum(widths) - room, 0)):
-        widest = max(range(len(fitted)), key=fitted.__getitem__)
-        fitted[widest] = max(fitted[widest] - 1, 1)
-    return fitted
+    """The widths, the largest of them cut until all fit; the first says what a row is about, and is cut last."""
+    first, *others = widths
+    while others and first + sum(others) > room and max(others) > _LEAST_WIDTH:
+        others[others.index(max(others))] -= 1
+    return [max(min(first, room - sum(others)), _LEAST_WIDTH), *others]
+
+
+_LEAST_WIDTH = 8

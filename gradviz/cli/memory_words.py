@@ -42,7 +42,8 @@ def first_place_words(use: StorageUse) -> str:
 def module_words(path: str, depth: int) -> str:
     """The last name of a path, indented; a number says nothing without the list that it counts in: ``h.0``."""
     parts = path.split(".")
-    return "  " * depth + (".".join(parts[-2:]) if parts[-1].isdigit() else parts[-1] or "(outside modules)")
+    is_numbered = parts[-1].isdigit() or parts[-1] == "*"
+    return "  " * depth + (".".join(parts[-2:]) if is_numbered else parts[-1] or "(outside modules)")
 
 
 def times(calls: int) -> str:
@@ -71,17 +72,18 @@ def _rest_words(balance: Balance) -> str:
         return f"not traced{share}: saved tensors from before that no variable held"
     if balance.reading.device != "cpu":
         return f"not traced{share}: tensors out of sight, and what libraries set up at first use"
-    modules = balance.reading.imported_modules
-    imports = f"{modules:,} modules imported, " if modules else ""
-    return f"not traced{share}: {imports}graph nodes, what libraries set up at first use"
+    each = byte_words(balance.rest // max(balance.nodes, 1))
+    modules = f", {balance.reading.imported_modules:,} modules imported" if balance.reading.imported_modules else ""
+    nodes = f"{each} for each of {balance.nodes:,} nodes"
+    return f"not traced{share}: torch's own objects ({nodes}), what libraries set up at first use{modules}"
 
 
 def checkpointing_words(entry: Checkpointing, operations: int) -> str:
     """What checkpointing some modules would change."""
-    peak = f", {byte_words(entry.largest_call)} of it back at a time" if entry.calls > 1 else ""
+    size, peak = byte_words(entry.saved_bytes), byte_words(entry.largest_call)
     return (
-        f"checkpoint {entry.path} ({entry.class_name}{times(entry.calls)}): at least {byte_words(entry.saved_bytes)} less"
-        f"{peak}; computes {entry.operations:,} of {operations:,} operations again"
+        f"checkpoint {entry.path} ({entry.class_name}{times(entry.calls)}): at least {size} less, up to {peak} of it "
+        f"back at a time; computes {entry.operations:,} of {operations:,} operations again"
     )
 
 

@@ -59,14 +59,13 @@ class ForwardMemory:
     def after_first_nodes(self, frame: FrameType | None, args: tuple[Any, ...]) -> None:
         """That call did, and no module was running: the forward began with it."""
         with torch_compat.DISABLE_TORCH_FUNCTION():
-            self._begin(self._candidate or allocators.read(), names_on_stack(frame), _tensors(args))
+            self._begin(self._candidate or allocators.read(), frame, _tensors(args))
 
     def enter_module(self, frame: FrameType | None, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         """An outermost module call is about to run."""
         with torch_compat.DISABLE_TORCH_FUNCTION():
             if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters_inside(module)):
-                reading = allocators.read()
-                self._begin(reading, names_on_stack(frame), [*_tensors(args), *_of_module(module)])
+                self._begin(allocators.read(), frame, [*_tensors(args), *_of_module(module)])
 
     def at_backward(self) -> None:
         """Ask the allocators once more. To be called before anything of the graph is looked at."""
@@ -99,10 +98,19 @@ class ForwardMemory:
             if device in self._before
         )
 
-    def _begin(self, reading: dict[str, allocators.InUse], names: NameTable, tensors: Iterable[torch.Tensor]) -> None:
+    def _begin(
+        self, reading: dict[str, allocators.InUse], frame: FrameType | None, tensors: Iterable[torch.Tensor]
+    ) -> None:
         self.is_waiting, self.has_begun = False, True
-        self._before, self._candidate = reading, {}
         self._modules_before = len(sys.modules)
+        started = allocators.read()
+        self._note_storages(names_on_stack(frame), tensors)
+        # What our own notes take is not the program's.
+        ours = {device: now.bytes - started[device].bytes for device, now in allocators.read().items()}
+        self._before = {device: now._replace(bytes=now.bytes + ours[device]) for device, now in reading.items()}
+        self._candidate = {}
+
+    def _note_storages(self, names: NameTable, tensors: Iterable[torch.Tensor]) -> None:
         held = [tensor for tensor, _ in names.tensors.values()]
         of_modules = [tensor for module, _ in names.modules.values() for tensor in _of_module(module)]
         for tensor in (*held, *of_modules, *tensors):

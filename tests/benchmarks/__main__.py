@@ -9,7 +9,15 @@ from importlib import import_module
 from gradviz.errors import near_matches
 from tests.benchmarks.measuring import Row
 
-BENCHMARKS = ("help_time", "walk_cost", "training_step", "render_time", "saved_capture_time", "capture_file_time")
+BENCHMARKS = (
+    "help_time",
+    "walk_cost",
+    "training_step",
+    "render_time",
+    "saved_capture_time",
+    "capture_file_time",
+    "memory_total",
+)
 
 
 def main(wanted: list[str]) -> None:
