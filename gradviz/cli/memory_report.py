@@ -18,6 +18,7 @@ from gradviz.cli import memory_words as words
 from gradviz.cli.memory_tables import MemoryTables
 from gradviz.errors import BadInput, near_matches
 from gradviz.graph.model import Graph
+from gradviz.rendering.byte_words import byte_words
 
 WAYS = ("line", "module", "operation", "dtype", "storage")
 """What a table can be by."""
@@ -79,7 +80,7 @@ class _Report:
         yield from _section("notes", self.capture.disclosures)
 
     def _totals(self) -> Iterator[RenderableType]:
-        memory, total = self.memory, words.byte_words(self.memory.saved_bytes)
+        memory, total = self.memory, byte_words(self.memory.saved_bytes)
         count = sum(use.counts for use in memory.storages)
         storages = "1 storage" if count == 1 else f"{count:,} storages"
         yield Text(f"{total} kept {self._until()}, in {storages}", style="bold")
@@ -91,7 +92,7 @@ class _Report:
         )
         for size, what in sizes:
             if size:
-                yield from _hanging(f"{words.byte_words(size):>10}  {what}")
+                yield from _hanging(f"{byte_words(size):>10}  {what}")
         if memory.freed_nodes:
             yield Text(f"what {memory.freed_nodes:,} nodes kept was freed by an earlier backward, and is not counted")
 
@@ -117,7 +118,7 @@ class _Report:
             yield words.checkpointing_words(entry, operations)
         halved = halved_by_autocast(self.graph)
         if halved >= least:
-            yield f"autocast to 16 bits: up to {words.byte_words(halved)} less of float32"
+            yield f"autocast to 16 bits: up to {byte_words(halved)} less of float32"
         twice = [copy for copy in saved_twice(self.graph) if copy.bytes >= least]
         yield from map(words.saved_twice_words, twice[:_MOST_REMEDIES])
         views = [use for use in large_for_small_views(self.memory) if use.bytes - use.seen_bytes >= least]

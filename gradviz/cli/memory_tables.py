@@ -15,8 +15,9 @@ from gradviz.analysis.memory_document import source_text
 from gradviz.analysis.memory_groups import Group, ModuleMemory, by_dtype, by_line, by_module, by_operation
 from gradviz.analysis.memory_remedies import stem
 from gradviz.capture.capture import Capture
-from gradviz.cli.memory_words import byte_words, first_place_words, module_words, place_words, tensor_words, times
+from gradviz.cli.memory_words import first_place_words, module_words, place_words, tensor_words, times
 from gradviz.graph.model import Graph
+from gradviz.rendering.byte_words import byte_words
 
 
 @dataclass(frozen=True)
