@@ -48,6 +48,7 @@ def memory_command(
     if takes_one and source_choice.backward == "all" and not source_choice.is_capture:
         raise _several()
     source = open_source(source_choice, own_output=True)
+    _check_that_it_is_recorded(source.graphs, source_choice.name)
     with recording_kept(source, source_choice):
         if takes_one and len(source.graphs) > 1:
             raise _several()
@@ -62,6 +63,15 @@ def memory_command(
         click.echo(f"wrote {output}", err=True)
     tell_that_it_was_stopped(source, source_choice)
     return source.exit_code
+
+
+def _check_that_it_is_recorded(graphs: tuple[Graph, ...], name: str) -> None:
+    from gradviz.errors import BadInput
+
+    if not all(graph.knows_saved_tensors for graph in graphs):
+        raise BadInput(
+            f"{name} was recorded by a gradviz that did not look at saved tensors", hint="record the script again"
+        )
 
 
 def _several() -> Exception:

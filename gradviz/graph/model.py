@@ -156,6 +156,8 @@ class Graph(Struct, frozen=True, omit_defaults=True):
     backward: BackwardCall | None = None
     storages: tuple[Storage, ...] = ()
     """Memory that nodes keep by their saved tensors, and, without a node, what the forward left in variables."""
+    knows_saved_tensors: bool = False
+    """False for what was recorded before saved tensors were."""
     allocators: tuple[AllocatorReading, ...] = ()
 
     def check_invariants(self) -> None:

@@ -79,6 +79,7 @@ class GraphBuilder:
             call_sites=one.sites.sites,
             constants=one.constants.constants,
             storages=one.storages(),
+            knows_saved_tensors=True,
             allocators=self.memory.readings(),
         )
 
