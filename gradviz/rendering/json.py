@@ -1,7 +1,8 @@
 """The graph as JSON, for programs: everything that was recorded about one graph, folded or not.
 
 Names and nesting are those of `gradviz.graph.model`; a field that has its default is left out, and `graph_schema`
-names the defaults. JSON has no infinite numbers: such an attribute of a node is the text ``inf``, ``-inf`` or ``nan``.
+names the defaults. What an allocator says is left out: it differs from run to run, and the same program must give
+the same bytes. JSON has no infinite numbers: such an attribute of a node is the text ``inf``, ``-inf`` or ``nan``.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _document(capture: Capture, graph: Graph) -> GraphDocument:
         disclosures=capture.disclosures,
         parameters=capture.parameters,
         sources=capture.sources,
-        graph=replace(graph, nodes=tuple(map(_with_finite_attributes, graph.nodes))),
+        graph=replace(graph, nodes=tuple(map(_with_finite_attributes, graph.nodes)), allocators=()),
     )
 
 
