@@ -94,7 +94,10 @@ class _Report:
             if size:
                 yield from _hanging(f"{byte_words(size):>10}  {what}")
         if memory.freed_nodes:
-            yield Text(f"what {memory.freed_nodes:,} nodes kept was freed by an earlier backward, and is not counted")
+            nodes = "1 node" if memory.freed_nodes == 1 else f"{memory.freed_nodes:,} nodes"
+            yield Text(
+                f"not counted: what {nodes} kept until an earlier backward freed it; --backward N shows that call"
+            )
 
     def _until(self) -> str:
         backward = self.graph.backward

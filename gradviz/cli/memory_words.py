@@ -52,7 +52,7 @@ def balance_words(balance: Balance) -> list[str]:
         (balance.rest, _rest_words(balance)),
     ]
     retained = byte_words(balance.retained)
-    first = f"{reading.device}: {reading.allocator} gave out {retained} more from forward to backward"
+    first = f"{reading.device}: {reading.allocator} gave out {retained} more since forward began"
     return [first, *(f"{byte_words(size):>10}  {what}" for size, what in parts if size)]
 
 
@@ -63,7 +63,8 @@ def _rest_words(balance: Balance) -> str:
     if balance.reading.device != "cpu":
         return f"not traced{share}: tensors out of sight, and what libraries set up at first use"
     each = byte_words(balance.rest // max(balance.nodes, 1))
-    modules = f", {balance.reading.imported_modules:,} modules imported" if balance.reading.imported_modules else ""
+    count = balance.reading.imported_modules
+    modules = f", {count:,} imported module{'s' if count > 1 else ''}" if count else ""
     nodes = f"{each} for each of {balance.nodes:,} nodes"
     return f"not traced{share}: torch's own objects ({nodes}), what libraries set up at first use{modules}"
 
