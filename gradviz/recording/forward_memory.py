@@ -45,7 +45,7 @@ class ForwardMemory:
         self.is_waiting, self.has_begun = True, False
         self._known, self._after = {}, {}
 
-    def disarm(self) -> None:
+    def forget(self) -> None:
         """Wait no more, and hold nothing."""
         self.is_waiting = False
         self._known = {}

@@ -270,6 +270,7 @@ class Recorder:
 
     def capture(self, program: str, arguments: tuple[str, ...], outcome: Any, error: ScriptError | None) -> Capture:
         """Everything that was recorded."""
+        self._forward.memory.forget()
         for what, count in sorted(self._builder.unreadable.items()):
             self._disclose(f"the {what} of {count:,} {'node' if count == 1 else 'nodes'} could not be read")
         for what, count in self._forward.defects.items():
