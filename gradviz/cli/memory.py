@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gradviz.cli.options import recording_options
+from gradviz.cli.progress import working
 
 if TYPE_CHECKING:
     from gradviz.capture.capture import Capture
@@ -23,23 +22,30 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", metavar="OUT", help="Write a treemap to OUT.svg, or everything as data to OUT.json.")
 @click.option("--json", "as_json", is_flag=True, help="Everything as JSON, on standard output.")
 @click.option("--width", type=click.IntRange(min=40), metavar="N", help="Columns; the terminal's, or 100 in a pipe.")
-def memory_command(
-    by: str | None, rows: int, output: str | None, as_json: bool, width: int | None, **others: Any
-) -> int:
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="auto: in a terminal, unless NO_COLOR is set.",
+)
+@click.option("--no-pager", is_flag=True, help="Do not page what is longer than the screen.")
+def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: Any) -> int:
     """Run SCRIPT, and tell what its graph keeps in memory until its first backward() has run.
 
     Every storage is counted once, at the first line that keeps it.
     """
     from gradviz.analysis.memory_document import memory_json
-    from gradviz.cli.memory_report import ReportOptions, checked_way, memory_report
-    from gradviz.cli.output import check_outputs, write_output
+    from gradviz.cli.paging import show
     from gradviz.cli.rescue import recording_kept
     from gradviz.cli.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.terminal import standard_output
     from gradviz.cli.views import source_options
+    from gradviz.output import check_outputs, write_output
+    from gradviz.rendering.memory_report import NARROWEST, ReportOptions, check_that_it_is_known, memory_report
 
-    source_choice, is_terminal = source_options(others), sys.stdout.isatty()
+    source_choice, terminal = source_options(others), standard_output(others["color"])
     options = ReportOptions(
-        checked_way(by), rows, width or (shutil.get_terminal_size().columns if is_terminal else 100), is_terminal
+        others["by"], others["rows"], others["width"] or max(terminal.width, NARROWEST), terminal.has_colors
     )
     if output is not None:
         _check_suffix(output)
@@ -48,30 +54,23 @@ def memory_command(
     if takes_one and source_choice.backward == "all" and not source_choice.is_capture:
         raise _several()
     source = open_source(source_choice, own_output=True)
-    _check_that_it_is_recorded(source.graphs, source_choice.name)
     with recording_kept(source, source_choice):
+        for graph in source.graphs:
+            check_that_it_is_known(source.capture, graph)
         if takes_one and len(source.graphs) > 1:
             raise _several()
         if output is not None:
             write_output(output, _content(output, source.capture, source.graphs[0]))
-        reports = (
-            memory_json(source.capture, graph) if as_json else memory_report(source.capture, graph, options)
-            for graph in source.graphs
-        )
-        write_output("-", "\n".join(reports))
+        with working("counting the memory"):
+            reports = [
+                memory_json(source.capture, graph) if as_json else memory_report(source.capture, graph, options)
+                for graph in source.graphs
+            ]
+        show("\n".join(reports), terminal, use_pager=not (no_pager or as_json))
     if output is not None:
         click.echo(f"wrote {output}", err=True)
     tell_that_it_was_stopped(source, source_choice)
     return source.exit_code
-
-
-def _check_that_it_is_recorded(graphs: tuple[Graph, ...], name: str) -> None:
-    from gradviz.errors import BadInput
-
-    if not all(graph.knows_saved_tensors for graph in graphs):
-        raise BadInput(
-            f"{name} was recorded by a gradviz that did not look at saved tensors", hint="record the script again"
-        )
 
 
 def _several() -> Exception:

@@ -13,8 +13,8 @@ def schema_command(what: str) -> int:
 
     from gradviz.analysis.memory_document import memory_schema
     from gradviz.capture.capture_file import capture_schema
-    from gradviz.cli.output import write_output
     from gradviz.errors import BadInput, near_matches
+    from gradviz.output import write_output
     from gradviz.rendering.json import graph_schema
 
     schemas = {"json": graph_schema, "capture": capture_schema, "memory": memory_schema}

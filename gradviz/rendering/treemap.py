@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePath
 from xml.sax.saxutils import escape
 
 from gradviz.analysis.memory import GraphMemory
 from gradviz.analysis.memory_cells import Cell, cells_of
-from gradviz.graph.model import Graph
+from gradviz.graph.model import CallSite, Graph
+from gradviz.graph.source_lines import line_words
 from gradviz.rendering.byte_words import byte_words
 from gradviz.rendering.faces import SMALL_SIZE, printable
 from gradviz.rendering.geometry import Rect
@@ -138,7 +138,7 @@ def _tooltip(cell: Cell) -> str:
 
 
 def _place(cell: Cell) -> str:
-    return f"{PurePath(cell.file).name}:{cell.line}" if cell.file else ""
+    return line_words(CallSite(cell.file, cell.line)) if cell.file and cell.line else ""
 
 
 def _rectangle(place: Rect) -> str:

@@ -1,14 +1,16 @@
-"""Words and figures of ``gradviz memory``."""
+"""Words and figures of a memory report."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
 
 from gradviz.analysis.allocator_balance import Balance
 from gradviz.analysis.checkpointing import Checkpointing
 from gradviz.analysis.memory import StorageUse, Unknown
-from gradviz.analysis.memory_remedies import SavedTwice, stem
+from gradviz.analysis.memory_remedies import SavedTwice
+from gradviz.graph.model import CallSite
+from gradviz.graph.operation_words import autograd_stem
+from gradviz.graph.source_lines import line_words
 from gradviz.rendering.byte_words import byte_words
 
 
@@ -18,10 +20,10 @@ def tensor_words(use: StorageUse) -> str:
 
 
 def place_words(key: Sequence[str | int | None]) -> str:
-    """``train.py:41``."""
+    """``train.py:41``, from a key of `by_line`."""
     if len(key) != 2 or key[0] is None:
         return "unknown line"
-    return f"{PurePath(str(key[0])).name}:{key[1]}"
+    return line_words(CallSite(str(key[0]), int(key[1] or 0)))
 
 
 def first_place_words(use: StorageUse) -> str:
@@ -82,7 +84,7 @@ def saved_twice_words(copy: SavedTwice) -> str:
     """A copy that is kept beside its source."""
     place = place_words((copy.file, copy.line))
     return (
-        f"saved twice: {stem(copy.operation)} at {place} keeps {byte_words(copy.bytes)}, {copy.what}, "
+        f"saved twice: {autograd_stem(copy.operation)} at {place} keeps {byte_words(copy.bytes)}, {copy.what}, "
         "beside what it was made from"
     )
 
@@ -91,15 +93,16 @@ def small_view_words(use: StorageUse) -> str:
     """A large storage of which only a part is needed."""
     holder = use.held_by[0]
     return (
-        f"{stem(holder.operation)}.{holder.slot} at {first_place_words(use)} sees {byte_words(use.seen_bytes)} of a "
-        f"storage of {byte_words(use.bytes)}, and keeps all of it; a .clone() of the view would let the rest go"
+        f"{autograd_stem(holder.operation)}.{holder.slot} at {first_place_words(use)} sees "
+        f"{byte_words(use.seen_bytes)} of a storage of {byte_words(use.bytes)}, and keeps all of it; "
+        "a .clone() of the view would let the rest go"
     )
 
 
 def unknown_words(entry: Unknown) -> str:
     """A saved tensor without a size."""
     slot = f".{entry.slot}" if entry.slot else ""
-    return f"{stem(entry.operation)}{slot} at {place_words((entry.file, entry.line))}: {entry.why}"
+    return f"{autograd_stem(entry.operation)}{slot} at {place_words((entry.file, entry.line))}: {entry.why}"
 
 
 def names_words(names: Sequence[str]) -> str:

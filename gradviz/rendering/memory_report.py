@@ -1,4 +1,4 @@
-"""What ``gradviz memory`` says of a graph: totals, the largest lines and modules, and what would help."""
+"""What is to be said of the memory of a graph: totals, the largest lines and modules, and what would help."""
 
 from __future__ import annotations
 
@@ -14,44 +14,63 @@ from gradviz.analysis.checkpointing import checkpointing, worth_checkpointing
 from gradviz.analysis.memory import memory_of
 from gradviz.analysis.memory_remedies import halved_by_autocast, large_for_small_views, saved_twice
 from gradviz.capture.capture import Capture
-from gradviz.cli import memory_words as words
-from gradviz.cli.memory_tables import MemoryTables
 from gradviz.errors import BadInput, near_matches
 from gradviz.graph.model import Graph
+from gradviz.graph.source_lines import line_words
+from gradviz.rendering import memory_words as words
 from gradviz.rendering.byte_words import byte_words
+from gradviz.rendering.memory_tables import MemoryTables
 
 WAYS = ("line", "module", "operation", "dtype", "storage")
 """What a table can be by."""
 
+NARROWEST = 40
 _MOST_REMEDIES = 4
 _WORTH_DOING = 50
 """What saves less than a fiftieth of the whole is not advised."""
 
 
-def checked_way(by: str | None) -> str | None:
-    """`by` itself; raises `BadInput` with near matches for one that is none of `WAYS`."""
-    if by is not None and by not in WAYS:
-        raise BadInput(f"--by {by}: there is no such table", hint=near_matches(by, WAYS))
-    return by
+def check_that_it_is_known(capture: Capture, graph: Graph) -> None:
+    """Raise `BadInput` for a graph that was recorded before saved tensors were."""
+    if not graph.knows_saved_tensors:
+        raise BadInput(
+            f"{capture.program.name} was recorded by a gradviz that did not look at saved tensors",
+            hint="record the script again",
+        )
 
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """How the report looks."""
+    """How the report looks; raises `BadInput` for a table or a number that cannot be."""
 
     by: str | None = None
     """One of `WAYS`; None for lines, then modules, then everything else."""
     rows: int = 10
+    """Of the longest tables."""
     width: int = 100
+    """In columns, at least `NARROWEST`."""
     color: bool = False
+
+    def __post_init__(self) -> None:
+        if self.by is not None and self.by not in WAYS:
+            raise BadInput(f"--by {self.by}: there is no such table", hint=near_matches(str(self.by), WAYS))
+        for name, value, least in (("rows", self.rows, 1), ("width", self.width, NARROWEST)):
+            if type(value) is not int or value < least:
+                raise BadInput(f"{name}={value!r} is not a whole number from {least} on")
 
 
 def memory_report(capture: Capture, graph: Graph, options: ReportOptions) -> str:
-    """Everything that is to be said of one graph, as text."""
+    """Everything that is to be said of one graph, as text that ends in a line feed.
+
+    Raises `BadInput` for a graph that was recorded before saved tensors were.
+    """
+    check_that_it_is_known(capture, graph)
     console = Console(
         width=options.width,
         color_system="standard" if options.color else None,
+        no_color=not options.color,
         force_terminal=options.color,
+        force_jupyter=False,
         highlight=False,
     )
     with console.capture() as output:
@@ -104,9 +123,7 @@ class _Report:
         if backward is None:
             return f"by the graph of {', '.join(root.name or 'an unnamed tensor' for root in self.graph.roots[:3])}"
         site = self.graph.call_sites[backward.call_site] if backward.call_site is not None else None
-        return f"until {backward.function} {backward.number}" + (
-            f" at {words.place_words((site.file, site.line))}" if site else ""
-        )
+        return f"until {backward.function} {backward.number}" + (f" at {line_words(site)}" if site else "")
 
     def _balances(self) -> Iterator[str]:
         for balance in balances(self.graph):
