@@ -96,4 +96,5 @@ KEYWORDS: dict[str, Keyword] = {
     "only_trainable": Keyword("select", "only_trainable", _flag),
     "hide": Keyword("select", "hide", _texts),
 }
-"""Every keyword. Named as on the command line, with ``_`` for ``-``; but ``--all`` is ``show_all`` and ``--from`` is ``start``."""
+"""Every keyword. Named as on the command line, with ``_`` for ``-``; but ``--all`` is ``show_all``, and ``--from`` is
+``start``, with ``downstream`` where there is ``--reverse``."""

@@ -84,12 +84,15 @@ class _Engine:
         return self._known[problem]
 
     def _solve_anew(self, problem: BoxProblem) -> BoxSolution | None:
+        solution = solve_with_side_room(problem, self._ask)
+        return solution and in_creation_order(problem, solution)
+
+    def _ask(self, problem: BoxProblem) -> BoxSolution | None:
         cost = estimated_cost(problem)
         if cost > MAX_COST_OF_BOX or self._spent + cost > MAX_COST_OF_VIEW:
             return None
         self._spent += cost
-        solution = solve_with_side_room(problem, _ask_graphlay)
-        return solution and in_creation_order(problem, solution)
+        return _ask_graphlay(problem)
 
 
 def estimated_cost(problem: BoxProblem) -> float:

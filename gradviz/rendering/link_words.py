@@ -111,16 +111,28 @@ def _label(subject: SubjectWords, link: Link, flow: _Flow, source: ItemText) -> 
     if items[link.target].kind == "root" or flow.maker.kind == "parameter" or "…" in source.shape:
         return ""
     shape, said = shape_words(flow.tensor), _SEPARATORS.split(source.shape)
-    which = _output_word(flow) if flow.is_one_of_several and items[link.source].kind == "node" else ""
+    is_worth_naming = flow.is_one_of_several and items[link.source].kind == "node"
+    which = ", ".join(_output_words(flow, _outputs_taken(subject, link, flow))) if is_worth_naming else ""
     is_news = shape not in said
     name = flow.name if is_news and flow.name not in (source.title, source.name) else ""
     return " ".join(filter(None, (which or name, shape if is_news else "")))
 
 
-def _output_word(flow: _Flow) -> str:
-    """What the program calls one of several outputs, or its number."""
-    held = (tensor for tensor in flow.maker.held if tensor.output_nr == flow.output_nr)
-    return next((name for tensor in held for name in tensor.names), f"output {flow.output_nr}")
+def _outputs_taken(subject: SubjectWords, link: Link, flow: _Flow) -> list[int]:
+    """Which outputs flow along a link: one operation may take several of another."""
+    target = subject.view.items[link.target].node
+    if link.edge_count == 1 or target is None:
+        return [flow.output_nr]
+    edges = (edge for edge in subject.graph.nodes[target].edges if edge is not None)
+    taken = sorted({edge.input_nr for edge in edges if edge.target == flow.maker.id})
+    return taken or [flow.output_nr]
+
+
+def _output_words(flow: _Flow, output_nrs: Sequence[int]) -> Iterator[str]:
+    """What the program calls each of several outputs, or its number."""
+    names = {tensor.output_nr: tensor.names[0] for tensor in reversed(flow.maker.held) if tensor.names}
+    for output_nr in output_nrs:
+        yield names.get(output_nr, f"output {output_nr}")
 
 
 def _tooltip(link: Link, flow: _Flow) -> Iterator[str]:

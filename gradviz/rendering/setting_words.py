@@ -15,6 +15,8 @@ _Settings = Mapping[str, Attribute]
 _Words = Callable[[_Settings], str]
 
 _STEM = re.compile(r"Backward\d*$")
+_NO_LIMIT = 1e30
+"""A minimum or maximum beyond this is that of the dtype: nothing is clamped to it."""
 _OPEN_END = 2**62
 """A slice that runs to the end has a stop beyond any size."""
 
@@ -33,7 +35,8 @@ def _value(value: Attribute) -> str:
 
 
 def _is_told(value: Attribute) -> bool:
-    return value is not None and value != []
+    is_no_limit = isinstance(value, float) and abs(value) > _NO_LIMIT
+    return value is not None and value != [] and not is_no_limit
 
 
 def _bare(name: str, settings: _Settings) -> str:

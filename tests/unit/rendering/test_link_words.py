@@ -64,6 +64,14 @@ def test_links_say_which_of_several_outputs_they_carry() -> None:
     assert "output 1 of SplitBackward0" in found["split", "cos"].tooltip
 
 
+def test_a_link_that_carries_two_outputs_says_both() -> None:
+    builder = GraphBuilder()
+    parts = builder.operation("Unbind", builder.leaf("x", kind="input"))
+    builder.nodes[parts] = replace(builder.nodes[parts], outputs=(facts(4), facts(4)), held=(held("width"),))
+    builder.root(builder.operation("Mul", (parts, 0), (parts, 1), shape=(4,)))
+    assert words_of(builder.build())["unbind", "mul"].label == "width, output 1"
+
+
 def test_the_transpose_of_a_weight_is_not_worth_a_word() -> None:
     builder = GraphBuilder()
     transposed = builder.operation("T", builder.leaf("weight", (4, 8)), shape=(8, 4))

@@ -241,3 +241,10 @@ def test_an_item_shows_the_arguments_that_decide_its_meaning(draw: Draw) -> None
     sketch = Sketch()
     sketch.op("softmax", settings="dim=-1")
     assert "softmaxdim=-1" in words(draw(sketch))
+
+
+def test_the_legend_calls_boxes_what_they_stand_for(draw: Draw) -> None:
+    sketch = Sketch()
+    sketch.folded("mul, add", sketch.input("x"))
+    text = words(draw(sketch))
+    assert "group of operations" in text and "module call" not in text
