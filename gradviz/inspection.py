@@ -18,6 +18,7 @@ from gradviz.errors import BadInput, NothingRecorded, near_matches
 if TYPE_CHECKING:
     from gradviz.capture.capture import Capture
     from gradviz.graph.model import Graph
+    from gradviz.rendering.memory_report import MemoryTable
     from gradviz.rendering.notebook import SvgPicture, TreeText
     from gradviz.rendering.renderer import Format, Subject
 
@@ -31,7 +32,7 @@ class Inspection:
     It shows itself: as a tree in a terminal, as a picture in a notebook. It holds data only, no tensors, so it keeps
     nothing of the program alive, and it can be saved and loaded where there is no torch.
 
-    Keywords, the same for every method:
+    Keywords, the same for every method that shows the graph itself:
 
     ====================================== ==================================================================
     ``depth``, ``unfold``, ``fold``,       how many levels of modules are open, and which in particular
@@ -102,6 +103,36 @@ class Inspection:
     def dot(self, **options: Any) -> str:
         """The graph as Graphviz source; `options` are the keywords above, and those of the format."""
         return str(self.render("dot", **options))
+
+    def memory(
+        self,
+        *,
+        by: MemoryTable | None = None,
+        rows: int = 10,
+        width: int | None = None,
+        color: bool = False,
+        backward: int | None = None,
+    ) -> TreeText:
+        """What the graph keeps in memory until its backward has run, by line and module: ``gradviz memory`` as text.
+
+        Args:
+            by: one table only; without it, lines and modules, what the allocator says, and what would help.
+            rows: of the longest tables.
+            width: columns, at least 40; without it, 100.
+            color: with the control characters that terminals take for bold and dim.
+            backward: the graph of that call; without it, the first.
+
+        Returns:
+            Text that ends in a line feed; an interactive prompt shows it as it is.
+
+        Raises:
+            BadInput: an argument cannot be, or the graph was recorded before gradviz looked at saved tensors.
+        """
+        from gradviz.rendering.memory_report import ReportOptions, memory_report
+        from gradviz.rendering.notebook import TreeText
+
+        options = ReportOptions(by, rows, 100 if width is None else width, color)
+        return TreeText(memory_report(self.capture, self._graph(backward), options))
 
     def render(self, format: str, **options: Any) -> str | bytes:
         """The graph in any format that ``gradviz render`` writes, by name: ``"json"``, ``"mermaid"``, ``"png"``, ...

@@ -6,7 +6,7 @@ modules and operations each add up to the same total. Parameters and buffers are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -126,6 +126,18 @@ def memory_of(graph: Graph) -> GraphMemory:
         ),
         freed_nodes=sum(any(saved.state == "freed" for saved in node.saved) for node in graph.nodes),
     )
+
+
+def kept_bytes(graph: Graph, nodes: Iterable[int]) -> int:
+    """What some nodes keep together: every storage once, also where other nodes keep it; parameters and buffers not."""
+    kept = {saved.storage for node in nodes for saved in graph.nodes[node].saved if saved.storage is not None}
+    storages = [graph.storages[place] for place in kept]
+    return sum(storage.bytes for storage in storages if storage.kind not in OWNED_BY_MODULES)
+
+
+def keeps_unknown(graph: Graph, nodes: Iterable[int]) -> bool:
+    """Whether one of them keeps something that could not be sized."""
+    return any(saved.state == "unknown" for node in nodes for saved in graph.nodes[node].saved)
 
 
 def _identity(node: Node, saved: SavedTensor) -> tuple[object, ...]:

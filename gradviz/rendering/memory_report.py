@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -21,7 +22,8 @@ from gradviz.rendering import memory_words as words
 from gradviz.rendering.byte_words import byte_words
 from gradviz.rendering.memory_tables import MemoryTables
 
-WAYS = ("line", "module", "operation", "dtype", "storage")
+MemoryTable = Literal["line", "module", "operation", "dtype", "storage"]
+WAYS: tuple[MemoryTable, ...] = get_args(MemoryTable)
 """What a table can be by."""
 
 NARROWEST = 40
@@ -43,7 +45,7 @@ def check_that_it_is_known(capture: Capture, graph: Graph) -> None:
 class ReportOptions:
     """How the report looks; raises `BadInput` for a table or a number that cannot be."""
 
-    by: str | None = None
+    by: MemoryTable | None = None
     """One of `WAYS`; None for lines, then modules, then everything else."""
     rows: int = 10
     """Of the longest tables."""

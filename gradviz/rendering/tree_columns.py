@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gradviz.analysis.memory import keeps_unknown, kept_bytes
 from gradviz.errors import BadInput, near_matches
 from gradviz.graph.model import TensorFacts
 from gradviz.graph.view import Item
 from gradviz.rendering.box_words import box_path, parameter_count
+from gradviz.rendering.byte_words import byte_words
 from gradviz.rendering.labels import ItemText
 from gradviz.rendering.palette import ROLE_STYLES, role_of
 from gradviz.rendering.subject_words import SubjectWords
@@ -79,6 +81,13 @@ def _parameters(of: RowFacts) -> str:
     return count_words(count) if count else ""
 
 
+def _saved(of: RowFacts) -> str:
+    graph, nodes = of.words.graph, of.item.nodes
+    size = kept_bytes(graph, nodes)
+    words = [byte_words(size)] if size else []
+    return " + ".join([*words, "?"] if keeps_unknown(graph, nodes) else words)
+
+
 def _function(of: RowFacts) -> str:
     node = None if of.item.node is None else of.words.graph.nodes[of.item.node]
     site = of.words.common_call_site(of.item) if of.item.kind == "box" else node.call_site if node else None
@@ -103,6 +112,7 @@ COLUMNS: tuple[Column, ...] = (
         "params", "elements of the parameters inside, or of the parameter itself", _parameters, 6, 8, is_number=True
     ),
     Column("nodes", "how many autograd nodes the row stands for", _nodes, 5, 4, is_number=True),
+    Column("saved", "bytes kept for backward: each storage once a row, no parameters", _saved, 8, 4, is_number=True),
     Column("grad_fn", "torch's name for the node, or the class of the module", lambda of: of.text.subtitle, 14, 1),
     Column("role", "what the sign before it says", lambda of: ROLE_STYLES[role_of(of.item, of.words.graph)].name, 8, 3),
     Column("module", "path of the module call that made it", _module, 12, 5, keeps_end=True),

@@ -104,3 +104,21 @@ def test_what_is_searched_for_is_opened_and_marked(inspection: Inspection) -> No
     assert "1 match" in found
     with pytest.raises(GradvizError, match="unterminated"):
         inspection.tree(find="(")
+
+
+def test_the_memory_report_is_that_of_the_command_and_prints_itself(inspection: Inspection) -> None:
+    report = inspection.memory(width=60)
+    assert repr(report) == report.rstrip("\n")
+    assert report.startswith("24 B kept until backward 1 at train.py:7, in 1 storage\n")
+    assert max(map(len, report.splitlines())) <= 60
+    assert "train.py:7" not in inspection.memory(by="dtype").split("\n", 1)[1]
+
+
+def test_a_memory_report_that_cannot_be_is_refused(inspection: Inspection) -> None:
+    with pytest.raises(BadInput, match="did you mean 'module'"):
+        inspection.memory(by="modules")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="width=20 is not a whole number from 40 on"):
+        inspection.memory(width=20)
+    old = replace(inspection.graph, knows_saved_tensors=False)
+    with pytest.raises(BadInput, match="did not look at saved tensors"):
+        Inspection(replace(inspection.capture, graphs=(old,))).memory()

@@ -4,6 +4,7 @@
 # mypy: allow-untyped-calls, no-warn-return-any
 from __future__ import annotations
 
+import json
 import threading
 import traceback
 import weakref
@@ -226,3 +227,46 @@ def test_the_command_still_ends_such_a_script_at_its_first_backward(tmp_path: Pa
     assert run.exit_code == 0
     assert "MulBackward0" in run.stdout
     assert "stopped after backward 1" in run.stderr
+
+
+def step(model: nn.Module, x: Tensor) -> Tensor:
+    loss: Tensor = model(x).square().sum()
+    return loss
+
+
+def test_a_block_knows_what_the_backward_keeps_and_what_the_program_held_before() -> None:
+    model, x = nn.Linear(64, 64), torch.randn(256, 64)
+    with gradviz.record() as recording:
+        for _ in range(2):
+            step(model, x).backward()
+    for graph in recording.graphs:
+        kinds = {storage.kind: storage.bytes for storage in graph.storages}
+        assert kinds == {"input": 256 * 64 * 4, "intermediate": 256 * 64 * 4}
+        (reading,) = graph.allocators
+        assert reading.after - reading.before >= 256 * 64 * 4
+
+
+def test_without_backward_a_block_compares_with_the_allocator_as_well() -> None:
+    model, x = nn.Linear(64, 64), torch.randn(256, 64)
+    with gradviz.record() as recording:
+        loss = step(model, x)
+    assert loss.grad_fn is not None
+    (reading,) = recording.graph.allocators
+    assert reading.after - reading.before >= 256 * 64 * 4
+    assert {storage.kind for storage in recording.graph.storages if "x" in storage.names} == {"input"}
+
+
+def test_a_block_in_a_script_leaves_the_command_its_figures(tmp_path: Path) -> None:
+    source = """
+import gradviz, torch
+from torch import nn
+model, x = nn.Linear(64, 64), torch.randn(256, 64)
+hidden = model(x)
+with gradviz.record() as recording:
+    y = hidden.square()
+hidden.square().sum().backward()
+"""
+    run = gradviz_command("memory", written_script(tmp_path, source), "--json", cwd=tmp_path)
+    assert run.exit_code == 0, run.stderr
+    document = json.loads(run.stdout)
+    assert (document["saved_bytes"], document["input_bytes"]) == (2 * 256 * 64 * 4, 256 * 64 * 4)

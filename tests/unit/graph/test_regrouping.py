@@ -14,6 +14,7 @@ from gradviz.graph.regrouping import Boxes, regroup
 from gradviz.graph.view_check import check_view
 from gradviz.graph.viewing import Viewed, ViewOptions, view_of
 from tests.builders import GraphBuilder, graph_of, transformer
+from tests.unit.analysis.memory_graphs import relu_and_square
 
 SCRIPT = "/home/me/train.py"
 
@@ -175,3 +176,11 @@ def test_modules_are_back_when_asked_for() -> None:
 
     assert kinds(view_of(transformer(2), ViewOptions(group_by="module"))) == {"module"}
     assert kinds(view_of(transformer(2), ViewOptions(group_by="line"))) == set()
+
+
+def test_other_boxes_leave_the_saved_tensors_as_they_are() -> None:
+    graph = relu_and_square()
+    regrouped = regroup(graph, "line").graph
+    regrouped.check_invariants()
+    assert [node.saved for node in regrouped.nodes] == [node.saved for node in graph.nodes]
+    assert regrouped.storages == graph.storages

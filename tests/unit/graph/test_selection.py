@@ -13,6 +13,7 @@ from gradviz.graph.selection import Selection, SelectOptions, select
 from gradviz.graph.view_check import check_view
 from gradviz.graph.viewing import ViewOptions, view_of
 from tests.builders import GraphBuilder, graph_of, transformer, unrolled_rnn
+from tests.unit.analysis.memory_graphs import relu_and_square
 
 
 def selected(graph: Graph, **options: object) -> Selection:
@@ -188,3 +189,17 @@ def test_views_count_for_nothing_in_a_neighbourhood_because_pictures_do_not_show
     assert shown(selected(graph, around="Sin", radius=1).graph) == (
         "x -> Sin; Sin -> View; View -> Expand; Expand -> Cos"
     )
+
+
+def test_what_is_left_keeps_its_saved_tensors_and_names_no_source_outside() -> None:
+    graph = relu_and_square()
+    both, one = selected(graph, path=("Relu", "Pow")).graph, selected(graph, around="Pow", radius=0).graph
+    # The result of relu, which is node 2 of the whole graph.
+    assert [saved.source for node in both.nodes for saved in node.saved] == [0, 0]
+    assert [saved.source for node in one.nodes for saved in node.saved] == [None]
+    assert one.storages == graph.storages
+
+
+def test_a_saved_tensor_loses_the_source_that_is_hidden() -> None:
+    left = selected(relu_and_square(), hide=("^relu$",)).graph
+    assert [saved.source for node in left.nodes for saved in node.saved if node.name == "PowBackward0"] == [None]
