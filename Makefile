@@ -15,16 +15,17 @@ CODE := gradviz tests samples
 INSTALLED := $(VENV)/.installed
 TEST_INSTALLED := $(VENV)/.installed-test
 
-.PHONY: help demo test lint format bench gallery clean
+.PHONY: help demo test lint format bench gallery demo-capture clean
 
 help:
-	@echo "make demo      draw a first graph"
-	@echo "make test      everything that must pass: lint, types, layers, tests"
-	@echo "make lint      ruff, mypy and the import layers"
-	@echo "make format    let ruff rewrite the code"
-	@echo "make bench     what gradviz costs, measured"
-	@echo "make gallery   a picture of every sample, in samples/gallery: the README shows them"
-	@echo "make clean     remove what these made, the virtual environment included"
+	@echo "make demo          draw a first graph"
+	@echo "make test          everything that must pass: lint, types, layers, tests"
+	@echo "make lint          ruff, mypy and the import layers"
+	@echo "make format        let ruff rewrite the code"
+	@echo "make bench         what gradviz costs, measured"
+	@echo "make gallery       draw every sample anew, in samples/gallery; the tests compare with these pictures"
+	@echo "make demo-capture  record anew what 'gradviz demo' shows"
+	@echo "make clean         remove what these made, the virtual environment included"
 
 demo: $(INSTALLED)
 	@mkdir -p build
@@ -50,12 +51,11 @@ format: $(TEST_INSTALLED)
 bench: $(TEST_INSTALLED)
 	$(PYTHON) -m tests.benchmarks
 
-# Exit code 1 says that the sample itself failed, which some are there to show; its graph is drawn all the same.
 gallery: $(TEST_INSTALLED)
-	@mkdir -p samples/gallery
-	@for sample in samples/*.py; do \
-	    $(GRADVIZ) render "$$sample" -o "samples/gallery/$$(basename "$$sample" .py).svg" || [ $$? -eq 1 ] || exit 2; \
-	done
+	$(PYTHON) -m tests.golden.gallery
+
+demo-capture: $(TEST_INSTALLED)
+	$(PYTHON) -m tests.end_to_end.demo_capture
 
 clean:
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,3 +1,55 @@
-"""gradviz: see and understand PyTorch's autograd graph."""
+"""gradviz: see and understand PyTorch's autograd graph.
 
-__version__ = "0.1.0"
+`inspect` shows a tensor that is there already, `record` watches a ``with`` block, `load` opens a file; each gives an
+`Inspection`. Everything is loaded when it is first used: importing gradviz imports neither torch nor anything else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradviz._version import __version__
+
+if TYPE_CHECKING:
+    from gradviz.api import Recording, inspect, load, record
+    from gradviz.capture.capture import Capture
+    from gradviz.errors import BadCapture, BadInput, GradvizError, MissingDependency, NothingRecorded
+    from gradviz.graph.model import Graph, Node
+    from gradviz.inspection import Inspection
+else:
+    _HOMES = {
+        "gradviz.api": ("Recording", "inspect", "load", "record"),
+        "gradviz.capture.capture": ("Capture",),
+        "gradviz.errors": ("BadCapture", "BadInput", "GradvizError", "MissingDependency", "NothingRecorded"),
+        "gradviz.graph.model": ("Graph", "Node"),
+        "gradviz.inspection": ("Inspection",),
+    }
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        for home, names in _HOMES.items():
+            if name in names:
+                return getattr(import_module(home), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
+
+__all__ = [
+    "BadCapture",
+    "BadInput",
+    "Capture",
+    "GradvizError",
+    "Graph",
+    "Inspection",
+    "MissingDependency",
+    "Node",
+    "NothingRecorded",
+    "Recording",
+    "__version__",
+    "inspect",
+    "load",
+    "record",
+]

@@ -6,6 +6,7 @@
     |-- BadInput            a script, option, name or output path that cannot be used
     |-- BadCapture          a capture file that cannot be read
     |-- NothingRecorded     the script ran, but there is no graph to show
+    |-- NothingFound        a search that fits nothing: exit code 1, as of grep
     `-- MissingDependency   torch or an optional program is not there
 
 The core raises; only the command line prints, one line each.
@@ -43,8 +44,21 @@ class NothingRecorded(GradvizError):
     """The script ran, but there is no graph to show."""
 
 
+class NothingFound(GradvizError):
+    """A search that fits nothing."""
+
+    exit_code = 1
+
+
 class MissingDependency(GradvizError):
     """A package or program that this command needs is not installed."""
+
+
+def check_choice(option: str, value: str, choices: Iterable[str]) -> None:
+    """Raise `BadInput`, with near matches, unless `value` is one of `choices`."""
+    known = tuple(choices)
+    if value not in known:
+        raise BadInput(f"unknown {option} {value!r}", hint=near_matches(value, known))
 
 
 def near_matches(wrong: str, choices: Iterable[str], *, limit: int = 3) -> str:

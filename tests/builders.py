@@ -29,6 +29,7 @@ from gradviz.graph.model import (
     Root,
     TensorFacts,
 )
+from gradviz.graph.saved_tensors import SavedTensor, Storage, StorageKind
 
 Shape = tuple[int, ...]
 SMALL: Shape = (2, 3)
@@ -47,6 +48,7 @@ class GraphBuilder:
     scopes: list[ModuleScope] = field(default_factory=list)
     call_sites: list[CallSite] = field(default_factory=list)
     constants: list[Constant] = field(default_factory=list)
+    storages: list[Storage] = field(default_factory=list)
 
     def leaf(self, name: str, shape: Shape = SMALL, *, kind: NodeKind = "parameter", names: Sequence[str] = ()) -> int:
         held = HeldTensor(names=(name, *names), is_leaf=True)
@@ -71,6 +73,7 @@ class GraphBuilder:
         line: int | None = None,
         call_site: int | None = None,
         constants: Sequence[int] = (),
+        saved: Sequence[SavedTensor] = (),
     ) -> int:
         if line is not None:
             call_site = self.line(line)
@@ -86,8 +89,13 @@ class GraphBuilder:
                 scope=scope,
                 call_site=call_site,
                 constants=tuple(constants),
+                saved=tuple(saved),
             )
         )
+
+    def storage(self, size: int, kind: StorageKind = "intermediate", *names: str, made_before: bool = False) -> int:
+        self.storages.append(Storage(size, kind=kind, names=names, made_before=made_before))
+        return len(self.storages) - 1
 
     def constant(self, name: str, shape: Shape = SMALL, *, kind: str = "data") -> int:
         self.constants.append(Constant(tensor=facts(*shape), kind=kind, names=(name,)))  # type: ignore[arg-type]
@@ -114,6 +122,8 @@ class GraphBuilder:
             scopes=tuple(self.scopes),
             call_sites=tuple(self.call_sites),
             constants=tuple(self.constants),
+            storages=tuple(self.storages),
+            knows_saved_tensors=True,
             backward=BackwardCall(number=1, failed_node=failed_node),
         )
         graph.check_invariants()

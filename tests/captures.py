@@ -15,6 +15,7 @@ from gradviz.graph.model import (
     Root,
     TensorFacts,
 )
+from gradviz.graph.saved_tensors import AllocatorReading, SavedTensor, Storage
 
 WEIGHT = TensorFacts(shape=(4, 3), dtype="float32")
 
@@ -55,6 +56,11 @@ def small_graph() -> Graph:
                 scope=0,
                 attributes={"alpha": 1.0, "dims": [0, -1], "name": None, "keep": False},
                 constants=(0,),
+                saved=(
+                    SavedTensor("self", TensorFacts((2, 3), "float32"), 24, 0, saved_version=1, version=2),
+                    SavedTensor("mat2", WEIGHT, 48, 1, "ctx", "held", "offload", source=1, source_nr=0),
+                    SavedTensor("result", state="unknown", packed_by="pack.<locals>.unpack"),
+                ),
             ),
             Node(id=3, name="SumBackward0", sequence_nr=6, edges=(Edge(2),), call_site=0, hooks=("pre: <lambda>",)),
         ),
@@ -66,4 +72,11 @@ def small_graph() -> Graph:
         ),
         constants=(Constant(TensorFacts((2, 3), "float32"), names=("x",)),),
         backward=BackwardCall(1, call_site=0),
+        storages=(
+            Storage(24, kind="input", names=("x",), made_before=True),
+            Storage(48, device="cuda:0", kind="parameter", names=("model.weight",)),
+            Storage(4, names=("loss",)),
+        ),
+        knows_saved_tensors=True,
+        allocators=(AllocatorReading("cuda:0", "torch.cuda.memory_allocated", 1024, 2048, 512, 512, 3),),
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.leftovers import changes, snapshot
+from tests.shared_runs import SharedFolders, shared_folders
 
 
 @pytest.fixture(autouse=True)
@@ -17,3 +19,9 @@ def nothing_is_left_behind() -> Iterator[None]:
     left = changes(before, snapshot())
     if left:
         pytest.fail("the test left something behind:\n  " + "\n  ".join(left), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> SharedFolders:
+    """Folders that are filled once for all tests and all workers."""
+    return shared_folders(tmp_path_factory, os.environ.get("PYTEST_XDIST_WORKER"))

@@ -25,8 +25,9 @@ from typing import Any
 import msgspec
 
 from gradviz.capture.capture import Capture
+from gradviz.capture.encoding import encoded
 from gradviz.errors import BadCapture, BadInput
-from gradviz.graph.model import InvalidGraph
+from gradviz.graph.graph_check import InvalidGraph
 
 FORMAT_VERSION = 1
 """Raised when an older gradviz would misread a new file. A new field with a default does not raise it: older
@@ -47,7 +48,7 @@ _RECORD_AGAIN = "copy it again, or record it again with 'gradviz record'"
 
 def write_capture(capture: Capture) -> bytes:
     """The content of a capture file."""
-    payload = zlib.compress(msgspec.msgpack.encode(capture), _COMPRESSION_LEVEL)
+    payload = zlib.compress(encoded(capture, msgspec.msgpack.encode), _COMPRESSION_LEVEL)
     first_line = _MAGIC + str(FORMAT_VERSION).encode() + b"\n"
     return b"".join((first_line, _FRAME.pack(len(payload), zlib.crc32(payload)), payload))
 

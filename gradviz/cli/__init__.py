@@ -1,6 +1,6 @@
 """The command line: the click group, and the single place where an error becomes one line and an exit code.
 
-Exit codes: 0 fine, 1 the script failed, 2 wrong usage, 70 a defect of gradviz,
+Exit codes: 0 fine, 1 the script failed or a search found nothing, 2 wrong usage, 70 a defect of gradviz,
 130 interrupted.
 """
 
@@ -13,13 +13,15 @@ from typing import Any
 
 import click
 
-from gradviz import __version__
+from gradviz._version import __version__
 
 COMMANDS = {
     "render": ("gradviz.cli.render", "Run a script and draw its autograd graph."),
     "tree": ("gradviz.cli.tree", "Run a script and print its autograd graph as a tree."),
     "flow": ("gradviz.cli.flow", "Run a script and print which gradient every parameter got."),
     "record": ("gradviz.cli.record", "Run a script and keep what was recorded in a file."),
+    "memory": ("gradviz.cli.memory", "Run a script and tell which lines hold its memory."),
+    "demo": ("gradviz.cli.demo", "Show a first graph: needs no script and no torch."),
     "schema": ("gradviz.cli.schema", "Print the JSON Schema of the files that gradviz writes."),
 }
 """Every command, with the module that is imported when it is called and the line that ``--help`` shows."""

@@ -28,7 +28,7 @@ def flow_command(
 ) -> int:
     """Run SCRIPT, and print which gradient its first backward() brought to every parameter, in the model's order."""
     from gradviz.cli.flow_table import FlowTable
-    from gradviz.cli.output import write_output
+    from gradviz.output import write_output
     from gradviz.cli.rescue import recording_kept
     from gradviz.cli.source import open_source, tell_that_it_was_stopped
     from gradviz.cli.views import source_options

@@ -38,10 +38,30 @@ _RECORDING = (
     click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|CAPTURE [-- ARGUMENTS]..."),
 )
 
+_SELECTING = (
+    click.option(
+        "--path",
+        nargs=2,
+        metavar="FROM TO",
+        help="Show only what lies between two names: a variable, parameter, module, operation or line (train.py:41).",
+    ),
+    click.option("--around", metavar="NAME", help="Show only what is near a name."),
+    click.option(
+        "--radius", type=click.IntRange(min=0), metavar="N", help="How many edges away --around goes; 2 without it."
+    ),
+    click.option("--only-trainable", is_flag=True, help="Show only parameters and what is computed from them."),
+    click.option("--hide", multiple=True, metavar="REGEX", help="Leave out operations, leaves and data that match."),
+    click.option(
+        "--group-by",
+        metavar="module|function|line",
+        help="What boxes stand for; functions where no module ran, else modules.",
+    ),
+)
+
 _FOLDING = (
-    click.option("--depth", type=click.IntRange(min=0), metavar="N", help="How many levels of modules to open."),
-    click.option("--unfold", multiple=True, metavar="PATH", help="Open this module call; * stands for one name."),
-    click.option("--fold", multiple=True, metavar="PATH", help="Keep this module call folded."),
+    click.option("--depth", type=click.IntRange(min=0), metavar="N", help="How many levels of boxes to open."),
+    click.option("--unfold", multiple=True, metavar="PATH", help="Open this box; * stands for one name."),
+    click.option("--fold", multiple=True, metavar="PATH", help="Keep this box folded."),
     click.option("--all", "show_all", is_flag=True, help="Fold nothing."),
     click.option("--plumbing", is_flag=True, help="Show views, transposes and other plumbing as operations."),
     click.option("--constants/--no-constants", default=True, help="Show inputs that need no gradient."),
@@ -61,9 +81,9 @@ def recording_options(command: _Command) -> _Command:
     return _apply(_RECORDING, command)
 
 
-def folding_options(command: _Command) -> _Command:
-    """How much of the graph to show: see `fold_options`."""
-    return _apply(_FOLDING, command)
+def viewing_options(command: _Command) -> _Command:
+    """What part of the graph to show, and how much of it: see `gradviz.cli.views.view_options`."""
+    return _apply(_SELECTING + _FOLDING, command)
 
 
 def _apply(options: tuple[Callable[[Any], Any], ...], command: _Command) -> _Command:

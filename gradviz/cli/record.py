@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from gradviz.cli.options import recording_options
+from gradviz.cli.progress import working
 
 
 @click.command("record")
@@ -17,11 +18,11 @@ from gradviz.cli.options import recording_options
 def record_command(output: str | None, **others: Any) -> int:
     """Run SCRIPT and write what was recorded to one file, which every other command takes in place of a script."""
     from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
-    from gradviz.cli.output import check_outputs, write_output
     from gradviz.cli.rescue import recording_kept
     from gradviz.cli.source import open_source, tell_that_it_was_stopped
     from gradviz.cli.views import source_options
     from gradviz.errors import BadInput
+    from gradviz.output import check_outputs, write_output
 
     source_choice = source_options(others)
     if source_choice.is_capture:
@@ -32,7 +33,9 @@ def record_command(output: str | None, **others: Any) -> int:
     check_outputs([path], inputs=source_choice.inputs)
     source = open_source(source_choice, own_output=path == "-", needs_graph=False)
     with recording_kept(source, source_choice):
-        write_output(path, write_capture(source.capture))
+        with working(f"writing {path}"):
+            content = write_capture(source.capture)
+        write_output(path, content)
     if path != "-":
         nodes = sum(len(graph.nodes) for graph in source.graphs)
         graphs = "1 graph" if len(source.graphs) == 1 else f"{len(source.graphs)} graphs"

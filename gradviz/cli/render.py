@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options import folding_options, recording_options
+from gradviz.cli.look import look_options, renderers_for
+from gradviz.cli.options import recording_options, viewing_options
+from gradviz.cli.progress import working
+from gradviz.rendering.renderer import FORMATS, Format, Renderer, Subject, format_named
 
 if TYPE_CHECKING:
-    from gradviz.rendering.renderer import Format, Renderer
+    from gradviz.errors import GradvizError
 
 
 @dataclass(frozen=True)
@@ -24,10 +28,17 @@ class _Output:
     def numbered(self, number: int) -> str:
         """The path for one of several graphs: ``net-3.svg``."""
         path = Path(self.path)
-        return str(path.with_name(f"{path.stem}-{number}{path.suffix}"))
+        suffix = self.format.suffix_of(path.name) or path.suffix
+        return str(path.with_name(f"{path.name.removesuffix(suffix)}-{number}{suffix}"))
 
 
-@click.command("render")
+def _table_of_formats() -> str:
+    """One line for each format. Click leaves a paragraph as it is that begins with ``\b``."""
+    rows = [f"  {each.name:<16}{' '.join(each.suffixes):<22}{each.summary}" for each in FORMATS]
+    return "\n".join(["\b", "Formats:", *rows])
+
+
+@click.command("render", epilog=_table_of_formats())
 @recording_options
 @click.option(
     "-o",
@@ -37,36 +48,25 @@ class _Output:
     metavar="OUT",
     help="File to write; its suffix says the format; - is standard output; may be given several times.",
 )
-@click.option("--format", "formats", multiple=True, metavar="FORMAT", help="svg, png, dot, json or tree.")
-@folding_options
-@click.option("--direction", default="TB", metavar="TB|LR", help="Top to bottom, or left to right.")
-@click.option("--theme", default="auto", metavar="auto|light|dark", help="Colours; auto follows the reader's browser.")
-@click.option("--engine", default="graphlay", metavar="graphlay|dot", help="What computes the positions.")
-@click.option("--scale", type=click.FloatRange(min=0.05, max=16), metavar="X", default=2.0, help="Size of a PNG.")
-def render_command(
-    outputs: tuple[str, ...],
-    formats: tuple[str, ...],
-    direction: str,
-    theme: str,
-    engine: str,
-    scale: float,
-    **others: Any,
-) -> int:
+@click.option("--format", "formats", multiple=True, metavar="FORMAT", help="A name from the table below.")
+@viewing_options
+@look_options
+def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others: Any) -> int:
     """Run SCRIPT, and draw the autograd graph that its first backward() walks.
 
     Without -o the picture goes to SCRIPT's name with .svg, in the working directory.
     """
-    from gradviz.cli.output import check_outputs, write_output
     from gradviz.cli.rescue import recording_kept
     from gradviz.cli.source import open_source, tell_that_it_was_stopped
-    from gradviz.cli.views import fold_options, source_options, subject_of
+    from gradviz.cli.views import source_options, view_options
+    from gradviz.output import check_outputs
     from gradviz.rendering.graphviz_engine import check_that_dot_is_there
+    from gradviz.rendering.subjects import subject_of
 
-    source_choice, folding = source_options(others), fold_options(others)
+    source_choice, folding = source_options(others), view_options(others)
     wanted = _outputs(outputs, formats, source_choice.name)
-    look: dict[str, object] = {"direction": direction.upper(), "theme": theme, "engine": engine, "scale": scale}
-    renderers = [_renderer_for(output.format, look) for output in wanted]
-    if engine == "dot":
+    renderers = renderers_for([output.format for output in wanted], others)
+    if others["engine"] == "dot":
         check_that_dot_is_there()
     check_outputs([output.path for output in wanted], inputs=source_choice.inputs)
     to_standard_output = any(output.path == "-" for output in wanted)
@@ -77,24 +77,53 @@ def render_command(
     source = open_source(source_choice, own_output=to_standard_output)
     if to_standard_output and len(source.graphs) > 1:
         raise _several_to_standard_output()
-    several = len(source.graphs) > 1
-    written = []
     with recording_kept(source, source_choice):
-        subjects = [subject_of(source.capture, graph, folding) for graph in source.graphs]
-        for number, subject in enumerate(subjects, 1):
-            call = subject.graph.backward.number if subject.graph.backward else number
-            for output, renderer in zip(wanted, renderers, strict=True):
-                path = output.numbered(call) if several and output.path != "-" else output.path
-                write_output(path, renderer.render(subject))
-                if path != "-":
-                    written.append(path)
-    if written:
-        from gradviz.cli.summary import print_summary
+        with working("folding the graph"):
+            subjects = [subject_of(source.capture, graph, folding) for graph in source.graphs]
+        written, refusals = _write_all(subjects, list(zip(wanted, renderers, strict=True)))
+        if written:
+            from gradviz.cli.summary import print_summary
 
-        print_summary(source_choice, subjects, written)
-    else:
-        tell_that_it_was_stopped(source, source_choice)
+            print_summary(source_choice, subjects, written)
+        elif not refusals:
+            tell_that_it_was_stopped(source, source_choice)
+        _raise(refusals)
     return source.exit_code
+
+
+def _write_all(
+    subjects: Sequence[Subject], wanted: Sequence[tuple[_Output, Renderer]]
+) -> tuple[list[str], list[GradvizError]]:
+    """The paths that were written, and why the others were not: a file that cannot be never costs the rest."""
+    from gradviz.errors import GradvizError
+    from gradviz.output import write_output
+
+    written: list[str] = []
+    refusals: list[GradvizError] = []
+    for number, subject in enumerate(subjects, 1):
+        call = subject.graph.backward.number if subject.graph.backward else number
+        for output, renderer in wanted:
+            path = output.numbered(call) if len(subjects) > 1 and output.path != "-" else output.path
+            try:
+                with working(f"drawing {path}"):
+                    content = renderer.render(subject)
+                write_output(path, content)
+            except GradvizError as error:
+                refusals.append(error)
+                continue
+            if path != "-":
+                written.append(path)
+    return written, refusals
+
+
+def _raise(refusals: Sequence[GradvizError]) -> None:
+    if not refusals:
+        return
+    first, *others = refusals
+    if others:
+        more = f"{len(others)} more could not be written"
+        first.hint = f"{first.hint}; {more}" if first.hint else more
+    raise first
 
 
 def _several_to_standard_output() -> Exception:
@@ -106,9 +135,8 @@ def _several_to_standard_output() -> Exception:
 
 
 def _outputs(paths: tuple[str, ...], formats: tuple[str, ...], name: str) -> list[_Output]:
-    from gradviz.cli.output import output_format
     from gradviz.errors import BadInput
-    from gradviz.rendering.renderer import format_named
+    from gradviz.output import output_format
 
     if paths and formats and len(formats) not in (1, len(paths)):
         raise BadInput(f"{len(paths)} outputs but {len(formats)} formats", hint="give one format for each, or none")
@@ -121,11 +149,3 @@ def _outputs(paths: tuple[str, ...], formats: tuple[str, ...], name: str) -> lis
     stem = Path(name).name.removesuffix(".py").removesuffix(".gradviz") or "graph"
     chosen = [format_named(each) for each in formats or ("svg",)]
     return [_Output(stem + each.suffixes[0], each) for each in chosen]
-
-
-def _renderer_for(chosen: Format, look: dict[str, object]) -> Renderer:
-    """The renderer with those of the options that its format has."""
-    own = {name: look[name] for name in chosen.option_names() if name in look}
-    if own.get("theme") == "auto" and chosen.name != "svg":
-        own["theme"] = "light"  # Only SVG can follow the reader's browser.
-    return chosen.renderer(**own)

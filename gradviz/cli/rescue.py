@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
-from gradviz.cli.output import write_output
 from gradviz.cli.source import Source, SourceOptions
 from gradviz.errors import GradvizError
+from gradviz.output import write_output
 
 
 @contextmanager

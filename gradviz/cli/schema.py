@@ -6,17 +6,18 @@ import click
 
 
 @click.command("schema")
-@click.argument("what", metavar="[json|capture]", default="json")
+@click.argument("what", metavar="[json|capture|memory]", default="json")
 def schema_command(what: str) -> int:
-    """Print the JSON Schema of a .json file (json), or of what a .gradviz file holds (capture)."""
+    """Print the JSON Schema of a .json file (json), of a .gradviz file (capture), or of memory --json (memory)."""
     import msgspec
 
+    from gradviz.analysis.memory_document import memory_schema
     from gradviz.capture.capture_file import capture_schema
-    from gradviz.cli.output import write_output
     from gradviz.errors import BadInput, near_matches
+    from gradviz.output import write_output
     from gradviz.rendering.json import graph_schema
 
-    schemas = {"json": graph_schema, "capture": capture_schema}
+    schemas = {"json": graph_schema, "capture": capture_schema, "memory": memory_schema}
     if what not in schemas:
         raise BadInput(f"no schema of {what!r}", hint=near_matches(what, schemas))
     text = msgspec.json.format(msgspec.json.encode(schemas[what]()), indent=2).decode()

@@ -14,6 +14,7 @@ import click
 
 from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture, load_capture
+from gradviz.cli.progress import working
 from gradviz.errors import BadInput, NothingRecorded
 from gradviz.graph.model import Graph
 
@@ -119,6 +120,7 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         root=options.root,
         gradients=options.gradients,
         values_up_to=MOST_VALUES if options.values else 0,
+        working=working,
     )
     program = find_module(options.module) if options.module is not None else find_script(options.name)
     with _standard_output_to_error() if own_output else _as_it_is():
@@ -165,7 +167,8 @@ def _load(options: SourceOptions) -> Source:
     if options.arguments:
         raise BadInput(f"unexpected {options.arguments[0]!r}: {options.name} is a capture and is not run")
     assert options.file is not None
-    capture = load_capture(options.file)
+    with working(f"reading {options.name}"):
+        capture = load_capture(options.file)
     if not capture.graphs:
         raise NothingRecorded(f"{options.name} holds no graph: its script {capture.outcome} before there was one")
     return Source(capture, _select(capture, options))

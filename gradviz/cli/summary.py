@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gradviz.capture.capture import Capture
-from gradviz.cli.output import write_output
 from gradviz.cli.source import SourceOptions
 from gradviz.graph.model import Graph
+from gradviz.output import write_output
 from gradviz.rendering.renderer import Subject
 
 _OUTCOMES = {
@@ -37,7 +37,9 @@ def _one_graph(subject: Subject, options: SourceOptions) -> list[str]:
     outcome = _OUTCOMES[subject.capture.outcome]
     if subject.capture.outcome == "stopped" and not options.is_capture:
         outcome += " (--keep-going lets it run on)"
-    size = f"{_size(subject.graph)}{_parameters(subject.capture, subject.graph)}"
+    # In a part of the graph a parameter may be missing that backward reaches all the same.
+    parameters = "" if subject.selection_notes else _parameters(subject.capture, subject.graph)
+    size = f"{_size(subject.graph)}{parameters}"
     return [f"{_origin(subject.graph)}; the script {outcome}", size, *subject.view.notes]
 
 

@@ -2,45 +2,98 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options import folding_options, recording_options
+from gradviz.cli.options import recording_options, viewing_options
+from gradviz.cli.progress import working
+from gradviz.rendering.tree_columns import COLUMNS
 
-
-@click.command("tree")
-@recording_options
-@folding_options
-@click.option("--width", type=click.IntRange(min=20), metavar="N", help="Columns; the terminal's, or 100 in a pipe.")
-@click.option("--ascii", is_flag=True, help="No lines and signs beyond ASCII.")
-def tree_command(width: int | None, ascii: bool, **others: Any) -> int:
-    """Run SCRIPT, and print the autograd graph that its first backward() walks: from the loss down to the leaves."""
-    from gradviz.cli.output import write_output
-    from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.source import open_source, tell_that_it_was_stopped
-    from gradviz.cli.views import fold_options, source_options, subject_of
+if TYPE_CHECKING:
+    from gradviz.cli.source import Source
+    from gradviz.cli.terminal import Terminal
+    from gradviz.graph.viewing import ViewOptions
     from gradviz.rendering.tree import TreeRenderer
 
-    source_choice, folding = source_options(others), fold_options(others)
+
+def _table_of_columns() -> str:
+    """One line for each column. Click leaves a paragraph as it is that begins with ``\b``."""
+    rows = [f"  {column.name:<10}{column.summary}" for column in COLUMNS]
+    return "\n".join(["\b", "Columns beside the operation, which always stands first:", *rows])
+
+
+@click.command("tree", epilog=_table_of_columns())
+@recording_options
+@click.option(
+    "--find",
+    metavar="REGEX",
+    help="Show only what matches, and where it is; exit code 1 for no match. Capitals in REGEX make case count.",
+)
+@click.option("--from", "start", metavar="NAME", help="Show NAME and what it was computed from.")
+@click.option("--reverse", is_flag=True, help="Leaves first, loss last; with --from, what was computed from NAME.")
+@viewing_options
+@click.option("--columns", metavar="LIST", help="Columns as listed below: shape,line. +dtype adds one; all shows all.")
+@click.option("--width", type=click.IntRange(min=20), metavar="N", help="Columns; the terminal's, or 100 in a pipe.")
+@click.option("--ascii", is_flag=True, help="No lines and signs beyond ASCII.")
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="auto: in a terminal, unless NO_COLOR is set.",
+)
+@click.option(
+    "--editor", metavar="NAME|LINK", envvar="GRADVIZ_EDITOR", help="Source lines open there: vscode, pycharm, ..."
+)
+@click.option("--no-pager", is_flag=True, help="Do not page what is longer than the screen.")
+def tree_command(reverse: bool, no_pager: bool, **others: Any) -> int:
+    """Run SCRIPT, and print the autograd graph that its first backward() walks: from the loss down to the leaves."""
+    from gradviz.cli.paging import show
+    from gradviz.cli.rescue import recording_kept
+    from gradviz.cli.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.terminal import standard_output
+    from gradviz.cli.views import source_options, view_options
+
+    source_choice, viewing = source_options(others), view_options(others | {"downstream": reverse})
+    terminal = standard_output(others["color"])
+    renderer = _renderer(terminal, reverse, others)
     source = open_source(source_choice, own_output=True)
-    is_terminal = sys.stdout.isatty()
-    renderer = TreeRenderer(
-        width=width or (shutil.get_terminal_size().columns if is_terminal else 100),
-        color=is_terminal,
-        ascii=ascii or not _writes_unicode(),
-    )
     with recording_kept(source, source_choice):
-        for graph in source.graphs:
-            if len(source.graphs) > 1 and graph.backward is not None:
-                write_output("-", f"backward {graph.backward.number}\n")
-            write_output("-", renderer.render(subject_of(source.capture, graph, folding)))
+        text = _all_trees(source, viewing, renderer)
+        show(text, terminal, use_pager=not no_pager)
     tell_that_it_was_stopped(source, source_choice)
     return source.exit_code
 
 
-def _writes_unicode() -> bool:
-    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
-    return encoding.startswith("utf")
+def _renderer(terminal: Terminal, reverse: bool, options: dict[str, Any]) -> TreeRenderer:
+    from gradviz.rendering.tree import TreeRenderer
+
+    # A path of this machine is of use only to who sits at it.
+    editor = options["editor"] or ("file" if terminal.has_links else None)
+    return TreeRenderer(
+        width=options["width"] or terminal.width,
+        color=terminal.has_colors,
+        ascii=options["ascii"] or not terminal.has_unicode,
+        columns=options["columns"],
+        reverse=reverse,
+        editor=editor,
+    )
+
+
+def _all_trees(source: Source, viewing: ViewOptions, renderer: TreeRenderer) -> str:
+    """A tree for each graph; raises `NothingFound` where what was searched for is in none of them."""
+    from gradviz.errors import NothingFound
+    from gradviz.rendering.subjects import subject_of
+
+    trees, refusals = [], []
+    for graph in source.graphs:
+        title = f"backward {graph.backward.number}\n" if len(source.graphs) > 1 and graph.backward is not None else ""
+        try:
+            with working("folding and drawing the tree"):
+                trees.append(title + renderer.render(subject_of(source.capture, graph, viewing)))
+        except NothingFound as refusal:
+            trees.append(f"{title}{refusal.message}\n")
+            refusals.append(refusal)
+    if len(refusals) == len(trees):
+        raise refusals[0]
+    return "\n".join(trees)

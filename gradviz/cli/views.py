@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradviz.capture.capture import Capture
 from gradviz.cli.source import SourceOptions
-from gradviz.graph.folding import FoldOptions, fold
-from gradviz.graph.model import Graph
-from gradviz.rendering.renderer import Subject
+from gradviz.graph import view_keywords
+from gradviz.graph.viewing import ViewOptions
 
 
 def source_options(options: dict[str, Any]) -> SourceOptions:
@@ -17,19 +15,6 @@ def source_options(options: dict[str, Any]) -> SourceOptions:
     return SourceOptions(**{name: options[name] for name in names})
 
 
-def fold_options(options: dict[str, Any]) -> FoldOptions:
-    """The part of a command's options that says how much to show."""
-    return FoldOptions(
-        depth=options["depth"],
-        unfold=options["unfold"],
-        fold=options["fold"],
-        show_all=options["show_all"],
-        show_plumbing=options["plumbing"],
-        show_constants=options["constants"],
-        max_items=options["max_items"],
-    )
-
-
-def subject_of(capture: Capture, graph: Graph, folding: FoldOptions) -> Subject:
-    """The folded graph, ready for a renderer."""
-    return Subject(capture, graph, fold(graph, folding))
+def view_options(options: dict[str, Any]) -> ViewOptions:
+    """The part of a command's options that says what to show, and how much of it."""
+    return view_keywords.view_options({name: options[name] for name in view_keywords.KEYWORDS if name in options})

@@ -5,28 +5,46 @@ Alike containers are arranged alike, so each signature is worked out once, howev
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from gradviz.graph.chunks import chunk
 from gradviz.graph.groups import Entry
-from gradviz.graph.loops import Row, fold_repeats
+from gradviz.graph.loops import Row, fold_repeats, signatures_of_entries
 from gradviz.graph.model import Graph
 from gradviz.graph.nesting import Nesting, Signatures
 from gradviz.graph.source_lines import readers_lines
 from gradviz.graph.weights import Weights
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many things a container may show before more is grouped."""
+
+    readable: int
+    """From here on repetitions are also those that differ in sizes only."""
+    largest: int
+    """From here on neighbours are grouped that have nothing in common."""
+
+
 class Arrangements:
     """The entries of each container, worked out when first asked for.
 
-    With `limit` None nothing is grouped at all.
+    With `limits` None nothing is grouped at all. `sign` signs everything, with or without sizes.
     """
 
     def __init__(
-        self, graph: Graph, nesting: Nesting, signatures: Signatures, weights: Weights, limit: int | None
+        self,
+        graph: Graph,
+        nesting: Nesting,
+        weights: Weights,
+        sign: Callable[[bool], Signatures],
+        limits: Limits | None,
     ) -> None:
-        self.graph, self.nesting, self.signatures, self.limit = graph, nesting, signatures, limit
-        self.weights = weights
+        self.graph, self.nesting, self.weights, self.limits = graph, nesting, weights, limits
+        self._sign = sign
+        self.signatures = sign(True)
         self._done: dict[int, tuple[Entry, ...]] = {}
         self._lines = readers_lines(graph)
 
@@ -37,31 +55,41 @@ class Arrangements:
             self._done[signature] = self._arrange(container)
         return self._done[signature]
 
+    @cached_property
+    def _sizeless(self) -> Signatures:
+        """Signatures without sizes; most graphs never need them."""
+        return self._sign(False)
+
     def _arrange(self, container: int) -> tuple[Entry, ...]:
-        places_of_members = range(len(self.nesting.units[container]))
-        if self.limit is None:
-            return tuple(places_of_members)
+        if self.limits is None:
+            return tuple(range(len(self.nesting.units[container])))
+
+        def weigh(entry: Entry) -> int:
+            return self.weights.of_folded(container, entry)
+
+        row = fold_repeats(self._row(container))
+        if sum(map(weigh, row.entries)) > self.limits.readable:
+            sizeless = signatures_of_entries(row.entries, self._sizeless.members[container])
+            row = fold_repeats(replace(row, signatures=sizeless), sizes_differ=True)
         return chunk(
-            self._fold_repeats(container),
-            lambda entry: self.weights.of_folded(container, entry),
-            self.limit,
+            row.entries,
+            weigh,
+            self.limits.largest,
             [
                 ("line", lambda place: self._origin(container, place, by_line=True)),
                 ("function", lambda place: self._origin(container, place, by_line=False)),
             ],
         )
 
-    def _fold_repeats(self, container: int) -> list[Entry]:
+    def _row(self, container: int) -> Row:
         members = self.nesting.units[container]
         spans = [self.nesting.span(unit) for unit in members]
-        return fold_repeats(
-            Row(
-                list(range(len(members))),
-                self.signatures.members[container],
-                self.signatures.wiring[container],
-                [stop - start if unit < 0 else 0 for unit, (start, stop) in zip(members, spans, strict=True)],
-                [self._line(container, place) for place in range(len(members))],
-            )
+        return Row(
+            list(range(len(members))),
+            self.signatures.members[container],
+            self.signatures.wiring[container],
+            [stop - start if unit < 0 else 0 for unit, (start, stop) in zip(members, spans, strict=True)],
+            [self._line(container, place) for place in range(len(members))],
         )
 
     def _line(self, container: int, place: int) -> int:

@@ -29,6 +29,7 @@ class Draft:
     instead: int | None = None
     is_open: bool = False
     repeat: int = 1
+    sizes_differ: bool = False
     first_stop: int = 0
     """For a folded box, where in the sequence of operations its first repetition ends."""
     nodes: set[int] = field(default_factory=set)
@@ -51,6 +52,7 @@ class Draft:
             scope=self.scope,
             is_open=self.is_open,
             repeat=self.repeat,
+            sizes_differ=self.sizes_differ,
             last_scope=self.last_scope,
             constants=tuple(sorted(self.constants)),
             parameters=tuple(sorted(self.parameters)),
@@ -157,7 +159,7 @@ class BoxPlacement:
     def _draft_box(self, level: _Level, entry: Entry, scope: int | None) -> int:
         draft = Draft("box", level.parent, scope=scope)
         if isinstance(entry, Group):
-            draft.repeat = entry.count
+            draft.repeat, draft.sizes_differ = entry.count, entry.sizes_differ
             self.group_reasons.add(entry.reason)
             if scope is not None:
                 draft.last_scope = ~self.nesting.units[level.container][entry.stop - 1]

@@ -1,13 +1,18 @@
 """Puts leaves and constants beside each item that uses them, or inside the folded box that does.
 
-One leaf with hundreds of links is what breaks layouts and reading alike, so it is drawn again beside each use.
+A leaf that a few neighbours share is drawn once, because that its gradient is the sum of what they send is what a
+reader has to see. One with hundreds of links is what breaks layouts and reading alike, so it is drawn again beside each
+use, as it is in every box that uses it.
 Parameters of a folded box are part of it; inputs and data stay visible, because they say what the box works on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gradviz.graph.boxes import BoxPlacement, Draft
-from gradviz.graph.model import Graph, Node
+from gradviz.graph.model import Constant, Graph, Node
+from gradviz.graph.plumbing import Connections
 from gradviz.graph.weights import MOST_BESIDE
 
 
@@ -18,11 +23,25 @@ def places_of_constants(node: Node) -> dict[int, int]:
     return dict(zip(places, node.constants, strict=True))
 
 
+def is_nothing(constant: Constant) -> bool:
+    """Whether it is unnamed data without elements, such as an empty cache to which the first step appends."""
+    return constant.kind == "data" and not constant.names and 0 in constant.tensor.shape
+
+
+MOST_SHARING = 6
+"""Operations of one box that a leaf is joined to by wires; with more it is drawn beside each."""
+
+
 class Feeding:
     """Finds or makes the item that gives a leaf or a constant to an operation."""
 
-    def __init__(self, graph: Graph, placement: BoxPlacement, *, show_constants: bool) -> None:
+    def __init__(
+        self, graph: Graph, connections: Connections, placement: BoxPlacement, *, show_constants: bool
+    ) -> None:
         self.graph, self.placement, self.show_constants = graph, placement, show_constants
+        self._users = self._count_users(connections)
+        self._shared: dict[tuple[str, int, int | None], int] = {}
+        """By what is given and the box in which its users lie."""
         self._made: dict[tuple[str, int, int], int] = {}
         """By what is given and to which draft."""
         self._at: dict[tuple[str, int, int], int] = {}
@@ -49,7 +68,8 @@ class Feeding:
         """The draft of a constant beside the operation's item; None where it is inside that item."""
         user = self.placement.item_of[node]
         is_data = self.graph.constants[constant].kind == "data"
-        if not self.show_constants or self._is_inside("constant", constant, node, always=not is_data):
+        is_drawn = self.show_constants and not is_nothing(self.graph.constants[constant])
+        if not is_drawn or self._is_inside("constant", constant, node, always=not is_data):
             self.placement.drafts[user].constants.add(constant)
             return None
         draft = self._beside("constant", constant, node, position)
@@ -85,12 +105,39 @@ class Feeding:
         if found is None and self.placement.is_later[node]:
             found = self._at.get((what, user, position))
         if found is None:
-            found = self._new(what, given, user)
+            found = self._shared_or_new(what, given, user)
         self._made[what, given, user] = found
         if self.placement.is_later[node]:
             self._used_later.add(found)
         self._at.setdefault((what, user, position), found)
         return found
+
+    def _shared_or_new(self, what: str, given: int, user: int) -> int:
+        key = (what, given, self.placement.drafts[user].parent)
+        if len(self._users[key]) > MOST_SHARING:
+            return self._new(what, given, user)
+        found = self._shared.get(key)
+        if found is None:
+            found = self._shared[key] = self._new(what, given, user)
+        return found
+
+    def _count_users(self, connections: Connections) -> dict[tuple[str, int, int | None], set[int]]:
+        """The items that take each leaf or constant, by what is given and the box in which they lie."""
+        users: dict[tuple[str, int, int | None], set[int]] = {}
+        for node in self.placement.nesting.sequence:
+            user = self.placement.item_of[node]
+            parent = self.placement.drafts[user].parent
+            for what, given in self._given_to(node, connections):
+                users.setdefault((what, given, parent), set()).add(user)
+        return users
+
+    def _given_to(self, node: int, connections: Connections) -> Iterator[tuple[str, int]]:
+        nodes = self.graph.nodes
+        for edge in connections.inputs[node]:
+            if edge is not None and nodes[edge.target].is_leaf:
+                yield "leaf", edge.target
+        for constant in nodes[node].constants:
+            yield "constant", constant
 
     def _new(self, what: str, given: int, user: int) -> int:
         parent = self.placement.drafts[user].parent

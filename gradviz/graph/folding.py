@@ -1,20 +1,22 @@
 """Turns a graph into what is drawn of it: module calls and repeats as boxes, open as deep as stays readable.
 
-The work of each part: `constant_places` finds who takes the data of a call, `plumbing` merges what only reshapes,
-`nesting` finds which operations lie in which module call and which calls are alike, `arrangement` groups repeats and
-overlong parts, `opening` decides which boxes are open, and `placing` makes the items and links.
+The work of each part: `plumbing` merges what only reshapes, `nesting` finds which operations lie in which module call
+and which calls are alike, `arrangement` groups repeats and overlong parts, `opening` decides which boxes are open, and
+`placing` makes the items and links.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 
-from gradviz.graph.arrangement import Arrangements
-from gradviz.graph.constant_places import with_constants_in_place
+from gradviz.graph.arrangement import Arrangements, Limits
 from gradviz.graph.folding_notes import notes_on
+from gradviz.graph.marks import Marks, mark
 from gradviz.graph.model import Graph
 from gradviz.graph.nesting import Nesting, sign
-from gradviz.graph.opening import Marks, Opening, choose_depth, mark_scopes
+from gradviz.graph.opening import Opening, choose_depth
 from gradviz.graph.placing import place
 from gradviz.graph.plumbing import Connections, connect
 from gradviz.graph.view import View
@@ -43,12 +45,11 @@ class FoldOptions:
     """How many things a picture may hold while the depth is not chosen by hand."""
 
 
-def fold(graph: Graph, options: FoldOptions | None = None) -> View:
-    """What is drawn of `graph`; raises `BadInput` for a path that no module call has."""
+def fold(graph: Graph, options: FoldOptions | None = None, must_see: Collection[int] = ()) -> View:
+    """What is drawn of `graph`, with the way to the nodes `must_see` open; raises `BadInput` for a path of no box."""
     options = options or FoldOptions()
-    graph = with_constants_in_place(graph)
-    marks = mark_scopes(graph, options.unfold, options.fold)
     connections = connect(graph, keep_plumbing=options.show_plumbing)
+    marks = mark(graph, connections, options.unfold, options.fold, must_see)
     opening, arrangements = _decide(graph, connections, marks, options)
     draft = place(graph, connections, arrangements, opening, show_constants=options.show_constants)
     return View(draft.items, draft.links, notes_on(graph, connections, draft, opening))
@@ -57,12 +58,12 @@ def fold(graph: Graph, options: FoldOptions | None = None) -> View:
 def _decide(graph: Graph, connections: Connections, marks: Marks, options: FoldOptions) -> tuple[Opening, Arrangements]:
     operations = [node.id for node in graph.nodes if not node.is_leaf and connections.owner[node.id] == node.id]
     nesting = Nesting(graph, operations)
-    signatures = sign(graph, connections, nesting, marked_scopes=marks.by_scope, marked_nodes=marks.nodes)
+    sign_all = partial(sign, graph, connections, nesting, marks)
     weights = Weights(graph, connections, nesting)
     fits = options.depth is None and weights.of_everything() + len(graph.roots) <= options.max_items // 2
     if options.show_all or fits:
         opening = Opening(marks, nesting, depth=len(graph.scopes) + 1, deepest=None)
-        return opening, Arrangements(graph, nesting, signatures, weights, None)
-    limit = options.max_items if options.depth is None else max(LARGEST_BOX, options.max_items)
-    arrangements = Arrangements(graph, nesting, signatures, weights, limit)
+        return opening, Arrangements(graph, nesting, weights, sign_all, None)
+    largest = options.max_items if options.depth is None else max(LARGEST_BOX, options.max_items)
+    arrangements = Arrangements(graph, nesting, weights, sign_all, Limits(options.max_items, largest))
     return choose_depth(arrangements, marks, options.depth, options.max_items - len(graph.roots)), arrangements

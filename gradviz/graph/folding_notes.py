@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from gradviz.graph.feeding import is_nothing
 from gradviz.graph.model import Graph, NodeKind
 from gradviz.graph.opening import Opening
 from gradviz.graph.placing import Placed
 from gradviz.graph.plumbing import COPYING, Connections
 from gradviz.graph.view import Item
 
-MOST_RUNS_NAMED = 3
+MOST_COUNTS_LISTED = 6
 
 _PECULIAR: dict[NodeKind, str] = {"custom": "custom function", "inplace": "in-place operation"}
 
@@ -30,20 +31,21 @@ def notes_on(graph: Graph, connections: Connections, placed: Placed, opening: Op
         *_about_depth(placed.items, opening),
         *_about_hidden_peculiarities(graph, placed.items),
         *_about_plumbing(graph, connections),
+        *_about_nothing(graph),
     )
 
 
 def _about_repeats(graph: Graph, items: tuple[Item, ...]) -> Iterator[str]:
     repeated = [item for item in items if item.repeat > 1]
-    for item in repeated[:MOST_RUNS_NAMED]:
-        yield f"{item.repeat:,} alike {_name(graph, item)} are drawn once"
-    if len(repeated) > MOST_RUNS_NAMED:
-        more = len(repeated) - MOST_RUNS_NAMED
-        yield (
-            f"{more:,} more rows of alike parts are drawn once each"
-            if more > 1
-            else "1 more row of alike parts is drawn once"
-        )
+    if len(repeated) == 1:
+        (item,) = repeated
+        yield f"{item.repeat:,} alike {_name(graph, item)} are drawn once{'; their shapes differ' * item.sizes_differ}"
+    elif repeated:
+        counts = [f"×{item.repeat:,}" for item in repeated[:MOST_COUNTS_LISTED]]
+        counts += ["…"] * (len(repeated) > MOST_COUNTS_LISTED)
+        differing = sum(item.sizes_differ for item in repeated)
+        shapes = f"; the shapes of {differing:,} of them differ" if differing else ""
+        yield f"{len(repeated):,} rows of alike parts are drawn once each: {', '.join(counts)}{shapes}"
 
 
 def _name(graph: Graph, item: Item) -> str:
@@ -71,6 +73,12 @@ def _about_hidden_peculiarities(graph: Graph, items: tuple[Item, ...]) -> Iterat
     found = [f"{kinds[kind]:,} {noun}{'s' * (kinds[kind] > 1)}" for kind, noun in _PECULIAR.items() if kinds[kind]]
     if found:
         yield f"folded boxes hold {' and '.join(found)}"
+
+
+def _about_nothing(graph: Graph) -> Iterator[str]:
+    count = sum(is_nothing(constant) for constant in graph.constants)
+    if count:
+        yield f"{count:,} input{'s' * (count > 1)} without elements {'are' if count > 1 else 'is'} not drawn"
 
 
 def _about_plumbing(graph: Graph, connections: Connections) -> Iterator[str]:

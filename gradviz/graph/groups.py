@@ -18,6 +18,8 @@ class Group:
     """What one repetition consists of: of the first, where there are several."""
     count: int = 1
     reason: Reason = "repeat"
+    sizes_differ: bool = False
+    """Its repetitions are alike but for the sizes of their tensors."""
 
 
 Entry = int | Group

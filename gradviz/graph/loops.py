@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradviz.graph.groups import Entry, Group, first_place, places
 from gradviz.graph.nesting import Names, Wiring
@@ -41,26 +41,47 @@ class Row:
         return run.count >= 3 or sum(max(size, 1) for size in sizes) >= 12
 
 
-def fold_repeats(row: Row) -> list[Entry]:
-    """The entries of `row`, with what is repeated in groups, and in groups of groups."""
+def fold_repeats(row: Row, *, sizes_differ: bool = False) -> Row:
+    """`row` with what is repeated in groups, and in groups of groups.
+
+    `sizes_differ` says that its signatures leave out sizes.
+    """
     names = Names()
-    signatures = [names.number(("member", signature)) for signature in row.signatures]
-    row = Row(row.entries, signatures, row.wiring, row.box_sizes, row.lines)
+    row = replace(row, signatures=[names.number(("member", signature)) for signature in row.signatures])
     shortest = 1
     for longest in LONGEST_PERIODS:
         while runs := row.find_runs(range(shortest, longest + 1)):
-            row = _fold(row, runs, names)
+            row = _fold(row, runs, names, sizes_differ=sizes_differ)
             shortest = 1  # what was folded may stand in a row itself
         shortest = longest + 1
-    return row.entries
+    return row
 
 
-def _fold(row: Row, runs: Sequence[Run], names: Names) -> Row:
+def signatures_of_entries(entries: Sequence[Entry], signatures: Sequence[int]) -> list[int]:
+    """A signature for each entry of a row that was folded, made of those of its members."""
+    names = Names()
+
+    def number(entry: Entry) -> int:
+        inside: list[Entry] = [entry]
+        key: list[int] = []
+        while inside:  # groups within groups, outermost first
+            each = inside.pop()
+            if isinstance(each, Group):
+                key += (-1, each.count, len(each.entries))
+                inside.extend(reversed(each.entries))
+            else:
+                key.append(signatures[each])
+        return names.number(tuple(key))
+
+    return [number(entry) for entry in entries]
+
+
+def _fold(row: Row, runs: Sequence[Run], names: Names, *, sizes_differ: bool) -> Row:
     pieces = _pieces(len(row.entries), runs)
     new_place = [place for place, (start, stop, _) in enumerate(pieces) for _ in range(start, stop)]
     folded = Row([], [], [], [], [row.lines[start] for start, _, _ in pieces])
     for place, (start, stop, run) in enumerate(pieces):
-        folded.entries.append(row.entries[start] if run is None else _group(row, run))
+        folded.entries.append(row.entries[start] if run is None else _group(row, run, sizes_differ))
         folded.signatures.append(row.signatures[start] if run is None else names.number(_key(row, run)))
         sizes = row.box_sizes[start:stop]
         folded.box_sizes.append(sizes[0] if run is None else sum(max(size, 1) for size in sizes))
@@ -80,9 +101,10 @@ def _pieces(total: int, runs: Sequence[Run]) -> list[tuple[int, int, Run | None]
     return pieces
 
 
-def _group(row: Row, run: Run) -> Group:
+def _group(row: Row, run: Run, sizes_differ: bool) -> Group:
     first = row.entries[run.start : run.start + run.period]
-    return Group(first_place(first[0]), places(row.entries[run.stop - 1])[1], tuple(first), run.count)
+    start, stop = first_place(first[0]), places(row.entries[run.stop - 1])[1]
+    return Group(start, stop, tuple(first), run.count, sizes_differ=sizes_differ)
 
 
 def _key(row: Row, run: Run) -> tuple[object, ...]:

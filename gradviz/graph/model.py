@@ -11,12 +11,19 @@ a node of a million-node graph small.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from gradviz.errors import GradvizError
+from gradviz.errors import BadInput
+from gradviz.graph import graph_check, traversal
 from gradviz.graph.gradients import LeafGradient, NodeRun, TensorFigures
+from gradviz.graph.saved_tensors import AllocatorReading, SavedTensor, Storage
+from gradviz.graph.tensor_facts import TensorFacts as TensorFacts
+
+if TYPE_CHECKING:
+    import networkx
 
 NodeKind = Literal["operation", "parameter", "input", "custom", "view", "inplace", "checkpoint", "compiled"]
 """What a node is: ``parameter`` and ``input`` are leaves (`AccumulateGrad`); ``custom`` is a user's
@@ -26,19 +33,6 @@ LEAF_KINDS: frozenset[str] = frozenset({"parameter", "input"})
 
 Scalar = bool | int | float | str | None
 Attribute = Scalar | list[Scalar]
-
-
-class TensorFacts(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Shape, dtype and device of a tensor, as far as autograd knows them without touching its values."""
-
-    shape: tuple[int | str, ...]
-    """Sizes; a symbolic or ragged one is text (``"j1"``)."""
-    dtype: str
-    """torch's name without the prefix: ``float32``."""
-    device: str = "cpu"
-    layout: str = "strided"
-    type_name: str = "Tensor"
-    """The Python class, where it is a subclass of ``torch.Tensor``."""
 
 
 class Edge(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -91,6 +85,7 @@ class Node(Struct, frozen=True, omit_defaults=True):
     held: tuple[HeldTensor, ...] = ()
     constants: tuple[int, ...] = ()
     """Indices in `Graph.constants` of inputs that need no gradient and so are not in ``next_functions``."""
+    saved: tuple[SavedTensor, ...] = ()
     gradients: tuple[TensorFigures | None, ...] = ()
     """What the node sent along each of its `edges`; empty where it did not run or nothing was measured."""
     overlaps: tuple[float | None, ...] = ()
@@ -135,17 +130,27 @@ class CallSite(Struct, frozen=True, omit_defaults=True):
     """True for installed packages: the reader's own line is further up."""
 
 
+ScopeKind = Literal["module", "function", "line"]
+
+
 class ModuleScope(Struct, frozen=True, omit_defaults=True):
-    """One *call* of a module. A module that is called twice has two scopes, so scopes nest and never cycle."""
+    """One *call* of a module. A module that is called twice has two scopes, so scopes nest and never cycle.
+
+    The recorder makes those; `gradviz.graph.regrouping` puts functions or source lines in their place.
+    """
 
     path: str
     """Dotted path from the variable that holds the outermost module: ``model.transformer.h.0``."""
     class_name: str
+    """For a function ``step()``, for a source line ``line``."""
     parent: int | None = None
     call: int = 0
     """Which call of this module it is within the recording, counted from 0."""
     parameter_count: int = 0
     """Elements in all parameters of the module and its children, ties counted once."""
+    kind: ScopeKind = "module"
+    call_site: int | None = None
+    """The line itself, or the one from which the function was called."""
 
 
 class Root(Struct, frozen=True, omit_defaults=True):
@@ -173,7 +178,21 @@ class BackwardCall(Struct, frozen=True, omit_defaults=True):
 
 
 class Graph(Struct, frozen=True, omit_defaults=True):
-    """Everything that one or several roots reach through ``next_functions``."""
+    """Everything that one or several roots reach through ``next_functions``, and questions to ask about it.
+
+    ``loss = (w * w).sum()`` as data, with `Edge` leading where ``next_functions`` does:
+
+    >>> weight = Node(0, "torch::autograd::AccumulateGrad", "parameter", held=(HeldTensor(("w",), is_leaf=True),))
+    >>> square = Node(1, "MulBackward0", edges=(Edge(0), Edge(0)))
+    >>> total = Node(2, "SumBackward0", edges=(Edge(1),))
+    >>> graph = Graph((weight, square, total), roots=(Root(2, name="loss"),))
+    >>> [node.name for node in graph.ancestors(total)]
+    ['torch::autograd::AccumulateGrad', 'MulBackward0']
+    >>> [node.name for node in graph.descendants(graph.find("w")[0])]
+    ['MulBackward0', 'SumBackward0']
+    >>> [leaf.names for leaf in graph.leaves]
+    [('w',)]
+    """
 
     nodes: tuple[Node, ...] = ()
     roots: tuple[Root, ...] = ()
@@ -181,41 +200,76 @@ class Graph(Struct, frozen=True, omit_defaults=True):
     call_sites: tuple[CallSite, ...] = ()
     constants: tuple[Constant, ...] = ()
     backward: BackwardCall | None = None
+    storages: tuple[Storage, ...] = ()
+    """Memory that nodes keep by their saved tensors, and, without a node, what the forward left in variables.
+
+    In a part of a graph also what the rest of it keeps.
+    """
+    knows_saved_tensors: bool = False
+    """False for what was recorded before saved tensors were."""
+    allocators: tuple[AllocatorReading, ...] = ()
+
+    @property
+    def leaves(self) -> tuple[Node, ...]:
+        """Parameters and inputs that gradients are for, in creation order."""
+        return tuple(node for node in self.nodes if node.is_leaf)
+
+    @property
+    def parameters(self) -> tuple[Node, ...]:
+        """Leaves that are parameters of a module, or at least `torch.nn.Parameter`."""
+        return tuple(node for node in self.nodes if node.kind == "parameter")
+
+    def ancestors(self, node: Node | int) -> tuple[Node, ...]:
+        """Everything that a node, or the node with that id, was computed from, in creation order and without it.
+
+        Raises `BadInput` for a node that is not in this graph.
+        """
+        start = self._id_of(node)
+        return self._without(start, traversal.ancestors(self, [start]))
+
+    def descendants(self, node: Node | int) -> tuple[Node, ...]:
+        """Everything that was computed from a node, or the node with that id, in creation order and without it.
+
+        Raises `BadInput` for a node that is not in this graph.
+        """
+        start = self._id_of(node)
+        return self._without(start, traversal.descendants(self, [start]))
+
+    def find(self, name: str) -> tuple[Node, ...]:
+        """The nodes that a name stands for, in creation order; none where it fits nothing.
+
+        A root, a variable or parameter (or the end of its name), a module's path, ``SoftmaxBackward0`` or ``Softmax``,
+        an operation such as ``log_softmax``, a line ``train.py:41``, ``node:12``: see `gradviz.graph.naming`.
+        """
+        from gradviz.graph.naming import find_named
+
+        found = find_named(self, name)
+        return () if found is None else tuple(self.nodes[node] for node in found.nodes)
+
+    def to_networkx(self) -> networkx.MultiDiGraph[int]:
+        """This graph for networkx, with node ids as keys; raises `MissingDependency` where networkx is not installed.
+
+        Edges follow the data, so that ``networkx.ancestors`` gives what a node was computed from; their keys are
+        places among the inputs of the node that takes it. Attributes are plain text and numbers, and are left out
+        where nothing is known: ``label``, ``grad_fn``, ``kind``, ``shape``, ``dtype``, ``module``, ``file``, ``line``
+        and others. Inputs that need no gradient are no nodes; ``constants`` names them.
+        """
+        from gradviz.graph.networkx_export import networkx_graph
+
+        return networkx_graph(self)
+
+    def _id_of(self, node: Node | int) -> int:
+        number = node if isinstance(node, int) else node.id
+        if not 0 <= number < len(self.nodes):
+            raise BadInput(f"there is no node {number}", hint=f"this graph has {len(self.nodes):,}, counted from 0")
+        own = self.nodes[number]
+        if not isinstance(node, int) and node != own:
+            raise BadInput(f"node {number} ({node.name}) is of another graph", hint=f"here it is {own.name}")
+        return number
+
+    def _without(self, start: int, found: Iterable[int]) -> tuple[Node, ...]:
+        return tuple(self.nodes[node] for node in sorted(found) if node != start)
 
     def check_invariants(self) -> None:
         """Raise `InvalidGraph` at the first reference that points nowhere."""
-        _check_references(self)
-
-
-class InvalidGraph(GradvizError):
-    """A graph refers to something that it does not hold."""
-
-
-def _check_references(graph: Graph) -> None:
-    def check(where: str, index: int | None, count: int, what: str) -> None:
-        if index is not None and not 0 <= index < count:
-            raise InvalidGraph(f"{where} refers to {what} {index}, but there are {count}")
-
-    for position, node in enumerate(graph.nodes):
-        where = f"node {node.id}"
-        if node.id != position:
-            raise InvalidGraph(f"{where} stands at place {position}")
-        for edge in node.edges:
-            if edge is not None:
-                check(where, edge.target, len(graph.nodes), "node")
-        for figures in (node.gradients, node.overlaps):
-            if figures and len(figures) != len(node.edges):
-                raise InvalidGraph(f"{where} has {len(node.edges)} edges, but figures for {len(figures)}")
-        check(where, node.call_site, len(graph.call_sites), "call site")
-        check(where, node.scope, len(graph.scopes), "module scope")
-        for constant in node.constants:
-            check(where, constant, len(graph.constants), "constant")
-    for index, scope in enumerate(graph.scopes):
-        check(f"module scope {index}", scope.parent, index, "an earlier module scope")
-    for index, site in enumerate(graph.call_sites):
-        check(f"call site {index}", site.caller, index, "an earlier call site")
-    for root in graph.roots:
-        check(f"root {root.name}", root.node, len(graph.nodes), "node")
-    if graph.backward is not None:
-        check("backward", graph.backward.call_site, len(graph.call_sites), "call site")
-        check("backward", graph.backward.failed_node, len(graph.nodes), "node")
+        graph_check.check_references(self)

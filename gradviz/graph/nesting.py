@@ -3,14 +3,16 @@
 A *unit* is one member of a *container*: an operation (its node id) or a module call (``~scope``, so below zero).
 The outermost level is the container after the last scope. Two units with the same signature have the same classes,
 operations, shapes and inner wiring, whatever they are called; members of alike containers stand in the same order.
+Signatures may also leave out the sizes of tensors: in a loop whose tensor grows, no step is quite like the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from gradviz.graph.model import Graph, Node
+from gradviz.graph.marks import Marks
+from gradviz.graph.model import Graph, Node, TensorFacts
 from gradviz.graph.plumbing import Connections
 
 Wiring = tuple[int, ...]
@@ -102,15 +104,6 @@ class Nesting:
             inner = self.parent[inner]
         return self.scope_position[inner]
 
-    def scopes_around(self, node: int) -> list[int]:
-        """The module calls in which an operation lies, innermost first."""
-        found = []
-        scope = self.container[node]
-        while scope != self.outermost:
-            found.append(scope)
-            scope = self.parent[scope]
-        return found
-
 
 @dataclass(frozen=True, slots=True)
 class Signatures:
@@ -135,13 +128,12 @@ def sign(
     graph: Graph,
     connections: Connections,
     nesting: Nesting,
-    *,
-    marked_scopes: Mapping[int, Hashable],
-    marked_nodes: Collection[int] = (),
+    marks: Marks,
+    with_sizes: bool,
 ) -> Signatures:
     """Sign every unit, innermost first. What is marked differently is not alike: the reader asked to see it apart."""
     names = Names()
-    operations = _sign_operations(graph, connections, nesting, names, marked_nodes)
+    operations = _sign_operations(graph, connections, nesting, names, marks, with_sizes=with_sizes)
     result = Signatures([[] for _ in nesting.parent], [[] for _ in nesting.parent], [-1] * len(nesting.parent))
     external: list[tuple[int, ...]] = [()] * len(nesting.parent)
     for current in nesting.innermost_first():
@@ -154,7 +146,7 @@ def sign(
         result.members[current] = signed
         if current != nesting.outermost:
             class_name = graph.scopes[current].class_name
-            key = (class_name, marked_scopes.get(current), tuple(signed), _inner_wiring(result.wiring[current]))
+            key = (class_name, marks.by_scope.get(current), tuple(signed), _inner_wiring(result.wiring[current]))
             result.scopes[current] = names.number(key)
     return result
 
@@ -165,26 +157,32 @@ def _inner_wiring(wiring: Sequence[Wiring]) -> tuple[Wiring, ...]:
 
 
 def _sign_operations(
-    graph: Graph, connections: Connections, nesting: Nesting, names: Names, marked: Collection[int]
+    graph: Graph, connections: Connections, nesting: Nesting, names: Names, marks: Marks, *, with_sizes: bool
 ) -> dict[int, int]:
     number = names.number
     nodes = graph.nodes
+    marked = marks.apart | marks.seen
     signed = {}
     for unit in nesting.sequence:
         node = nodes[unit]
-        parameters = _parameter_facts(graph, node, connections)
-        mark = unit if unit in marked else None
-        signed[unit] = number((node.name, node.kind, node.forward_call, node.outputs, parameters, mark))
+        outputs, parameters = node.outputs, _parameter_facts(graph, node, connections)
+        facts = (outputs, parameters) if with_sizes else (_without_sizes(outputs), _without_sizes(parameters))
+        mark = marks.of_node(unit) if unit in marked else None
+        signed[unit] = number((node.name, node.kind, node.forward_call, facts, mark))
     return signed
 
 
-def _parameter_facts(graph: Graph, node: Node, connections: Connections) -> Hashable:
+def _without_sizes(tensors: Sequence[TensorFacts | None]) -> Hashable:
+    return tuple([each and (len(each.shape), each.dtype, each.device, each.layout, each.type_name) for each in tensors])
+
+
+def _parameter_facts(graph: Graph, node: Node, connections: Connections) -> tuple[TensorFacts | None, ...]:
     """Parameters of the same shapes are alike. Data is left out: a first step often has none where later ones do."""
     nodes = graph.nodes
-    found: tuple[Hashable, ...] = ()
+    found: tuple[TensorFacts | None, ...] = ()
     for edge in connections.inputs[node.id]:
         if edge is not None and nodes[edge.target].kind == "parameter":
-            found += (nodes[edge.target].outputs,)
+            found += nodes[edge.target].outputs
     for index in node.constants:
         if graph.constants[index].kind != "data":
             found += (graph.constants[index].tensor,)

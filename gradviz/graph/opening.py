@@ -8,54 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field, replace
 
-from gradviz.errors import BadInput, near_matches
 from gradviz.graph.arrangement import Arrangements
 from gradviz.graph.groups import Entry, Group
-from gradviz.graph.model import Graph
+from gradviz.graph.marks import Marks
 from gradviz.graph.nesting import Nesting
 
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """What the reader named, and the node that failed."""
-
-    by_scope: dict[int, tuple[str, str]]
-    """Module calls that were named, with the word (``open`` or ``folded``) and the pattern that named them."""
-    nodes: tuple[int, ...] = ()
-    """Operations that must be seen."""
-
-
-def mark_scopes(graph: Graph, unfold: Iterable[str], fold: Iterable[str]) -> Marks:
-    """Find the module calls that were named; raises `BadInput` where there are none."""
-    by_path: dict[str, list[int]] = {}
-    for index, scope in enumerate(graph.scopes):
-        by_path.setdefault(scope.path, []).append(index)
-    found: dict[int, tuple[str, str]] = {}
-    for word, patterns in (("folded", fold), ("open", unfold)):
-        for pattern in patterns:
-            for path in _matching(pattern, by_path):
-                found.update(dict.fromkeys(by_path[path], (word, pattern)))
-    failed = graph.backward.failed_node if graph.backward else None
-    return Marks(found, () if failed is None or graph.nodes[failed].is_leaf else (failed,))
-
-
-def _matching(pattern: str, paths: Iterable[str]) -> list[str]:
-    found = [path for path in paths if _matches(path, pattern)]
-    if not found:
-        raise BadInput(f"no module call is named {pattern!r}", hint=near_matches(pattern, paths))
-    return found
-
-
-def _matches(path: str, pattern: str) -> bool:
-    """The name of the variable that holds the outermost module may be left out."""
-    wanted, names = pattern.split("."), path.split(".")
-    return any(
-        len(candidate) == len(wanted) and all(map(fnmatchcase, candidate, wanted)) for candidate in (names, names[1:])
-    )
+MOST_ROOM_FOR_PECULIARITIES = 2
+"""How many times the usual number of things may be drawn so that custom functions are in sight."""
 
 
 @dataclass(slots=True)
@@ -78,10 +39,11 @@ class Opening:
         self._must_open = set(named)
         for scope in named:
             self._open_around(scope)
-        for node in self.marks.nodes:
-            for scope in self.nesting.scopes_around(node):
-                self._must_open.add(scope)
-        self._ranks = sorted(self.nesting.rank[node] for node in (*starts, *self.marks.nodes))
+        in_sight = self.marks.apart | self.marks.seen | self.marks.peculiar
+        for scope in {self.nesting.container[node] for node in in_sight} - {self.nesting.outermost}:
+            self._must_open.add(scope)
+            self._open_around(scope)
+        self._ranks = sorted(self.nesting.rank[node] for node in (*starts, *in_sight))
 
     def _open_around(self, scope: int) -> None:
         parent = self.nesting.parent[scope]
@@ -107,8 +69,15 @@ class Opening:
 
 
 def choose_depth(arrangements: Arrangements, marks: Marks, depth: int | None, room: int) -> Opening:
-    """Open boxes to `depth`, or to the largest depth at which no more than `room` things are drawn."""
+    """Open boxes to `depth`, or to the largest depth at which no more than `room` things are drawn.
+
+    Where the ways to all that is peculiar take far more room, the boxes around it stay as they would be without.
+    """
     opening = Opening(marks, arrangements.nesting, depth or 0, 0)
+    if marks.peculiar:
+        shown, only_folded = _weigh_levels(arrangements, opening)
+        if shown[0] + only_folded[0] > MOST_ROOM_FOR_PECULIARITIES * room:
+            opening = Opening(replace(marks, peculiar=frozenset()), arrangements.nesting, depth or 0, 0)
     fits = _choose(arrangements, opening, depth, room)
     if not fits and depth is None:
         opening.plain_calls = _plain_calls(arrangements)

@@ -32,7 +32,7 @@ def place(
 ) -> Placed:
     """Draft, join and number everything that is drawn of `graph`."""
     placement = place_boxes(graph, arrangements, opening)
-    feeding = Feeding(graph, placement, show_constants=show_constants)
+    feeding = Feeding(graph, connections, placement, show_constants=show_constants)
     carrying = Carrying(graph, connections, placement, feeding)
     joints = _join(graph, connections, placement, feeding, carrying)
     for ends, arriving in carrying.place().items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradviz.graph.model import Graph
+from gradviz.graph.model import CallSite, Graph
 
 
 def readers_lines(graph: Graph) -> list[int]:
@@ -15,3 +15,14 @@ def readers_lines(graph: Graph) -> list[int]:
         outer = None if site.caller is None else own[site.caller]
         own.append(outer if site.is_library else index)
     return [index if found is None else found for index, found in enumerate(own)]
+
+
+def line_words(site: CallSite) -> str:
+    """``train.py:41``."""
+    name = site.file.replace("\\", "/").rpartition("/")[2]
+    return f"{name}:{site.line}"
+
+
+def function_words(site: CallSite) -> str:
+    """The function without those around it: ``main.<locals>.step`` is ``step``."""
+    return site.function.rpartition("<locals>.")[2]

@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from gradviz.graph.model import Graph
+if TYPE_CHECKING:
+    from gradviz.graph.model import Graph
 
 
 def consumers(graph: Graph) -> list[list[int]]:

@@ -29,7 +29,7 @@ class Item(Struct, frozen=True, omit_defaults=True):
                repetitions would run in a circle, so it stands beside its user instead
     ========== =============================================================================
 
-    A leaf or a constant that several operations use appears as several items, one beside each use.
+    A leaf or a constant is one item in each box that uses it; with many users there, one beside each of them.
     """
 
     id: int
@@ -47,6 +47,8 @@ class Item(Struct, frozen=True, omit_defaults=True):
     is_open: bool = False
     repeat: int = 1
     """How many alike, one after the other, this box stands for (its contents show the first)."""
+    sizes_differ: bool = False
+    """Its repetitions are alike but for the sizes of their tensors."""
     last_scope: int | None = None
     """Module call of the last repetition."""
     constants: tuple[int, ...] = ()

@@ -26,6 +26,7 @@ from gradviz.recording import torch_compat
 from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.call_mode import CallMode
 from gradviz.recording.forward_log import NO_SCOPE, ForwardLog, ThreadLog
+from gradviz.recording.forward_memory import ForwardMemory
 from gradviz.recording.hooks import hook_name
 from gradviz.recording.names import parameters_inside
 from gradviz.recording.stacks import CallFrame, StackTable, calling_frame
@@ -58,6 +59,7 @@ class ForwardWatch:
     def __init__(self, facts: FactsTable) -> None:
         self.log = ForwardLog()
         self.stacks = StackTable()
+        self.memory = ForwardMemory()
         self._facts = facts
         self._mode = CallMode(self._note_call, also=frozenset({_Tensor.register_hook}))
         self._mode_was_on = False
@@ -82,9 +84,15 @@ class ForwardWatch:
         self._mode.put_on()
         self.is_watching = True
 
+    def await_forward(self) -> None:
+        """Note what is there when the next forward computation of the main thread begins."""
+        self.memory.arm()
+        self._mode.before_call = self._before_call
+
     def stop(self) -> None:
         """Remove everything that `start` installed; safe to call twice."""
         self.is_watching = False
+        self._mode.before_call = None
         # Each time: a thread that called backward cannot reach the stack of the one that the mode is on.
         self._mode.take_off_for_good()
         self._remove_probe()
@@ -155,6 +163,8 @@ class ForwardWatch:
             self._note_tensor_hook(args, result)
             return
         log = self._main_log
+        if self.memory.is_waiting:
+            self.memory.after_first_nodes(calling_frame(), args)
         row = log.add_row(before, after, function, self._stack(calling_frame(), log, before))
         with torch_compat.DISABLE_TORCH_FUNCTION():
             constants = tuple(
@@ -168,6 +178,13 @@ class ForwardWatch:
             log.inplace_rows.add(row)
         if constants:
             log.row_constants[row] = constants
+
+    @_shielded
+    def _before_call(self, args: tuple[Any, ...]) -> None:
+        if self.memory.is_waiting:
+            self.memory.before_call(args)
+        else:
+            self._mode.before_call = None
 
     def note_backward(self, before: int, request: BackwardRequest) -> int:
         """A backward call is about to run; what it makes (``create_graph``) belongs to this line."""
@@ -202,6 +219,8 @@ class ForwardWatch:
         call_frame = self._module_call_frame(calling_frame())
         if call_frame is not None:
             _drop_broken_calls(running, self._module_call_frame(call_frame.f_back))
+        if self.memory.is_waiting and not running and log is self._main_log:
+            self.memory.enter_module(calling_frame(), module, args)
         scope = self.log.new_scope(module, running[-1].scope if running else NO_SCOPE)
         running.append(CallFrame(scope, id(module), id(call_frame)))
         log.enter_scope(_peek(), scope)

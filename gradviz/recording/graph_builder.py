@@ -15,17 +15,20 @@ import torch
 from msgspec.structs import replace
 
 from gradviz.graph.model import Attribute, BackwardCall, Graph, HeldTensor, Node, Root
+from gradviz.graph.saved_tensors import Storage
 from gradviz.recording import torch_compat
 from gradviz.recording.forward_calls import public_name
 from gradviz.recording.forward_log import ForwardLog, ThreadLog
+from gradviz.recording.forward_memory import ForwardMemory
 from gradviz.recording.graph_tables import ConstantTable, ScopeTable
 from gradviz.recording.graph_walker import Walk, without_collector
-from gradviz.recording.hooks import hooks_still_on, names_of_hooks
+from gradviz.recording.hooks import hooks_behind, hooks_on, hooks_still_on, names_of_hooks
 from gradviz.recording.names import ModuleNames
 from gradviz.recording.node_classes import NodeClass, plain_value, read_class, saves_for_recomputation
 from gradviz.recording.node_kinds import kind_of_call
 from gradviz.recording.node_outputs import OutputReader
 from gradviz.recording.roots import RootTensor
+from gradviz.recording.saved_tensors import SavedTensorReader
 from gradviz.recording.stacks import CallSiteTable, StackTable
 from gradviz.recording.tensor_facts import FactsTable
 from gradviz.recording.torch_compat import LEAF_SEQUENCE_NR
@@ -47,6 +50,7 @@ class GraphBuilder:
     stacks: StackTable
     unreadable: Counter[str] = field(default_factory=Counter)
     """How many readings of each sort failed."""
+    memory: ForwardMemory = field(default_factory=ForwardMemory)
     unseen_calls: int = 0
     """Nodes of which nobody saw the call that made them."""
     _classes: dict[type, NodeClass] = field(default_factory=dict)
@@ -74,6 +78,9 @@ class GraphBuilder:
             scopes=one.scopes.scopes,
             call_sites=one.sites.sites,
             constants=one.constants.constants,
+            storages=one.storages(),
+            knows_saved_tensors=True,
+            allocators=self.memory.readings(),
         )
 
     def _root(self, root: RootTensor, walk: Walk) -> Root:
@@ -110,6 +117,7 @@ class _OneGraph:
         self.sites = CallSiteTable(builder.stacks)
         self.scopes = ScopeTable(builder.log, modules)
         self.constants = ConstantTable(builder.log, modules)
+        self._saved = SavedTensorReader(walk, builder.facts, builder.unreadable)
         self._forward_calls: dict[int, str] = {}
 
     def nodes(self) -> tuple[Node, ...]:
@@ -134,6 +142,10 @@ class _OneGraph:
                 repeat(None),
                 repeat(None),
                 attributes,
+                repeat(()),
+                repeat(()),
+                repeat(()),
+                self._saved.of_walk(classes),
             )
         )
         self._complete(nodes, classes)
@@ -176,6 +188,7 @@ class _OneGraph:
             outputs=(self.builder.outputs.of_leaf(wrapper, tensor),),
             hooks=hooks,
             held=(held,),
+            saved=self._saved.of_hooks(hooks_on(tensor)),
         )
 
     def _with_its_call(self, node: Node, log: ThreadLog, number: int) -> Node:
@@ -207,7 +220,15 @@ class _OneGraph:
             node.attributes,
             hooks_still_on(log.tensor_hooks.get(number, ())),
             constants=constants,
+            saved=(*node.saved, *self._saved.of_hooks(hooks_behind(log.tensor_hooks.get(number, ())))),
         )
+
+    def storages(self) -> tuple[Storage, ...]:
+        """Memory that the nodes keep, with what else holds it; to be called when they have been built."""
+        with torch_compat.DISABLE_TORCH_FUNCTION():
+            return tuple(
+                self._saved.storages.storages(self.modules, self.builder.log.called_modules(), self.builder.memory)
+            )
 
     def _public_name(self, function: Any) -> str:
         name = self._forward_calls.get(id(function))

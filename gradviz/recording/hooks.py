@@ -24,7 +24,18 @@ def hooks_still_on(hooks: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
     return tuple(still_on)
 
 
-def names_of_hooks(tensor: torch.Tensor) -> tuple[str, ...]:
-    """Names of the hooks that a leaf carries, before and after its gradient is accumulated."""
+def hooks_behind(hooks: Sequence[tuple[str, Any]]) -> list[Any]:
+    """The hooks themselves, of those that were not removed since."""
+    tables = ((getattr(handle, "hooks_dict_ref", lambda: None)(), handle) for _, handle in hooks)
+    return [table[handle.id] for table, handle in tables if table is not None and handle.id in table]
+
+
+def hooks_on(tensor: torch.Tensor) -> list[Any]:
+    """The hooks that a leaf carries, before and after its gradient is accumulated."""
     tables = (getattr(tensor, "_backward_hooks", None), getattr(tensor, "_post_accumulate_grad_hooks", None))
-    return tuple(hook_name(hook) for table in tables if table for hook in table.values())
+    return [hook for table in tables if table for hook in table.values()]
+
+
+def names_of_hooks(tensor: torch.Tensor) -> tuple[str, ...]:
+    """Their names."""
+    return tuple(hook_name(hook) for hook in hooks_on(tensor))

@@ -36,7 +36,8 @@ class NameTable:
                 if issubclass(type(value), torch.Tensor) and id(value) not in self.tensors
             }
         for name, value in list(namespace.items()):
-            if name.startswith("__") or issubclass(type(value), (ModuleType, type)):
+            # What is no identifier was made by Python or by a tool, such as pytest: no program can name it.
+            if name.startswith("__") or not name.isidentifier() or issubclass(type(value), (ModuleType, type)):
                 continue
             self._add_value(name, value)
             if name == "self" and not issubclass(type(value), torch.nn.Module):
@@ -62,12 +63,20 @@ class NameTable:
         if name not in names:
             names.append(name)
 
+    def add_models(self, models: Any) -> list[torch.nn.Module]:
+        """Name a module, or those in a list or dict, ``model`` where no variable holds it; all that there were."""
+        given = NameTable()
+        given._add_value("model", models)
+        for key, (module, names) in given.modules.items():
+            self.modules.setdefault(key, (module, names))
+        return [module for module, _ in given.modules.values()]
+
     def variables_of(self, tensor: torch.Tensor) -> tuple[str, ...]:
         """Names of the variables that hold exactly this tensor: ``loss`` before ``args[0]``."""
         entry = self.tensors.get(id(tensor))
         if entry is None or entry[0] is not tensor:
             return ()
-        return tuple(sorted(entry[1], key=lambda name: not name.isidentifier()))
+        return tuple(sorted(entry[1], key=lambda name: (not name.isidentifier(), name.startswith("_"))))
 
     def name_of(self, value: Any) -> str | None:
         """The first of these names, if there is one."""
@@ -77,16 +86,17 @@ class NameTable:
         """The shortest variable that holds the module, else its class in lower case."""
         entry = self.modules.get(id(module))
         if entry is not None:
-            return min(entry[1], key=lambda name: (name == "self" or name.startswith("self."), len(name)))
+            return min(entry[1], key=_strangeness)
         return type(module).__name__.lower()
 
 
-def names_on_stack(frame: FrameType | None) -> NameTable:
+def names_on_stack(frame: FrameType | None, names: NameTable | None = None) -> NameTable:
     """Names from `frame` upwards: the reader's own variables, and a library's for what has no other name.
 
     A training loop inside a library calls backward on a ``loss`` that no variable of the script holds.
+    Names that are given are added to, and come first.
     """
-    names = NameTable()
+    names = names or NameTable()
     global_namespaces: dict[int, dict[str, Any]] = {}
     library_frames: list[FrameType] = []
     while frame is not None and frame.f_code.co_name != "run_users_code":
@@ -155,7 +165,7 @@ class ModuleNames:
         self.paths: dict[int, str] = {}
         called = list(called)
         held = [module for module, _ in names.modules.values()]
-        for root in (*(module for module in called if id(module) in names.modules), *_outermost(held), *called):
+        for root in (*(module for module in called if id(module) in names.modules), *outermost(held), *called):
             if id(root) not in self.paths:
                 self._name_inside(root, names.module_name(root))
 
@@ -198,10 +208,16 @@ def parameters_inside(root: torch.nn.Module) -> list[torch.nn.Parameter]:
     return list(found.values())
 
 
-def _outermost(modules: list[torch.nn.Module]) -> list[torch.nn.Module]:
+def outermost(modules: Iterable[torch.nn.Module]) -> list[torch.nn.Module]:
     """Modules that lie inside no other of them, in order."""
+    modules = list(modules)
     inside = {id(inner) for module in modules for _, inner in modules_inside(module) if inner is not module}
     return [module for module in modules if id(module) not in inside]
+
+
+def _strangeness(name: str) -> tuple[bool, bool, int]:
+    """The least is the best name: a notebook calls what it has shown ``_``, ``_5`` and ``_oh[5]``, too."""
+    return name.startswith("_"), name == "self" or name.startswith("self."), len(name)
 
 
 def _append_once(names: list[str], name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,27 @@ _UNTOLD_ATTRIBUTES = ("sym_", "scalar_type", "options", "_sizes", "_numel")
 
 
 @dataclass(frozen=True, slots=True)
+class SavedSlot:
+    """A place in which nodes of one class keep a tensor, or a list of tensors."""
+
+    name: str
+    attribute: str
+    """What to read without unpacking."""
+    result_nr: int | None = None
+    """Which of the node's own outputs is kept here; None for what it was given."""
+    is_in_list: bool = False
+
+    @property
+    def unpacking_attribute(self) -> str:
+        """What unpacks it."""
+        return self.attribute.removeprefix("_raw")
+
+    def numbered(self, number: int) -> SavedSlot:
+        """One tensor of a list."""
+        return SavedSlot(f"{self.name}[{number}]", self.attribute, self.result_nr, is_in_list=True)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeClass:
     """What all nodes of one class have in common, looked up once."""
 
@@ -25,6 +47,7 @@ class NodeClass:
     """Non-tensor arguments: name to show, name to read."""
     first_saved: str | None
     """A slot that tells whether saved tensors are packed by hooks; None for Python functions."""
+    saved: tuple[SavedSlot, ...] = ()
 
 
 def read_class(wrapper: Any) -> NodeClass:
@@ -39,6 +62,7 @@ def read_class(wrapper: Any) -> NodeClass:
         kind=kind_of_operation(name) if function_class is None else kind_of_function_class(function_class),
         attributes=tuple((slot.removeprefix("_saved_"), slot) for slot in plain),
         first_saved="_raw" + min(raw) if raw and function_class is None else None,
+        saved=tuple(_saved_slot(slot) for slot in sorted(raw)),
     )
 
 
@@ -50,6 +74,15 @@ def saves_for_recomputation(wrapper: Any, node_class: NodeClass) -> bool:
         return False  # freed by an earlier backward
     first = raw[0] if isinstance(raw, tuple) and raw else raw
     return is_checkpointed(first)
+
+
+def _saved_slot(slot: str) -> SavedSlot:
+    name = slot.removeprefix("_saved_")
+    result = _RESULT.fullmatch(name)
+    return SavedSlot(name, f"_raw{slot}", int(result.group(1) or 0) if result is not None else None)
+
+
+_RESULT = re.compile(r"result(\d*)")
 
 
 def _repeats_shapes(slot: str) -> bool:

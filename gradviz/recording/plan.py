@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 MAX_KEPT_NODES = 1_000_000
@@ -22,8 +24,14 @@ class RecordingPlan:
     """Whether what flows along every edge is measured while backward runs."""
     values_up_to: int = 0
     """Gradients with so many elements or fewer are kept whole."""
+    begins_midway: bool = False
+    """The program computed before the recording began, and may have freed what is recorded."""
     max_kept_nodes: int = MAX_KEPT_NODES
     """Recording all calls ends when so many nodes are kept."""
+    remedy_when_full: str = "--backward N picks a single one"
+    """What to do then, in the words of whoever asked for the recording."""
+    working: Callable[[str], AbstractContextManager[object]] = nullcontext
+    """Entered with a few words on what is done, around work of ours that may take long."""
 
     def wants(self, number: int) -> bool:
         """True for a backward call that is to be recorded."""

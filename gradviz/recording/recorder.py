@@ -6,43 +6,28 @@ kept alive once recording ends; a failure of ours is disclosed in the capture an
 
 from __future__ import annotations
 
-import linecache
-import platform
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
-
-from gradviz import __version__
-from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
+from gradviz.capture.capture import Capture, ScriptError
 from gradviz.errors import BadInput
 from gradviz.graph.model import BackwardCall, Graph
 from gradviz.recording import failed_node, torch_compat
 from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch
+from gradviz.recording.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.compiled_code import CompiledCodeWatch
-from gradviz.recording.forward_log import ThreadLog
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.gradient_meter import GradientMeter
 from gradviz.recording.gradient_recorder import GradientRecorder
-from gradviz.recording.graph_builder import CallAt, GraphBuilder
-from gradviz.recording.graph_walker import Walk, walk
-from gradviz.recording.names import ModuleNames, NameTable, names_on_stack, parameters_inside
+from gradviz.recording.graph_builder import CallAt
+from gradviz.recording.names import NameTable, names_on_stack
 from gradviz.recording.plan import RecordingPlan, StopScript
 from gradviz.recording.root_expression import parse_root
 from gradviz.recording.roots import RootTensor, loose_ends, root_of
 from gradviz.recording.structures import named_tensors
 from gradviz.recording.tensor_facts import FactsTable
-
-
-class _Recorded(NamedTuple):
-    """A graph of the recording, and the walk that it was made from."""
-
-    walk: Walk
-    place: int
-    """In the recorder's list of graphs, to which other threads add theirs."""
 
 
 class Recorder:
@@ -54,13 +39,8 @@ class Recorder:
         self._forward = ForwardWatch(self._facts)
         self._compiled = CompiledCodeWatch(self._forward)
         self._backward = BackwardWatch(self._on_backward)
-        self._builder = GraphBuilder(self._facts, self._forward.log, self._forward.stacks)
+        self._builder = self.new_builder()
         self._lock = threading.RLock()
-        self._graphs: list[Graph] = []
-        self._parameters: dict[int, Parameter] = {}
-        self._disclosures: dict[str, None] = {}
-        self._kept_nodes = 0
-        self._unmeasured: Counter[str] = Counter()
         self.backward_calls = 0
         self.failed_in_backward = False
         self.was_stopped = False
@@ -70,14 +50,20 @@ class Recorder:
 
     def start(self) -> None:
         """Begin to watch, on the calling thread. Raises `MissingDependency` where torch is too old for it."""
+        global _running
         torch_compat.check()
+        _running = self
         self._forward.start()
         self._compiled.start()
+        self._await_forward_of(1)
         if not self._plan.root:
             self._backward.start()
 
     def stop(self) -> None:
         """Put torch back; safe to call twice."""
+        global _running
+        if _running is self:
+            _running = None
         self._backward.stop()
         self._compiled.stop()
         self._forward.stop()
@@ -91,13 +77,18 @@ class Recorder:
             self.backward_calls += 1
             number = self.backward_calls
         if not self._plan.wants(number):
-            return self._run_unwanted(request, number, run)
+            try:
+                return self._run_unwanted(request, number, run)
+            finally:
+                self._await_forward_of(number + 1)
+        self.note_memory()
         if self._plan.backward is not None:
-            self._graphs.clear()  # of an earlier call that failed, and that the program caught
+            self._builder.graphs.clear()  # of an earlier call that failed, and that the program caught
         row = self._forward.note_backward(torch_compat.peek_sequence_nr(), request)
         recorded = self._record_request(request, number)
         # Only an earlier call can have freed anything: the usual first one pays nothing for this.
-        freed_before = self._freed_places(recorded) if number > 1 else frozenset()
+        may_be_freed = number > 1 or self._plan.begins_midway
+        freed_before = self._freed_places(recorded) if may_be_freed else frozenset()
         try:
             result = self._run_measured(recorded, request, run)
         except Exception as error:
@@ -108,9 +99,11 @@ class Recorder:
             del recorded
         if self._plan.is_last(number) or self._is_full():
             self._end_after_last_graph()
+        else:
+            self._await_forward_of(number + 1)
         return result
 
-    def _run_measured(self, recorded: _Recorded | None, request: BackwardRequest, run: Callable[[], Any]) -> Any:
+    def _run_measured(self, recorded: Recorded | None, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         """Run the call, and add what flowed to its graph, also when it breaks off."""
         gradients = self._gradients_of(recorded, request)
         if gradients is None or recorded is None:
@@ -121,30 +114,42 @@ class Recorder:
         finally:
             try:
                 gradients.stop(result)
-                self._graphs[recorded.place] = gradients.added_to(self._graphs[recorded.place])
+                graphs = self._builder.graphs
+                graphs[recorded.place] = gradients.added_to(graphs[recorded.place])
             except Exception as defect:  # whatever it is, it must not reach the program
-                self._disclose_defect("gradients could not be measured", defect)
+                self._builder.disclose_defect("gradients could not be measured", defect)
             for what, count in gradients.defects.items():
-                self._disclose(f"gradients at {count:,} nodes could not be measured, a defect of gradviz: {what}")
+                self._builder.disclose(f"gradients at {count:,} nodes could not be measured, a defect of gradviz: {what}")
         return result
 
-    def _gradients_of(self, recorded: _Recorded | None, request: BackwardRequest) -> GradientRecorder | None:
+    def _gradients_of(self, recorded: Recorded | None, request: BackwardRequest) -> GradientRecorder | None:
         """Measuring, ready for the call; None where nothing is to be measured."""
         if recorded is None or not self._plan.gradients:
             return None
         obstacle = torch_compat.why_backward_cannot_be_measured()
         if obstacle is not None:
-            self._disclose(f"gradients of {request.function} {self.backward_calls} were not measured: {obstacle}")
+            self._builder.disclose(f"gradients of {request.function} {self.backward_calls} were not measured: {obstacle}")
             return None
-        meter = GradientMeter(self._facts, self._plan.values_up_to, self._unmeasured)
-        gradients = GradientRecorder(recorded.walk, self._graphs[recorded.place], request, meter)
+        meter = GradientMeter(self._facts, self._plan.values_up_to, self._builder.unmeasured)
+        gradients = GradientRecorder(recorded.walk, self._builder.graphs[recorded.place], request, meter)
         try:
             gradients.start()
         except Exception as defect:  # whatever it is, it must not reach the program
             gradients.cancel()
-            self._disclose_defect("gradients could not be measured", defect)
+            self._builder.disclose_defect("gradients could not be measured", defect)
             return None
         return gradients
+
+    def _await_forward_of(self, number: int) -> None:
+        if self._plan.root or self._plan.wants(number):
+            self._forward.await_forward()
+
+    def note_memory(self) -> None:
+        """Ask the allocators what they have given out, before a graph is recorded."""
+        try:
+            self._forward.memory.at_backward()
+        except Exception as defect:
+            self._builder.disclose_defect("the memory in use could not be asked for", defect)
 
     def _run_unwanted(self, request: BackwardRequest, number: int, run: Callable[[], Any]) -> Any:
         """A call that nobody asked to record; if it fails, the crash is what people want to see."""
@@ -154,12 +159,12 @@ class Recorder:
             self._note_failure(self._record_request(request, number), request, error, frozenset())
             raise
 
-    def _record_request(self, request: BackwardRequest, number: int) -> _Recorded | None:
+    def _record_request(self, request: BackwardRequest, number: int) -> Recorded | None:
         try:
             names = names_on_stack(request.frame)
             roots = [root for value in request.roots if (root := root_of(value, names.name_of(value))) is not None]
             if not roots:
-                self._disclose(
+                self._builder.disclose(
                     f"{request.function} {number} was called on a tensor that has no grad_fn: nothing that it was "
                     "computed from requires grad"
                 )
@@ -167,7 +172,7 @@ class Recorder:
             backward = BackwardCall(number, request.function, None, request.retain_graph, request.create_graph)
             return self._record_graph(roots, names, backward, request.frame)
         except Exception as error:  # whatever it is, it must not reach the program
-            self._disclose_defect(f"backward {number} could not be recorded", error)
+            self._builder.disclose_defect(f"backward {number} could not be recorded", error)
             return None
 
     def _record_graph(
@@ -176,36 +181,13 @@ class Recorder:
         names: NameTable,
         backward: BackwardCall | None = None,
         frame: FrameType | None = None,
-    ) -> _Recorded:
-        walked = walk(root.grad_fn for root in roots)
+    ) -> Recorded:
         call = CallAt(backward, self._forward.stacks.current(frame, [])) if backward is not None else None
-        called = self._forward.log.called_modules()
-        modules = ModuleNames(called, names)
-        graph = self._builder.build(walked, roots, modules, self._log_of_graph(), call)
-        with self._lock:
-            recorded = _Recorded(walked, len(self._graphs))
-            self._graphs.append(graph)
-        self._kept_nodes += len(walked.wrappers)
-        for what in torch_compat.untold(walked.wrappers[-1]):
-            self._disclose(f"torch {torch.__version__} does not tell {what}")
-        self._note_parameters(called, modules)
-        return recorded
-
-    def _log_of_graph(self) -> ThreadLog | None:
-        """The log of the thread that made the nodes: this one, or the only one that saw anything."""
-        logs = self._forward.log.threads
-        busy = [log for log in logs.values() if not log.is_empty]
-        if len(busy) == 1:
-            return busy[0]
-        if len(busy) > 1:
-            self._disclose(
-                f"{len(busy)} threads computed forward; lines and modules are those of the thread that called "
-                "backward, and may be missing or wrong for nodes that another thread made"
-            )
-        return logs.get(threading.get_ident())
+        with self._plan.working("recording the graph"):
+            return self._builder.add_graph(roots, names, call=call)
 
     def _note_failure(
-        self, recorded: _Recorded | None, request: BackwardRequest, error: Exception, freed_before: frozenset[int]
+        self, recorded: Recorded | None, request: BackwardRequest, error: Exception, freed_before: frozenset[int]
     ) -> None:
         self.failed_in_backward = True
         if recorded is None:
@@ -219,28 +201,27 @@ class Recorder:
                 retains_graph=request.retain_graph or request.create_graph,
             )
         except Exception as defect:  # the program's own error is the one to be seen
-            self._disclose_defect("the node that failed could not be found", defect)
+            self._builder.disclose_defect("the node that failed could not be found", defect)
             return
         if place is not None:
-            self._graphs[recorded.place] = failed_node.marked(self._graphs[recorded.place], place)
+            graphs = self._builder.graphs
+            graphs[recorded.place] = failed_node.marked(graphs[recorded.place], place)
 
-    def _freed_places(self, recorded: _Recorded | None) -> frozenset[int]:
+    def _freed_places(self, recorded: Recorded | None) -> frozenset[int]:
         try:
             return failed_node.freed_places(recorded.walk) if recorded is not None else frozenset()
         except Exception as defect:  # whatever it is, it must not reach the program
-            self._disclose_defect("what earlier calls freed could not be found out", defect)
+            self._builder.disclose_defect("what earlier calls freed could not be found out", defect)
             return frozenset()
 
-    def _disclose_defect(self, what: str, defect: Exception) -> None:
-        self._disclose(f"{what}, which is a defect of gradviz: {type(defect).__name__}: {defect}")
-
     def _is_full(self) -> bool:
-        if self._kept_nodes < self._plan.max_kept_nodes:
+        kept = self._builder.node_count
+        if kept < self._plan.max_kept_nodes:
             return False
-        self._disclose(
+        self._builder.disclose(
             f"recording ended after backward {self.backward_calls}: "
-            f"{len(self._graphs)} graphs with {self._kept_nodes:,} nodes are as many as are kept at once "
-            f"(limit {self._plan.max_kept_nodes:,} nodes); --backward N picks a single one"
+            f"{len(self._builder.graphs)} graphs with {kept:,} nodes are as many as are kept at once "
+            f"(limit {self._plan.max_kept_nodes:,} nodes); {self._plan.remedy_when_full}"
         )
         return True
 
@@ -276,6 +257,7 @@ class Recorder:
             )
         names = NameTable()
         names.add_namespace(namespace)
+        self.note_memory()
         self._record_graph(roots, names)
 
     def record_loose_ends(self, namespaces: list[Mapping[str, Any]]) -> None:
@@ -283,62 +265,34 @@ class Recorder:
         names = NameTable()
         for namespace in namespaces:
             names.add_namespace(namespace)
+        self.note_memory()
         roots = loose_ends(names)
         if roots:
             self._record_graph(roots, names)
 
     def has_graphs(self) -> bool:
         """True once there is something to show."""
-        return bool(self._graphs)
+        return bool(self._builder.graphs)
 
-    def _note_parameters(self, called: list[torch.nn.Module], modules: ModuleNames) -> None:
-        for parameter in (parameter for module in called for parameter in parameters_inside(module)):
-            self._parameters[id(parameter)] = Parameter(
-                tuple(modules.parameters[id(parameter)]), self._facts.of_tensor(parameter), parameter.requires_grad
-            )
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """Those that were recorded so far."""
+        return tuple(self._builder.graphs)
 
-    def _disclose(self, sentence: str) -> None:
-        self._disclosures[sentence] = None
+    def new_builder(self) -> CaptureBuilder:
+        """Builds graphs with all that was seen so far, and adds nothing to this recording."""
+        return CaptureBuilder(self._facts, self._forward)
 
     def capture(self, program: str, arguments: tuple[str, ...], outcome: Any, error: ScriptError | None) -> Capture:
         """Everything that was recorded."""
-        for what, count in sorted(self._builder.unreadable.items()):
-            self._disclose(f"the {what} of {count:,} {'node' if count == 1 else 'nodes'} could not be read")
-        for reason, count in sorted(self._unmeasured.items()):
-            gradients = "1 gradient" if count == 1 else f"{count:,} gradients"
-            self._disclose(f"{gradients} could not be measured: {reason}")
-        for what, count in self._forward.defects.items():
-            self._disclose(f"{count:,} calls could not be noted, which is a defect of gradviz: {what}")
-        if self._builder.unseen_calls:
-            nodes = "1 node is" if self._builder.unseen_calls == 1 else f"{self._builder.unseen_calls:,} nodes are"
-            self._disclose(
-                f"the lines of {nodes} unknown: made by a thread that is not recorded, or by code below Python"
-            )
-        if any(node.name == "CheckpointFunctionBackward" for graph in self._graphs for node in graph.nodes):
-            self._disclose(
-                "what reentrant checkpoints compute is not in this graph: they compute it again inside backward, where "
-                "their parameters get their gradients"
-            )
-        graphs = tuple(self._graphs)
-        return Capture(
-            program=Program(program, arguments, platform.python_version(), str(torch.__version__), __version__),
-            graphs=graphs,
-            parameters=tuple(self._parameters.values()),
-            sources=_source_lines(graphs, error),
-            error=error,
-            outcome=outcome,
-            backward_calls=self.backward_calls,
-            disclosures=tuple(self._disclosures),
-        )
+        if _running is not self:
+            self._forward.memory.forget()
+        return self._builder.capture(program, arguments, outcome, error, self.backward_calls)
 
 
-def _source_lines(graphs: tuple[Graph, ...], error: ScriptError | None) -> dict[str, dict[int, str]]:
-    wanted = {(site.file, site.line) for graph in graphs for site in graph.call_sites}
-    if error is not None and error.call_site is not None:
-        wanted.add(error.call_site)
-    sources: dict[str, dict[int, str]] = {}
-    for file, line in sorted(wanted):
-        text = linecache.getline(file, line)
-        if text:
-            sources.setdefault(file, {})[line] = text.rstrip("\r\n")
-    return sources
+_running: Recorder | None = None
+
+
+def running_recorder() -> Recorder | None:
+    """The one that records in this process now."""
+    return _running

@@ -38,13 +38,16 @@ def root_of(value: Any, name: str | None) -> RootTensor | None:
 MAX_CANDIDATES = 10_000
 
 
-def loose_ends(names: NameTable) -> list[RootTensor]:
-    """The tensors with a ``grad_fn`` that no other one was computed from, in the order of their creation."""
+def loose_ends(names: NameTable, *, since: int = 0) -> list[RootTensor]:
+    """The tensors with a ``grad_fn`` that no other one was computed from, in the order of their creation.
+
+    Those whose node has a sequence number below `since` were there before, and are left out.
+    """
     candidates: list[RootTensor] = []
     for tensor, _ in names.tensors.values():
         with torch_compat.DISABLE_TORCH_FUNCTION():
             grad_fn = torch_compat.grad_fn_of(tensor)
-            if grad_fn is not None:
+            if grad_fn is not None and grad_fn._sequence_nr() >= since:
                 candidates.append(RootTensor(names.variables_of(tensor)[0], tensor, grad_fn, tensor.output_nr))
     del candidates[MAX_CANDIDATES:]
     walked = walk(candidate.grad_fn for candidate in candidates)

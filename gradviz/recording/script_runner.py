@@ -188,15 +188,13 @@ class _Session:
         if ending.error is None:
             return None, ending.message
         error = user_traceback.without_our_frames(ending.error)
-        printed = user_traceback.printed(error)
         in_backward = self._recorder is not None and self._recorder.failed_in_backward
-        own_line = user_traceback.innermost_own_line(error)
-        facts = ScriptError(type(error).__name__, str(error), printed, own_line, in_backward)
+        facts = user_traceback.script_error(error, in_backward=in_backward)
         if sys.excepthook is not sys.__excepthook__:
             # The program, or a library it uses, shows its errors in its own way.
             sys.excepthook(type(error), error, error.__traceback__)
             return facts, None
-        return facts, printed
+        return facts, facts.traceback
 
     def _without_torch(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from itertools import dropwhile
 from types import CodeType, FrameType
 
 from gradviz.graph.model import CallSite
@@ -133,7 +134,7 @@ class CallSiteTable:
         """Index of the innermost call site of a stack."""
         if stack not in self._by_stack:
             caller: int | None = None
-            for code, offset in reversed(list(self._stacks.frames(stack))):
+            for code, offset in _from_the_program_on(reversed(list(self._stacks.frames(stack)))):
                 key = (id(code), offset, caller)
                 if key not in self._ids:
                     self._ids[key] = len(self._sites)
@@ -155,6 +156,12 @@ class CallSiteTable:
     def sites(self) -> tuple[CallSite, ...]:
         """All call sites; a caller stands before those that it called."""
         return tuple(self._sites)
+
+
+def _from_the_program_on(frames: Iterable[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
+    """Frames, outermost first, without what launched the program: a notebook's server, a test runner, a thread."""
+    every = list(frames)
+    return list(dropwhile(lambda frame: is_library_file(frame[0].co_filename), every)) or every
 
 
 def function_name(code: CodeType) -> str:

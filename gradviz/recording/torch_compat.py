@@ -43,13 +43,21 @@ def has_saved_data(raw_saved: Any) -> bool | None:
     return raw_saved.data is not None if hasattr(raw_saved, "data") else None
 
 
+def disabled_dispatch() -> Any:
+    """While entered, no dispatch mode or subclass of the user's sees an operation of ours."""
+    return getattr(torch._C, "_DisableTorchDispatch", nullcontext)()
+
+
+CHECKPOINT_MODULE = "torch.utils.checkpoint"
+"""Where the hooks and records of non-reentrant checkpointing are defined."""
+
 _top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
 
 
 def is_checkpointing() -> bool:
     """True while non-reentrant checkpointing packs what nodes save."""
     hooks = _top_hooks(False) if _top_hooks is not None else None
-    return hooks is not None and getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
+    return hooks is not None and getattr(hooks[0], "__module__", None) == CHECKPOINT_MODULE
 
 
 def backward_entry_modules() -> list[ModuleType]:
@@ -230,6 +238,7 @@ def untold(node: Any) -> list[str]:
         "which operations checkpointing computes again": _top_hooks is not None,
         "which node failed in backward": hasattr(getattr(torch._C._autograd, "SavedTensor", None), "data"),
         "lines of custom functions": function_apply_probe() is not None,
+        "what nodes saved": hasattr(getattr(torch._C._autograd, "SavedTensor", None), "data"),
     }
     return [what for what, is_told in told.items() if not is_told]
 

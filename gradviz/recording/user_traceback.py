@@ -8,9 +8,25 @@ import sys
 import traceback
 from types import TracebackType
 
+from gradviz.capture.capture import ScriptError
 from gradviz.recording.file_kinds import is_gradviz_code, is_library_file
 
 _MODULE_FILE = ("torch", "nn", "modules", "module.py")
+
+
+def script_error(error: BaseException, *, in_backward: bool) -> ScriptError:
+    """What a capture keeps of an exception; the exception itself is not touched."""
+    trace = traceback_without_our_frames(error)
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    return ScriptError(type(error).__name__, str(error), text, _innermost_own_line(trace), in_backward)
+
+
+def traceback_without_our_frames(error: BaseException) -> TracebackType | None:
+    """A copy of its traceback in which our frames, and those that they caused in torch, are left out."""
+    following: TracebackType | None = None
+    for entry in reversed(_kept_entries(error.__traceback__)):
+        following = TracebackType(following, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return following
 
 
 def without_our_frames(error: BaseException) -> BaseException:
@@ -19,7 +35,7 @@ def without_our_frames(error: BaseException) -> BaseException:
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
         seen.add(id(current))
-        current.__traceback__ = _relinked(_kept_entries(current.__traceback__))
+        current.__traceback__ = traceback_without_our_frames(current)
         current = current.__cause__ or current.__context__
     return error
 
@@ -71,23 +87,9 @@ def _as_called_directly(entry: TracebackType) -> TracebackType:
     return entry
 
 
-def _relinked(entries: list[TracebackType]) -> TracebackType | None:
-    following: TracebackType | None = None
-    for entry in reversed(entries):
-        entry.tb_next = following
-        following = entry
-    return following
-
-
-def printed(error: BaseException) -> str:
-    """The text that Python would print for an uncaught exception."""
-    return "".join(traceback.format_exception(type(error), error, error.__traceback__))
-
-
-def innermost_own_line(error: BaseException) -> tuple[str, int] | None:
+def _innermost_own_line(trace: TracebackType | None) -> tuple[str, int] | None:
     """File and line of the innermost frame that is not a library's."""
     found = None
-    trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         if not is_library_file(code.co_filename) and not is_gradviz_code(code):

@@ -17,8 +17,6 @@ MAX_TITLE_SHIFT = 150.0
 """How far contents move aside so that no wire runs through the title."""
 MAX_CENTERING = 1.15
 """A box is widened by up to this factor so that its main wire enters in the middle."""
-MAX_OFFSET = 400.0
-"""A box whose main wire is farther from its middle than this may bend the main column: straight would be too wide."""
 TITLE_ROOM = 30.0
 """Between the upper border and a wire that runs to the side below the title."""
 TURN_ROOM = 12.0
@@ -52,12 +50,9 @@ class Inside:
     exits: Mapping[int, float]
 
     @property
-    def middle(self) -> float | None:
-        """x of the main wire, unless that is in the middle anyway or too far from it."""
-        crossings = [*self.entries.values(), *self.exits.values()]
-        if crossings and 0.5 < abs(crossings[0] - self.width / 2) <= MAX_OFFSET:
-            return crossings[0]
-        return None
+    def crossings(self) -> tuple[float, ...]:
+        """Where wires cross the border: the x of the main wire comes first."""
+        return (*self.entries.values(), *self.exits.values())
 
 
 class BoxContents:
@@ -79,7 +74,7 @@ class BoxContents:
     @cached_property
     def problem(self) -> BoxProblem:
         """The layout problem of this box."""
-        blocks = [Block(round(cluster.width, 2), round(cluster.height, 2)) for cluster in self.clusters]
+        blocks = [_block(cluster) for cluster in self.clusters]
         blocks += [Block(PORT_SIZE, PORT_SIZE, "entry")] * len(self.entries)
         blocks += [Block(PORT_SIZE, PORT_SIZE, "exit")] * len(self.exits)
         pairs = [
@@ -118,6 +113,11 @@ class BoxContents:
         inside, cluster = self._inside[box], self.clusters[block]
         x = cluster.user.x + (inside.entries if entering else inside.exits)[port]
         return round(2 * x / cluster.width - 1, 6)
+
+
+def _block(cluster: Cluster) -> Block:
+    sides = max(0.0, -cluster.left), max(0.0, cluster.right - cluster.width)
+    return Block(round(cluster.width, 2), round(cluster.height, 2), "", *(round(side, 2) for side in sides))
 
 
 def _border_ports(ends: Iterable[End]) -> list[int]:

@@ -21,6 +21,9 @@ class Block(NamedTuple):
     height: float
     border: str = ""
     """``""``, ``"entry"`` or ``"exit"``."""
+    left: float = 0.0
+    """Room that it needs beside it, too: wires end within `width`."""
+    right: float = 0.0
 
 
 class Wire(NamedTuple):

@@ -5,19 +5,22 @@ The `graphviz` package writes the text and does its quoting. Open boxes become c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import graphviz  # type: ignore[import-untyped]  # The package ships no types.
 
-from gradviz.errors import BadInput
-from gradviz.graph.view import Item, View
+from gradviz.errors import check_choice
+from gradviz.graph.view import Item
 from gradviz.rendering import labels
-from gradviz.rendering.faces import Face, faces_of, printable
-from gradviz.rendering.geometry import Direction
+from gradviz.rendering.dot_labels import face_label, page_label, plain_lines
+from gradviz.rendering.faces import faces_of
+from gradviz.rendering.geometry import Arrows, Direction
 from gradviz.rendering.labels import ItemText
-from gradviz.rendering.palette import ROLE_STYLES, THEMES, Shape, Theme, ThemeName, failed_item
+from gradviz.rendering.link_words import link_texts
+from gradviz.rendering.palette import LEAF_ROLES, ROLE_STYLES, THEMES, Role, Shape, Theme, ThemeName, failed_item
+from gradviz.rendering.plain_items import GRADIENT_WORDS, drawable_links, flat, legend_roles, nested_items
 from gradviz.rendering.renderer import Subject
+from gradviz.rendering.source_links import editor_template, source_link
 from gradviz.rendering.svg_frame import recorded_facts, remarks
 
 # Shape and style for each of our outlines, in Graphviz's words.
@@ -31,8 +34,13 @@ _SHAPES: dict[Shape, tuple[str, str]] = {
     "pill": ("box", "filled,rounded"),
     "slanted": ("parallelogram", "filled"),
 }
+_FONT = "Helvetica,Arial,sans-serif"
+_QUIET_ROLES: frozenset[Role] = frozenset({"operation", "view", "box"})
+"""Those on whose pale fill the small lines may be grey."""
+_MAIN_WEIGHT = "6"
+"""Of a link between operations: Graphviz keeps heavy links straight, and so the way of the data stays one column."""
+
 Attributes = dict[str, str]
-FAILURE_WORDS = "✗ backward failed here"
 
 
 @dataclass(frozen=True)
@@ -41,40 +49,45 @@ class DotRenderer:
 
     direction: Direction = "TB"
     theme: ThemeName = "light"
+    arrows: Arrows = "data"
+    editor: str | None = None
+    """An editor or a link template, see `gradviz.rendering.source_links`; without it there are no links."""
 
     def __post_init__(self) -> None:
-        if self.theme not in THEMES:
-            raise BadInput(f"unknown theme {self.theme!r} for DOT", hint="choose light or dark")
+        check_choice("direction", self.direction, ("TB", "LR"))
+        check_choice("theme", self.theme, THEMES)
+        check_choice("arrows", self.arrows, ("data", "gradient"))
+        self._links_to()
 
     def render(self, subject: Subject) -> str:
-        view, theme = subject.view, THEMES[self.theme]
-        texts = labels.item_texts(subject.capture, subject.graph, view)
-        faces = faces_of(subject.graph, view, texts)
-        failed = failed_item(view, subject.graph)
-        dot = graphviz.Digraph("gradviz", comment=_comment(subject))
-        dot.attr("graph", **_graph_attributes(subject, theme, self.direction))
-        dot.attr("node", fontname="Helvetica,Arial,sans-serif", fontsize="12", margin="0.16,0.07", height="0.35")
-        dot.attr("edge", color=theme.link, arrowsize="0.7", penwidth="1.2")
-        _add_items(dot, view, lambda item: _attributes(item, faces[item.id], texts[item.id], theme, failed))
-        _add_links(dot, view, faces, theme)
+        theme = THEMES[self.theme]
+        facts = recorded_facts(subject)
+        name = flat(subject.capture.program.name)
+        backwards = self.arrows == "gradient"
+        painter = _Painter(subject, theme, self._links_to(), backwards=backwards)
+        dot = graphviz.Digraph("gradviz", comment=f"{name}: {facts}")
+        error, notes = remarks(subject)
+        lines = [facts, GRADIENT_WORDS if backwards else "", error, *notes]
+        label = page_label(name, lines, legend_roles(painter.faces), theme)
+        dot.attr("graph", rankdir=self.direction, label=label, **_page(theme))
+        dot.attr("node", fontname=_FONT, fontsize="12", margin="0.16,0.07", height="0.35")
+        back = {"dir": "back"} if backwards else {}
+        dot.attr("edge", fontname=_FONT, fontsize="10", fontcolor=theme.quiet_text)
+        dot.attr("edge", color=theme.link, arrowsize="0.7", penwidth="1.2", **back)
+        painter.add_items(dot)
+        painter.add_links(dot)
         return str(dot.source)
 
+    def _links_to(self) -> str | None:
+        return None if self.editor is None else editor_template(self.editor)
 
-def _comment(subject: Subject) -> str:
-    return f"{_flat(subject.capture.program.name)}: {recorded_facts(subject)}"
 
-
-def _graph_attributes(subject: Subject, theme: Theme, direction: Direction) -> Attributes:
-    error, notes = remarks(subject)
-    below = [error, *notes]
-    lines = [f"{subject.capture.program.name} · {recorded_facts(subject)}", *below]
+def _page(theme: Theme) -> Attributes:
     return {
-        "rankdir": direction,
         "bgcolor": theme.page,
-        "fontname": "Helvetica,Arial,sans-serif",
+        "fontname": _FONT,
         "fontsize": "11",
         "fontcolor": theme.quiet_text,
-        "label": _escaped_lines(lines, end=r"\l"),
         "labelloc": "b",
         "labeljust": "l",
         "nodesep": "0.3",
@@ -83,70 +96,71 @@ def _graph_attributes(subject: Subject, theme: Theme, direction: Direction) -> A
     }
 
 
-def _add_items(dot: graphviz.Digraph, view: View, attributes: Callable[[Item], Attributes]) -> None:
-    """Nodes and clusters, written as nested blocks without recursion: boxes can nest deeper than Python's stack."""
-    children = view.children()
-    waiting: list[Item | None] = list(reversed(children.get(None, [])))
-    depth = 1
-    while waiting:
-        item = waiting.pop()
-        if item is None:
-            depth -= 1
-            dot.body.append("\t" * depth + "}\n")
-        elif not item.is_open:
-            node = graphviz.Digraph()
-            node.node(f"i{item.id}", **attributes(item))
-            dot.body.append("\t" * (depth - 1) + node.body[0])
-        else:
-            dot.body.append("\t" * depth + f"subgraph cluster_{item.id} {{\n")
-            depth += 1
-            block = graphviz.Digraph()
-            block.attr(**attributes(item))
-            dot.body += ["\t" * (depth - 1) + line for line in block.body]
-            waiting += [None, *reversed(children.get(item.id, []))]
+class _Painter:
+    """Adds the items and links of one view to a graph."""
 
+    def __init__(self, subject: Subject, theme: Theme, template: str | None, *, backwards: bool) -> None:
+        self.view, self.theme, self.template, self.backwards = subject.view, theme, template, backwards
+        self.texts = labels.item_texts(subject.capture, subject.graph, self.view)
+        self.faces = faces_of(subject.graph, self.view, self.texts)
+        self.link_texts = link_texts(subject.capture, subject.graph, self.view, self.texts)
+        self.failed = failed_item(self.view, subject.graph)
 
-def _attributes(item: Item, face: Face, text: ItemText, theme: Theme, failed: int | None) -> Attributes:
-    ink = theme.failed if item.id == failed else theme.roles[face.role]
-    common = {
-        "label": _label(face, FAILURE_WORDS if item.id == failed else ""),
-        "tooltip": _escaped_lines([text.title, text.subtitle, text.shape, text.line, *text.tooltip]),
-        "color": ink.line,
-        "fontcolor": ink.text,
-        "penwidth": "3" if item.id == failed else "1.2",
-    }
-    if item.is_open:
-        fill = theme.nested[0] if item.parent is None else theme.nested[1]
-        return common | {"style": "filled,rounded", "fillcolor": fill, "labeljust": "l", "labelloc": "t"}
-    shape, style = _SHAPES[ROLE_STYLES[face.role].shape]
-    peripheries = "2" if face.role == "checkpoint" or face.sheets else "1"
-    dashes = ",dashed" if ROLE_STYLES[face.role].dashed else ""
-    # Outlines that lean or taper are drawn around the text's rectangle and grow large by themselves.
-    margin = {} if shape in ("box", "note") else {"margin": "0.02,0.01"}
-    look = {"shape": shape, "style": style + dashes, "fillcolor": ink.fill, "peripheries": peripheries}
-    return common | look | margin
+    def add_items(self, dot: graphviz.Digraph) -> None:
+        """Nodes, and clusters as nested blocks; the package's own ``subgraph`` would copy them at every level."""
+        for depth, item in nested_items(self.view):
+            indent = "\t" * (depth + 1)
+            if item is None:
+                dot.body.append(f"{indent}}}\n")
+            elif item.is_open:
+                dot.body.append(f"{indent}subgraph cluster_{item.id} {{\n")
+                block = graphviz.Digraph()
+                block.attr(**self._words(item), **self._box_look(item, depth))
+                dot.body += [indent + line for line in block.body]
+            else:
+                node = graphviz.Digraph()
+                node.node(f"i{item.id}", **self._words(item), **self._node_look(item))
+                dot.body.append("\t" * depth + node.body[0])
 
+    def add_links(self, dot: graphviz.Digraph) -> None:
+        for number, link in drawable_links(self.view):
+            role, words = self.faces[link.source].role, self.link_texts[number]
+            look = {} if role in LEAF_ROLES else {"weight": _MAIN_WEIGHT}
+            if role == "constant":
+                # No gradient flows here.
+                head = {"dir": "none"} if self.backwards else {}
+                look = {"style": "dashed", "color": self.theme.quiet_link} | head
+            label = {"label": f"  {plain_lines([words.label])}"} if words.label else {}
+            tooltip = plain_lines(words.tooltip)
+            dot.edge(f"i{link.source}", f"i{link.target}", tooltip=tooltip, **label, **look)
 
-def _label(face: Face, warning: str) -> str:
-    first, *others = face.lines
-    title = "  ".join(filter(None, (first.text, first.aside, face.badge)))
-    return _escaped_lines([warning, title, *(line.text for line in others)])
+    def _words(self, item: Item) -> Attributes:
+        face, text, failed = self.faces[item.id], self.texts[item.id], item.id == self.failed
+        ink = self.theme.failed if failed else self.theme.roles[face.role]
+        quiet = self.theme.quiet_text if face.role in _QUIET_ROLES and not failed else ink.text
+        return {
+            "label": face_label(face, quiet, failed=failed),
+            "tooltip": plain_lines([text.title, text.subtitle, text.shape, text.line, *text.tooltip]),
+            "fontcolor": ink.text,
+            "color": ink.line,
+            "penwidth": "3" if failed else "1.2",
+        } | self._link(text)
 
+    def _link(self, text: ItemText) -> Attributes:
+        link = source_link(self.template, *text.source) if self.template and text.source else None
+        return {"URL": plain_lines([link])} if link else {}
 
-def _escaped_lines(lines: Iterable[str], end: str = "") -> str:
-    """Lines as one quoted text that Graphviz takes literally: no HTML, no escapes, no line break but ours."""
-    escaped = (graphviz.escape(_flat(line)) for line in lines if line)
-    text: str = graphviz.nohtml((end or r"\n").join(escaped) + end)
-    return text
+    def _box_look(self, item: Item, depth: int) -> Attributes:
+        fill = self.theme.nested[min(depth, len(self.theme.nested) - 1)]
+        return {"style": "filled,rounded", "fillcolor": fill, "labeljust": "l", "labelloc": "t"}
 
-
-def _add_links(dot: graphviz.Digraph, view: View, faces: Sequence[Face], theme: Theme) -> None:
-    for link in view.links:
-        if view.items[link.source].is_open or view.items[link.target].is_open:
-            continue  # A cluster has no place for an edge to end; links of a folded view join closed items only.
-        quiet = {"style": "dashed", "color": theme.quiet_link} if faces[link.source].role == "constant" else {}
-        dot.edge(f"i{link.source}", f"i{link.target}", **quiet)
-
-
-def _flat(text: str) -> str:
-    return " ".join(printable(text).split())
+    def _node_look(self, item: Item) -> Attributes:
+        face = self.faces[item.id]
+        ink = self.theme.failed if item.id == self.failed else self.theme.roles[face.role]
+        shape, style = _SHAPES[ROLE_STYLES[face.role].shape]
+        dashes = ",dashed" if ROLE_STYLES[face.role].dashed else ""
+        # Outlines that lean or taper are drawn around the text's rectangle and grow large by themselves.
+        margin = {} if shape in ("box", "note") else {"margin": "0.02,0.01"}
+        peripheries = "2" if face.role == "checkpoint" or face.sheets else "1"
+        look = {"shape": shape, "style": style + dashes, "fillcolor": ink.fill, "peripheries": peripheries}
+        return look | margin

@@ -6,8 +6,10 @@ Sizes come before positions: a layout engine is handed faces, and every painter 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import ceil
 from typing import Literal
 
 from gradviz.graph.model import Graph
@@ -21,6 +23,8 @@ LEAF_TITLE_SIZE = 11.5
 SMALL_SIZE = 10.5
 BADGE_SIZE = 10.0
 MAX_TEXT_WIDTH = 230.0
+MAX_SETTINGS_WIDTH = 120.0
+MAX_HEADER_ASIDE = 190.0
 BADGE_PADDING = 6.0
 BADGE_GAP = 7.0
 ASIDE_GAP = 6.0
@@ -32,6 +36,10 @@ HEADER_HEIGHT = 27.0
 _SIDE_PADDING = 13.0
 _SHAPE_PADDING = {"hexagon": 8.0, "slanted": 7.0, "bars": 6.0, "octagon": 3.0, "cut": 4.0, "double": 3.0}
 _MIN_WIDTH = 64.0
+_RHYTHM = 12
+"""Boxes are as wide as a multiple of this: widths that differ by a hair look like a mistake."""
+_LEAST_FACT = 45.0
+"""Of a word that must be cut, at least this much is left."""
 
 # XML 1.0 forbids these outright; Python strings may hold them all the same.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -124,7 +132,7 @@ def header_width(face: Face) -> float:
 def _open_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
     """An open box: its width is the least that its header needs; its contents decide the rest."""
     title = shorten_middle(_one_line(text.title), MAX_TEXT_WIDTH, TITLE_SIZE, bold=True)
-    aside = shorten_middle(_one_line(text.subtitle), 160, SMALL_SIZE)
+    aside = _subtitle(text, MAX_HEADER_ASIDE)
     badge = _one_line(text.badge)
     line = TextLine(title, 18, "title", aside)
     width = line_width(line) + _badge_room(badge) + 2 * _SIDE_PADDING
@@ -146,13 +154,28 @@ def _closed_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
     """An operation or a folded box: what it is, then torch's name for it, then its variable, shape and line."""
     badge = shorten_middle(_one_line(text.badge), 110, BADGE_SIZE, bold=True)
     title = shorten_middle(_one_line(text.title), MAX_TEXT_WIDTH - _badge_room(badge), TITLE_SIZE, bold=True)
-    widths = [text_width(title, TITLE_SIZE, bold=True) + _badge_room(badge)]
-    lines = [TextLine(title, 19, "title")]
-    quiet = (_one_line(text.subtitle), " · ".join(filter(None, map(_one_line, (text.name, text.shape, text.line)))))
+    lines = [TextLine(title, 19, "title", shorten_middle(_one_line(text.settings), MAX_SETTINGS_WIDTH, SMALL_SIZE))]
+    widths = [line_width(lines[0]) + _badge_room(badge)]
+    facts = (text.name, text.shape, text.short_line or text.line)
+    quiet = (_subtitle(text, MAX_TEXT_WIDTH), _within(facts, MAX_TEXT_WIDTH, cut_in_turn=(0, 2, 1)))
     for number, words in enumerate(filter(None, quiet)):
-        words = shorten_middle(words, MAX_TEXT_WIDTH, SMALL_SIZE)
         widths.append(text_width(words, SMALL_SIZE))
         lines.append(TextLine(words, 34 + 14 * number, "small"))
     padding = _SIDE_PADDING + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
     height = lines[-1].y + (10 if len(lines) > 1 else 11) + (SHEETS_DEPTH if sheets else 0)
-    return Face(role, max(_MIN_WIDTH, round(max(widths) + 2 * padding)), height, tuple(lines), badge, sheets=sheets)
+    width = _RHYTHM * ceil(max(_MIN_WIDTH, max(widths) + 2 * padding) / _RHYTHM)
+    return Face(role, width, height, tuple(lines), badge, sheets=sheets)
+
+
+def _subtitle(text: ItemText, limit: float) -> str:
+    """``GPT2Block · shapes differ``: a long name of a class must not cost what stands after it."""
+    return _within(text.subtitle.split(" · "), limit, cut_in_turn=(0,))
+
+
+def _within(facts: Sequence[str], limit: float, *, cut_in_turn: Sequence[int]) -> str:
+    """``hidden · [8, 64] · line 41``, with those at some places cut, one after the other, until all of it fits."""
+    words = [_one_line(fact) for fact in facts]
+    for place in cut_in_turn:
+        others = sum(text_width(f"{word} · ", SMALL_SIZE) for at, word in enumerate(words) if word and at != place)
+        words[place] = shorten_middle(words[place], max(limit - others, _LEAST_FACT), SMALL_SIZE)
+    return shorten_middle(" · ".join(filter(None, words)), limit, SMALL_SIZE)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Direction = Literal["TB", "LR"]
+Arrows = Literal["data", "gradient"]
+"""Which way arrowheads point: with the data, or with the gradient. Positions are the same."""
 
 
 class Point(NamedTuple):

@@ -1,19 +1,22 @@
 """The graph as JSON, for programs: everything that was recorded about one graph, folded or not.
 
 Names and nesting are those of `gradviz.graph.model`; a field that has its default is left out, and `graph_schema`
-names the defaults. JSON has no infinite numbers: such an attribute of a node is the text ``inf``, ``-inf`` or ``nan``.
+names the defaults. What an allocator says is left out: it differs from run to run, and the same program must give
+the same bytes. JSON has no infinite numbers: such an attribute of a node is the text ``inf``, ``-inf`` or ``nan``.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
+from gradviz.capture.capture import Parameter, Program, ScriptError
+from gradviz.capture.encoding import encoded
 from gradviz.graph.model import Attribute, Graph, Node, Scalar
 from gradviz.rendering.renderer import Subject
 
@@ -40,15 +43,18 @@ class GraphDocument(Struct, frozen=True, kw_only=True):
     parameters: tuple[Parameter, ...]
     sources: dict[str, dict[int, str]]
     """Text of every source line that a call site refers to, by file and line."""
+    selection: tuple[str, ...]
+    """What part of the recorded graph this is, in plain sentences; empty where it is all of it."""
     graph: Graph
 
 
+@dataclass(frozen=True)
 class JsonRenderer:
     """Writes a `GraphDocument`. Folding is a matter of pictures and changes nothing here."""
 
     def render(self, subject: Subject) -> str:
-        encoded = msgspec.json.encode(_document(subject.capture, subject.graph))
-        return msgspec.json.format(encoded, indent=1).decode() + "\n"
+        document = encoded(_document(subject), msgspec.json.encode)
+        return msgspec.json.format(document, indent=1).decode() + "\n"
 
 
 def graph_schema() -> dict[str, Any]:
@@ -56,7 +62,8 @@ def graph_schema() -> dict[str, Any]:
     return msgspec.json.schema(GraphDocument)
 
 
-def _document(capture: Capture, graph: Graph) -> GraphDocument:
+def _document(subject: Subject) -> GraphDocument:
+    capture, graph = subject.capture, subject.graph
     return GraphDocument(
         program=capture.program,
         outcome=capture.outcome,
@@ -65,7 +72,8 @@ def _document(capture: Capture, graph: Graph) -> GraphDocument:
         disclosures=capture.disclosures,
         parameters=capture.parameters,
         sources=capture.sources,
-        graph=replace(graph, nodes=tuple(map(_with_finite_attributes, graph.nodes))),
+        selection=subject.selection_notes,
+        graph=replace(graph, nodes=tuple(map(_with_finite_attributes, graph.nodes)), allocators=()),
     )
 
 

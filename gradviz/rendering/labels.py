@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from gradviz.capture.capture import Capture
-from gradviz.graph.model import Constant, Graph, Node, Root, TensorFacts
+from gradviz.graph.model import Constant, Graph, Node
+from gradviz.graph.source_lines import line_words
 from gradviz.graph.view import Item, View
 from gradviz.rendering import tooltips
-from gradviz.rendering.box_words import box_badge, box_path, box_subtitle, box_title, relative_path
+from gradviz.rendering.box_words import box_badge, box_path, box_subtitle, box_title
+from gradviz.rendering.scope_words import relative_path
+from gradviz.rendering.setting_words import setting_words
+from gradviz.rendering.size_words import constant_shapes, leaving_shapes, operation_shapes
 from gradviz.rendering.subject_words import SubjectWords
-from gradviz.rendering.words import autograd_word, line_words, shape_words
+from gradviz.rendering.words import autograd_word, counted, listed, shape_words, short_line_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,12 @@ class ItemText:
     """For a module call, its title where no box around it is seen: ``net.encoder.2 (call 2)``."""
     name: str = ""
     """The variable that holds what an operation gives: ``logits``."""
+    source: tuple[str, int] | None = None
+    """File and number of `line`."""
+    short_line: str = ""
+    """`line` where the script's name stands above already: ``line 41``."""
+    settings: str = ""
+    """The arguments that decide what an operation does: ``dim=-1``."""
 
 
 def item_texts(capture: Capture, graph: Graph, view: View) -> tuple[ItemText, ...]:
@@ -60,17 +71,28 @@ def _operation(subject: SubjectWords, item: Item) -> ItemText:
     return ItemText(
         title=subject.operation_title(node),
         subtitle=autograd_word(node),
-        name=_variable(node, subject.graph.roots),
-        shape=next((shape_words(tensor) for tensor in node.outputs if tensor), ""),
-        line=_line(subject, node.call_site),
+        badge=" · ".join(_peculiarities(node)),
+        name=_variables(subject, subject.result_of(item, node)) or _variables(subject, node),
+        shape=operation_shapes(subject, item, node),
         tooltip=tooltips.operation(subject, item, node),
+        settings=setting_words(node),
+        **_place(subject, node.call_site),
     )
 
 
-def _variable(node: Node, roots: Sequence[Root]) -> str:
-    """The first name of what the node gives; a root says its own."""
-    own = {root.name for root in roots if root.node == node.id}
-    return next((name for name in node.names if name not in own), "")
+def _variables(subject: SubjectWords, node: Node) -> str:
+    """The first name of each thing that the node gives; a root says its own."""
+    own = {root.name for root in subject.graph.roots if root.node == node.id}
+    names = (next((name for name in tensor.names if name not in own), "") for tensor in node.held)
+    return listed([name for name in names if name], 2)
+
+
+def _peculiarities(node: Node) -> Iterator[str]:
+    """What the program asked of a tensor's gradient."""
+    if any(tensor.retains_grad and not tensor.is_leaf for tensor in node.held):
+        yield "retains grad"
+    if node.hooks:
+        yield counted(len(node.hooks), "hook")
 
 
 def _leaf(subject: SubjectWords, item: Item, node_id: int) -> ItemText:
@@ -81,7 +103,7 @@ def _leaf(subject: SubjectWords, item: Item, node_id: int) -> ItemText:
     return ItemText(
         title=title + others,
         subtitle=autograd_word(node),
-        shape=_given_shape(subject, item, node.outputs[0] if node.outputs else None),
+        shape=_given_shape(subject, item, operation_shapes(subject, item, node)),
         tooltip=tooltips.leaf(subject, item, node),
     )
 
@@ -114,15 +136,15 @@ def _constant(subject: SubjectWords, item: Item) -> ItemText:
     return ItemText(
         title=_within(subject, item, constant.names[0]) if constant.names else _unnamed(constant),
         subtitle=words,
-        shape=_given_shape(subject, item, constant.tensor),
+        shape=_given_shape(subject, item, constant_shapes(subject, item) or shape_words(constant.tensor)),
         tooltip=tooltips.constant(subject, item, constant),
     )
 
 
-def _given_shape(subject: SubjectWords, item: Item, tensor: TensorFacts | None) -> str:
+def _given_shape(subject: SubjectWords, item: Item, shape: str) -> str:
     """The shape of a leaf or a constant; one beside the body of a loop that only the first repetition takes says so."""
     first = "first only" if item.id in subject.only_first else ""
-    return " · ".join(filter(None, (shape_words(tensor), first)))
+    return " · ".join(filter(None, (shape, first)))
 
 
 def _unnamed(constant: Constant) -> str:
@@ -135,12 +157,18 @@ def _root(subject: SubjectWords, item: Item) -> ItemText:
     outputs = subject.graph.nodes[root.node].outputs
     tensor = root.tensor or (outputs[root.output_nr] if root.output_nr < len(outputs) else None)
     return ItemText(
-        title=root.name or "output",
+        title=root.name or _unnamed_root(subject.graph, item.root or 0),
         subtitle=f"{backward.function}()" if backward else "",
         shape=shape_words(tensor),
-        line=_line(subject, backward.call_site) if backward else "",
         tooltip=tooltips.root(subject, root),
+        **_place(subject, backward.call_site if backward else None),
     )
+
+
+def _unnamed_root(graph: Graph, index: int) -> str:
+    """``output``; several are counted from 1."""
+    unnamed = [number for number, root in enumerate(graph.roots) if not root.name]
+    return f"output {unnamed.index(index) + 1}" if len(unnamed) > 1 else "output"
 
 
 def _carried(subject: SubjectWords, item: Item) -> ItemText:
@@ -166,14 +194,28 @@ def _box(subject: SubjectWords, item: Item) -> ItemText:
     return ItemText(
         title=box_title(subject, item),
         subtitle=box_subtitle(subject, item),
-        shape="" if item.is_open else subject.shape_leaving(item),
+        shape="" if item.is_open else leaving_shapes(subject, item),
         badge=box_badge(subject, item),
-        line=_line(subject, subject.common_call_site(item)),
         tooltip=tooltips.box(subject, item),
         path=box_path(subject, item),
+        **_place(subject, subject.common_call_site(item)),
     )
 
 
-def _line(subject: SubjectWords, call_site: int | None) -> str:
+class _Place(TypedDict, total=False):
+    """Where the reader finds it: three fields of `ItemText`."""
+
+    line: str
+    short_line: str
+    source: tuple[str, int]
+
+
+def _place(subject: SubjectWords, call_site: int | None) -> _Place:
     site = subject.readers_site(call_site)
-    return line_words(site) if site else ""
+    if site is None:
+        return {}
+    return {
+        "line": line_words(site),
+        "short_line": short_line_words(site, subject.capture.program.name),
+        "source": (site.file, site.line),
+    }

@@ -28,7 +28,10 @@ def lay_out_plainly(problem: BoxProblem) -> BoxSolution:
         for block in row:
             row_of[block] = number
     centers, edges = _place(problem, rows)
-    right = max((point.x + block.width / 2 for point, block in zip(centers, problem.blocks, strict=True)), default=0.0)
+    right = max(
+        (center.x + block.width / 2 + block.right for center, block in zip(centers, problem.blocks, strict=True)),
+        default=0.0,
+    )
     lanes = _lanes(problem.wires, row_of)
     routes = tuple(
         _route(problem, wire, centers, edges[row_of[wire.source]][1], edges[row_of[wire.target]][0], lane, right)
@@ -83,11 +86,11 @@ def _place(problem: BoxProblem, rows: list[list[int]]) -> tuple[list[Point], lis
     top = 0.0
     for row in rows:
         height = max(problem.blocks[block].height for block in row)
-        x = -(sum(problem.blocks[block].width + BLOCK_GAP for block in row) - BLOCK_GAP) / 2
-        for block in row:
-            width = problem.blocks[block].width
-            centers[block] = Point(x + width / 2, top + height / 2)
-            x += width + BLOCK_GAP
+        members = [problem.blocks[block] for block in row]
+        x = -(sum(block.left + block.width + block.right + BLOCK_GAP for block in members) - BLOCK_GAP) / 2
+        for number, block in zip(row, members, strict=True):
+            centers[number] = Point(x + block.left + block.width / 2, top + height / 2)
+            x += block.left + block.width + block.right + BLOCK_GAP
         edges.append((top, top + height))
         top += height + ROW_GAP
     return centers, edges

@@ -24,6 +24,7 @@ from gradviz.rendering.geometry import Direction, Layout, Point, transposed
 from gradviz.rendering.layered_fallback import lay_out_plainly
 from gradviz.rendering.nested_layout import NestedView
 from gradviz.rendering.sibling_order import in_creation_order
+from gradviz.rendering.side_room import CLEARANCE, solve_with_side_room
 
 MAX_CHILDREN = 1_500
 MAX_DUMMIES = 12_000
@@ -83,6 +84,10 @@ class _Engine:
         return self._known[problem]
 
     def _solve_anew(self, problem: BoxProblem) -> BoxSolution | None:
+        solution = solve_with_side_room(problem, self._ask)
+        return solution and in_creation_order(problem, solution)
+
+    def _ask(self, problem: BoxProblem) -> BoxSolution | None:
         cost = estimated_cost(problem)
         if cost > MAX_COST_OF_BOX or self._spent + cost > MAX_COST_OF_VIEW:
             return None
@@ -127,6 +132,7 @@ def _ask_graphlay(problem: BoxProblem) -> BoxSolution | None:
             "key": str(number),
             "shape": "box",
             "size": {"width": block.width, "height": block.height},
+            "margin": {"cross_neg": _room(block.left), "cross_pos": _room(block.right)},
             "rank": ranks.get(block.border, "free"),
         }
         for number, block in enumerate(problem.blocks)
@@ -138,7 +144,11 @@ def _ask_graphlay(problem: BoxProblem) -> BoxSolution | None:
         return None  # One of its limits: the caller draws the box more plainly and notes it.
     centers = tuple(Point(node["center"]["x"], node["center"]["y"]) for node in answer.nodes)
     routes = tuple(tuple(Point(point["x"], point["y"]) for point in edge["points"]) for edge in answer.edges)
-    return in_creation_order(problem, BoxSolution(centers, routes))
+    return BoxSolution(centers, routes)
+
+
+def _room(width: float) -> float:
+    return width + CLEARANCE if width else 0.0
 
 
 def _edge(wire: Wire) -> dict[str, object]:

@@ -60,7 +60,7 @@ class NestedView:
         if item in self._satellites:
             return cluster_of(item, self._satellites[item], self._sizes)
         inside = self._inside.get(item)
-        return alone(item, self._sizes[item], inside.middle if inside else None)
+        return alone(item, self._sizes[item], inside.crossings if inside else ())
 
     def accept(self, box: int | None, solution: BoxSolution) -> None:
         """Take the positions inside `box` and size it to hold them."""

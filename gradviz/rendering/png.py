@@ -9,11 +9,11 @@ from xml.sax.saxutils import quoteattr
 import resvg_py
 
 from gradviz.errors import BadInput
-from gradviz.rendering.geometry import Direction
-from gradviz.rendering.palette import THEMES, ThemeName
+from gradviz.rendering.palette import THEMES
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.shapes import number
-from gradviz.rendering.svg import Drawing, Engine, SvgRenderer
+from gradviz.rendering.still_picture import StillPicture
+from gradviz.rendering.svg import Drawing
 from gradviz.rendering.text_metrics import FONT_FAMILY, FONT_FOLDER
 
 MAX_SIDE = 16_384
@@ -25,28 +25,22 @@ LEAST_READABLE_SCALE = 0.35
 
 
 @dataclass(frozen=True)
-class PngRenderer:
+class PngRenderer(StillPicture):
     """Draws a subject as pixels; `scale` is pixels of the PNG for each pixel of the SVG."""
 
-    direction: Direction = "TB"
-    theme: ThemeName = "light"
-    engine: Engine = "graphlay"
     scale: float = 2.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0.05 <= self.scale <= 16:
             raise BadInput(f"a scale of {self.scale:g} is out of range", hint="choose between 0.05 and 16")
-        if self.theme not in THEMES:
-            raise BadInput(f"unknown theme {self.theme!r} for PNG", hint="choose light or dark")
 
     def render(self, subject: Subject) -> bytes:
-        # Programs that read SVG outside browsers know no media queries, hence one theme; the font comes from files.
-        svg = SvgRenderer(direction=self.direction, theme=self.theme, engine=self.engine, embed_font=False)
-        drawing = svg.draw(subject)
+        drawing = self.draw(subject)
         scale = self._fitting_scale(drawing)
         if scale < self.scale:
             note = f"Shrunk to {scale:.0%} of its natural size to fit {MAX_SIDE:,} pixels a side: SVG stays sharp."
-            drawing = svg.draw(subject, extra_notes=(note,))
+            drawing = self.draw(subject, extra_notes=(note,))
             scale = min(scale, self._fitting_scale(drawing))
         return _pixels(drawing, scale, THEMES[self.theme].page)
 

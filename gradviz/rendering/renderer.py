@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput, near_matches
-from gradviz.graph.model import Graph
-from gradviz.graph.view import View
+
+if TYPE_CHECKING:
+    # The table below is read by ``gradviz render --help``, which loads nothing else.
+    from gradviz.capture.capture import Capture
+    from gradviz.graph.model import Graph
+    from gradviz.graph.searching import Found
+    from gradviz.graph.view import View
 
 
 @dataclass(frozen=True)
@@ -19,13 +23,21 @@ class Subject:
     capture: Capture
     graph: Graph
     view: View
+    selection_notes: tuple[str, ...] = ()
+    """Those of the view's notes that say which part of what was recorded `graph` is, for formats that fold nothing."""
+    found: Found | None = None
+    """What the reader searched for, where they did."""
 
 
 class Renderer(Protocol):
-    """Turns a subject into a file's content. It opens no file and prints nothing."""
+    """Turns a subject into a file's content. It opens no file and prints nothing.
+
+    What can be checked without a subject (its options, the packages that it needs) is checked when it is made: before
+    anybody's script runs.
+    """
 
     def render(self, subject: Subject) -> str | bytes:
-        """The whole content, text or bytes."""
+        """The whole content, text or bytes; raises `BadInput` for a subject that the format cannot serve."""
         ...
 
 
@@ -40,6 +52,13 @@ class Format:
     suffixes: tuple[str, ...]
     location: str
     summary: str
+
+    def suffix_of(self, file_name: str) -> str:
+        """That of its suffixes with which `file_name` ends, as it is written there; nothing where there is none."""
+        for suffix in self.suffixes:
+            if file_name.lower().endswith(suffix) and len(file_name) > len(suffix):
+                return file_name[-len(suffix) :]
+        return ""
 
     def renderer(self, **options: object) -> Renderer:
         """A renderer with these options; raises `BadInput` for one that it does not have."""
@@ -64,15 +83,30 @@ class Format:
 FORMATS: tuple[Format, ...] = (
     Format("svg", (".svg",), "gradviz.rendering.svg:SvgRenderer", "picture for browsers and documents"),
     Format("png", (".png",), "gradviz.rendering.png:PngRenderer", "picture as pixels"),
+    Format("pdf", (".pdf",), "gradviz.rendering.pdf:PdfRenderer", "picture for papers and print"),
     Format("dot", (".dot", ".gv"), "gradviz.rendering.dot:DotRenderer", "Graphviz source"),
-    Format("json", (".json",), "gradviz.rendering.json:JsonRenderer", "the graph as data"),
+    Format("mermaid", (".mmd", ".mermaid"), "gradviz.rendering.mermaid:MermaidRenderer", "diagram for Markdown"),
+    Format("json", (".json",), "gradviz.rendering.json:JsonRenderer", "the whole graph as data"),
+    Format("graphml", (".graphml",), "gradviz.rendering.graphml:GraphmlRenderer", "for networkx, Gephi and yEd"),
+    Format(
+        "model-explorer",
+        (".model-explorer.json",),
+        "gradviz.rendering.model_explorer:ModelExplorerRenderer",
+        "for Google's Model Explorer",
+    ),
     Format("tree", (".txt",), "gradviz.rendering.tree:TreeRenderer", "tree as plain text"),
 )
 
 
 def format_named(name: str) -> Format:
     """The format called `name`; raises `BadInput` with near matches."""
-    for candidate in FORMATS:
-        if candidate.name == name.lower():
-            return candidate
-    raise BadInput(f"unknown format {name!r}", hint=near_matches(name, [entry.name for entry in FORMATS]))
+    by_name = {entry.name: entry for entry in FORMATS}
+    if name.lower() not in by_name:
+        raise BadInput(f"unknown format {name!r}", hint=near_matches(name.lower(), by_name))
+    return by_name[name.lower()]
+
+
+def format_of(file_name: str) -> Format | None:
+    """The format that the end of `file_name` says; the longest suffix counts, as some end in that of another."""
+    found = max(FORMATS, key=lambda entry: len(entry.suffix_of(file_name)))
+    return found if found.suffix_of(file_name) else None

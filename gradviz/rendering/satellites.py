@@ -23,6 +23,8 @@ EDGE_ROOM = 12.0
 MAX_BESIDE = 16
 """More leaves than this beside one user would make a tower; the layout engine places them above it instead."""
 MAX_ABOVE = 5
+MAX_OFFSET = 200.0
+"""A box whose wires would make its rectangle that much wider at each side may bend the main column instead."""
 
 Size = tuple[float, float]
 
@@ -41,12 +43,15 @@ class Satellites:
 
 @dataclass(frozen=True)
 class Cluster:
-    """An item with its satellites as one rectangle, symmetric about the item: the main column stays straight."""
+    """An item with its satellites as one rectangle, symmetric about the main wire: that stays straight.
+
+    What is beside it may stick out at either side.
+    """
 
     width: float
     height: float
     places: tuple[tuple[int, Rect], ...]
-    """Items and their places within the rectangle; the user stands first."""
+    """Items and their places, from the upper left corner of the rectangle; the user stands first."""
     routes: tuple[tuple[int, Route], ...] = ()
     """The way from each satellite to the user."""
 
@@ -56,7 +61,7 @@ class Cluster:
 
     @cached_property
     def left(self) -> float:
-        """Where the leftmost item begins: one side may be empty."""
+        """Where the leftmost item begins."""
         return min(place.x for _, place in self.places)
 
     @cached_property
@@ -101,12 +106,18 @@ def _arranged(leaves: list[int], faces: Sequence[Face], *, flows: bool) -> Satel
     return Satellites(beside if len(beside) <= MAX_BESIDE else (), above if len(above) <= MAX_ABOVE else ())
 
 
-def alone(item: int, size: Size, middle: float | None = None) -> Cluster:
-    """An item without satellites, symmetric about `middle` where a box's main wire does not cross its centre."""
+def alone(item: int, size: Size, crossings: Sequence[float] = ()) -> Cluster:
+    """An item without satellites; a box is symmetric about the first of the wires that cross its border.
+
+    Args:
+        crossings: where they do, from its left end; all are within the rectangle.
+    """
     width, height = size
-    half = width / 2 if middle is None else max(middle, width - middle)
-    left = half - (width / 2 if middle is None else middle)
-    return Cluster(2 * half, height, ((item, Rect(left, 0, width, height)),))
+    middle = crossings[0] if crossings else width / 2
+    half = max([min(middle, width - middle), *(abs(other - middle) + EDGE_ROOM for other in crossings[1:])])
+    if half > width / 2 + MAX_OFFSET:
+        middle = half = width / 2
+    return Cluster(2 * half, height, ((item, Rect(half - middle, 0, width, height)),))
 
 
 def cluster_of(user: int, satellites: Satellites, sizes: Sequence[Size]) -> Cluster:
@@ -114,20 +125,18 @@ def cluster_of(user: int, satellites: Satellites, sizes: Sequence[Size]) -> Clus
     width, height = sizes[user]
     split = (len(satellites.beside) + 1) // 2
     sides = satellites.beside[:split], satellites.beside[split:]
-    side_width = SIDE_GAP + max((sizes[leaf][0] for leaf in satellites.beside), default=-SIDE_GAP)
     row_width = sum(sizes[leaf][0] + LEAF_GAP for leaf in satellites.above) - LEAF_GAP
     row_height = max((sizes[leaf][1] + ROW_GAP for leaf in satellites.above), default=0.0)
-    full_width = max(width + 2 * side_width, row_width)
     full_height = max(height, *(_stack_height(side, sizes) for side in sides))
-    box = Rect((full_width - width) / 2, row_height + (full_height - height) / 2, width, height)
+    box = Rect(0, row_height + (full_height - height) / 2, width, height)
     placed = [
         *_stack(sides[0], sizes, box, at_left=True),
         *_stack(sides[1], sizes, box, at_left=False),
-        *_row(satellites.above, sizes, box, (full_width - row_width) / 2, row_height - ROW_GAP),
+        *_row(satellites.above, sizes, box, (width - row_width) / 2, row_height - ROW_GAP),
     ]
     places = ((user, box), *((leaf, place) for leaf, place, _ in placed))
     routes = tuple((leaf, route) for leaf, _, route in placed)
-    return Cluster(full_width, row_height + full_height, places, routes)
+    return Cluster(width, row_height + full_height, places, routes)
 
 
 Placed = tuple[int, Rect, Route]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from gradviz.capture.capture import Capture
-from gradviz.graph.model import CallSite, Graph, Node
+from gradviz.graph.model import CallSite, Graph, Node, TensorFacts
+from gradviz.graph.operation_words import call_of, calls_of_several_names, node_word
 from gradviz.graph.source_lines import readers_lines
-from gradviz.graph.view import Item, View
-from gradviz.rendering.words import node_word, shape_words
+from gradviz.graph.view import Item, Link, View
+from gradviz.rendering.words import shape_words
 
 
 class SubjectWords:
@@ -19,8 +20,11 @@ class SubjectWords:
         self.calls_in_graph = Counter(scope.path for scope in graph.scopes)
         """How many calls of each module the graph holds, by path."""
         self._readers_lines = readers_lines(graph)
-        self._several_named = _calls_with_several_names(graph, view)
-        self._leaving = {link.source: link for link in reversed(view.links)}
+        shown = (graph.nodes[item.node] for item in view.items if item.kind == "node" and item.node is not None)
+        self._several_named = calls_of_several_names(shown)
+        self._leaving: defaultdict[int, list[Link]] = defaultdict(list)
+        for link in view.links:
+            self._leaving[link.source].append(link)
         self._enclosing = _enclosing_scopes(view)
         self.only_first = {item.instead for item in view.items if item.instead is not None}
         """Items from which only the first repetition of a loop takes anything."""
@@ -31,16 +35,17 @@ class SubjectWords:
 
     def operation_title(self, node: Node) -> str:
         """The forward call that made it, or its own name where that call made several that are shown."""
-        return node_word(node, shares_its_call=_call_of(node) in self._several_named)
+        return node_word(node, shares_its_call=call_of(node) in self._several_named)
 
     def enclosing_scope(self, item: Item) -> int | None:
         """The innermost module call around an item."""
         return self._enclosing[item.id]
 
     def enclosing_path(self, item: Item) -> str:
-        """The path of that; empty at the outermost level."""
+        """The path of that, where it is one of modules; empty at the outermost level."""
         scope = self.enclosing_scope(item)
-        return "" if scope is None else self.graph.scopes[scope].path
+        is_module = scope is not None and self.graph.scopes[scope].kind == "module"
+        return self.graph.scopes[scope].path if scope is not None and is_module else ""
 
     def readers_site(self, call_site: int | None) -> CallSite | None:
         """The reader's own line around a call site."""
@@ -52,14 +57,50 @@ class SubjectWords:
 
     def shape_leaving(self, item: Item) -> str:
         """The shape of what goes out of an item first."""
-        link = self._leaving.get(item.id)
-        if link is None or link.node is None:
-            return ""
-        node, output_nr = link.node, link.output_nr
-        if item.kind == "box":
-            node, output_nr = self._last_inside(item, node, output_nr)
+        return shape_words(self.tensor_leaving(item))
+
+    def tensor_leaving(self, item: Item) -> TensorFacts | None:
+        """What goes out of an item first."""
+        leaving = self.node_leaving(item)
+        if leaving is None:
+            return None
+        node, output_nr = leaving
         outputs = self.graph.nodes[node].outputs
-        return shape_words(outputs[output_nr]) if output_nr < len(outputs) else ""
+        return outputs[output_nr] if output_nr < len(outputs) else None
+
+    def node_leaving(self, item: Item) -> tuple[int, int] | None:
+        """The node that made that, and which of its outputs it is."""
+        leaving = self._leaving.get(item.id)
+        if not leaving or leaving[0].node is None:
+            return None
+        node, output_nr = leaving[0].node, leaving[0].output_nr
+        if item.kind == "box":
+            return self._last_inside(item, node, output_nr)
+        return node, output_nr
+
+    def result_of(self, item: Item, node: Node) -> Node:
+        """The last view that the call which made an operation made of it, where nothing takes what was before.
+
+        A matmul of batches is torch's ``mm`` and a view of that: what the call gives is the view.
+        """
+        results = {self._own_view(node, link) for link in self._leaving.get(item.id, ())}
+        is_one_of_several = call_of(node) in self._several_named
+        return node if is_one_of_several or len(results) != 1 else self.graph.nodes[results.pop()]
+
+    def _own_view(self, node: Node, link: Link) -> int:
+        path = self.way_of(link, node.id)
+        own = (view for view in path if node.forward_call and call_of(self.graph.nodes[view]) == call_of(node))
+        return next(own, node.id)
+
+    def way_of(self, link: Link, source: int) -> list[int]:
+        """The merged views through which data runs from the node `source` along a link, the last one first."""
+        path: list[int] = []
+        node = link.node
+        while node is not None and node != source:
+            path.append(node)
+            edges = self.graph.nodes[node].edges
+            node = edges[0].target if edges and edges[0] is not None else None
+        return path if node == source else []
 
     def _last_inside(self, item: Item, node: int, output_nr: int) -> tuple[int, int]:
         """Follow the views through which data leaves a box back to the last one that was made in it."""
@@ -94,22 +135,10 @@ class SubjectWords:
         """The line that made everything in a box; None where there are several."""
         nodes = (self.graph.nodes[node] for node in self.nodes_in(item))
         sites = {node.call_site for node in nodes if not node.is_leaf}
-        own = {None if site is None else self._readers_lines[site] for site in sites}
-        return own.pop() if len(own) == 1 else None
-
-
-def _call_of(node: Node) -> tuple[str | None, int | None, int | None]:
-    return node.forward_call, node.call_site, node.scope
-
-
-def _calls_with_several_names(graph: Graph, view: View) -> set[tuple[str | None, int | None, int | None]]:
-    """Forward calls of which several different nodes are shown, as cross_entropy makes log_softmax and nll_loss."""
-    names: defaultdict[tuple[str | None, int | None, int | None], set[str]] = defaultdict(set)
-    for item in view.items:
-        if item.kind == "node" and item.node is not None:
-            node = graph.nodes[item.node]
-            names[_call_of(node)].add(node.name)
-    return {call for call, found in names.items() if len(found) > 1}
+        # One line that calls twice has two call sites.
+        own = {self._readers_lines[site] for site in sites if site is not None}
+        lines = {(self.graph.call_sites[site].file, self.graph.call_sites[site].line) for site in own}
+        return min(own) if len(lines) == 1 and None not in sites else None
 
 
 def _enclosing_scopes(view: View) -> list[int | None]:

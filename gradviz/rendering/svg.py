@@ -5,31 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, quoteattr
 
 from gradviz.errors import BadInput, near_matches
-from gradviz.graph.view import Item, View
+from gradviz.graph.view import View
 from gradviz.rendering import labels
 from gradviz.rendering.faces import Face, faces_of, printable
-from gradviz.rendering.geometry import Direction, Layout, Rect
+from gradviz.rendering.geometry import Arrows, Direction, Layout, Rect
 from gradviz.rendering.graphviz_engine import lay_out_with_dot
 from gradviz.rendering.headers import header_starts
 from gradviz.rendering.labels import ItemText
 from gradviz.rendering.layout import lay_out
+from gradviz.rendering.link_labels import LinkLabel, place_link_labels
+from gradviz.rendering.link_words import LinkText, link_texts
 from gradviz.rendering.palette import failed_item
 from gradviz.rendering.renderer import Subject
-from gradviz.rendering.shapes import number, rounded_route
+from gradviz.rendering.shapes import number
+from gradviz.rendering.source_links import editor_template, source_link
 from gradviz.rendering.svg_frame import frame_of
 from gradviz.rendering.svg_items import header_markup, item_markup, open_box_markup
+from gradviz.rendering.svg_links import ARROWHEADS, label_markup, link_markup
 from gradviz.rendering.svg_style import ThemeChoice, style_sheet
 
 Engine = Literal["graphlay", "dot"]
-
-_ARROWS = "".join(
-    f'<marker id="{name}" viewBox="0 0 8 8" refX="7.4" refY="4" markerWidth="8" markerHeight="8" orient="auto" '
-    f'markerUnits="userSpaceOnUse"><path class="{name}" d="M0 .6L8 4L0 7.4z"/></marker>'
-    for name in ("a", "ak")
-)
 
 
 @dataclass(frozen=True)
@@ -39,12 +37,20 @@ class SvgRenderer:
     direction: Direction = "TB"
     theme: ThemeChoice = "auto"
     engine: Engine = "graphlay"
+    arrows: Arrows = "data"
+    editor: str | None = None
+    """An editor or a link template, see `gradviz.rendering.source_links`; without it there are no links."""
     embed_font: bool = True
 
     def __post_init__(self) -> None:
         _check("direction", self.direction, ("TB", "LR"))
         _check("theme", self.theme, ("auto", "light", "dark"))
         _check("engine", self.engine, ("graphlay", "dot"))
+        _check("arrows", self.arrows, ("data", "gradient"))
+        self._link_template()
+
+    def _link_template(self) -> str | None:
+        return None if self.editor is None else editor_template(self.editor)
 
     def render(self, subject: Subject) -> str:
         return self.draw(subject).markup
@@ -57,18 +63,21 @@ class SvgRenderer:
         engine = lay_out_with_dot if self.engine == "dot" else lay_out
         layout = engine(view, faces, self.direction)
         layout = replace(layout, notes=layout.notes + extra_notes)
-        frame = frame_of(subject, faces, layout)
-        picture = "".join(_picture(view, texts, faces, layout, failed_item(view, subject.graph)))
+        frame = frame_of(subject, faces, layout, self.arrows)
+        words_of_links = link_texts(subject.capture, subject.graph, view, texts)
+        failed = failed_item(view, subject.graph)
+        scene = _Scene(view, texts, words_of_links, faces, layout, failed, self.arrows, self._link_template())
         width, height = number(frame.width), number(frame.height)
         markup = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" role="img">\n'
             f"<title>{escape(printable(frame.name))}</title>\n"
             f"<style>{escape(style_sheet(self.theme, embed_font=self.embed_font))}</style>\n"
-            f"<defs>{_ARROWS}</defs>\n"
+            f"<defs>{ARROWHEADS}</defs>\n"
             f'<rect class="page" width="{width}" height="{height}"/>\n'
             f"{frame.markup}"
-            f'<g transform="translate({number(frame.left)} {number(frame.top)})">\n{picture}</g>\n</svg>\n'
+            f'<g transform="translate({number(frame.left)} {number(frame.top)})">\n'
+            f"{''.join(scene.markup())}</g>\n</svg>\n"
         )
         return Drawing(markup, frame.width, frame.height)
 
@@ -87,31 +96,69 @@ def _check(option: str, value: str, choices: Sequence[str]) -> None:
         raise BadInput(f"unknown {option} {value!r}", hint=near_matches(value, choices))
 
 
-def _picture(
-    view: View, texts: Sequence[ItemText], faces: Sequence[Face], layout: Layout, failed: int | None
-) -> Iterator[str]:
-    """Layer by layer: open boxes, then links, then closed items and headers on top."""
-    depths = view.depths()
-    for item, face, box in _each(view, faces, layout):
-        if item.is_open:
-            yield open_box_markup(face, box, depths[item.id], failed=item.id == failed)
-    yield '<g class="l">\n'
-    for link, route in zip(view.links, layout.routes, strict=True):
-        if route:
-            quiet = ' class="k" marker-end="url(#ak)"' if faces[link.source].role == "constant" else ""
-            yield f'<path{quiet or _MARKED} d="{rounded_route(route)}"/>\n'
-    yield "</g>\n"
-    starts = header_starts(view, faces, layout)
-    for item, face, box in _each(view, faces, layout):
-        text, depth, has_failed = texts[item.id], depths[item.id], item.id == failed
-        if item.is_open:
-            yield header_markup(item.id, face, text, box, starts[item.id], depth, failed=has_failed)
-        else:
-            yield item_markup(item.id, face, text, box, depth, failed=has_failed)
+@dataclass(frozen=True)
+class _Scene:
+    """Everything that is placed and has its words, ready to be painted."""
+
+    view: View
+    texts: Sequence[ItemText]
+    link_texts: Sequence[LinkText]
+    faces: Sequence[Face]
+    layout: Layout
+    failed: int | None
+    arrows: Arrows
+    link_template: str | None
+
+    def markup(self) -> Iterator[str]:
+        """Layer by layer: open boxes, then links, then closed items and headers, and the words of links on top."""
+        depths = self.view.depths()
+        starts = header_starts(self.view, self.faces, self.layout)
+        yield from self._open_boxes(depths)
+        yield '<g class="l">\n'
+        yield from self._links()
+        yield "</g>\n"
+        yield from self._items(depths, starts)
+        yield '<g class="y">\n'
+        words = [text.label for text in self.link_texts]
+        for label in place_link_labels(self.view, self.faces, self.layout, words, starts):
+            yield label_markup(label, self._depth_around(label, depths))
+        yield "</g>\n"
+
+    def _open_boxes(self, depths: Sequence[int]) -> Iterator[str]:
+        for item, face, box in zip(self.view.items, self.faces, self.layout.boxes, strict=True):
+            if item.is_open:
+                yield open_box_markup(face, box, depths[item.id], failed=item.id == self.failed)
+
+    def _links(self) -> Iterator[str]:
+        for link, text, route in zip(self.view.links, self.link_texts, self.layout.routes, strict=True):
+            if route:
+                yield link_markup(text, route, self.arrows, is_quiet=self.faces[link.source].role == "constant")
+
+    def _items(self, depths: Sequence[int], starts: Sequence[float]) -> Iterator[str]:
+        for item, face, box in zip(self.view.items, self.faces, self.layout.boxes, strict=True):
+            text, failed = self.texts[item.id], item.id == self.failed
+            if item.is_open:
+                markup = header_markup(item.id, face, text, box, starts[item.id], depths[item.id], failed=failed)
+            else:
+                markup = item_markup(item.id, face, text, box, failed=failed)
+            yield self._linked_to_source(text, markup)
+
+    def _depth_around(self, label: LinkLabel, depths: Sequence[int]) -> int | None:
+        """The depth of the innermost box in which a label stands, one of those around the ends of its link."""
+        link = self.view.links[label.link]
+        around: set[int] = set()
+        for end in (link.source, link.target):
+            box = self.view.items[end].parent
+            while box is not None and not _holds(self.layout.boxes[box], label.box):
+                box = self.view.items[box].parent
+            around.update(() if box is None else (depths[box],))
+        return max(around, default=None)
+
+    def _linked_to_source(self, text: ItemText, markup: str) -> str:
+        link = source_link(self.link_template, *text.source) if self.link_template and text.source else None
+        return f"<a href={quoteattr(link)}>{markup}</a>" if link else markup
 
 
-_MARKED = ' marker-end="url(#a)"'
-
-
-def _each(view: View, faces: Sequence[Face], layout: Layout) -> Iterator[tuple[Item, Face, Rect]]:
-    return zip(view.items, faces, layout.boxes, strict=True)
+def _holds(box: Rect, label: Rect) -> bool:
+    center = label.center
+    return box.x <= center.x <= box.right and box.y <= center.y <= box.bottom

@@ -20,13 +20,13 @@ from gradviz.rendering.geometry import Rect
 from gradviz.rendering.labels import ItemText
 from gradviz.rendering.palette import ROLE_STYLES
 from gradviz.rendering.shapes import inner_lines, number, outline, rounded
+from gradviz.rendering.svg_style import shade
 from gradviz.rendering.text_metrics import text_width
 
 _CLASSES = {"title": "t", "leaf": "v", "small": "q"}
-_DEEPEST_SHADE = 3
 
 
-def item_markup(item: int, face: Face, text: ItemText, box: Rect, depth: int, *, failed: bool) -> str:
+def item_markup(item: int, face: Face, text: ItemText, box: Rect, *, failed: bool) -> str:
     """A closed item with its words."""
     front, behind = _sheets(face, box)
     shape = ROLE_STYLES[face.role].shape
@@ -52,7 +52,7 @@ def item_markup(item: int, face: Face, text: ItemText, box: Rect, depth: int, *,
 def open_box_markup(face: Face, box: Rect, depth: int, *, failed: bool) -> str:
     """The background of an open box."""
     front, behind = _sheets(face, box)
-    kind = f"o d{min(depth, _DEEPEST_SHADE)}{' failed' if failed else ''}"
+    kind = f"o {shade(depth)}{' failed' if failed else ''}"
     return "".join(f'<path class="{kind}" d="{rounded(sheet, 9)}"/>\n' for sheet in (*behind, front))
 
 
@@ -60,8 +60,7 @@ def header_markup(item: int, face: Face, text: ItemText, box: Rect, x: float, de
     """The title of an open box from `x` on, over whatever wires pass under it."""
     line = face.lines[0]
     y = box.y + line.y
-    shade = f"t d{min(depth, _DEEPEST_SHADE)}"
-    words = _text(line, shade, x, y)
+    words = _text(line, f"t {shade(depth)}", x, y)
     badge = ""
     if face.badge:
         badge = f'<g class="box">{_badge(face.badge, x + line_width(line) + BADGE_GAP, y)}</g>'

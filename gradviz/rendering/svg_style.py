@@ -10,7 +10,8 @@ from base64 import b64encode
 from typing import Literal
 
 from gradviz.rendering import faces
-from gradviz.rendering.palette import ROLE_STYLES, THEMES, Ink, Theme
+from gradviz.rendering.link_labels import LABEL_SIZE
+from gradviz.rendering.palette import LIGHT, ROLE_STYLES, THEMES, Ink, Theme
 from gradviz.rendering.text_metrics import FONT_FAMILY, FONT_FOLDER
 
 ThemeChoice = Literal["auto", "light", "dark"]
@@ -31,11 +32,16 @@ font-size:{faces.SMALL_SIZE}px}}
 .constant .s{{stroke-dasharray:4 3}}
 .carried .s{{stroke-dasharray:1.5 2}}
 .l .k{{stroke-dasharray:4 3}}
+.l .w{{stroke:none;stroke-width:9;pointer-events:stroke}}
+.l g:hover path{{stroke-width:2.4}}
 .box .s{{stroke-width:1.5}}
 .o{{stroke-width:1}}
 .failed .s,.o.failed{{stroke-width:3;stroke-dasharray:none}}
 .x text{{font-size:{faces.BADGE_SIZE}px;font-weight:700}}
 .h .t{{paint-order:stroke;stroke-width:4px;stroke-linejoin:round}}
+.y{{font-size:{LABEL_SIZE}px;paint-order:stroke;stroke-width:3px;stroke-linejoin:round}}
+.y text{{font-size:inherit}}
+a:hover .s{{stroke-width:2.2}}
 """
 
 
@@ -46,6 +52,11 @@ def style_sheet(theme: ThemeChoice, *, embed_font: bool) -> str:
     if theme == "auto":
         parts.append(f"@media (prefers-color-scheme:dark){{{_colours(THEMES['dark'])}}}\n")
     return "".join(parts)
+
+
+def shade(depth: int) -> str:
+    """The class of an open box at a depth, and of what has its colour; the deepest shade repeats."""
+    return f"d{min(depth, len(LIGHT.nested) - 1)}"
 
 
 def _font_faces() -> str:
@@ -67,12 +78,14 @@ def _colours(theme: Theme) -> str:
         f".l{{stroke:{theme.link}}}.l .k{{stroke:{theme.quiet_link}}}",
         f".a{{fill:{theme.link}}}.ak{{fill:{theme.quiet_link}}}",
         f".h text{{fill:{theme.text}}}.h .q{{fill:{theme.quiet_text}}}",
+        f".y{{fill:{theme.quiet_text};stroke:{theme.page}}}",
     ]
     rules += [_ink(f".{role}", theme.roles[role]) for role in ROLE_STYLES]
     rules.append(f".operation .q,.view .q,.box .q{{fill:{theme.quiet_text}}}")
     box_line = theme.roles["box"].line
     for depth, fill in enumerate(theme.nested):
         rules.append(f".d{depth}{{fill:{fill};stroke:{box_line}}}.h .d{depth}{{fill:{theme.text};stroke:{fill}}}")
+        rules.append(f".y .d{depth}{{fill:{theme.quiet_text};stroke:{fill}}}")
     rules.append(_ink(".failed", theme.failed))
     rules.append(f".o.failed{{stroke:{theme.failed.line}}}")
     rules.append(f".x path{{fill:{theme.failed.line}}}.x text{{fill:{theme.page}}}")

@@ -37,6 +37,11 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
     return _ems(text, bold) * size / 1000
 
 
+def without_glyphs(text: str) -> set[str]:
+    """The characters of `text` that the shipped font cannot draw."""
+    return {character for character in set(text) if character not in _advances(False) and character != "\n"}
+
+
 def shorten_middle(text: str, limit: float, size: float, *, bold: bool = False) -> str:
     """`text`, or its two ends around an ellipsis, not wider than `limit` pixels.
 
@@ -74,3 +79,11 @@ def wrap(text: str, limit: float, size: float) -> list[str]:
                 line = longer
         lines.append(line)
     return [shorten_middle(line, limit, size) for line in lines]
+
+
+def wrap_evenly(text: str, limit: float, size: float) -> list[str]:
+    """As few lines as `wrap` makes, of about one length: no word stands alone on the last of them."""
+    lines = wrap(text, limit, size)
+    while len(lines) > 1 and limit > 60 and len(narrower := wrap(text, limit - 10, size)) == len(lines):
+        lines, limit = narrower, limit - 10
+    return lines

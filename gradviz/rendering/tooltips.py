@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gradviz.graph.model import Constant, HeldTensor, Node, NodeKind, Root
+from gradviz.graph.source_lines import line_words
 from gradviz.graph.view import Item
 from gradviz.rendering.box_words import operations_in
+from gradviz.rendering.scope_words import scope_tooltip
+from gradviz.rendering.size_words import differing_shapes
 from gradviz.rendering.subject_words import SubjectWords
-from gradviz.rendering.words import autograd_word, counted, full_tensor_words, line_words, listed
+from gradviz.rendering.words import autograd_word, counted, full_tensor_words, listed
 
 _NOTABLE: dict[NodeKind, str] = {
     "custom": "custom function",
@@ -23,10 +26,11 @@ def operation(subject: SubjectWords, item: Item, node: Node) -> tuple[str, ...]:
     return (
         *_made_by(node),
         *_source(subject, node.call_site),
-        *_module(subject, node.scope),
+        *scope_tooltip(subject, node.scope),
         *_outputs(node),
         *_settings(node),
         *_merged(subject, item, node),
+        *_not_drawn(subject, item),
     )
 
 
@@ -72,12 +76,20 @@ def root(subject: SubjectWords, of: Root) -> tuple[str, ...]:
 def box(subject: SubjectWords, item: Item) -> tuple[str, ...]:
     """About a module call or a group of operations."""
     return (
-        *_module(subject, item.scope),
+        *scope_tooltip(subject, item.scope),
         *([f"to {subject.graph.scopes[item.last_scope].path}"] if item.last_scope is not None else []),
-        *([f"{item.repeat:,} alike, one after the other; the first is shown"] if item.repeat > 1 else []),
+        *_repeated(subject, item),
         *(_source(subject, subject.common_call_site(item)) if item.scope is None else ()),
         *_contents(subject, item),
     )
+
+
+def _repeated(subject: SubjectWords, item: Item) -> Iterator[str]:
+    if item.repeat > 1:
+        but = " but for shapes" if item.sizes_differ else ""
+        yield f"{item.repeat:,} alike{but}, one after the other; the first is shown"
+    if item.sizes_differ:
+        yield from differing_shapes(subject, item)
 
 
 def _only_first(subject: SubjectWords, item: Item) -> Iterator[str]:
@@ -118,12 +130,6 @@ def _callers(subject: SubjectWords, call_site: int) -> Iterator[int]:
         index = site.caller
 
 
-def _module(subject: SubjectWords, scope: int | None) -> Iterator[str]:
-    if scope is not None:
-        of = subject.graph.scopes[scope]
-        yield f"module {of.path} ({of.class_name})" + (f", call {of.call + 1}" if of.call else "")
-
-
 def _outputs(node: Node) -> Iterator[str]:
     for number, tensor in enumerate(node.outputs):
         which = f"output {number}" if len(node.outputs) > 1 else "tensor" if node.is_leaf else "output"
@@ -161,6 +167,13 @@ def _merged(subject: SubjectWords, item: Item, node: Node) -> Iterator[str]:
         yield f"with {listed(names)}"
     if alike:
         yield f"stands for {counted(alike + 1, 'operation')}, one of each repetition"
+
+
+def _not_drawn(subject: SubjectWords, item: Item) -> Iterator[str]:
+    constants = [subject.graph.constants[constant] for constant in item.constants]
+    if constants:
+        words = [" ".join((*of.names[:1], full_tensor_words(of.tensor))) for of in constants]
+        yield f"takes, not drawn: {listed(words)}"
 
 
 def _contents(subject: SubjectWords, item: Item) -> Iterator[str]:

@@ -1,33 +1,50 @@
 """The order in which a tree shows the items of a view, and the lines that it draws before each.
 
 A straight chain runs down one column, as in ``git log --graph``, so that depth costs no width; only a branch is set
-in. At an operation with several sources the longest way to the leaves keeps the column. An item that several others
-use is shown below the last of them; the others refer to it by number.
+in. At an operation with several sources the longest way to the leaves keeps the column. An operation that several
+others use is shown below the last of them, and the others refer to it; a leaf, with nothing below it, is shown beside
+each.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from gradviz.graph.model import Graph
 from gradviz.graph.view import Item, View
 
-RowKind = Literal["item", "reference", "heading"]
+RowKind = Literal["item", "reference", "heading", "gap"]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the tree. A heading's item is the box that begins; None for the outermost level."""
+    """One line of the tree."""
 
-    lines: str
-    """What is drawn before it."""
     kind: RowKind
-    item: int | None
+    lines: str = ""
+    """What is drawn before it."""
+    item: int | None = None
+    """A heading's item is the box that begins; None for the outermost level."""
+    above: str = ""
+    """The lines that run between it and the row above."""
+    is_aside: bool = False
+    """It stands beside the last row that is not: a leaf, or a reference."""
     is_above: bool = False
-    """For a reference: the item was shown further up, below another root."""
+    """For a reference: the item is shown further up."""
+    is_return: bool = False
+    """For a heading: the box has begun before."""
+    number: int = 0
+    """The same for all rows of an item that has several; else 0."""
+    hidden: int = 0
+    """For a gap: how many rows are left out."""
+
+
+def walked_rows(graph: Graph, view: View) -> list[Row]:
+    """A row for every operation and folded box, and for every use of a leaf or reference, from the roots on."""
+    return _Walk(graph, view).rows
 
 
 @dataclass(slots=True)
@@ -37,33 +54,24 @@ class _Turn:
     item: int
     lines: str
     below: str
-    hangs_from: str = ""
-    """Before a heading that separates it from the row above."""
+    above: str = ""
 
 
-@dataclass
-class TreeRows:
-    """The rows of a view, and the numbers of the items that are referred to."""
-
-    graph: Graph
-    view: View
-    rows: list[Row] = field(default_factory=list)
-    numbers: dict[int, int] = field(default_factory=dict)
-    _box: int | None = None
-
-    def __post_init__(self) -> None:
-        items = self.view.items
-        self._sources: list[list[int]] = [[] for _ in items]
-        self._users: list[list[int]] = [[] for _ in items]
-        for link in self.view.links:
+class _Walk:
+    def __init__(self, graph: Graph, view: View) -> None:
+        self.graph, self.view = graph, view
+        self.rows: list[Row] = []
+        self._sources: list[list[int]] = [[] for _ in view.items]
+        self._users: list[list[int]] = [[] for _ in view.items]
+        for link in view.links:
             self._sources[link.target].append(link.source)
             self._users[link.source].append(link.target)
         self._heights = self._longest_ways_up()
-        self._shown = bytearray(len(items))
+        self._shown = bytearray(len(view.items))
         for starts in self._starts():
             self._show_from(starts)
 
-    def is_leaf(self, item: Item) -> bool:
+    def _is_leaf(self, item: Item) -> bool:
         """Whether nothing can follow it: a leaf of the graph, a constant, or what an earlier repetition gave."""
         return item.kind in ("constant", "carried") or (item.node is not None and self.graph.nodes[item.node].is_leaf)
 
@@ -94,7 +102,8 @@ class TreeRows:
         turns = [_Turn(item, "", "") for item in reversed(starts)]
         while turns:
             turn = turns.pop()
-            self._show(turn)
+            self._shown[turn.item] = 1
+            self.rows.append(Row("item", turn.lines, turn.item, turn.above))
             turns.extend(self._show_sources(turn, waiting))
 
     def _uses_below(self, starts: list[int]) -> Counter[int]:
@@ -108,14 +117,6 @@ class TreeRows:
                     stack.append(source)
         return uses
 
-    def _show(self, turn: _Turn) -> None:
-        box = self.view.items[turn.item].parent
-        if box != self._box:
-            self.rows.append(Row(turn.hangs_from, "heading", box))
-            self._box = box
-        self._shown[turn.item] = 1
-        self.rows.append(Row(turn.lines, "item", turn.item))
-
     def _show_sources(self, turn: _Turn, waiting: Counter[int]) -> list[_Turn]:
         """Show leaves and references at once; return what follows in its own time, the next one last."""
         at_once: list[int] = []
@@ -123,20 +124,20 @@ class TreeRows:
         for source in self._sources[turn.item]:
             waiting[source] -= 1
             is_next = not waiting[source] and not self._shown[source]
-            (later if is_next and not self.is_leaf(self.view.items[source]) else at_once).append(source)
+            (later if is_next and not self._is_leaf(self.view.items[source]) else at_once).append(source)
         later.sort(key=self._heights.__getitem__)
+        below = turn.below
         for place, source in enumerate(at_once):
             is_last = place == len(at_once) - 1 and not later
-            self._show_aside(source, turn.below + ("└─" if is_last else "├─"), is_new=not waiting[source])
-        below = turn.below
+            self._show_aside(source, below, "└─" if is_last else "├─")
         turns = [_Turn(later[-1], below, below, below + "│ ")] if later else []
         turns.extend(_Turn(item, f"{below}├─", f"{below}│ ", f"{below}│ ") for item in reversed(later[:-1]))
         return turns
 
-    def _show_aside(self, source: int, lines: str, *, is_new: bool) -> None:
-        if is_new and not self._shown[source]:
+    def _show_aside(self, source: int, below: str, branch: str) -> None:
+        is_above = bool(self._shown[source])
+        is_leaf = self._is_leaf(self.view.items[source])
+        if is_leaf:
             self._shown[source] = 1
-            self.rows.append(Row(lines, "item", source))
-        else:
-            self.numbers.setdefault(source, len(self.numbers) + 1)
-            self.rows.append(Row(lines, "reference", source, is_above=bool(self._shown[source])))
+        kind: RowKind = "item" if is_leaf else "reference"
+        self.rows.append(Row(kind, below + branch, source, below + "│ ", is_aside=True, is_above=is_above))

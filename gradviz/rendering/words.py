@@ -1,59 +1,24 @@
-"""Words for single things: an operation, a shape, a count, a source line. Pure functions, used by `labels`."""
+"""Words for single things: a shape, a count, a source line. Pure functions, used by `labels`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from math import prod
 
 from gradviz.graph.model import CallSite, Node, TensorFacts
-
-_WORD_BORDERS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_BACKWARD = re.compile(r"Backward\d*$")
-# Which kernel torch chose is in the autograd name below the title.
-_ATTENTION_KERNEL = re.compile(r"^(ScaledDotProduct)[A-Z][a-z]+Attention(ForCpu)?$")
-_SPECIAL_METHODS = {
-    "__iadd__": "add_",
-    "__isub__": "sub_",
-    "__imul__": "mul_",
-    "__itruediv__": "div_",
-    "__ipow__": "pow_",
-    "__radd__": "add",
-    "__rmul__": "mul",
-    "__rpow__": "pow",
-    "__rmatmul__": "matmul",
-    "__truediv__": "div",
-    "__rtruediv__": "div",
-    "__getitem__": "getitem",
-    "__setitem__": "setitem",
-}
-
-
-def operation_word(node_name: str) -> str:
-    """``LogSoftmaxBackward0`` as users know it: ``log_softmax``."""
-    stem = _BACKWARD.sub("", node_name.rpartition("::")[2])
-    stem = _ATTENTION_KERNEL.sub(r"\1Attention", stem)
-    return _WORD_BORDERS.sub("_", stem).lower() or node_name
-
-
-def call_word(forward_call: str) -> str:
-    """``torch.nn.functional.linear`` without where it lives: ``linear``; ``torch.Tensor.__add__``: ``add``."""
-    last = forward_call.rpartition(".")[2]
-    return _SPECIAL_METHODS.get(last) or (last.strip("_") if last.startswith("__") else last)
-
-
-def node_word(node: Node, *, shares_its_call: bool = False) -> str:
-    """The title of an operation. One call may make several nodes; then each is called by its own name."""
-    if node.kind in ("custom", "compiled"):
-        return _BACKWARD.sub("", node.name.rpartition("::")[2]) or node.name
-    if node.forward_call and not shares_its_call:
-        return call_word(node.forward_call)
-    return operation_word(node.name)
+from gradviz.graph.source_lines import line_words
 
 
 def autograd_word(node: Node) -> str:
     """torch's name for a node, without the namespace."""
     return node.name.rpartition("::")[2]
+
+
+def short_line_words(site: CallSite, program: str) -> str:
+    """``train.py:41``, or ``line 41`` where that is the script whose name stands above already."""
+    words = line_words(site)
+    script = program.replace("\\", "/").rpartition("/")[2]
+    return f"line {site.line}" if words == f"{script}:{site.line}" else words
 
 
 def shape_words(tensor: TensorFacts | None) -> str:
@@ -92,12 +57,6 @@ def element_count(tensors: Sequence[TensorFacts | None]) -> int:
 def counted(count: int, noun: str, plural: str = "") -> str:
     """``1 operation``, ``12 operations``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
-def line_words(site: CallSite) -> str:
-    """``train.py:41``."""
-    name = site.file.replace("\\", "/").rpartition("/")[2]
-    return f"{name}:{site.line}"
 
 
 def listed(words: Sequence[str], most: int = 6) -> str:

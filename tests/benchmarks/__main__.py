@@ -17,6 +17,7 @@ BENCHMARKS = (
     "render_time",
     "saved_capture_time",
     "capture_file_time",
+    "memory_total",
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,6 @@ import pytest
 from gradviz.capture.capture_file import write_capture
 from tests.captures import small_capture
 from tests.end_to_end.command import written_script
-from tests.end_to_end.shared_runs import SharedFolders, shared_folders
-
-
-@pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> SharedFolders:
-    """Folders that are filled once for all tests and all workers."""
-    return shared_folders(tmp_path_factory, os.environ.get("PYTEST_XDIST_WORKER"))
 
 
 @pytest.fixture

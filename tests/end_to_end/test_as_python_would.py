@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.command import SCRIPTS, Run, gradviz, python, written_script
-from tests.end_to_end.shared_runs import SharedFolders
+from tests.shared_runs import SharedFolders
 
 RECORD = ("record", "--keep-going", "-o", "run.gradviz")
 ENVIRONMENT = {"OMP_NUM_THREADS": "1"}

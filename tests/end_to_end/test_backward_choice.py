@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.command import SAMPLES, SCRIPTS, Run, gradviz, python, refusal, written_script
-from tests.end_to_end.shared_runs import SharedFolders
+from tests.shared_runs import SharedFolders
 
 THREE = SCRIPTS / "three_backwards.py"
 RESULTS = SCRIPTS / "many_results.py"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.command import GRADVIZ, SCRIPTS, gradviz, refused
-from tests.end_to_end.shared_runs import SharedFolders
+from tests.shared_runs import SharedFolders
 
 as_ordinary_user = pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not stop the superuser")
 

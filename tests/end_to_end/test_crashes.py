@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.command import GRADVIZ, SAMPLES, SCRIPTS, Run, gradviz, python, written_script
-from tests.end_to_end.shared_runs import SharedFolders
+from tests.shared_runs import SharedFolders
 
 CRASHES = SCRIPTS / "crashes.py"
 FAILED_ITEM = re.compile(r'class="[^"]*\bfailed\b[^"]*" data-item')

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,17 @@ def test_a_command_prints_what_the_readme_shows(command: str, output: str, tmp_p
     run = gradviz(*shlex.split(command)[1:], cwd=tmp_path)
     assert run.exit_code == 0
     assert run.stdout == output
+
+
+def test_the_python_that_the_readme_shows_runs(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    given = (
+        "import torch\nmodel = torch.nn.Sequential(torch.nn.Linear(4, 2))\n"
+        "inputs = torch.ones(3, 4)\nloss = model(inputs).sum()\n"
+    )
+    run = subprocess.run([sys.executable, "-c", given + example], cwd=tmp_path, capture_output=True, text=True)
+    assert run.stderr == ""
+    assert {path.name for path in tmp_path.iterdir()} == {"net.svg", "run.gradviz"}
 
 
 def test_the_readme_shows_a_command_with_its_output_before_anything_else() -> None:

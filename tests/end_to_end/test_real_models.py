@@ -20,7 +20,7 @@ import pytest
 from gradviz.graph.model import Graph
 from gradviz.rendering.json import GraphDocument
 from tests.end_to_end.command import SAMPLES, SCRIPTS, gradviz, python
-from tests.end_to_end.shared_runs import SharedFolders
+from tests.shared_runs import SharedFolders
 
 SUFFIXES = ("dot", "json", "png", "svg", "txt")
 MOST_ITEMS = 120

@@ -19,5 +19,10 @@ def test_a_schema_is_printed_for_programs(what: str, root: str, tmp_path: Path) 
     assert {"id", "name", "edges", "outputs", "scope"} <= set(schema["$defs"]["Node"]["properties"])
 
 
+def test_the_schema_of_the_memory_document_names_its_figures(tmp_path: Path) -> None:
+    schema = json.loads(gradviz("schema", "memory", cwd=tmp_path).stdout)
+    assert {"saved_bytes", "storages"} <= set(schema["$defs"]["MemoryDocument"]["required"])
+
+
 def test_an_unknown_schema_is_told_with_what_there_is(tmp_path: Path) -> None:
     assert "'json'" in refusal(gradviz("schema", "jsn", cwd=tmp_path))

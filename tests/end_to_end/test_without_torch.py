@@ -72,3 +72,9 @@ def test_the_tree_of_a_saved_capture_is_shown_without_torch(capture_path: Path) 
     result = gradviz("tree", capture_path)
     assert result.returncode == 0, result.stderr
     assert "weight" in result.stdout
+
+
+def test_the_memory_of_a_saved_capture_is_told_without_torch(capture_path: Path) -> None:
+    result = gradviz("memory", capture_path, "-o", capture_path.with_suffix(".svg"))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("24 B kept")

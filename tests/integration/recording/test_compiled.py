@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.shared_runs import SharedFolders
 from tests.integration.recording.child import child_result
+from tests.shared_runs import SharedFolders
 
 COMPILING = """
 import warnings

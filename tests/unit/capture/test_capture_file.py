@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.capture.capture_file import (
@@ -166,3 +167,8 @@ def test_a_folder_is_refused_in_one_line(tmp_path: Path) -> None:
 
 def test_the_schema_names_every_field_of_a_node() -> None:
     assert set(capture_schema()["$defs"]["Node"]["properties"]) == set(Node.__struct_fields__)
+
+
+def test_a_name_that_is_not_utf_8_does_not_cost_the_recording() -> None:
+    named = replace(small_capture(), program=Program("tr\udce4in.py"))
+    assert read_capture(write_capture(named), "run.gradviz") == replace(named, program=Program("tr\\udce4in.py"))

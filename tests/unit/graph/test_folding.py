@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from msgspec import structs
 
 from gradviz.errors import BadInput
 from gradviz.graph.folding import FoldOptions, fold
@@ -74,9 +75,22 @@ def test_a_folded_box_lists_its_parameters_and_keeps_inputs_beside_it() -> None:
     assert links(graph, view) == {("x", "net"), ("net", "Sum"), ("Sum", "loss")}
 
 
-def test_a_shared_leaf_is_drawn_beside_each_use() -> None:
+def test_a_leaf_that_a_few_operations_share_is_one_item() -> None:
     graph = graph_of("w -> Mul -> Exp -> Add -> loss; w -> Add")
-    assert names(graph, folded(graph)) == ["w", "Mul", "Exp", "w", "Add", "loss"]
+    assert names(graph, folded(graph)) == ["w", "Mul", "Exp", "Add", "loss"]
+    assert {("w", "Mul"), ("w", "Add")} < links(graph, folded(graph))
+
+
+def test_a_leaf_that_many_operations_use_is_drawn_beside_each() -> None:
+    graph = graph_of("x -> " + " -> ".join(f"Mul{number}" for number in range(7)) + " -> loss"
+                     + "".join(f"; w -> Mul{number}" for number in range(7)))  # fmt: skip
+    assert names(graph, folded(graph, show_all=True)).count("w") == 7
+
+
+def test_a_leaf_is_drawn_in_each_module_call_that_uses_it() -> None:
+    graph = graph_of("x -> net.one/Mul -> net.two/Exp -> loss; w -> net.one/Mul; w -> net.two/Exp")
+    view = folded(graph, show_all=True)
+    assert names(graph, view).count("w") == 2
 
 
 def test_a_leaf_used_twice_by_one_operation_is_one_link_of_two_edges() -> None:
@@ -86,12 +100,22 @@ def test_a_leaf_used_twice_by_one_operation_is_one_link_of_two_edges() -> None:
     assert [link.edge_count for link in view.links] == [2, 1]
 
 
-def test_constants_are_drawn_beside_each_use_unless_they_are_hidden() -> None:
+def test_constants_are_drawn_with_their_users_unless_they_are_hidden() -> None:
     graph = graph_of("w -> Mul -> Add -> loss; {x} -> Mul; {x} -> Add")
-    assert names(graph, folded(graph)) == ["w", "{x}", "Mul", "{x}", "Add", "loss"]
+    assert names(graph, folded(graph)) == ["w", "{x}", "Mul", "Add", "loss"]
     hidden = folded(graph, show_constants=False)
     assert names(graph, hidden) == ["w", "Mul", "Add", "loss"]
     assert [item.constants for item in hidden.items] == [(), (0,), (0,), ()]
+
+
+def test_unnamed_data_without_elements_is_not_drawn_and_that_is_said() -> None:
+    builder = GraphBuilder()
+    kept, empty = builder.constant("x"), builder.constant("", (0,))
+    builder.constants[empty] = structs.replace(builder.constants[empty], names=())
+    builder.root(builder.operation("Cat", builder.leaf("w"), constants=(empty, kept)))
+    view = folded(builder.build())
+    assert [item.constant for item in view.items if item.kind == "constant"] == [kept]
+    assert "1 input without elements is not drawn" in view.notes
 
 
 def test_a_root_that_is_a_leaf_is_linked_from_that_leaf() -> None:
@@ -137,17 +161,15 @@ def test_a_weight_stands_before_its_bias() -> None:
     assert names(graph, folded(graph)) == ["weight", "bias", "Addmm", "loss"]
 
 
-@pytest.mark.parametrize(
-    ("runs", "words"), [(4, "1 more row of alike parts is"), (5, "2 more rows of alike parts are")]
-)
-def test_one_row_more_is_told_in_the_singular(runs: int, words: str) -> None:
+def test_several_rows_of_alike_parts_are_told_in_one_note() -> None:
     builder = GraphBuilder()
-    last = builder.leaf("w")
-    for number in range(runs):
+    last = builder.operation("Exp", builder.leaf("w"))
+    for number in range(8):
         for _ in range(10 + number):
             last = builder.operation(("Sin", "Cos")[number % 2], last)
     builder.root(last)
-    assert any(note.startswith(words) for note in folded(builder.build()).notes)
+    notes = folded(builder.build()).notes
+    assert notes[0] == "8 rows of alike parts are drawn once each: ×10, ×11, ×12, ×13, ×14, ×15, …"
 
 
 def test_a_plain_stack_of_blocks_needs_no_word_on_what_one_gives_the_next() -> None:
@@ -325,7 +347,7 @@ def test_a_path_can_be_kept_folded() -> None:
 
 
 def test_an_unknown_path_is_refused_with_the_nearest() -> None:
-    with pytest.raises(BadInput, match=r"no module call is named 'net.fc3'; did you mean 'net.fc2' or 'net.fc1'"):
+    with pytest.raises(BadInput, match=r"no box is named 'net.fc3'; did you mean 'net.fc2' or 'net.fc1'"):
         fold(graph_of(NET), FoldOptions(unfold=("net.fc3",)))
 
 
@@ -357,12 +379,50 @@ def test_the_depth_that_was_reached_is_told() -> None:
     assert "depth 1 of 4: --depth N or --unfold PATH shows more" in folded(transformer(12), depth=1).notes
 
 
-def test_a_custom_function_does_not_vanish_in_a_box_without_a_word() -> None:
+def blocks_with_custom_function(count: int, *, alike: bool) -> Graph:
     builder = GraphBuilder()
-    scope = builder.scope("net", "Net")
-    odd = builder.operation("MineBackward", builder.leaf("w"), kind="custom", scope=scope)
-    builder.root(builder.operation("Add", odd, scope=scope))
-    assert "folded boxes hold 1 custom function" in folded(builder.build(), depth=0).notes
+    model, last = builder.scope("net", "Net"), builder.leaf("x", kind="input")
+    for number in range(count):
+        block = builder.scope(f"net.{number}", "Block", model)
+        for operation in ("Mm", "Exp"):
+            last = builder.operation(operation, last, builder.leaf(f"net.{number}.{operation}"), scope=block)
+        last = builder.operation("Mine" if alike else f"Mine{number}", last, kind="custom", scope=block)
+        last = builder.operation("Sin", builder.operation("Cos", last, scope=block), scope=block)
+    builder.root(last)
+    return builder.build()
+
+
+def test_a_custom_function_is_in_sight_whatever_the_depth_and_blocks_stay_alike() -> None:
+    graph = blocks_with_custom_function(96, alike=True)
+    for depth in (0, None):
+        shown = names(graph, folded(graph, depth=depth))
+        assert shown[:2] == ["+net", "+net.0*96"]
+        assert "Mine" in shown
+
+
+def test_a_box_that_is_folded_by_hand_stays_so_and_tells_of_its_custom_functions() -> None:
+    graph = blocks_with_custom_function(5, alike=True)
+    view = folded(graph, fold=("net",))
+    assert names(graph, view) == ["x", "net", "loss"]
+    assert "folded boxes hold 5 custom functions" in view.notes
+
+
+def test_custom_functions_that_would_burst_the_picture_are_only_told_of() -> None:
+    graph = blocks_with_custom_function(60, alike=False)
+    view = folded(graph)
+    assert len(view.items) <= 120
+    assert "folded boxes hold 60 custom functions" in view.notes
+
+
+def test_what_must_be_seen_opens_the_way_and_alikes_stay_together() -> None:
+    graph = transformer(12)
+    gelus = [node.id for node in graph.find("Gelu")]
+    view = fold(graph, FoldOptions(depth=0), must_see=gelus)
+    check_view(view, graph)
+    assert {"+model.h.0*12", "+model.h.0.mlp", "Gelu"} <= set(names(graph, view))
+    (weight,) = graph.find("model.h.3.mlp.fc.weight")
+    shown = names(graph, fold(graph, FoldOptions(depth=0), must_see=[weight.id]))
+    assert {"model.h.0*3", "+model.h.3.mlp.fc", "model.h.3.mlp.fc.weight", "model.h.4*8"} <= set(shown)
 
 
 def test_deeply_nested_modules_need_no_recursion() -> None:
@@ -438,3 +498,100 @@ def test_every_view_of_any_graph_is_sound(seed: int) -> None:
     graph = random_graph(40 * (seed + 1), seed)
     for options in option_sets():
         check_view(fold(graph, options), graph)
+
+
+def growing_loop(steps: int) -> Graph:
+    """``cache = cat([cache, h @ w]); h = tanh(h @ cache)``: no step has the shapes of another."""
+    builder = GraphBuilder()
+    w = builder.leaf("w", (8, 8))
+    h = cache = builder.operation("Mm", None, w, shape=(1, 8))
+    for step in range(2, steps + 2):
+        cache = builder.operation("Cat", cache, builder.operation("Mm", h, w, shape=(1, 8)), shape=(step, 8))
+        h = builder.operation("Tanh", builder.operation("Mm", h, cache, shape=(1, step)), shape=(1, 8))
+    builder.root(h)
+    return builder.build()
+
+
+def test_a_loop_whose_tensor_grows_is_folded_and_says_that_shapes_differ() -> None:
+    graph = growing_loop(10_000)
+    view = folded(graph)
+    assert names(graph, view) == [
+        "w", "Mm", "+[]*10000", "w", "<-Tanh", "Mm", "<-Cat", "Cat", "<-Tanh", "Mm", "Tanh", "loss",
+    ]  # fmt: skip
+    assert [item.sizes_differ for item in view.items if item.repeat > 1] == [True]
+    assert view.notes == ("10,000 alike groups of operations are drawn once; their shapes differ",)
+
+
+def test_what_is_small_enough_to_be_read_stays_apart_where_shapes_differ() -> None:
+    view = folded(growing_loop(8))
+    assert not any(item.repeat > 1 for item in view.items)
+
+
+def test_repetitions_of_one_shape_are_not_said_to_differ() -> None:
+    assert not any(item.sizes_differ for item in folded(unrolled_rnn(100)).items)
+
+
+def test_dtypes_and_ranks_keep_repetitions_apart_even_where_sizes_do_not() -> None:
+    builder = GraphBuilder()
+    last = builder.leaf("w", (2, 2), kind="input")
+    for number in range(200):
+        shape = (2, number + 1) if number < 100 else (2, 2, number)
+        last = builder.operation("Exp", builder.operation("Mm", last, shape=shape), shape=shape)
+    builder.root(last)
+    graph = builder.build()
+    assert names(graph, folded(graph, depth=0)) == ["w", "[]*100", "[]*100", "loss"]
+
+
+def test_layers_of_a_list_fold_although_each_is_wider_than_the_one_before() -> None:
+    builder = GraphBuilder()
+    model, last = builder.scope("net", "Net"), builder.leaf("x", (2, 8), kind="input")
+    for number in range(80):
+        layer = builder.scope(f"net.layers.{number}", "Layer", model)
+        weight = builder.leaf(f"net.layers.{number}.weight", (8 + number, 9 + number))
+        made = builder.operation("Mm", last, weight, scope=layer, shape=(2, 9 + number))
+        last = builder.operation("Relu", made, scope=layer, shape=(2, 9 + number))
+    builder.root(last)
+    graph = builder.build()
+    view = folded(graph)
+    assert "+net.layers.0*80" in names(graph, view)
+    assert "80 alike net.layers.0 … net.layers.79 are drawn once; their shapes differ" in view.notes
+
+
+def test_runs_of_different_members_of_one_list_stay_apart() -> None:
+    builder = GraphBuilder()
+    model, last = builder.scope("net", "Net"), builder.leaf("x", kind="input")
+    for number in range(24):
+        class_name = {8: "Pool", 16: "Norm"}.get(number, "Layer")
+        layer = builder.scope(f"net.layers.{number}", class_name, model)
+        for operation in ("Mm", "Relu", "Exp"):
+            last = builder.operation(operation, last, scope=layer)
+    builder.root(last)
+    graph = builder.build()
+    shown = names(graph, folded(graph, depth=1))
+    assert shown == [
+        "+net", "x", "net.layers.0*8", "net.layers.8", "net.layers.9*7", "net.layers.16", "net.layers.17*7", "loss",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("outermost", ["step", "layer"])
+def test_an_rnn_of_several_layers_folds_over_steps_and_layers(outermost: str) -> None:
+    builder = GraphBuilder()
+    weights = [(builder.leaf(f"w{layer}", (3, 3)), builder.leaf(f"u{layer}", (3, 3))) for layer in range(4)]
+    states: dict[int, int] = {}
+    outputs: dict[int, int] = {}
+    order = [(step, layer) for step in range(50) for layer in range(4)]
+    for step, layer in order if outermost == "step" else sorted(order, key=lambda pair: pair[1]):
+        w, u = weights[layer]
+        from_input = builder.operation("Mm", outputs.get(step), w)
+        total = builder.operation("Add", from_input, builder.operation("Mm", states.get(layer), u))
+        states[layer] = outputs[step] = builder.operation("Tanh", total)
+    builder.root(outputs[49])
+    graph = builder.build()
+    shown = names(graph, folded(graph))
+    boxes = ["+[]*50", "+[]*4"] if outermost == "step" else ["+[]*4", "+[]*50"]
+    assert [word for word in shown if word.startswith("+")] == boxes
+
+
+def test_a_path_may_be_named_by_its_end() -> None:
+    graph = transformer(3)
+    assert "+model.h.0.mlp" in names(graph, folded(graph, depth=0, unfold=("mlp",)))

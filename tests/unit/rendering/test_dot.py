@@ -8,8 +8,11 @@ import subprocess
 import pytest
 
 from gradviz.capture.capture import Capture, Program
+from gradviz.graph.viewing import view_of
 from gradviz.rendering import labels
 from gradviz.rendering.dot import DotRenderer
+from gradviz.rendering.renderer import Subject
+from tests.captures import small_capture
 from tests.unit.rendering import views
 from tests.unit.rendering.views import Sketch
 
@@ -35,7 +38,7 @@ def test_open_boxes_become_clusters_and_links_become_edges(monkeypatch: pytest.M
 
 
 def test_what_a_loop_carries_is_a_node_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert '"↻ previous tanh [8, 64]"' in source(monkeypatch, views.recurrent()).replace("  ", " ")
+    assert "<B>↻ previous tanh</B>" in source(monkeypatch, views.recurrent())
 
 
 def test_notes_and_the_failure_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,3 +71,18 @@ def test_boxes_may_nest_deeper_than_python_may_recurse(monkeypatch: pytest.Monke
     for box in boxes:
         box.__enter__()
     assert source(monkeypatch, sketch).count("subgraph") == 1_200
+
+
+def test_arrows_follow_the_gradient_on_request_and_constants_have_none_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    sketch = views.perceptron()
+    monkeypatch.setattr(labels, "item_texts", lambda *_: tuple(sketch.texts))
+    dot = DotRenderer(arrows="gradient").render(sketch.subject())
+    assert "dir=back" in dot and dot.count("dir=none") == 2 and "Arrows follow the gradient" in dot
+
+
+def test_links_to_source_lines_appear_only_when_an_editor_is_named() -> None:
+    capture = small_capture()
+    viewed = view_of(capture.graphs[0])
+    subject = Subject(capture, viewed.graph, viewed.view)
+    assert "URL=" not in DotRenderer().render(subject)
+    assert 'URL="vscode://file/project/train.py:7"' in DotRenderer(editor="vscode").render(subject)

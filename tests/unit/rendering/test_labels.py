@@ -11,8 +11,9 @@ from msgspec import structs
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.folding import FoldOptions, fold
 from gradviz.graph.model import CallSite, Graph, HeldTensor, Node, TensorFacts
+from gradviz.graph.operation_words import call_word, operation_word
 from gradviz.rendering.labels import ItemText, item_texts
-from gradviz.rendering.words import call_word, count_words, operation_word, shape_words
+from gradviz.rendering.words import count_words, shape_words
 from tests.builders import GraphBuilder, facts, graph_of, transformer, unrolled_rnn
 
 SOURCES = {"/home/me/train.py": {7: "  h = relu(fc(x))", 12: "loss = step(x)"}}
@@ -126,6 +127,15 @@ def test_where_all_lines_are_in_libraries_the_innermost_is_shown() -> None:
     builder.call_sites = [CallSite("/lib/pkg/a.py", 3, is_library=True), CallSite("/lib/pkg/b.py", 4, "f", 0, True)]
     builder.root(builder.operation("Relu", builder.leaf("w"), call_site=1))
     assert text_of(builder.build(), "relu").line == "b.py:4"
+
+
+def test_a_box_whose_line_calls_twice_still_shows_its_line() -> None:
+    builder = GraphBuilder()
+    builder.call_sites = [CallSite("train.py", 7), CallSite("train.py", 7)]
+    scope = builder.scope("fc", "Linear")
+    first = builder.operation("Mm", builder.leaf("w"), scope=scope, call_site=0)
+    builder.root(builder.operation("Relu", first, scope=scope, call_site=1))
+    assert text_of(builder.build(), "fc", depth=0).line == "train.py:7"
 
 
 def test_tied_parameters_show_both_names() -> None:
@@ -245,8 +255,9 @@ def test_a_folded_box_tells_what_is_special_inside() -> None:
     scope = builder.scope("net", "Net", parameter_count=85_056_000)
     odd = builder.operation("MineBackward", builder.leaf("w"), kind="custom", scope=scope)
     builder.root(builder.operation("Add", odd, kind="inplace", scope=scope))
-    text = text_of(builder.build(), "net", depth=0)
+    text = text_of(builder.build(), "net", fold=("net",))
     assert text.badge == "85.1M params"
+    assert text.subtitle == "Net · holds 1 custom function"
     assert "among them 1 custom function, 1 in-place operation" in text.tooltip
     assert "parameters: w" in text.tooltip
 
@@ -285,4 +296,55 @@ def test_a_line_of_operations_that_is_one_box_is_named_by_its_source() -> None:
         )
     builder.root(last)
     texts = texts_of(builder.build(), max_items=20)
-    assert replace(texts[0], tooltip=()) == ItemText("h = relu(fc(x))", "35 operations", "", "6 params", "train.py:7")
+    assert replace(texts[0], tooltip=(), source=None, short_line="") == ItemText(
+        "h = relu(fc(x))", "35 operations", "", "6 params", "train.py:7"
+    )
+
+
+def test_a_view_that_a_call_makes_of_its_own_result_is_its_result() -> None:
+    builder = GraphBuilder()
+    product = builder.operation("Mm", builder.leaf("w"), shape=(6, 5), forward_call="torch.matmul", line=3)
+    view = builder.operation("UnsafeView", product, shape=(2, 3, 5), forward_call="torch.matmul", line=3)
+    builder.nodes[view] = structs.replace(builder.nodes[view], held=(HeldTensor(names=("scores",)),))
+    builder.root(builder.operation("Sum", view, shape=()))
+    text = text_of(builder.build(), "matmul")
+    assert (text.shape, text.name) == ("[2, 3, 5]", "scores")
+
+
+def test_an_operation_of_several_outputs_names_all_and_counts_them() -> None:
+    builder = GraphBuilder()
+    halves = builder.operation("Split", builder.leaf("w"))
+    names = tuple(HeldTensor(names=(name,), output_nr=number) for number, name in enumerate(("mu", "logvar")))
+    builder.nodes[halves] = structs.replace(builder.nodes[halves], outputs=(facts(5, 4), facts(5, 4)), held=names)
+    builder.root(builder.operation("Add", (halves, 0), (halves, 1)))
+    text = text_of(builder.build(), "split")
+    assert (text.name, text.shape) == ("mu, logvar", "2 × [5, 4]")
+
+
+def test_hooks_and_retained_gradients_stand_on_the_face_of_their_operation() -> None:
+    builder = GraphBuilder()
+    scaled = builder.operation("Mul", builder.leaf("w"))
+    held = (HeldTensor(names=("scaled",), retains_grad=True),)
+    builder.nodes[scaled] = structs.replace(builder.nodes[scaled], hooks=("watch",), held=held)
+    builder.root(builder.operation("Sum", scaled))
+    assert text_of(builder.build(), "mul").badge == "retains grad · 1 hook"
+    assert text_of(builder.build(), "sum").badge == ""
+
+
+def test_roots_without_a_name_are_counted() -> None:
+    builder = GraphBuilder()
+    total = builder.operation("Sum", builder.leaf("w"))
+    builder.root(total, None)
+    assert texts_of(builder.build())[-1].title == "output"
+    builder.root(total, "loss")
+    builder.root(total, None)
+    assert [text.title for text in texts_of(builder.build())[-3:]] == ["output 1", "loss", "output 2"]
+
+
+def test_a_line_of_the_script_that_is_named_above_needs_no_file_name() -> None:
+    builder = GraphBuilder()
+    product = builder.operation("Mul", builder.leaf("w"), line=7)
+    builder.root(builder.operation("Sum", product, call_site=builder.line(3, file="/home/me/helpers.py")))
+    texts = {text.title: text for text in texts_of(builder.build())}
+    assert (texts["mul"].line, texts["mul"].short_line) == ("train.py:7", "line 7")
+    assert texts["sum"].short_line == "helpers.py:3"

@@ -8,7 +8,9 @@ import pytest
 
 from gradviz.errors import BadInput
 from gradviz.rendering import labels
+from gradviz.rendering.pdf import PdfRenderer
 from gradviz.rendering.png import MAX_SIDE, PngRenderer
+from gradviz.rendering.still_picture import StillPicture
 from tests.unit.rendering import views
 from tests.unit.rendering.views import Sketch
 
@@ -70,5 +72,14 @@ def test_a_senseless_scale_is_refused(scale: float) -> None:
 
 
 def test_a_png_has_no_automatic_theme() -> None:
-    with pytest.raises(BadInput, match="choose light or dark"):
+    with pytest.raises(BadInput, match="choose from dark, light"):
         PngRenderer(theme="auto")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("renderer", [PngRenderer, PdfRenderer])
+def test_what_the_font_lacks_is_said(monkeypatch: pytest.MonkeyPatch, renderer: type[StillPicture]) -> None:
+    sketch = Sketch()
+    sketch.op("权重", tooltip=("вес",))
+    monkeypatch.setattr(labels, "item_texts", lambda *_: tuple(sketch.texts))
+    markup = renderer().draw(sketch.subject()).markup
+    assert "2 different characters are not in the font of this picture: SVG shows them." in markup

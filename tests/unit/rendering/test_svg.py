@@ -7,10 +7,13 @@ from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
+from msgspec import structs
 
 from gradviz.capture.capture import Capture, Program, ScriptError
 from gradviz.errors import BadInput
+from gradviz.graph.model import Root
 from gradviz.rendering import labels
+from gradviz.rendering.renderer import Subject
 from gradviz.rendering.svg import SvgRenderer
 from gradviz.rendering.text_metrics import text_width
 from tests.unit.rendering import views
@@ -163,3 +166,85 @@ def test_an_unknown_option_is_refused_with_the_choices() -> None:
 
 def test_an_empty_graph_gives_a_page_all_the_same(draw: Draw) -> None:
     assert "train.py" in words(draw(Sketch()))
+
+
+def wires(svg: str) -> list[tuple[float, float]]:
+    """The y at which each wire that is seen starts and ends."""
+    paths = re.findall(r'<path[^>]*marker-end="url\(#ak?\)" d="M[\d.]+ ([\d.]+)[^"]*[ L][\d.]+ ([\d.]+)"', svg)
+    return [(float(start), float(end)) for start, end in paths]
+
+
+def test_arrows_follow_the_data_or_the_gradient_and_nothing_else_moves(draw: Draw) -> None:
+    data, gradient = draw(views.perceptron()), draw(views.perceptron(), arrows="gradient")
+    assert all(start <= end for start, end in wires(data))
+    assert any(start < end for start, end in wires(data)) and any(start > end for start, end in wires(gradient))
+    places = re.compile(r'<text[^>]* x="[^"]*" y="[^"]*"')
+    assert places.findall(data) == places.findall(gradient)
+
+
+def test_the_legend_says_which_way_arrows_point(draw: Draw) -> None:
+    assert "data; gradients go back" in words(draw(views.tiny()))
+    assert "gradients; data comes against them" in words(draw(views.tiny(), arrows="gradient"))
+
+
+def test_no_gradient_arrow_points_at_data(draw: Draw) -> None:
+    assert 'marker-end="url(#ak)"' in draw(views.perceptron())
+    assert 'marker-end="url(#ak)"' not in draw(views.perceptron(), arrows="gradient")
+
+
+def test_plain_operations_need_no_legend_but_beside_folded_boxes(draw: Draw) -> None:
+    assert "operation" not in words(draw(views.tiny()))
+    assert "operation" in words(draw(views.gpt2_folded()))
+
+
+def test_a_graph_that_no_backward_started_has_no_root_of_backward() -> None:
+    sketch = views.tiny()
+    graph = structs.replace(sketch.graph(), backward=None, roots=(Root(2, name="z"),))
+    text = words(SvgRenderer().render(Subject(Capture(Program("train.py")), graph, sketch.view())))
+    assert "root of the graph" in text and "from z, without a backward()" in text
+    assert "root of backward" not in text
+
+
+def test_there_are_no_links_to_files_unless_an_editor_is_named(draw: Draw) -> None:
+    sketch = Sketch()
+    sketch.op("mul", source=("/home/me/my <model>.py", 41))
+    assert "<a " not in draw(sketch) and "/home/me" not in draw(sketch)
+    svg = draw(sketch, editor="vscode")
+    links = [link.get("href") for link in ElementTree.fromstring(svg).iter(f"{SVG}a")]
+    assert links == ["vscode://file/home/me/my%20%3Cmodel%3E.py:41"]
+
+
+def test_an_editor_is_checked_before_anything_is_drawn() -> None:
+    with pytest.raises(BadInput, match=r"unknown editor 'vscod'.*'vscode'"):
+        SvgRenderer(editor="vscod")
+
+
+def test_every_link_has_a_tooltip(draw: Draw) -> None:
+    found = tooltips(draw(views.tiny()))
+    assert any(text.startswith("x → mul") for text in found) and any(text.startswith("log → z") for text in found)
+
+
+def test_a_long_class_name_does_not_cost_what_stands_after_it(draw: Draw) -> None:
+    sketch = Sketch()
+    sketch.folded("h.0", subtitle=f"{'VeryLong' * 10}Block · holds 3 custom functions")
+    assert "holds 3 custom functions" in words(draw(sketch))
+
+
+def test_a_long_file_name_does_not_cost_the_shape(draw: Draw) -> None:
+    sketch = Sketch()
+    sketch.op("conv2d", name="features", shape="[2, 512, 28, 28]", line=f"{'deeply_nested_' * 10}model.py:41")
+    text = words(draw(sketch))
+    assert "features · [2, 512, 28, 28] · " in text and "el.py:41" in text
+
+
+def test_an_item_shows_the_arguments_that_decide_its_meaning(draw: Draw) -> None:
+    sketch = Sketch()
+    sketch.op("softmax", settings="dim=-1")
+    assert "softmaxdim=-1" in words(draw(sketch))
+
+
+def test_the_legend_calls_boxes_what_they_stand_for(draw: Draw) -> None:
+    sketch = Sketch()
+    sketch.folded("mul, add", sketch.input("x"))
+    text = words(draw(sketch))
+    assert "group of operations" in text and "module call" not in text

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from gradviz.capture.capture_file import CAPTURE_SUFFIX
 from gradviz.errors import BadInput, near_matches
-from gradviz.rendering.renderer import FORMATS, Format, format_named
+from gradviz.rendering.renderer import FORMATS, Format, format_named, format_of
 
 STANDARD_OUTPUT = "-"
 
@@ -44,19 +44,25 @@ _REMEDIES = {
 
 def output_format(path: Path | str, explicit: str | None = None) -> Format:
     """The format to write to `path`: the one asked for, or else the one that its suffix says."""
-    by_suffix = _format_with_suffix(Path(path).suffix)
+    name = Path(path).name
+    by_suffix = format_of(name)
     if explicit is None:
         if by_suffix is None:
             raise _unknown_format(path)
         return by_suffix
     wanted = format_named(explicit)
-    if by_suffix is not None and by_suffix != wanted:
-        other_name = Path(path).with_suffix(wanted.suffixes[0]).name
+    if by_suffix is not None and by_suffix != wanted and not _may_be_called(name, wanted):
+        other_name = name.removesuffix(by_suffix.suffix_of(name)) + wanted.suffixes[0]
         raise BadInput(
             f"{str(path)!r} is named as {by_suffix.name}, but {wanted.name} is asked for",
             hint=f"name it {other_name!r}, or leave the format out",
         )
     return wanted
+
+
+def _may_be_called(name: str, wanted: Format) -> bool:
+    """Whether the last suffix is that of the format as well: ``net.json`` for a format of ``.something.json``."""
+    return any(suffix.endswith(Path(name).suffix.lower()) for suffix in wanted.suffixes)
 
 
 def check_outputs(paths: Sequence[Path | str], *, inputs: Iterable[Path | str] = ()) -> None:
@@ -87,10 +93,6 @@ def write_output(path: Path | str, content: str | bytes) -> None:
 
 def _is_standard_output(path: Path | str) -> bool:
     return str(path) == STANDARD_OUTPUT
-
-
-def _format_with_suffix(suffix: str) -> Format | None:
-    return next((entry for entry in FORMATS if suffix.lower() in entry.suffixes), None)
 
 
 def _unknown_format(path: Path | str) -> BadInput:
@@ -164,11 +166,13 @@ def _write_file(path: Path, data: bytes) -> None:
 
 
 def _write_standard_output(data: bytes) -> None:
+    if sys.stdout is None:
+        return  # closed by whoever started this process: they do not want to read it
     # Bytes, so that a terminal set to another encoding cannot make a difference in a file or pipe.
     buffer = getattr(sys.stdout, "buffer", None)
     try:
         if buffer is None:
-            print(data.decode(), end="")
+            sys.stdout.write(data.decode())
         else:
             sys.stdout.flush()
             buffer.write(data)

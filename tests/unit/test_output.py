@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gradviz.cli.output import check_outputs, output_format, write_output
 from gradviz.errors import BadInput
+from gradviz.output import check_outputs, output_format, write_output
 
 FULL_DEVICE = Path("/dev/full")
 
@@ -155,7 +155,7 @@ def in_a_shell(redirection: str) -> subprocess.CompletedProcess[str]:
     """Writes more than a pipe holds to standard output, which is redirected as given."""
     program = (
         "import sys\n"
-        "from gradviz.cli.output import write_output\n"
+        "from gradviz.output import write_output\n"
         "from gradviz.errors import BadInput\n"
         "try:\n"
         "    write_output('-', 'x' * 1_000_000)\n"
@@ -269,6 +269,13 @@ class TestFormats:
         with pytest.raises(BadInput) as caught:
             output_format(path)
         assert str(caught.value).startswith(line)
+
+    def test_the_longest_suffix_counts(self) -> None:
+        assert output_format("out/net.Model-Explorer.json").name == "model-explorer"
+        assert output_format("model-explorer.json").name == "json"
+
+    def test_a_format_of_a_double_suffix_may_be_asked_for_by_the_last_one(self) -> None:
+        assert output_format("net.json", "model-explorer").name == "model-explorer"
 
     def test_a_suffix_that_contradicts_the_format_is_refused(self) -> None:
         with pytest.raises(BadInput, match=r"'a.svg' is named as svg, but json is asked for; name it 'a.json', or"):

@@ -1,0 +1,59 @@
+"""The saved total against what the allocator says was retained, and what the difference consists of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradviz.graph.model import Graph
+from gradviz.graph.saved_tensors import AllocatorReading, Storage
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Bytes that one allocator gave out during the forward computation, and did not get back; and where they are."""
+
+    reading: AllocatorReading
+    saved: int
+    """Kept by nodes, and made by the forward computation."""
+    in_variables: int
+    """Made by it, and kept by variables only."""
+    rounding: int
+    """The allocator gives out whole blocks."""
+    nodes: int
+    """How many the graph has: each takes memory of its own."""
+
+    @property
+    def retained(self) -> int:
+        """What the allocator says."""
+        return self.reading.after - self.reading.before
+
+    @property
+    def rest(self) -> int:
+        """What none of these explains."""
+        return self.retained - self.saved - self.in_variables - self.rounding + self.reading.freed
+
+
+def balances(graph: Graph) -> list[Balance]:
+    """One for each device whose allocator was asked."""
+    kept = {saved.storage for node in graph.nodes for saved in node.saved}
+    found = []
+    for reading in graph.allocators:
+        new = [
+            (place, storage)
+            for place, storage in enumerate(graph.storages)
+            if storage.device == reading.device and not storage.made_before
+        ]
+        found.append(
+            Balance(
+                reading,
+                saved=sum(storage.bytes for place, storage in new if place in kept),
+                in_variables=sum(storage.bytes for place, storage in new if place not in kept),
+                rounding=sum(_rounding(storage, reading.block) for _, storage in new),
+                nodes=len(graph.nodes),
+            )
+        )
+    return found
+
+
+def _rounding(storage: Storage, block: int) -> int:
+    return -storage.bytes % block

@@ -1,0 +1,86 @@
+"""Copies that are kept beside their source, large storages kept for small views, float32 that autocast would halve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gradviz.analysis.memory import GraphMemory, StorageUse, line_of
+from gradviz.analysis.produced_storages import behind_views, storages_of_outputs
+from gradviz.graph.model import Graph
+from gradviz.graph.operation_words import autograd_stem
+
+_COPIES = {
+    "ToCopy": "the same values in another dtype or on another device",
+    "Clone": "a copy",
+    "Cat": "its parts side by side",
+    "Stack": "its parts side by side",
+    "Repeat": "the same values several times",
+}
+"""Operations that give the values of their inputs, unchanged, in a new storage."""
+
+_STAYS_IN_FLOAT32 = frozenset(
+    {
+        *("Acos", "Asin", "Cosh", "Erfinv", "Exp", "Expm1", "Log", "Log10", "Log2", "Log1P", "Reciprocal", "Rsqrt"),
+        *("Sinh", "Tan", "Pow", "Softplus", "NativeLayerNorm", "NativeGroupNorm", "Norm", "LinalgVectorNorm"),
+        *("NuclearNorm", "CosineSimilarity", "Cdist", "Renorm", "BinaryCrossEntropyWithLogits", "MseLoss", "L1Loss"),
+        *("HuberLoss", "SmoothL1Loss", "NllLoss", "NllLoss2D", "KlDiv", "LogSoftmax", "Softmax", "Prod"),
+        *("Cumprod", "Cumsum", "Dist", "Sum", "LogSigmoid", "MultiMarginLoss", "SoftMarginLoss", "FusedRmsNorm"),
+    }
+)
+"""What autocast computes in float32 whatever it is given; the list of torch's documentation, by node."""
+
+
+@dataclass(frozen=True)
+class SavedTwice:
+    """Values that are kept in two storages."""
+
+    bytes: int
+    """Of the second one, which could go."""
+    what: str
+    operation: str
+    """Name of the node that made the copy."""
+    file: str | None
+    line: int | None
+
+
+def saved_twice(graph: Graph) -> list[SavedTwice]:
+    """Copies that nodes keep as well as what was copied; the largest first."""
+    return sorted(_copies_beside_their_source(graph), key=lambda copy: -copy.bytes)
+
+
+def _copies_beside_their_source(graph: Graph) -> Iterator[SavedTwice]:
+    storages = storages_of_outputs(graph)
+    told: set[int] = set()
+    for node in graph.nodes:
+        copy = storages.get((node.id, 0))
+        what = _COPIES.get(autograd_stem(node.name))
+        if what is None or copy is None or copy in told:
+            continue
+        edges = [edge for edge in node.edges if edge is not None]
+        sources = [storages.get(behind_views(graph, (edge.target, edge.input_nr))) for edge in edges]
+        if sources and all(source is not None and source != copy for source in sources):
+            told.add(copy)
+            yield SavedTwice(graph.storages[copy].bytes, what, node.name, *line_of(graph, node))
+
+
+def large_for_small_views(memory: GraphMemory) -> list[StorageUse]:
+    """Storages of which the saved tensors see less than half, and that nothing else is known to hold."""
+    return [
+        use
+        for use in memory.storages
+        if use.kind == "intermediate" and not use.names and use.seen_bytes * 2 < use.bytes
+    ]
+
+
+def halved_by_autocast(graph: Graph) -> int:
+    """Bytes that would go if every float32 storage that may be halved were: at most so much is won."""
+    may_be_halved: dict[int, bool] = {}
+    for node in graph.nodes:
+        for saved in node.saved:
+            if saved.storage is not None:
+                is_float32 = saved.tensor is not None and saved.tensor.dtype == "float32"
+                fits = is_float32 and autograd_stem(node.name) not in _STAYS_IN_FLOAT32
+                may_be_halved[saved.storage] = may_be_halved.get(saved.storage, True) and fits
+    storages = (graph.storages[place] for place, fits in may_be_halved.items() if fits)
+    return sum(storage.bytes // 2 for storage in storages if storage.kind == "intermediate")

@@ -1,0 +1,44 @@
+"""Which storage each output of a node lives in, as far as saved tensors tell."""
+
+from __future__ import annotations
+
+from math import prod
+
+from gradviz.graph.model import Graph
+
+Output = tuple[int, int]
+"""A node, and which of its outputs."""
+
+
+def storages_of_outputs(graph: Graph) -> dict[Output, int]:
+    """Index in `Graph.storages` by output, for those that some node saved."""
+    return {
+        (saved.source, saved.source_nr): saved.storage
+        for node in graph.nodes
+        for saved in node.saved
+        if saved.source is not None and saved.storage is not None
+    }
+
+
+def behind_views(graph: Graph, output: Output) -> Output:
+    """The output that made the memory, where `output` is a view of it."""
+    node = graph.nodes[output[0]]
+    while node.kind == "view" and len(node.edges) == 1 and node.edges[0] is not None:
+        output = node.edges[0].target, node.edges[0].input_nr
+        node = graph.nodes[output[0]]
+    return output
+
+
+def bytes_of_output(graph: Graph, output: Output) -> int:
+    """What the output needs if nothing shares it; 0 where its shape is not known."""
+    outputs = graph.nodes[output[0]].outputs
+    facts = outputs[output[1]] if output[1] < len(outputs) else None
+    if facts is None or not all(isinstance(size, int) for size in facts.shape):
+        return 0
+    return prod(size for size in facts.shape if isinstance(size, int)) * item_size(facts.dtype)
+
+
+def item_size(dtype: str) -> int:
+    """Bytes of one element: of ``float32`` 4, of ``complex64`` 8, of ``bool`` 1."""
+    digits = "".join(filter(str.isdigit, dtype.partition("_")[0]))
+    return max(int(digits) // 8, 1) if digits else 1

@@ -1,0 +1,163 @@
+"""The doors into gradviz from Python: `inspect`, `record` and `load`.
+
+torch is imported by what records, when it is called, and never to look at something that was recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from gradviz.errors import BadInput
+from gradviz.inspection import Inspection
+
+if TYPE_CHECKING:
+    from gradviz.capture.capture import Capture
+    from gradviz.recording.inline import BlockRecorder
+
+
+def inspect(*tensors: Any, model: Any = None) -> Inspection:
+    """The autograd graph of tensors that are there already.
+
+    Nothing is computed, changed or kept alive: no backward runs, and the tensors can be freed as before. As nobody
+    watched while they were computed, source lines and module calls are unknown; inside a `record` block they are
+    known.
+
+    Args:
+        tensors: tensors of any shape, or lists, tuples, dicts, dataclasses and model outputs that hold some.
+        model: the module (or a list or dict of modules) whose parameters are named; without it, modules and tensors
+            are named after the variables that hold them where this is called.
+
+    Raises:
+        BadInput: there is no tensor in what was given.
+        NothingRecorded: none of the tensors has a ``grad_fn``.
+
+    Example:
+        >>> import torch, gradviz
+        >>> x = torch.tensor(2.0, requires_grad=True)
+        >>> y = torch.tensor(3.0, requires_grad=True)
+        >>> z = torch.log(x * y)
+        >>> [node.name for node in gradviz.inspect(z).graph.nodes if not node.is_leaf]
+        ['MulBackward0', 'LogBackward0']
+        >>> gradviz.inspect(x)
+        Traceback (most recent call last):
+        gradviz.errors.NothingRecorded: x has no grad_fn: it is a leaf, which no operation made; pass what was computed from it
+    """  # noqa: E501 - one message is one line
+    from gradviz.recording.inline import inspect_values
+
+    return Inspection(inspect_values(tensors, model, sys._getframe(1)))
+
+
+def record(*, backward: int | None = None) -> Recording:
+    """Record what a ``with`` block computes: each operation with its line and module, and every backward call.
+
+    The block runs as it would without; torch is put back as it was at its end, also when the block raises. What it
+    raises is not held up, and the recording shows how far the program came. Without any backward call the graph is
+    that of the tensors which were computed in the block and which variables still hold.
+
+    Args:
+        backward: record only this call of ``backward()`` or ``grad()``, counted from 1; without it, all of them.
+
+    Returns:
+        An `Inspection` that can be looked at once the block has ended.
+
+    Raises:
+        BadInput: ``backward`` is no such number; or, when the block is entered, a recording is running already.
+
+    Example:
+        >>> import torch, gradviz
+        >>> model = torch.nn.Linear(3, 1)
+        >>> with gradviz.record() as recording:
+        ...     loss = model(torch.ones(2, 3)).sum()
+        ...     loss.backward()
+        >>> recording.graph.roots[0].name, recording.graph.scopes[0].path
+        ('loss', 'model')
+        >>> recording.tree(constants=False)  # doctest: +ELLIPSIS
+        operation   shape   grad_fn         line
+        ◆ loss      scalar  backward()      ...
+        ● sum       scalar  SumBackward0    ...
+        │ in model (Linear) · 4 params
+        ● linear    [2, 1]  AddmmBackward0  ...
+        ├─○ weight  [1, 3]  AccumulateGrad
+        └─○ bias    [1]     AccumulateGrad
+        ...
+    """
+    if backward is not None and (type(backward) is not int or backward < 1):
+        raise BadInput(f"backward={backward!r} is not a number from 1 on", hint="leave it out to record every call")
+    return Recording(backward)
+
+
+def load(path: str | os.PathLike[str]) -> Inspection:
+    """What ``gradviz record`` or `Inspection.save` wrote to a ``.gradviz`` file. Needs no torch.
+
+    Raises:
+        BadInput: the file cannot be read.
+        BadCapture: it is no capture, or a damaged one, or one of a newer gradviz.
+
+    Example:
+        >>> import gradviz
+        >>> gradviz.load("train.py")
+        Traceback (most recent call last):
+        gradviz.errors.BadInput: 'train.py' is a script, not a recording; run 'gradviz record train.py' first, or 'gradviz render train.py'
+    """  # noqa: E501 - one message is one line
+    if not isinstance(path, (str, os.PathLike)):
+        raise BadInput(
+            f"load() takes the path of a file, not an object of type {type(path).__name__}",
+            hint="gradviz.inspect() takes tensors",
+        )
+    from gradviz.capture.capture_file import load_capture
+
+    if Path(path).suffix == ".py":
+        raise BadInput(
+            f"{os.fspath(path)!r} is a script, not a recording",
+            hint=f"run 'gradviz record {os.fspath(path)}' first, or 'gradviz render {os.fspath(path)}'",
+        )
+    return Inspection(load_capture(Path(path)))
+
+
+class Recording(Inspection):
+    """The `Inspection` of a ``with gradviz.record():`` block, once that has ended."""
+
+    def __init__(self, backward: int | None = None) -> None:
+        self._backward = backward
+        self._recorder: BlockRecorder | None = None
+        self._finished: Capture | None = None
+
+    @property
+    def capture(self) -> Capture:
+        """Everything that was recorded; raises `BadInput` before the block has ended."""
+        if self._finished is None:
+            raise BadInput(self._state(), hint="look at it after the `with` block")
+        return self._finished
+
+    def __enter__(self) -> Recording:
+        from gradviz.recording.inline import BlockRecorder
+        from gradviz.recording.plan import RecordingPlan
+
+        if self._recorder is not None or self._finished is not None:
+            raise BadInput("this recording was used already", hint="call gradviz.record() for each block")
+        remedy = "record(backward=N) picks a single one"
+        plan = RecordingPlan(self._backward, keep_going=True, begins_midway=True, remedy_when_full=remedy)
+        recorder = BlockRecorder(plan)
+        recorder.start()
+        self._recorder = recorder
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        recorder, self._recorder = self._recorder, None
+        assert recorder is not None, "the block was entered"
+        self._finished = recorder.finish(error, sys._getframe(1))
+
+    def __str__(self) -> str:
+        return super().__str__() if self._finished is not None else f"<gradviz.Recording: {self._state()}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return super()._repr_mimebundle_() if self._finished is not None else {"text/plain": str(self)}
+
+    def _state(self) -> str:
+        return "the recording is still running" if self._recorder is not None else "nothing was recorded yet"

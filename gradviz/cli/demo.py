@@ -1,0 +1,67 @@
+"""``gradviz demo``: a first graph to look at, from a recording that comes with the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from gradviz.capture.capture import Capture
+    from gradviz.inspection import Inspection
+
+DEMO = Path(__file__).with_name("demo.gradviz")
+"""What ``samples/mlp.py`` gives; ``make demo-capture`` records it anew."""
+
+_INTRODUCTION = """\
+gradviz runs a PyTorch script, unedited, and shows the graph that its backward() walks.
+This was recorded from {name}, one training step of a small network:
+
+{lines}
+
+Read the tree downwards, from the loss to what it was computed from, as backward() walks it.
+
+"""
+
+_NEXT = """
+next:  gradviz demo -o demo.svg   draws this graph
+       gradviz tree train.py      prints the graph of your own script
+       gradviz render train.py    draws it
+in Python:
+       gradviz.inspect(loss)                     shows a tensor that is there already
+       with gradviz.record() as recording: ...   shows lines and modules, too
+"""
+
+
+@click.command("demo")
+@click.option("-o", "--output", "outputs", multiple=True, metavar="OUT", help="Draw it to a file; its suffix says how.")
+def demo_command(outputs: tuple[str, ...]) -> int:
+    """Show the graph of a small network, recorded beforehand: nothing is run, and torch is not needed."""
+    from gradviz.capture.capture_file import load_capture
+    from gradviz.inspection import Inspection
+    from gradviz.output import check_outputs, output_format, write_output
+
+    check_outputs(outputs)
+    formats = [output_format(path) for path in outputs]
+    demo = Inspection(load_capture(DEMO))
+    if not outputs:
+        write_output("-", _shown(demo))
+    for path, chosen in zip(outputs, formats, strict=True):
+        write_output(path, demo.render(chosen.name))
+        if path != "-":
+            write_output("-", f"wrote {path}\n")
+    return 0
+
+
+def _shown(demo: Inspection) -> str:
+    from gradviz.cli.terminal import standard_output
+
+    screen = standard_output()
+    tree = demo.tree(width=screen.width, color=screen.has_colors, ascii=not screen.has_unicode)
+    return _INTRODUCTION.format(name=demo.capture.program.name, lines=_lines(demo.capture)) + tree + _NEXT
+
+
+def _lines(capture: Capture) -> str:
+    """The lines of the program that the graph came from."""
+    return "\n".join(f"  {line:>3}  {text}" for lines in capture.sources.values() for line, text in lines.items())

@@ -1,0 +1,98 @@
+"""``gradviz memory``: which lines and modules hold the memory of a training step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradviz.cli.options import recording_options
+from gradviz.cli.progress import working
+
+if TYPE_CHECKING:
+    from gradviz.capture.capture import Capture
+    from gradviz.graph.model import Graph
+
+
+@click.command("memory")
+@recording_options
+@click.option("--by", metavar="line|module|operation|dtype|storage", help="One table; without it, lines and modules.")
+@click.option("--rows", type=click.IntRange(min=1), metavar="N", default=10, show_default=True, help="Longest tables.")
+@click.option("-o", "--output", metavar="OUT", help="Write a treemap to OUT.svg, or everything as data to OUT.json.")
+@click.option("--json", "as_json", is_flag=True, help="Everything as JSON, on standard output.")
+@click.option("--width", type=click.IntRange(min=40), metavar="N", help="Columns; the terminal's, or 100 in a pipe.")
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="auto: in a terminal, unless NO_COLOR is set.",
+)
+@click.option("--no-pager", is_flag=True, help="Do not page what is longer than the screen.")
+def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: Any) -> int:
+    """Run SCRIPT, and tell what its graph keeps in memory until its first backward() has run.
+
+    Every storage is counted once, at the first line that keeps it.
+    """
+    from gradviz.analysis.memory_document import memory_json
+    from gradviz.cli.paging import show
+    from gradviz.cli.rescue import recording_kept
+    from gradviz.cli.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.terminal import standard_output
+    from gradviz.cli.views import source_options
+    from gradviz.output import check_outputs, write_output
+    from gradviz.rendering.memory_report import NARROWEST, ReportOptions, check_that_it_is_known, memory_report
+
+    source_choice, terminal = source_options(others), standard_output(others["color"])
+    options = ReportOptions(
+        others["by"], others["rows"], others["width"] or max(terminal.width, NARROWEST), terminal.has_colors
+    )
+    if output is not None:
+        _check_suffix(output)
+        check_outputs([output], inputs=source_choice.inputs)
+    takes_one = as_json or output is not None
+    if takes_one and source_choice.backward == "all" and not source_choice.is_capture:
+        raise _several()
+    source = open_source(source_choice, own_output=True)
+    with recording_kept(source, source_choice):
+        for graph in source.graphs:
+            check_that_it_is_known(source.capture, graph)
+        if takes_one and len(source.graphs) > 1:
+            raise _several()
+        if output is not None:
+            write_output(output, _content(output, source.capture, source.graphs[0]))
+        with working("counting the memory"):
+            reports = [
+                memory_json(source.capture, graph) if as_json else memory_report(source.capture, graph, options)
+                for graph in source.graphs
+            ]
+        show("\n".join(reports), terminal, use_pager=not (no_pager or as_json))
+    if output is not None:
+        click.echo(f"wrote {output}", err=True)
+    tell_that_it_was_stopped(source, source_choice)
+    return source.exit_code
+
+
+def _several() -> Exception:
+    from gradviz.errors import BadInput
+
+    return BadInput("--json and -o take one graph", hint="pick one with --backward N")
+
+
+def _check_suffix(path: str) -> None:
+    from gradviz.errors import BadInput
+
+    if Path(path).suffix.lower() not in (".svg", ".json"):
+        raise BadInput(f"{path!r} does not end in .svg or .json", hint="a treemap is .svg, the same as data is .json")
+
+
+def _content(path: str, capture: Capture, graph: Graph) -> str:
+    from gradviz.analysis.memory import memory_of
+    from gradviz.analysis.memory_document import memory_json
+    from gradviz.rendering.treemap import TreemapRenderer
+
+    if Path(path).suffix.lower() == ".json":
+        return memory_json(capture, graph)
+    return TreemapRenderer().render(
+        " ".join([capture.program.name, *capture.program.arguments]), graph, memory_of(graph)
+    )

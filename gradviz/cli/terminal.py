@@ -1,0 +1,61 @@
+"""What standard output can show: its width, colours, links, and characters beyond ASCII.
+
+Colours follow the conventions that terminal programs share: https://no-color.org and https://bixense.com/clicolors.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TextIO
+
+ColorChoice = Literal["auto", "always", "never"]
+
+WIDTH_IN_A_PIPE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """Where the output of a command goes."""
+
+    width: int
+    height: int
+    is_interactive: bool
+    """Somebody looks at it now; False for a pipe or a file."""
+    has_colors: bool
+    has_links: bool
+    has_unicode: bool
+
+
+def standard_output(color: ColorChoice = "auto") -> Terminal:
+    """What standard output can show."""
+    is_interactive = is_terminal(sys.stdout)
+    size = shutil.get_terminal_size()
+    return Terminal(
+        width=size.columns if is_interactive else WIDTH_IN_A_PIPE,
+        height=size.lines,
+        is_interactive=is_interactive,
+        has_colors=wants_colors(color, os.environ, is_interactive=is_interactive),
+        # The console of Linux, without a window system, writes what it does not know onto the screen.
+        has_links=is_interactive and os.environ.get("TERM") not in ("dumb", "linux"),
+        has_unicode=(sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf"),
+    )
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody looks at what is written to `stream`; a closed or missing one is no terminal."""
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+def wants_colors(choice: ColorChoice, environment: Mapping[str, str], *, is_interactive: bool) -> bool:
+    """What was asked for on the command line; else what the environment says; else whether somebody looks at it."""
+    if choice != "auto":
+        return choice == "always"
+    if environment.get("NO_COLOR"):
+        return False
+    if any(environment.get(name, "0") not in ("", "0") for name in ("CLICOLOR_FORCE", "FORCE_COLOR")):
+        return True
+    return is_interactive and environment.get("TERM") != "dumb" and environment.get("CLICOLOR") != "0"

@@ -1,0 +1,50 @@
+"""What holds for every graph, checked when a file is read and in the tests of everything that makes one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradviz.errors import GradvizError
+
+if TYPE_CHECKING:
+    from gradviz.graph.model import Graph
+
+
+class InvalidGraph(GradvizError):
+    """A graph refers to something that it does not hold."""
+
+
+def check_references(graph: Graph) -> None:
+    """Raise `InvalidGraph` at the first reference that points nowhere."""
+
+    def check(where: str, index: int | None, count: int, what: str) -> None:
+        if index is not None and not 0 <= index < count:
+            raise InvalidGraph(f"{where} refers to {what} {index}, but there are {count}")
+
+    for position, node in enumerate(graph.nodes):
+        where = f"node {node.id}"
+        if node.id != position:
+            raise InvalidGraph(f"{where} stands at place {position}")
+        for edge in node.edges:
+            if edge is not None:
+                check(where, edge.target, len(graph.nodes), "node")
+        for figures in (node.gradients, node.overlaps):
+            if figures and len(figures) != len(node.edges):
+                raise InvalidGraph(f"{where} has {len(node.edges)} edges, but figures for {len(figures)}")
+        check(where, node.call_site, len(graph.call_sites), "call site")
+        check(where, node.scope, len(graph.scopes), "module scope")
+        for constant in node.constants:
+            check(where, constant, len(graph.constants), "constant")
+        for saved in node.saved:
+            check(where, saved.storage, len(graph.storages), "storage")
+            check(where, saved.source, len(graph.nodes), "node")
+    for index, scope in enumerate(graph.scopes):
+        check(f"module scope {index}", scope.parent, index, "an earlier module scope")
+        check(f"module scope {index}", scope.call_site, len(graph.call_sites), "call site")
+    for index, site in enumerate(graph.call_sites):
+        check(f"call site {index}", site.caller, index, "an earlier call site")
+    for root in graph.roots:
+        check(f"root {root.name}", root.node, len(graph.nodes), "node")
+    if graph.backward is not None:
+        check("backward", graph.backward.call_site, len(graph.call_sites), "call site")
+        check("backward", graph.backward.failed_node, len(graph.nodes), "node")

@@ -1,0 +1,14 @@
+"""What no folding and no hiding takes out of sight.
+
+This is the one place where such nodes enter: all that is told apart by it is told apart everywhere.
+"""
+
+from __future__ import annotations
+
+from gradviz.graph.model import Graph
+
+
+def failed_operations(graph: Graph) -> tuple[int, ...]:
+    """The operation in which backward failed; none where it did not, or failed at a leaf."""
+    failed = graph.backward.failed_node if graph.backward else None
+    return () if failed is None or graph.nodes[failed].is_leaf else (failed,)

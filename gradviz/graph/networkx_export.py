@@ -1,0 +1,97 @@
+"""A graph as networkx knows it, with plain attributes: for its algorithms, and for the files that it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradviz.errors import MissingDependency
+from gradviz.graph.model import Graph, Node, TensorFacts
+from gradviz.graph.operation_words import call_of, calls_of_several_names, constant_names, node_word
+from gradviz.graph.root_names import root_names
+from gradviz.graph.source_lines import readers_lines
+
+if TYPE_CHECKING:
+    import networkx
+
+PlainAttribute = str | int | bool
+
+
+def networkx_graph(graph: Graph) -> networkx.MultiDiGraph[int]:
+    """See `Graph.to_networkx`."""
+    try:
+        import networkx
+    except ImportError as error:
+        raise MissingDependency("networkx is not installed", hint="pip install networkx") from error
+    made: networkx.MultiDiGraph[int] = networkx.MultiDiGraph()
+    made.graph.update(_graph_attributes(graph))
+    made.add_nodes_from(plain_nodes(graph))
+    for source, target, position, attributes in _edges(graph):
+        made.add_edge(source, target, key=position, **attributes)
+    return made
+
+
+def plain_nodes(graph: Graph) -> Iterator[tuple[int, dict[str, PlainAttribute]]]:
+    """Ids and attributes, in creation order."""
+    roots: dict[int, list[str]] = {}
+    for root, name in zip(graph.roots, root_names(graph), strict=True):
+        roots.setdefault(root.node, []).append(name)
+    own_lines = readers_lines(graph)
+    shared_calls = calls_of_several_names(graph.nodes)
+    for node in graph.nodes:
+        attributes = dict(_node_attributes(graph, node, shares_its_call=call_of(node) in shared_calls))
+        if node.id in roots:
+            attributes["root"] = ", ".join(roots[node.id])
+        if node.call_site is not None:
+            site = graph.call_sites[own_lines[node.call_site]]
+            attributes |= {"file": site.file, "line": site.line, "function": site.function}
+        yield node.id, attributes
+
+
+def _edges(graph: Graph) -> Iterator[tuple[int, int, int, dict[str, PlainAttribute]]]:
+    """From what gives to what takes, with the place among the inputs of the latter as key."""
+    for node in graph.nodes:
+        for position, edge in enumerate(node.edges):
+            if edge is not None:
+                outputs = graph.nodes[edge.target].outputs
+                tensor = outputs[edge.input_nr] if edge.input_nr < len(outputs) else None
+                attributes = dict(_tensor_attributes(tensor))
+                yield edge.target, node.id, position, attributes | {"position": position, "output_nr": edge.input_nr}
+
+
+def _graph_attributes(graph: Graph) -> Iterator[tuple[str, PlainAttribute]]:
+    yield "roots", ", ".join(root_names(graph))
+    if graph.backward is not None:
+        yield "backward", graph.backward.number
+        yield "function", graph.backward.function
+        if graph.backward.failed_node is not None:
+            yield "failed_node", graph.backward.failed_node
+
+
+def _node_attributes(graph: Graph, node: Node, *, shares_its_call: bool) -> Iterator[tuple[str, PlainAttribute]]:
+    leaf_word = node.names[0] if node.names else node.kind
+    yield "label", leaf_word if node.is_leaf else node_word(node, shares_its_call=shares_its_call)
+    yield "grad_fn", node.name
+    yield "kind", node.kind
+    yield "is_leaf", node.is_leaf
+    yield from _tensor_attributes(next((tensor for tensor in node.outputs if tensor), None))
+    names = {"names": node.names, "constants": _constant_names(graph, node), "hooks": node.hooks}
+    yield from ((key, ", ".join(words)) for key, words in names.items() if words)
+    if node.forward_call is not None:
+        yield "forward_call", node.forward_call
+    if node.sequence_nr is not None:
+        yield "sequence_nr", node.sequence_nr
+    if node.scope is not None:
+        yield "module", graph.scopes[node.scope].path
+        yield "module_class", graph.scopes[node.scope].class_name
+
+
+def _tensor_attributes(tensor: TensorFacts | None) -> Iterator[tuple[str, PlainAttribute]]:
+    if tensor is not None:
+        yield "shape", "[" + ", ".join(map(str, tensor.shape)) + "]"
+        yield "dtype", tensor.dtype
+        yield "device", tensor.device
+
+
+def _constant_names(graph: Graph, node: Node) -> list[str]:
+    return [constant_names(graph.constants[index])[0] for index in node.constants]

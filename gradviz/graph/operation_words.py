@@ -1,0 +1,97 @@
+"""What an operation is called: by the function that the reader called, or by its own name; and what data is called.
+
+In the graph's layer, because readers write these words on the command line, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import lru_cache
+
+from gradviz.graph.model import Constant, Node
+
+_WORD_BORDERS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_BACKWARD = re.compile(r"Backward\d*$")
+# Which kernel torch chose is in the autograd name below the title.
+_ATTENTION_KERNEL = re.compile(r"^(ScaledDotProduct)[A-Z][a-z]+Attention(ForCpu)?$")
+_SPECIAL_METHODS = {
+    "__iadd__": "add_",
+    "__isub__": "sub_",
+    "__imul__": "mul_",
+    "__itruediv__": "div_",
+    "__ipow__": "pow_",
+    "__radd__": "add",
+    "__rmul__": "mul",
+    "__rpow__": "pow",
+    "__rmatmul__": "matmul",
+    "__truediv__": "div",
+    "__rtruediv__": "div",
+    "__getitem__": "getitem",
+    "__setitem__": "setitem",
+}
+
+
+def autograd_name(node: Node) -> str:
+    """torch's name for a node, without the namespace: ``AccumulateGrad``."""
+    return _without_namespace(node.name)
+
+
+def constant_names(constant: Constant) -> tuple[str, ...]:
+    """The names of an input that needs no gradient, or a word for what it is."""
+    return constant.names or (constant.kind,)
+
+
+def _without_namespace(node_name: str) -> str:
+    return node_name.rpartition("::")[2]
+
+
+def autograd_stem(node_name: str) -> str:
+    """``MulBackward0`` without what all nodes have in common: ``Mul``."""
+    return _BACKWARD.sub("", _without_namespace(node_name))
+
+
+@lru_cache(maxsize=1000)
+def operation_word(node_name: str) -> str:
+    """``LogSoftmaxBackward0`` as users know it: ``log_softmax``."""
+    stem = _ATTENTION_KERNEL.sub(r"\1Attention", autograd_stem(node_name))
+    return _WORD_BORDERS.sub("_", stem).lower() or node_name
+
+
+@lru_cache(maxsize=1000)
+def call_word(forward_call: str) -> str:
+    """``torch.nn.functional.linear`` without where it lives: ``linear``; ``torch.Tensor.__add__``: ``add``."""
+    last = forward_call.rpartition(".")[2]
+    return _SPECIAL_METHODS.get(last) or (last.strip("_") if last.startswith("__") else last)
+
+
+def node_word(node: Node, *, shares_its_call: bool = False) -> str:
+    """The title of an operation. One call may make several nodes; then each is called by its own name."""
+    if node.kind in ("custom", "compiled"):
+        return autograd_stem(node.name) or node.name
+    if node.forward_call and not shares_its_call:
+        return call_word(node.forward_call)
+    return operation_word(node.name)
+
+
+Call = tuple[str | None, int | None, int | None]
+
+
+def call_of(node: Node) -> Call:
+    """What nodes of one forward call have in common, as far as that was recorded."""
+    return node.forward_call, node.call_site, node.scope
+
+
+def calls_of_several_names(nodes: Iterable[Node]) -> set[Call]:
+    """Forward calls that made several different nodes, as cross_entropy makes log_softmax and nll_loss."""
+    names: defaultdict[Call, set[str]] = defaultdict(set)
+    for node in nodes:
+        names[call_of(node)].add(node.name)
+    return {call for call, found in names.items() if len(found) > 1}
+
+
+def operation_names(node: Node) -> set[str]:
+    """The words by which pictures may call an operation."""
+    words = {operation_word(node.name)}
+    return {*words, call_word(node.forward_call)} if node.forward_call else words

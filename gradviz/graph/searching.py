@@ -1,0 +1,111 @@
+"""What of a graph a regular expression fits, however it is folded.
+
+Searched are operations as pictures call them, variables and parameters, modules by path and class, and source lines.
+
+- A dotted name is found by its own last part: ``attn`` finds the module ``h.0.attn``, but not all that is inside it.
+- Case counts where the expression has capitals; and only then torch's names are searched, as every second letter would
+  be found in ``Backward``. In small letters they are among the names of operations: ``BmmBackward0`` is ``bmm``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from gradviz.errors import NothingFound, near_matches
+from gradviz.graph.expressions import compiled_for_search
+from gradviz.graph.model import Graph, ModuleScope, Node
+from gradviz.graph.operation_words import autograd_name, constant_names, operation_names
+from gradviz.graph.root_names import root_names
+from gradviz.graph.source_lines import line_words, readers_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Ids and indices of all that fits."""
+
+    nodes: frozenset[int]
+    constants: frozenset[int]
+    scopes: frozenset[int]
+    roots: frozenset[int]
+
+    def __len__(self) -> int:
+        return len(self.nodes) + len(self.constants) + len(self.scopes) + len(self.roots)
+
+
+def search(graph: Graph, expression: str) -> Found:
+    """What `expression` fits in `graph`; raises `NothingFound` with near words, or `BadInput` where it is none."""
+    pattern = compiled_for_search(expression)
+    counts_case = not pattern.flags & re.IGNORECASE
+
+    @cache  # Large graphs say the same few words again and again.
+    def fits(word: str) -> bool:
+        last_part = word.rfind(".") + 1
+        return any(match.end() > last_part for match in pattern.finditer(word))
+
+    lines = readers_lines(graph)
+    sites = {index for index, own in enumerate(lines) if pattern.search(line_words(graph.call_sites[own]))}
+    constants, scopes = _in_use(graph)
+    found = Found(
+        nodes=frozenset(
+            node.id for node in graph.nodes if node.call_site in sites or any(map(fits, _words(node, counts_case)))
+        ),
+        constants=frozenset(index for index in constants if any(map(fits, constant_names(graph.constants[index])))),
+        scopes=frozenset(index for index in scopes if any(map(fits, _words_of_scope(graph.scopes[index])))),
+        roots=frozenset(index for index, name in enumerate(root_names(graph)) if fits(name)),
+    )
+    if not len(found):
+        raise _nothing_found(graph, expression)
+    return found
+
+
+def _in_use(graph: Graph) -> tuple[set[int], set[int]]:
+    """Constants that are taken, and module calls that something was made in: tables may hold more."""
+    constants = {constant for node in graph.nodes for constant in node.constants}
+    scopes: set[int] = set()
+    for scope in {node.scope for node in graph.nodes}:
+        while scope is not None and scope not in scopes:
+            scopes.add(scope)
+            scope = graph.scopes[scope].parent
+    return constants, scopes
+
+
+def places_of(graph: Graph, found: Found) -> set[int]:
+    """Nodes with which what was found comes into sight: for data what takes it, for a module its first node."""
+    places = set(found.nodes)
+    unseen = set(found.scopes)
+    for node in graph.nodes:
+        if not found.constants.isdisjoint(node.constants):
+            places.add(node.id)
+        scope = node.scope if unseen else None
+        while scope is not None:
+            if scope in unseen:
+                places.add(node.id)
+                unseen.remove(scope)
+            scope = graph.scopes[scope].parent
+    return places
+
+
+def _nothing_found(graph: Graph, expression: str) -> NothingFound:
+    words = {word for node in graph.nodes for word in _words(node)}
+    words.update(name for constant in graph.constants for name in constant_names(constant))
+    words.update(word for scope in graph.scopes for word in _words_of_scope(scope))
+    last_parts = {part for word in words if not (part := word.rpartition(".")[2]).isdecimal()}
+    return NothingFound(f"nothing in this graph matches {expression!r}", hint=near_matches(expression, last_parts))
+
+
+def _words(node: Node, with_torchs_name: bool = True) -> Iterable[str]:
+    own = () if node.is_leaf else _words_of_operation(node.name, node.forward_call)
+    torchs = (autograd_name(node),) if with_torchs_name else ()
+    return (*own, *torchs, *node.names) if node.held else (*own, *torchs)
+
+
+@lru_cache(maxsize=1000)
+def _words_of_operation(name: str, forward_call: str | None) -> tuple[str, ...]:
+    return tuple(operation_names(Node(0, name, forward_call=forward_call)))
+
+
+def _words_of_scope(scope: ModuleScope) -> tuple[str, str]:
+    return scope.path, scope.class_name

@@ -1,0 +1,67 @@
+"""Part of a graph as a graph of its own, with its nodes numbered anew.
+
+What comes from outside becomes None in `Node.edges`, as where no gradient is wanted, so that the other inputs keep
+their places, and what was sent there is left out; a saved tensor loses its source. Tables of scopes, call sites, constants and storages stay whole. A root
+that lies outside is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from gradviz.graph.model import BackwardCall, Edge, Graph, Node
+from gradviz.graph.saved_tensors import SavedTensor
+
+_Figures = TypeVar("_Figures")
+
+
+def subgraph(graph: Graph, nodes: Sequence[int], constants: Collection[int]) -> Graph:
+    """The graph of `nodes`, given in rising order, in which operations take only those of `constants`."""
+    number = {node: place for place, node in enumerate(nodes)}
+    return replace(
+        graph,
+        nodes=tuple(_renumbered(graph.nodes[node], number, constants) for node in nodes),
+        roots=tuple(replace(root, node=number[root.node]) for root in graph.roots if root.node in number),
+        backward=None if graph.backward is None else _with_failure_inside(graph.backward, number),
+    )
+
+
+def _renumbered(node: Node, number: dict[int, int], constants: Collection[int]) -> Node:
+    edges = tuple([_renumbered_edge(edge, number) for edge in node.edges])
+    taken = tuple([constant for constant in node.constants if constant in constants])
+    saved = tuple([_with_source_inside(each, number) for each in node.saved])
+    return replace(
+        node,
+        id=number[node.id],
+        edges=edges,
+        constants=taken,
+        saved=saved,
+        gradients=_where_edges_are(edges, node.gradients),
+        overlaps=_where_edges_are(edges, node.overlaps),
+    )
+
+
+def _where_edges_are(edges: Sequence[Edge | None], figures: tuple[_Figures | None, ...]) -> tuple[_Figures | None, ...]:
+    """One entry for each edge, or none at all where nothing was measured."""
+    return tuple([None if edge is None else each for edge, each in zip(edges, figures, strict=False)])
+
+
+def _renumbered_edge(edge: Edge | None, number: dict[int, int]) -> Edge | None:
+    if edge is None or edge.target not in number:
+        return None
+    return Edge(number[edge.target], edge.input_nr)
+
+
+def _with_source_inside(saved: SavedTensor, number: dict[int, int]) -> SavedTensor:
+    if saved.source is None:
+        return saved
+    source = number.get(saved.source)
+    return replace(saved, source=source, source_nr=0 if source is None else saved.source_nr)
+
+
+def _with_failure_inside(backward: BackwardCall, number: dict[int, int]) -> BackwardCall:
+    failed = backward.failed_node
+    return backward if failed is None else replace(backward, failed_node=number.get(failed))

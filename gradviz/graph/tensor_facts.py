@@ -1,0 +1,18 @@
+"""What is known of a tensor besides its values."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class TensorFacts(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Shape, dtype and device of a tensor, as far as autograd knows them without touching its values."""
+
+    shape: tuple[int | str, ...]
+    """Sizes; a symbolic or ragged one is text (``"j1"``)."""
+    dtype: str
+    """torch's name without the prefix: ``float32``."""
+    device: str = "cpu"
+    layout: str = "strided"
+    type_name: str = "Tensor"
+    """The Python class, where it is a subclass of ``torch.Tensor``."""

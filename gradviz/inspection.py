@@ -1,0 +1,258 @@
+"""What one looks at in Python: the graphs of a capture, as text, as pictures, as files and as data.
+
+The keywords of all methods are the options of the command line: `gradviz.graph.view_keywords` lists those that say
+what is shown, and the fields of each renderer those that say how.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradviz.errors import BadInput, NothingRecorded, near_matches
+
+if TYPE_CHECKING:
+    from gradviz.capture.capture import Capture
+    from gradviz.graph.model import Graph
+    from gradviz.rendering.memory_report import MemoryTable
+    from gradviz.rendering.notebook import SvgPicture, TreeText
+    from gradviz.rendering.renderer import Format, Subject
+
+MOST_TREES = 5
+"""So many graphs are printed one below the other."""
+
+
+class Inspection:
+    """One or several recorded graphs to look at.
+
+    It shows itself: as a tree in a terminal, as a picture in a notebook. It holds data only, no tensors, so it keeps
+    nothing of the program alive, and it can be saved and loaded where there is no torch.
+
+    Keywords, the same for every method that shows the graph itself:
+
+    ====================================== ==================================================================
+    ``depth``, ``unfold``, ``fold``,       how many levels of modules are open, and which in particular
+    ``show_all``, ``max_items``
+    ``group_by``                           what boxes are: ``"module"``, ``"function"`` or ``"line"``
+    ``path=("inputs", "loss")``,           only a part of the graph
+    ``around="fc"``, ``radius``,
+    ``start="fc"``, ``downstream``,
+    ``only_trainable``, ``hide="dropout"``
+    ``find="attn"``                        the way to what matches is open, whatever is folded
+    ``plumbing``, ``constants``            whether views, and inputs without a gradient, are shown
+    ``backward=2``                         the graph of that backward call; without it, the first
+    ====================================== ==================================================================
+
+    Notes and messages spell them as the command line does: ``--max-items`` is ``max_items``, ``--all`` is
+    ``show_all``, ``--from`` is ``start``, and ``--from`` with ``--reverse`` is ``start`` with ``downstream``.
+    """
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+
+    @property
+    def capture(self) -> Capture:
+        """Everything that was recorded, as data."""
+        return self._capture
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """One graph for each backward call that was recorded; none where there was nothing to record."""
+        return self.capture.graphs
+
+    @property
+    def graph(self) -> Graph:
+        """The first graph, often the only one.
+
+        Raises:
+            NothingRecorded: there is none.
+        """
+        return self._graph(None)
+
+    def tree(self, **options: Any) -> TreeText:
+        """The graph as a tree of text, from the loss down to what it was computed from.
+
+        Args:
+            options: the keywords above, and those of the tree: ``width`` in columns, ``color``, ``ascii``, ...
+
+        Returns:
+            Text that ends in a line feed; an interactive prompt shows it as it is.
+        """
+        from gradviz.rendering.notebook import TreeText
+
+        return TreeText(self.render("tree", **options))
+
+    def svg(self, **options: Any) -> SvgPicture:
+        """The graph as a picture.
+
+        Args:
+            options: the keywords above, and those of the picture: ``direction`` (``"TB"`` or ``"LR"``), ``theme``
+                (``"auto"``, ``"light"`` or ``"dark"``), ``engine``, ...
+
+        Returns:
+            The text of an SVG file; a notebook shows it as a picture.
+        """
+        from gradviz.rendering.notebook import SvgPicture
+
+        return SvgPicture(self.render("svg", **options))
+
+    def dot(self, **options: Any) -> str:
+        """The graph as Graphviz source; `options` are the keywords above, and those of the format."""
+        return str(self.render("dot", **options))
+
+    def memory(
+        self,
+        *,
+        by: MemoryTable | None = None,
+        rows: int = 10,
+        width: int | None = None,
+        color: bool = False,
+        backward: int | None = None,
+    ) -> TreeText:
+        """What the graph keeps in memory until its backward has run, by line and module: ``gradviz memory`` as text.
+
+        Args:
+            by: one table only; without it, lines and modules, what the allocator says, and what would help.
+            rows: of the longest tables.
+            width: columns, at least 40; without it, 100.
+            color: with the control characters that terminals take for bold and dim.
+            backward: the graph of that call; without it, the first.
+
+        Returns:
+            Text that ends in a line feed; an interactive prompt shows it as it is.
+
+        Raises:
+            BadInput: an argument cannot be, or the graph was recorded before gradviz looked at saved tensors.
+        """
+        from gradviz.rendering.memory_report import ReportOptions, memory_report
+        from gradviz.rendering.notebook import TreeText
+
+        options = ReportOptions(by, rows, 100 if width is None else width, color)
+        return TreeText(memory_report(self.capture, self._graph(backward), options))
+
+    def render(self, format: str, **options: Any) -> str | bytes:
+        """The graph in any format that ``gradviz render`` writes, by name: ``"json"``, ``"mermaid"``, ``"png"``, ...
+
+        Raises:
+            BadInput: there is no such format or option, with near matches.
+        """
+        from gradviz.rendering.renderer import format_named
+
+        chosen = format_named(format)
+        subject, look = self._subject(chosen.name, options)
+        return chosen.renderer(**look).render(subject)
+
+    def save(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """Write a file in the format that the suffix of `path` says, such as ``net.svg``.
+
+        ``net.gradviz`` keeps everything that was recorded, for `gradviz.load` and the command line. Folders that are
+        missing are made; a file that gradviz did not make is never overwritten.
+
+        Args:
+            path: where to.
+            options: the keywords above, and those of the format; ``format="json"`` where the suffix does not say it.
+
+        Returns:
+            The path.
+        """
+        from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
+        from gradviz.output import check_outputs, output_format, write_output
+
+        target = Path(path)
+        check_outputs([target])
+        if target.suffix == CAPTURE_SUFFIX:
+            if options:
+                raise BadInput(f"{target.name!r} keeps everything", hint=f"leave out {', '.join(options)}")
+            write_output(target, write_capture(self.capture))
+        else:
+            chosen = output_format(target, options.pop("format", None))
+            write_output(target, self.render(chosen.name, **options))
+        return target
+
+    # -- showing itself ------------------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        if not self.graphs:
+            return f"<gradviz.{type(self).__name__} without a graph: {self._why_empty()}>"
+        calls = [graph.backward.number if graph.backward is not None else None for graph in self.graphs]
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        if len(calls) == 1:
+            return self.tree(width=width).rstrip("\n")
+        trees = [f"backward {call}\n{self.tree(width=width, backward=call)}" for call in calls[:MOST_TREES]]
+        if len(calls) > MOST_TREES:
+            more = len(calls) - MOST_TREES
+            trees.append(f"and {more:,} more backward calls: tree(backward={calls[MOST_TREES]}) shows the next")
+        return "\n".join(trees).rstrip("\n")
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows: the picture, with tooltips; the tree where it can only show text."""
+        if not self.graphs:
+            return {"text/plain": str(self)}
+        return self.svg()._repr_mimebundle_() | {"text/plain": str(self)}
+
+    # -- from keywords to what is drawn --------------------------------------------------------------------------
+
+    def _subject(self, format: str, options: dict[str, Any]) -> tuple[Subject, dict[str, Any]]:
+        """What the keywords select, and those that are left for the renderer."""
+        from gradviz.graph.view_keywords import view_options
+        from gradviz.rendering.renderer import format_named
+        from gradviz.rendering.subjects import subject_of
+
+        look, showing = _sorted_out(format_named(format), options)
+        backward = showing.pop("backward", None)
+        subject = subject_of(self.capture, self._graph(backward), view_options(showing))
+        if backward is None:
+            subject = self._with_note(subject)
+        return subject, look
+
+    def _graph(self, backward: int | None) -> Graph:
+        if not self.graphs:
+            raise NothingRecorded(f"there is no graph: {self._why_empty()}")
+        if backward is None:
+            return self.graphs[0]
+        numbers = [graph.backward.number for graph in self.graphs if graph.backward is not None]
+        if backward not in numbers:
+            known = ", ".join(map(str, numbers)) or "none: no backward ran"
+            raise BadInput(f"backward={backward!r} was not recorded", hint=f"recorded are {known}")
+        return self.graphs[numbers.index(backward)]
+
+    def _with_note(self, subject: Subject) -> Subject:
+        """The subject, which says that there are other graphs as well."""
+        if len(self.graphs) == 1:
+            return subject
+        from msgspec.structs import replace as with_fields
+
+        numbers = ", ".join(str(other.backward.number) for other in self.graphs[1:4] if other.backward is not None)
+        more = ", ..." if len(self.graphs) > 4 else ""
+        note = f"the first of {len(self.graphs):,} recorded graphs; backward=N shows another (N = {numbers}{more})"
+        view = with_fields(subject.view, notes=(note, *subject.view.notes))
+        return replace(subject, view=view, selection_notes=(note, *subject.selection_notes))
+
+    def _why_empty(self) -> str:
+        """Why nothing was recorded."""
+        capture = self.capture
+        if capture.disclosures:
+            return capture.disclosures[0]
+        ended = f" until {capture.error.type_name} was raised" if capture.error is not None else ""
+        return f"no backward() ran{ended}, and no variable holds a tensor with a grad_fn that was computed meanwhile"
+
+
+def _sorted_out(chosen: Format, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options that belong to the renderer, and those that say what is shown."""
+    from gradviz.graph.view_keywords import KEYWORDS
+
+    look_names, showing_names = chosen.option_names(), ("backward", *KEYWORDS)
+    for name in options:
+        if name not in look_names and name not in showing_names:
+            hint = near_matches(name, [*look_names, *showing_names])
+            raise BadInput(f"{chosen.name} has no option {name!r}", hint=hint)
+    # What is searched for is both: opened by folding, and marked by the tree.
+    look = {name: value for name, value in options.items() if name in look_names}
+    return look, {name: value for name, value in options.items() if name in showing_names}

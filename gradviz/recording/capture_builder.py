@@ -1,0 +1,166 @@
+"""From walks to a capture: collects the graphs of one recording, their parameters, and what could not be recorded."""
+
+from __future__ import annotations
+
+import linecache
+import platform
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from gradviz._version import __version__
+from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
+from gradviz.graph.model import Graph
+from gradviz.recording import torch_compat
+from gradviz.recording.forward_log import ThreadLog
+from gradviz.recording.forward_watch import ForwardWatch
+from gradviz.recording.graph_builder import CallAt, GraphBuilder
+from gradviz.recording.graph_walker import Walk, walk
+from gradviz.recording.names import ModuleNames, NameTable, outermost, parameters_inside
+from gradviz.recording.roots import RootTensor
+from gradviz.recording.tensor_facts import FactsTable
+
+
+class Recorded(NamedTuple):
+    """A graph of the recording, and the walk that it was made from."""
+
+    walk: Walk
+    place: int
+    """In `CaptureBuilder.graphs`, to which other threads add theirs."""
+
+
+class CaptureBuilder:
+    """Builds graphs with what `forward` saw, which may be nothing."""
+
+    def __init__(self, facts: FactsTable, forward: ForwardWatch) -> None:
+        self.graphs: list[Graph] = []
+        self.node_count = 0
+        """Nodes of all graphs that were ever added."""
+        self.unmeasured: Counter[str] = Counter()
+        """How many gradients could not be measured, for each reason."""
+        self._adding = threading.Lock()
+        self._facts = facts
+        self._forward = forward
+        self._builder = GraphBuilder(facts, forward.log, forward.stacks, memory=forward.memory)
+        self._parameters: dict[int, Parameter] = {}
+        self._disclosures: dict[str, None] = {}
+
+    def add_graph(
+        self,
+        roots: Sequence[RootTensor],
+        names: NameTable,
+        *,
+        models: Iterable[torch.nn.Module] = (),
+        call: CallAt | None = None,
+    ) -> Recorded:
+        """Walk and build the graph of `roots`.
+
+        Args:
+            models: modules that it belongs to, besides those that were seen running.
+            call: the backward call that the graph is recorded for.
+        """
+        walked = walk(root.grad_fn for root in roots)
+        models = [*self._forward.log.called_modules(), *models] or _held_models_behind(walked, names)
+        module_names = ModuleNames(models, names)
+        graph = self._builder.build(walked, roots, module_names, self._log_of_graph(), call)
+        with self._adding:
+            recorded = Recorded(walked, len(self.graphs))
+            self.graphs.append(graph)
+            self.node_count += len(walked.wrappers)
+        for what in torch_compat.untold(walked.wrappers[-1]):
+            self.disclose(f"torch {torch.__version__} does not tell {what}")
+        self._note_parameters(models, module_names)
+        return recorded
+
+    @property
+    def saw_no_forward(self) -> bool:
+        """True where lines and module calls are unknown altogether."""
+        return self._forward.log.is_empty
+
+    def disclose(self, sentence: str) -> None:
+        """Say once what could not be recorded."""
+        self._disclosures[sentence] = None
+
+    def disclose_defect(self, what: str, defect: Exception) -> None:
+        """Say that `what`, through a fault of ours."""
+        self.disclose(f"{what}, which is a defect of gradviz: {type(defect).__name__}: {defect}")
+
+    def capture(
+        self, program: str, arguments: tuple[str, ...], outcome: Any, error: ScriptError | None, backward_calls: int
+    ) -> Capture:
+        """Everything that was recorded."""
+        graphs = tuple(self.graphs)
+        return Capture(
+            program=Program(program, arguments, platform.python_version(), str(torch.__version__), __version__),
+            graphs=graphs,
+            parameters=tuple(self._parameters.values()),
+            sources=_source_lines(graphs, error),
+            error=error,
+            outcome=outcome,
+            backward_calls=backward_calls,
+            disclosures=tuple(dict.fromkeys([*self._disclosures, *self._unknowns()])),
+        )
+
+    def _log_of_graph(self) -> ThreadLog | None:
+        """The log of the thread that made the nodes: this one, or the only one that saw anything."""
+        logs = self._forward.log.threads
+        busy = [log for log in logs.values() if not log.is_empty]
+        if len(busy) == 1:
+            return busy[0]
+        if len(busy) > 1:
+            self.disclose(
+                f"{len(busy)} threads computed forward; lines and modules are those of the thread that called "
+                "backward, and may be missing or wrong for nodes that another thread made"
+            )
+        return logs.get(threading.get_ident())
+
+    def _note_parameters(self, models: Iterable[torch.nn.Module], names: ModuleNames) -> None:
+        for parameter in (parameter for model in models for parameter in parameters_inside(model)):
+            self._parameters[id(parameter)] = Parameter(
+                tuple(names.parameters[id(parameter)]), self._facts.of_tensor(parameter), parameter.requires_grad
+            )
+
+    def _unknowns(self) -> Iterator[str]:
+        for what, count in sorted(self._builder.unreadable.items()):
+            yield f"the {what} of {count:,} {'node' if count == 1 else 'nodes'} could not be read"
+        for reason, count in sorted(self.unmeasured.items()):
+            yield f"{'1 gradient' if count == 1 else f'{count:,} gradients'} could not be measured: {reason}"
+        for what, count in self._forward.defects.items():
+            yield f"{count:,} calls could not be noted, which is a defect of gradviz: {what}"
+        if self._builder.unseen_calls:
+            nodes = "1 node is" if self._builder.unseen_calls == 1 else f"{self._builder.unseen_calls:,} nodes are"
+            yield (
+                f"the lines of {nodes} unknown: made before the recording began, by a thread that is not recorded, or "
+                "by code below Python"
+            )
+        if any(node.name == "CheckpointFunctionBackward" for graph in self.graphs for node in graph.nodes):
+            yield (
+                "what reentrant checkpoints compute is not in this graph: they compute it again inside backward, where "
+                "their parameters get their gradients"
+            )
+
+
+def _held_models_behind(walked: Walk, names: NameTable) -> list[torch.nn.Module]:
+    """Where no module was seen running: those that a variable holds and that own a leaf of the graph."""
+    leaves = {
+        id(wrapper.variable)
+        for wrapper, number in zip(walked.wrappers, walked.sequence_nrs, strict=True)
+        if number == torch_compat.LEAF_SEQUENCE_NR and hasattr(wrapper, "variable")
+    }
+    held = outermost(module for module, _ in names.modules.values())
+    return [module for module in held if any(id(parameter) in leaves for parameter in parameters_inside(module))]
+
+
+def _source_lines(graphs: tuple[Graph, ...], error: ScriptError | None) -> dict[str, dict[int, str]]:
+    wanted = {(site.file, site.line) for graph in graphs for site in graph.call_sites}
+    if error is not None and error.call_site is not None:
+        wanted.add(error.call_site)
+    sources: dict[str, dict[int, str]] = {}
+    for file, line in sorted(wanted):
+        text = linecache.getline(file, line)
+        if text:
+            sources.setdefault(file, {})[line] = text.rstrip("\r\n")
+    return sources

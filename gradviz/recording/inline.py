@@ -1,0 +1,155 @@
+"""Recording from the user's own code: of tensors that are there already, and of a ``with`` block.
+
+A script that ``gradviz render`` runs may itself use these. The recorder of the command is then the one that watches,
+and the block takes its share of what that one records.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import FrameType
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from gradviz.capture.capture import Capture
+from gradviz.errors import BadInput
+from gradviz.graph.model import Graph
+from gradviz.recording import torch_compat
+from gradviz.recording.capture_builder import CaptureBuilder
+from gradviz.recording.forward_watch import ForwardWatch
+from gradviz.recording.given_values import left_out, roots_of_values
+from gradviz.recording.names import NameTable, names_on_stack, namespaces_of_traceback
+from gradviz.recording.notebook_cells import program_name, with_cells_named
+from gradviz.recording.plan import RecordingPlan
+from gradviz.recording.recorder import Recorder, running_recorder
+from gradviz.recording.roots import loose_ends
+from gradviz.recording.tensor_facts import FactsTable
+from gradviz.recording.user_traceback import script_error, without_our_frames
+
+FORWARD_UNSEEN = (
+    "lines and module calls are unknown, because nobody watched the forward: "
+    "compute it inside `with gradviz.record():` to see them"
+)
+RECORDED_BY_THE_COMMAND = (
+    "the gradviz command that runs this script was the one that recorded: of the backward calls in this block it kept "
+    "those that it was asked for"
+)
+
+Outcome = Literal["finished", "failed", "interrupted"]
+
+_one_block_at_a_time = threading.Lock()
+
+
+def inspect_values(values: tuple[Any, ...], models: Any, frame: FrameType) -> Capture:
+    """The graph of tensors that are there already, with names from `models` and from the variables around `frame`."""
+    torch_compat.check()
+    names = names_on_stack(frame)
+    given_models = names.add_models(models)
+    if models is not None and not given_models:
+        raise BadInput(
+            f"model is an object of type {type(models).__name__}, not a module",
+            hint="pass the torch.nn.Module that computed the tensors, or leave it out",
+        )
+    roots = roots_of_values(values, names)
+    running = running_recorder()
+    builder = running.new_builder() if running is not None else _builder_without_recording()
+    builder.add_graph(roots, names, models=given_models)
+    if builder.saw_no_forward:
+        builder.disclose(FORWARD_UNSEEN)
+    for sentence in left_out(values, names):
+        builder.disclose(sentence)
+    return with_cells_named(builder.capture(program_name(frame.f_code.co_filename), (), "finished", None, 0))
+
+
+def _builder_without_recording() -> CaptureBuilder:
+    facts = FactsTable()
+    return CaptureBuilder(facts, ForwardWatch(facts))
+
+
+class BlockRecorder:
+    """Records from `start` to `finish`, on one thread."""
+
+    def __init__(self, plan: RecordingPlan) -> None:
+        self._plan = plan
+        self._recorder: Recorder | None = None
+        self._is_guest = False
+        self._calls_before = 0
+        self._graphs_before: tuple[Graph, ...] = ()
+        self._first_sequence_nr = 0
+
+    def start(self) -> None:
+        """Begin to watch; raises `BadInput` where another block is being recorded."""
+        if not _one_block_at_a_time.acquire(blocking=False):
+            raise BadInput(
+                "a recording is running already, and there can be one at a time",
+                hint="leave the other `with gradviz.record():` block first; it records what runs inside it anyway",
+            )
+        try:
+            running = running_recorder()
+            self._is_guest = running is not None
+            self._recorder = running or Recorder(self._plan)
+            if running is None:
+                self._recorder.start()
+        except BaseException:
+            self.abandon()
+            raise
+        self._calls_before = self._recorder.backward_calls
+        self._graphs_before = self._recorder.graphs
+        self._first_sequence_nr = torch_compat.peek_sequence_nr()
+
+    def abandon(self) -> None:
+        """Put torch back and forget what was recorded."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None and not self._is_guest:
+            recorder.stop()
+        _one_block_at_a_time.release()
+
+    def finish(self, error: BaseException | None, frame: FrameType) -> Capture:
+        """Put torch back, and give what was recorded; `frame` is that of the block, `error` what ended it."""
+        recorder = self._recorder
+        assert recorder is not None, "finish() follows start()"
+        self.abandon()
+        failure = None
+        if isinstance(error, Exception):
+            failure = script_error(without_our_frames(error), in_backward=recorder.failed_in_backward)
+        program, outcome = program_name(frame.f_code.co_filename), _outcome(error)
+        graphs = tuple(graph for graph in recorder.graphs if not any(graph is one for one in self._graphs_before))
+        loose_ends = None if graphs else self._loose_ends(recorder, error, frame)
+        capture = recorder.capture(program, (), outcome, failure)
+        if loose_ends is not None:
+            capture = loose_ends.capture(program, (), outcome, failure, recorder.backward_calls)
+            graphs = capture.graphs
+        told = (RECORDED_BY_THE_COMMAND,) if self._is_guest else ()
+        return with_cells_named(
+            replace(
+                capture,
+                graphs=graphs,
+                backward_calls=capture.backward_calls - self._calls_before,
+                disclosures=(*capture.disclosures, *told),
+            )
+        )
+
+    def _loose_ends(self, recorder: Recorder, error: BaseException | None, frame: FrameType) -> CaptureBuilder:
+        """Without any backward: what was computed in the block and a variable still holds."""
+        if not self._is_guest:
+            recorder.note_memory()
+        builder, names = recorder.new_builder(), NameTable()
+        try:
+            for namespace in namespaces_of_traceback(error.__traceback__ if error is not None else None):
+                names.add_namespace(namespace)
+            roots = loose_ends(names_on_stack(frame, names), since=self._first_sequence_nr)
+            if roots:
+                builder.add_graph(roots, names)
+        except Exception as defect:
+            if error is None:
+                raise
+            # The program's own error is on its way, and is the one to be seen.
+            builder.disclose_defect("what was computed before the error could not be recorded", defect)
+        return builder
+
+
+def _outcome(error: BaseException | None) -> Outcome:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return "failed" if isinstance(error, Exception) else "finished"

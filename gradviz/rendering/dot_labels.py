@@ -1,0 +1,61 @@
+"""Words in DOT: the "HTML-like" labels that Graphviz itself draws, with bold titles and small quiet lines below them.
+
+They are no HTML: a table of its own dialect, in which a backslash still means something.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from html import escape
+
+import graphviz  # type: ignore[import-untyped]  # The package ships no types.
+
+from gradviz.rendering.faces import Face
+from gradviz.rendering.palette import ROLE_STYLES, Role, Theme
+from gradviz.rendering.plain_items import FAILURE_WORDS, flat
+
+_SMALL = "10"
+_LINE_LENGTH = 110
+_LEGEND_SIGNS: dict[Role, str] = {"view": "◸", "constant": "◌", "carried": "↻"}
+"""Where the colour alone does not tell."""
+
+
+def face_label(face: Face, quiet: str, *, failed: bool) -> str:
+    """What stands on an item; `quiet` is the colour of its small lines."""
+    first, *others = face.lines
+    title = f"<B>{_words(first.text) or ' '}</B>"
+    beside = "  ".join(filter(None, map(_words, (first.aside, face.badge))))
+    lines = [f"<B>{FAILURE_WORDS}</B>"] if failed else []
+    lines.append(f"{title}  {_small(beside, quiet)}" if beside else title)
+    lines += [_small(_words(line.text), quiet) for line in others]
+    return f"<{'<BR/>'.join(lines)}>"
+
+
+def page_label(name: str, remarks: Iterable[str], legend: Sequence[Role], theme: Theme) -> str:
+    """Below the picture: a legend of the roles, what was drawn, and the remarks, a line each."""
+    first, *others = [line for remark in remarks for line in textwrap.wrap(flat(remark), _LINE_LENGTH)]
+    rows = ["   ".join(_swatch(role, theme) for role in legend), f"<B>{_words(name)}</B> · {_words(first)}"]
+    rows += map(_words, others)
+    cells = "".join(f'<TR><TD ALIGN="LEFT">{row}</TD></TR>' for row in rows if row)
+    return f'<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{cells}</TABLE>>'
+
+
+def plain_lines(lines: Iterable[str]) -> str:
+    """Lines as one text that Graphviz takes literally: no HTML, no escapes, no line break but ours."""
+    text: str = graphviz.nohtml(r"\n".join(graphviz.escape(flat(line)) for line in lines if line))
+    return text
+
+
+def _swatch(role: Role, theme: Theme) -> str:
+    """A table of real outlines would be stretched to the width of the page."""
+    sign = _LEGEND_SIGNS.get(role, "■")
+    return f'<FONT COLOR="{theme.roles[role].line}">{sign}</FONT> {_words(ROLE_STYLES[role].name)}'
+
+
+def _small(words: str, color: str) -> str:
+    return f'<FONT POINT-SIZE="{_SMALL}" COLOR="{color}">{words}</FONT>'
+
+
+def _words(text: str) -> str:
+    return escape(flat(text), quote=False).replace("\\", "&#92;")

@@ -1,0 +1,148 @@
+"""The words for links: what flows there, where the item that it comes from does not say it already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from gradviz.capture.capture import Capture
+from gradviz.graph.model import Graph, Node, TensorFacts
+from gradviz.graph.operation_words import call_of
+from gradviz.graph.view import Item, Link, View
+from gradviz.rendering.labels import ItemText
+from gradviz.rendering.subject_words import SubjectWords
+from gradviz.rendering.words import autograd_word, counted, full_tensor_words, listed, shape_words
+
+_SEPARATORS = re.compile(" · |× ")
+"""Between the shape of an item and what else is said of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkText:
+    """The words for one link."""
+
+    label: str = ""
+    """``width``, ``output 1``, ``hidden [8, 64]``; empty where the items at both ends say it all."""
+    tooltip: tuple[str, ...] = ()
+    """Everything known, a line each."""
+
+
+def link_texts(capture: Capture, graph: Graph, view: View, texts: Sequence[ItemText]) -> tuple[LinkText, ...]:
+    """The words for every link of `view`, in its order; `texts` are those of its items."""
+    subject = SubjectWords(capture, graph, view)
+    return tuple(_text_of(subject, link, texts) for link in view.links)
+
+
+def _text_of(subject: SubjectWords, link: Link, texts: Sequence[ItemText]) -> LinkText:
+    source, target = texts[link.source], texts[link.target]
+    ends = f"{source.path or source.title} → {target.path or target.title}"
+    if link.node is None:
+        return LinkText(tooltip=(ends, "no gradient flows here"))
+    flow = _flow_along(subject, link, link.node)
+    tooltip = tuple(line for line in _tooltip(link, flow) if line != target.title)
+    return LinkText(_label(subject, link, flow, source), (ends, *tooltip))
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """What flows along a link: one output of a node, through views that are not shown."""
+
+    node: Node
+    maker: Node
+    """The operation before the views, `node` itself where there are none."""
+    output_nr: int
+    views: tuple[Node, ...]
+
+    @property
+    def tensor(self) -> TensorFacts | None:
+        output_nr = 0 if self.views else self.output_nr
+        return self.node.outputs[output_nr] if output_nr < len(self.node.outputs) else None
+
+    @property
+    def name(self) -> str:
+        output_nr = 0 if self.views else self.output_nr
+        held = (tensor for tensor in self.node.held if tensor.output_nr == output_nr)
+        return next((name for tensor in held for name in tensor.names), "")
+
+    @property
+    def is_one_of_several(self) -> bool:
+        used = (tensor for tensor in self.maker.outputs if tensor is not None)
+        return len(list(islice(used, 2))) > 1
+
+
+def _flow_along(subject: SubjectWords, link: Link, last: int) -> _Flow:
+    """Follow the views at the end of a link back to the operation that its source shows.
+
+    Those that the target makes for itself, as a matmul does to get batches, are part of the target.
+    """
+    nodes, items = subject.graph.nodes, subject.view.items
+    views: list[Node] = []
+    node, output_nr = nodes[last], link.output_nr
+    while not _is_shown_by(items[link.source], node):
+        edge = node.edges[0] if node.edges else None
+        if edge is None:
+            return _Flow(nodes[last], nodes[last], link.output_nr, ())
+        if views or not _is_made_by(subject.graph, items[link.target], node):
+            views.append(node)
+        node, output_nr = nodes[edge.target], edge.input_nr
+    return _Flow(views[0] if views else node, node, output_nr, tuple(reversed(views)))
+
+
+def _is_made_by(graph: Graph, item: Item, view: Node) -> bool:
+    """Whether a view belongs to the call that an operation stands for, or lies in the module call of a box."""
+    if item.kind != "box":
+        return item.node is not None and call_of(graph.nodes[item.node]) == call_of(view)
+    scope = view.scope
+    while scope is not None and scope != item.scope:
+        scope = graph.scopes[scope].parent
+    return scope is not None
+
+
+def _is_shown_by(item: Item, node: Node) -> bool:
+    return node.id == item.node if item.node is not None else node.id in item.nodes
+
+
+def _label(subject: SubjectWords, link: Link, flow: _Flow, source: ItemText) -> str:
+    """Roots say their own shape; what is drawn for many shapes has none; a parameter is hardly ever changed on its way
+    but by the transpose that belongs to its operation."""
+    items = subject.view.items
+    if items[link.target].kind == "root" or flow.maker.kind == "parameter" or "…" in source.shape:
+        return ""
+    shape, said = shape_words(flow.tensor), _SEPARATORS.split(source.shape)
+    is_worth_naming = flow.is_one_of_several and items[link.source].kind == "node"
+    which = ", ".join(_output_words(flow, _outputs_taken(subject, link, flow))) if is_worth_naming else ""
+    is_news = shape not in said
+    name = flow.name if is_news and flow.name not in (source.title, source.name) else ""
+    return " ".join(filter(None, (which or name, shape if is_news else "")))
+
+
+def _outputs_taken(subject: SubjectWords, link: Link, flow: _Flow) -> list[int]:
+    """Which outputs flow along a link: one operation may take several of another."""
+    target = subject.view.items[link.target].node
+    if link.edge_count == 1 or target is None:
+        return [flow.output_nr]
+    edges = (edge for edge in subject.graph.nodes[target].edges if edge is not None)
+    taken = sorted({edge.input_nr for edge in edges if edge.target == flow.maker.id})
+    return taken or [flow.output_nr]
+
+
+def _output_words(flow: _Flow, output_nrs: Sequence[int]) -> Iterator[str]:
+    """What the program calls each of several outputs, or its number."""
+    names = {tensor.output_nr: tensor.names[0] for tensor in reversed(flow.maker.held) if tensor.names}
+    for output_nr in output_nrs:
+        yield names.get(output_nr, f"output {output_nr}")
+
+
+def _tooltip(link: Link, flow: _Flow) -> Iterator[str]:
+    if flow.name:
+        yield flow.name
+    if flow.tensor is not None:
+        yield full_tensor_words(flow.tensor)
+    if flow.is_one_of_several:
+        yield f"output {flow.output_nr} of {autograd_word(flow.maker)}"
+    if flow.views:
+        yield f"through {listed([autograd_word(view) for view in flow.views])}"
+    if link.edge_count > 1:
+        yield f"stands for {counted(link.edge_count, 'edge')}"

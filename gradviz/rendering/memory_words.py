@@ -1,0 +1,110 @@
+"""Words and figures of a memory report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradviz.analysis.allocator_balance import Balance
+from gradviz.analysis.checkpointing import Checkpointing
+from gradviz.analysis.memory import StorageUse, Unknown
+from gradviz.analysis.memory_remedies import SavedTwice
+from gradviz.graph.model import CallSite
+from gradviz.graph.operation_words import autograd_stem
+from gradviz.graph.source_lines import line_words
+from gradviz.rendering.byte_words import byte_words
+
+
+def tensor_words(use: StorageUse) -> str:
+    """``[8, 64] float32``: the first tensor that is saved from a storage."""
+    return f"[{', '.join(map(str, use.shape))}] {use.dtype}"
+
+
+def place_words(key: Sequence[str | int | None]) -> str:
+    """``train.py:41``, from a key of `by_line`."""
+    if len(key) != 2 or key[0] is None:
+        return "unknown line"
+    return line_words(CallSite(str(key[0]), int(key[1] or 0)))
+
+
+def first_place_words(use: StorageUse) -> str:
+    """The line that is the first to keep it."""
+    return place_words((use.held_by[0].file, use.held_by[0].line))
+
+
+def module_words(path: str, depth: int) -> str:
+    """The last name of a path, indented; a number says nothing without the list that it counts in: ``h.0``."""
+    parts = path.split(".")
+    is_numbered = parts[-1].isdigit() or parts[-1] == "*"
+    return "  " * depth + (".".join(parts[-2:]) if is_numbered else parts[-1] or "(outside modules)")
+
+
+def times(calls: int) -> str:
+    """`` ×3``, or nothing for a single call."""
+    return f" ×{calls}" if calls > 1 else ""
+
+
+def balance_words(balance: Balance) -> list[str]:
+    """What an allocator says, and where it is: a line for each part."""
+    reading = balance.reading
+    parts = [
+        (balance.saved, "kept by nodes, and made by forward"),
+        (balance.in_variables, "made by forward, and kept by variables only"),
+        (balance.rounding, f"rounded up to blocks of {reading.block} bytes"),
+        (-reading.freed, "tensors from before that are gone, such as old gradients"),
+        (balance.rest, _rest_words(balance)),
+    ]
+    retained = byte_words(balance.retained)
+    first = f"{reading.device}: {reading.allocator} gave out {retained} more since forward began"
+    return [first, *(f"{byte_words(size):>10}  {what}" for size, what in parts if size)]
+
+
+def _rest_words(balance: Balance) -> str:
+    share = f", {balance.rest / balance.retained:.1%}" if balance.retained > 0 else ""
+    if balance.rest < 0:
+        return f"not traced{share}: saved tensors from before that no variable held"
+    if balance.reading.device != "cpu":
+        return f"not traced{share}: tensors out of sight, and what libraries set up at first use"
+    each = byte_words(balance.rest // max(balance.nodes, 1))
+    count = balance.reading.imported_modules
+    modules = f", {count:,} imported module{'s' if count > 1 else ''}" if count else ""
+    nodes = f"{each} for each of {balance.nodes:,} nodes"
+    return f"not traced{share}: torch's own objects ({nodes}), what libraries set up at first use{modules}"
+
+
+def checkpointing_words(entry: Checkpointing, operations: int) -> str:
+    """What checkpointing some modules would change."""
+    size, peak = byte_words(entry.saved_bytes), byte_words(entry.largest_call)
+    return (
+        f"checkpoint {entry.path} ({entry.class_name}{times(entry.calls)}): at least {size} less, up to {peak} of it "
+        f"back at a time; computes {entry.operations:,} of {operations:,} operations again"
+    )
+
+
+def saved_twice_words(copy: SavedTwice) -> str:
+    """A copy that is kept beside its source."""
+    place = place_words((copy.file, copy.line))
+    return (
+        f"saved twice: {autograd_stem(copy.operation)} at {place} keeps {byte_words(copy.bytes)}, {copy.what}, "
+        "beside what it was made from"
+    )
+
+
+def small_view_words(use: StorageUse) -> str:
+    """A large storage of which only a part is needed."""
+    holder = use.held_by[0]
+    return (
+        f"{autograd_stem(holder.operation)}.{holder.slot} at {first_place_words(use)} sees "
+        f"{byte_words(use.seen_bytes)} of a storage of {byte_words(use.bytes)}, and keeps all of it; "
+        "a .clone() of the view would let the rest go"
+    )
+
+
+def unknown_words(entry: Unknown) -> str:
+    """A saved tensor without a size."""
+    slot = f".{entry.slot}" if entry.slot else ""
+    return f"{autograd_stem(entry.operation)}{slot} at {place_words((entry.file, entry.line))}: {entry.why}"
+
+
+def names_words(names: Sequence[str]) -> str:
+    """``: x, y`` or nothing."""
+    return f": {', '.join(names[:4])}{', ...' if len(names) > 4 else ''}" if names else ""

@@ -1,0 +1,44 @@
+"""What PNG and PDF have in common: the SVG in one theme, for programs that know neither media queries nor web fonts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from html import unescape
+
+from gradviz.errors import check_choice
+from gradviz.rendering.geometry import Arrows, Direction
+from gradviz.rendering.palette import THEMES, ThemeName
+from gradviz.rendering.renderer import Subject
+from gradviz.rendering.svg import Drawing, Engine, SvgRenderer
+from gradviz.rendering.text_metrics import without_glyphs
+
+_TOOLTIP = re.compile("<title>.*?</title>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class StillPicture:
+    """The options that such pictures share; raises `BadInput` for a wrong one."""
+
+    direction: Direction = "TB"
+    theme: ThemeName = "light"
+    engine: Engine = "graphlay"
+    arrows: Arrows = "data"
+
+    def __post_init__(self) -> None:
+        check_choice("theme", self.theme, THEMES)
+        self._painter()
+
+    def draw(self, subject: Subject, *, extra_notes: tuple[str, ...] = ()) -> Drawing:
+        """The SVG without a font, which is handed over as files. What that font cannot show is said in a note."""
+        drawing = self._painter().draw(subject, extra_notes=extra_notes)
+        missing = without_glyphs(unescape(_TOOLTIP.sub("", drawing.markup)))
+        if not missing:
+            return drawing
+        note = f"{len(missing):,} different characters are not in the font of this picture: SVG shows them."
+        return self._painter().draw(subject, extra_notes=(*extra_notes, note))
+
+    def _painter(self) -> SvgRenderer:
+        return SvgRenderer(
+            direction=self.direction, theme=self.theme, engine=self.engine, arrows=self.arrows, embed_font=False
+        )

@@ -1,0 +1,138 @@
+"""The words of each row of a tree, before it is known how wide the columns are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gradviz.graph.searching import Found
+from gradviz.graph.view import Item, View
+from gradviz.rendering.labels import ItemText, item_texts
+from gradviz.rendering.palette import failed_item, role_of
+from gradviz.rendering.renderer import Subject
+from gradviz.rendering.source_links import source_link
+from gradviz.rendering.subject_words import SubjectWords
+from gradviz.rendering.tree_columns import Column, RowFacts
+from gradviz.rendering.tree_rows import Row
+from gradviz.rendering.tree_signs import ABOVE, BELOW, FAILED, OMITTED, ROLE_SIGNS, Sign
+from gradviz.rendering.words import counted
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The words of one row."""
+
+    lines: str
+    title: str
+    sign: Sign | None = None
+    """Before the title; without one, the title runs over all columns."""
+    columns: tuple[str, ...] = ()
+    link: str | None = None
+    """Where a click on the source line leads."""
+    style: str = ""
+    is_match: bool = False
+    shorter_titles: tuple[str, ...] = ()
+    """For where the title does not fit, the longest first."""
+
+    @property
+    def first(self) -> str:
+        """What stands in the column of the operation."""
+        return f"{self.lines}{self.sign.character} {self.title}" if self.sign else self.lines + self.title
+
+
+class CellWriter:
+    """Finds the words for the rows of one subject."""
+
+    def __init__(
+        self, subject: Subject, columns: Sequence[Column], matches: frozenset[int], link_template: str | None
+    ) -> None:
+        self._subject, self._columns, self._matches, self._template = subject, columns, matches, link_template
+        self._texts = item_texts(subject.capture, subject.graph, subject.view)
+        self._words = SubjectWords(subject.capture, subject.graph, subject.view)
+        self._failed = failed_item(subject.view, subject.graph)
+        self._tells_parameters = any(column.name == "params" for column in columns)
+
+    def cells(self, row: Row) -> Iterator[Cells]:
+        """The words of a row, below a line of their own where it is the row in which backward failed."""
+        if row.kind == "item" and row.item == self._failed:
+            yield Cells(row.above, f"{FAILED.character} backward failed here", style=FAILED.style)
+        yield self._of_row(row)
+
+    def _of_row(self, row: Row) -> Cells:
+        if row.kind == "gap":
+            return Cells(row.lines, f"{OMITTED.character} {counted(row.hidden, 'row')}", style="italic")
+        if row.kind == "heading":
+            title, *shorter = self._headings(row)
+            is_match = row.item in self._matches
+            return Cells(row.lines, title, style="italic", is_match=is_match, shorter_titles=tuple(shorter))
+        assert row.item is not None, "only a heading or a gap may lack an item"
+        item, text = self._subject.view.items[row.item], self._texts[row.item]
+        number = f"#{row.number} " if row.number else ""
+        if row.kind == "reference":
+            return Cells(row.lines, number + clean(text.title), ABOVE if row.is_above else BELOW)
+        facts = RowFacts(item, text, self._words)
+        sign = FAILED if item.id == self._failed else ROLE_SIGNS[role_of(item, self._subject.graph)]
+        return Cells(
+            row.lines,
+            number + self._titled(item, " ".join(filter(None, (text.title, text.settings)))),
+            sign,
+            tuple(clean(column.words(facts)) for column in self._columns),
+            self._link(text),
+            sign.style,
+            item.id in self._matches,
+        )
+
+    def _titled(self, item: Item, title: str) -> str:
+        """Title and badge: ``h.0 … h.11 ×12 · 85.1M params``, ``[mm, add, tanh] ×300``, ``fc · 850 params``."""
+        badge = self._texts[item.id].badge
+        if item.kind == "box" and self._tells_parameters:
+            badge = f"×{item.repeat:,}" if item.repeat > 1 else ""
+        if item.kind == "box" and item.scope is None and badge and "," in title:
+            title = f"[{title}]"
+        gap = " " if item.repeat > 1 else " · "
+        return clean(f"{title}{gap}{badge}" if badge else title)
+
+    def _headings(self, row: Row) -> Iterator[str]:
+        """What begins: ``in model.h.0 … h.11 (Block) ×12 · 1.7k params``, and with fewer and fewer words."""
+        if row.item is None:
+            yield "at the outermost level"
+            return
+        item, text = self._subject.view.items[row.item], self._texts[row.item]
+        title = clean(text.path or text.title)
+        times = f" ×{item.repeat:,}" if item.repeat > 1 else ""
+        if not row.is_return:
+            subtitle = f" ({text.subtitle})" if text.path and text.subtitle else ""
+            yield f"in {self._titled(item, title + subtitle)}"
+            yield clean(f"in {title}{subtitle}{times}")
+            yield f"in {title}{times}"
+        yield f"in {title}"
+
+    def _link(self, text: ItemText) -> str | None:
+        if self._template is None or text.source is None:
+            return None
+        return source_link(self._template, *text.source)
+
+
+def clean(text: str) -> str:
+    """One line that moves no cursor, whatever a name holds."""
+    return _UNPRINTABLE.sub("?", " ".join(text.split()))
+
+
+def matching_items(view: View, found: Found) -> frozenset[int]:
+    """Ids of the items that show what was found, and of folded boxes that hold it."""
+    return frozenset(item.id for item in view.items if _shows(item, found))
+
+
+def _shows(item: Item, found: Found) -> bool:
+    if item.kind == "carried":
+        return False
+    if item.constant is not None:
+        return item.constant in found.constants
+    if item.root is not None:
+        return item.root in found.roots
+    if item.scope in found.scopes or item.last_scope in found.scopes:
+        return True
+    return not item.is_open and not found.nodes.isdisjoint(item.nodes)

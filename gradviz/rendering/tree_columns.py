@@ -1,0 +1,157 @@
+"""The columns of the tree, in one table: to add a column is to add a line.
+
+The operation is no line of it: it is the tree itself, and always stands first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gradviz.analysis.memory import keeps_unknown, kept_bytes
+from gradviz.errors import BadInput, near_matches
+from gradviz.graph.model import TensorFacts
+from gradviz.graph.view import Item
+from gradviz.rendering.box_words import box_path, parameter_count
+from gradviz.rendering.byte_words import byte_words
+from gradviz.rendering.labels import ItemText
+from gradviz.rendering.palette import ROLE_STYLES, role_of
+from gradviz.rendering.subject_words import SubjectWords
+from gradviz.rendering.words import count_words, element_count
+
+OPERATION = "operation"
+NARROWEST_OPERATION = 24
+
+
+@dataclass(frozen=True, slots=True)
+class RowFacts:
+    """An item, and what is known of it."""
+
+    item: Item
+    text: ItemText
+    words: SubjectWords
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column beside the operation."""
+
+    name: str
+    summary: str
+    words: Callable[[RowFacts], str]
+    narrowest: int
+    """Width below which it would say nothing."""
+    weight: int
+    """Where there is no room for all columns, the lightest give way first."""
+    is_number: bool = False
+    keeps_end: bool = False
+    """Where it does not fit, its beginning is what can be missed."""
+
+
+def _shape(of: RowFacts) -> str:
+    return of.text.shape
+
+
+def _dtype(of: RowFacts) -> str:
+    tensor = _tensor(of)
+    return tensor.dtype if tensor else ""
+
+
+def _device(of: RowFacts) -> str:
+    tensor = _tensor(of)
+    return tensor.device if tensor else ""
+
+
+def _module(of: RowFacts) -> str:
+    if of.item.kind == "box":
+        return box_path(of.words, of.item)
+    node = None if of.item.node is None else of.words.graph.nodes[of.item.node]
+    if node is not None and node.scope is not None:
+        return of.words.graph.scopes[node.scope].path
+    return of.words.enclosing_path(of.item)
+
+
+def _parameters(of: RowFacts) -> str:
+    if of.item.kind == "box":
+        count = parameter_count(of.words, of.item)
+    elif role_of(of.item, of.words.graph) == "parameter":
+        count = element_count([_tensor(of)])
+    else:
+        return ""
+    return count_words(count) if count else ""
+
+
+def _saved(of: RowFacts) -> str:
+    graph, nodes = of.words.graph, of.item.nodes
+    size = kept_bytes(graph, nodes)
+    words = [byte_words(size)] if size else []
+    return " + ".join([*words, "?"] if keeps_unknown(graph, nodes) else words)
+
+
+def _function(of: RowFacts) -> str:
+    node = None if of.item.node is None else of.words.graph.nodes[of.item.node]
+    site = of.words.common_call_site(of.item) if of.item.kind == "box" else node.call_site if node else None
+    found = of.words.readers_site(site)
+    return "" if found is None or found.function.startswith("<") else f"{found.function}()"
+
+
+def _nodes(of: RowFacts) -> str:
+    return f"{len(of.item.nodes):,}" if of.item.nodes else ""
+
+
+def _node(of: RowFacts) -> str:
+    return "" if of.item.node is None else f"node:{of.item.node}"
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("name", "the variable that holds what an operation gives", lambda of: of.text.name, 6, 2),
+    Column("shape", "what it gives; the dtype is added where it is not float32", _shape, 8, 10),
+    Column("dtype", "of the same tensor", _dtype, 7, 7),
+    Column("device", "of the same tensor", _device, 4, 6),
+    Column(
+        "params", "elements of the parameters inside, or of the parameter itself", _parameters, 6, 8, is_number=True
+    ),
+    Column("nodes", "how many autograd nodes the row stands for", _nodes, 5, 4, is_number=True),
+    Column("saved", "bytes kept for backward: each storage once a row, no parameters", _saved, 8, 4, is_number=True),
+    Column("grad_fn", "torch's name for the node, or the class of the module", lambda of: of.text.subtitle, 14, 1),
+    Column("role", "what the sign before it says", lambda of: ROLE_STYLES[role_of(of.item, of.words.graph)].name, 8, 3),
+    Column("module", "path of the module call that made it", _module, 12, 5, keeps_end=True),
+    Column("function", "function of the program that made it", _function, 8, 3),
+    Column("line", "source line that made it", lambda of: of.text.line, 9, 9, keeps_end=True),
+    Column("node", "number of the node, as --from takes it", _node, 6, 4),
+)
+USUAL = ("name", "shape", "grad_fn", "line")
+
+
+def columns_named(names: str | None) -> tuple[Column, ...]:
+    """The columns of a list such as ``shape,line``; ``+dtype`` adds to the usual ones, ``all`` stands for every one.
+
+    None is the usual ones. Raises `BadInput` with near matches for an unknown column, and for one named twice.
+    """
+    table = {column.name: column for column in COLUMNS}
+    if names is None:
+        return tuple(table[name] for name in USUAL)
+    given = [name.strip().lower() for name in names.removeprefix("+").split(",")]
+    wanted = [*(USUAL if names.startswith("+") else ()), *given]
+    if wanted == ["all"]:
+        return COLUMNS
+    for name in wanted:
+        if name not in table and name != OPERATION:
+            raise BadInput(f"unknown column {name!r}", hint=near_matches(name, [OPERATION, *table]))
+        if wanted.count(name) > 1:
+            raise BadInput(f"column {name!r} is named twice", hint="name it once")
+    return tuple(table[name] for name in wanted if name != OPERATION)
+
+
+def _tensor(of: RowFacts) -> TensorFacts | None:
+    """The tensor that the shape is of."""
+    graph, item = of.words.graph, of.item
+    if item.constant is not None:
+        return graph.constants[item.constant].tensor
+    if item.root is not None:
+        root = graph.roots[item.root]
+        outputs = graph.nodes[root.node].outputs
+        return root.tensor or (outputs[root.output_nr] if root.output_nr < len(outputs) else None)
+    if item.node is not None:
+        return next((tensor for tensor in graph.nodes[item.node].outputs if tensor), None)
+    return of.words.tensor_leaving(item)

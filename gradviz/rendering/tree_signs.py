@@ -1,0 +1,48 @@
+"""Sign and colour of each role in a terminal.
+
+Only colours that stand out on a light and on a dark background are used, and nothing is told by colour alone: every
+role has its own sign, in plain ASCII too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gradviz.rendering.palette import ROLE_STYLES, Role
+
+
+class Sign(NamedTuple):
+    """A character that stands before a title, and the colour of both in rich's words."""
+
+    character: str
+    ascii: str
+    style: str = ""
+
+
+ROLE_SIGNS: dict[Role, Sign] = {
+    "root": Sign("◆", "=", "bold"),
+    "operation": Sign("●", "*"),
+    "view": Sign("◌", ":"),
+    "inplace": Sign("◐", "%", "red"),
+    "custom": Sign("▲", "&", "magenta"),
+    "checkpoint": Sign("◎", "$", "blue"),
+    "compiled": Sign("▣", "?", "blue"),
+    "box": Sign("■", "+", "bold"),
+    "parameter": Sign("○", "o", "cyan"),
+    "input": Sign("◇", "<", "green"),
+    "constant": Sign("·", "."),
+    "carried": Sign(ROLE_STYLES["carried"].sign, "@"),
+}
+
+FAILED = Sign("✗", "!", "bold red")
+BELOW = Sign("↓", "v")
+ABOVE = Sign("↑", "^")
+MATCH = Sign("▸", ">", "bold")
+OMITTED = Sign("…", "~")
+
+_LINES = {"│": "|", "├": "|", "└": "`", "┌": ",", "─": "-"}
+_IN_WORDS = {"×": "x", "·": ".", "…": "~"}
+
+TO_ASCII = str.maketrans(
+    _LINES | _IN_WORDS | {sign.character: sign.ascii for sign in (*ROLE_SIGNS.values(), FAILED, BELOW, ABOVE, MATCH)}
+)

@@ -1,0 +1,59 @@
+"""Runs the command as in a terminal window: its standard streams are a pseudo-terminal of a given size."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import termios
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.end_to_end.command import GRADVIZ
+
+_CLEARED = re.compile("[^\n]*\r\x1b\\[K")
+"""A line that was cleared again, as those that tell of long work."""
+# What the tester's own terminal is set to must not decide what the tests see.
+_OWN = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PAGER", "LESS", "GRADVIZ_PAGER", "GRADVIZ_EDITOR")
+
+
+@dataclass(frozen=True)
+class Window:
+    """What stands in the terminal in the end, and the exit code."""
+
+    exit_code: int
+    text: str
+
+
+def in_a_terminal(
+    *arguments: str | Path,
+    cwd: Path,
+    size: tuple[int, int] = (80, 24),
+    env: dict[str, str] | None = None,
+) -> Window:
+    """Run ``gradviz ARGUMENTS`` in a window of `size` columns and lines, with `env` on top of a plain environment."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in (*_OWN, "COLUMNS", "LINES")}
+    environment |= {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **(env or {})}
+    process = subprocess.Popen(
+        [GRADVIZ, *map(str, arguments)], cwd=cwd, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    with os.fdopen(ours, "rb", buffering=0) as window:
+        text = _all_that_is_written(window.fileno())
+    return Window(process.wait(timeout=60), _CLEARED.sub("", text.decode().replace("\r\n", "\n")))
+
+
+def _all_that_is_written(terminal: int) -> bytes:
+    chunks: list[bytes] = []
+    while True:
+        try:
+            chunk = os.read(terminal, 65536)
+        except OSError:  # Linux says so when nobody has the other end open any more
+            chunk = b""
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)

@@ -1,0 +1,51 @@
+"""``gradviz demo``: the first thing that somebody sees, before there is a script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from gradviz.capture.capture import Capture
+from gradviz.capture.capture_file import FORMAT_VERSION, load_capture
+from gradviz.cli.demo import DEMO
+from tests.end_to_end.command import gradviz, python, refusal
+from tests.end_to_end.demo_capture import recorded_sample
+
+WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from gradviz.cli import main; main(['demo'])"
+
+
+def test_it_shows_a_tree_and_what_to_do_next(tmp_path: Path) -> None:
+    run = python("-m", "gradviz", "demo", cwd=tmp_path)
+    assert (run.exit_code, run.stderr) == (0, "")
+    assert "loss = nn.functional.cross_entropy(logits, labels)" in run.stdout
+    assert "NllLossBackward0" in run.stdout
+    assert "next:  gradviz demo -o demo.svg" in run.stdout
+    assert max(map(len, run.stdout.splitlines())) <= 100
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_needs_no_torch(tmp_path: Path) -> None:
+    assert "NllLossBackward0" in python("-c", WITHOUT_TORCH, cwd=tmp_path).stdout
+
+
+def test_it_draws_to_files(tmp_path: Path) -> None:
+    run = gradviz("demo", "-o", "demo.svg", "-o", "demo.dot", cwd=tmp_path)
+    assert (run.exit_code, run.stdout) == (0, "wrote demo.svg\nwrote demo.dot\n")
+    assert (tmp_path / "demo.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert "format" in refusal(gradviz("demo", "-o", "demo.sgv", cwd=tmp_path))
+
+
+def test_the_recording_is_what_the_sample_gives_today() -> None:
+    assert DEMO.read_bytes().startswith(f"gradviz capture {FORMAT_VERSION}\n".encode())
+    assert _without_versions(load_capture(DEMO)) == _without_versions(recorded_sample())
+
+
+def test_the_recording_holds_no_path_of_a_machine() -> None:
+    capture = load_capture(DEMO)
+    files = {site.file for graph in capture.graphs for site in graph.call_sites} | set(capture.sources)
+    assert files == {"mlp.py"}
+
+
+def _without_versions(capture: Capture) -> Capture:
+    return replace(capture, program=replace(capture.program, torch_version="", gradviz_version=""))

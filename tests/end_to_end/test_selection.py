@@ -1,0 +1,103 @@
+"""Asking for a part of a real script's graph, and for other boxes, on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.command import gradviz, refused, written_script
+
+SCRIPT = """
+import torch
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient
+
+def attend(x, w):
+    scores = torch.softmax(x @ w, dim=-1)
+    return Doubled.apply(scores * x)
+
+def main():
+    torch.manual_seed(0)
+    fc = torch.nn.Linear(4, 4)
+    w = torch.randn(4, 4, requires_grad=True)
+    inputs, target = torch.randn(3, 4), torch.randn(3, 4)
+    hidden = attend(inputs, w)
+    loss = (fc(hidden) - target).pow(2).mean()
+    loss.backward()
+
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("selection")
+    script = written_script(folder, SCRIPT)
+    assert gradviz("record", script, "-o", "run.gradviz", cwd=folder).exit_code == 0
+    return folder
+
+
+def tree(folder: Path, *options: str) -> str:
+    run = gradviz("tree", "run.gradviz", "--width", "100", *options, cwd=folder)
+    assert run.exit_code == 0, run.stderr
+    return run.stdout
+
+
+def test_a_path_leaves_only_what_lies_between_and_says_so(folder: Path) -> None:
+    shown = tree(folder, "--path", "softmax", "fc")
+    assert all(word in shown for word in ("softmax", "Doubled", "linear"))
+    assert not any(word in shown for word in ("fc.weight", "matmul", "mean", "loss"))
+    assert "those on a way between 'softmax' and 'fc' (--path)" in shown
+
+
+def test_json_holds_the_selected_part_of_the_graph(folder: Path) -> None:
+    run = gradviz("render", "run.gradviz", "-o", "-", "--format", "json", "--hide", "fc|pow", cwd=folder)
+    names = [node["name"] for node in json.loads(run.stdout)["graph"]["nodes"]]
+    assert "PowBackward0" not in names
+    assert "AddmmBackward0" not in names
+    assert "SoftmaxBackward0" in names
+
+
+def test_functions_of_the_script_are_boxes_when_asked_for(folder: Path) -> None:
+    line = SCRIPT.splitlines().index("    hidden = attend(inputs, w)") + 1
+    assert f"in attend() (called at train.py:{line})" in tree(folder, "--group-by", "function")
+    assert "scores = torch.softmax(x @ w, dim=-1)" in tree(folder, "--group-by", "line")
+
+
+def test_a_summary_of_a_part_does_not_say_that_parameters_are_not_reached(folder: Path) -> None:
+    part = gradviz("render", "run.gradviz", "-o", "part.svg", "--around", "softmax", cwd=folder)
+    assert part.exit_code == 0
+    assert "reached" not in part.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--hide", "("], "'(' is no regular expression: missing ), unterminated subpattern"),
+        (["--group-by", "functions"], "cannot group by 'functions'; did you mean 'function'?"),
+        (["--radius", "2"], "around what?; name the middle with --around NAME"),
+    ],
+)
+def test_wrong_options_are_told_before_the_script_runs(options: list[str], words: str, folder: Path) -> None:
+    (folder / "prints.py").write_text("print('I ran')")
+    assert words in refused("tree", "prints.py", *options, cwd=folder)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--around", "sofmax"], "nothing in this graph is named 'sofmax'; did you mean 'softmax'"),
+        (["--path", "fc.weight", "w"], "no way of the data leads from 'fc.weight' to 'w' or back"),
+        (["--unfold", "fcc"], "no box is named 'fcc'; did you mean 'fc'?"),
+    ],
+)
+def test_names_that_fit_nothing_are_told_in_one_line(options: list[str], words: str, folder: Path) -> None:
+    assert words in refused("tree", "run.gradviz", *options, cwd=folder)

@@ -1,0 +1,43 @@
+"""Every picture of the gallery, drawn once for all the tests that look at it or at the graph that it shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from gradviz.graph.model import Graph
+from gradviz.rendering.json import GraphDocument
+from tests.golden.gallery import Picture, draw
+from tests.shared_runs import SharedFolders
+
+
+@dataclass(frozen=True)
+class DrawnPicture:
+    """What came of drawing a picture."""
+
+    svg: bytes
+    document: GraphDocument
+    stdout: str
+    """What the sample printed, and what gradviz said after it."""
+
+    @property
+    def graph(self) -> Graph:
+        return self.document.graph
+
+
+def drawn_picture(picture: Picture, shared: SharedFolders) -> DrawnPicture:
+    """The picture as it is drawn now, from whoever asked for it first."""
+    folder = shared.folder(f"picture_of_{picture.name}", lambda folder: _draw_to_the_end(picture, folder))
+    return DrawnPicture(
+        svg=(folder / "picture.svg").read_bytes(),
+        document=msgspec.json.decode((folder / "graph.json").read_bytes(), type=GraphDocument),
+        stdout=(folder / "stdout.txt").read_text(encoding="utf-8"),
+    )
+
+
+def _draw_to_the_end(picture: Picture, folder: Path) -> None:
+    """Let the sample go on after its backward, to what it asserts about its own gradients."""
+    run = draw(picture, folder / "picture.svg", "-o", folder / "graph.json", "--keep-going")
+    (folder / "stdout.txt").write_text(run.stdout, encoding="utf-8")

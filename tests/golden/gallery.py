@@ -1,0 +1,166 @@
+"""The pictures of `samples/gallery/`: which there are, how each is drawn, and the page that shows them.
+
+``python -m tests.golden.gallery`` (``make gallery``) draws all of them anew; `test_gallery` compares them with what the
+same commands draw now.
+"""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.end_to_end.command import SAMPLES, Run, gradviz
+
+GALLERY = SAMPLES / "gallery"
+PAGE = GALLERY / "README.md"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture of a sample."""
+
+    sample: str
+    backward: int | None = None
+    """Which backward call it shows, where the sample makes several that are worth a picture."""
+    exit_code: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.sample if self.backward is None else f"{self.sample}_{self.backward}"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What follows ``gradviz render``, seen from the folder that holds ``samples``."""
+        options = () if self.backward is None else ("--backward", str(self.backward))
+        return (*options, f"samples/{self.sample}.py")
+
+    @property
+    def file(self) -> Path:
+        """Where the picture is kept."""
+        return GALLERY / f"{self.name}.svg"
+
+
+GROUPS: dict[str, tuple[Picture, ...]] = {
+    "First steps": (
+        Picture("log_of_product"),
+        Picture("vector_gradient"),
+        Picture("leaf_and_non_leaf"),
+        Picture("grad_or_backward", backward=1),
+        Picture("grad_or_backward", backward=2),
+        Picture("mlp"),
+    ),
+    "More than one of something": (
+        Picture("several_inputs_and_outputs"),
+        Picture("two_losses"),
+        Picture("second_derivative", backward=1),
+        Picture("second_derivative", backward=2),
+        Picture("min_max", backward=1),
+        Picture("min_max", backward=2),
+    ),
+    "Operations": (
+        Picture("concatenation"),
+        Picture("broadcasting_add"),
+        Picture("max_min_abs_where"),
+        Picture("cosine_similarity"),
+        Picture("cross_entropy"),
+        Picture("complex_affine"),
+        Picture("custom_relu"),
+    ),
+    "Where gradients stop, vanish and enter": (
+        Picture("zero_or_no_gradient"),
+        Picture("weight_or_weight_data"),
+        Picture("no_grad_in_the_middle"),
+        Picture("injected_gradient"),
+    ),
+    "The same thing twice": (
+        Picture("convolution_by_hand"),
+        Picture("pointwise_convolution"),
+    ),
+    "Models": (
+        Picture("unrolled_rnn"),
+        Picture("resnet50"),
+        Picture("gpt2"),
+        Picture("distributed_data_parallel"),
+    ),
+    "Without a finished backward": (
+        Picture("no_backward"),
+        Picture("crash_in_backward", exit_code=1),
+    ),
+}
+PICTURES = tuple(picture for pictures in GROUPS.values() for picture in pictures)
+
+
+def draw(picture: Picture, file: Path, *more_words: str | Path) -> Run:
+    """Draw it into `file`, and do whatever `more_words` ask for; from the repository, as the page says."""
+    run = gradviz("render", *picture.words, "-o", file, *more_words, cwd=SAMPLES.parent)
+    if run.exit_code != picture.exit_code:
+        raise RuntimeError(f"gradviz render {' '.join(picture.words)} ended with {run.exit_code}:\n{run.stderr}")
+    return run
+
+
+def page() -> str:
+    """The page that shows the pictures, from what the samples say about themselves."""
+    return "\n".join(_page_lines()) + "\n"
+
+
+def _page_lines() -> Iterator[str]:
+    yield "# Gallery"
+    yield ""
+    yield "Every script of [samples](..), unedited, with the command that draws it. `make gallery` draws them anew."
+    yield ""
+    for title, pictures in GROUPS.items():
+        yield f"- {title}: " + ", ".join(f"[{sample}](#{sample}py)" for sample in _samples_of(pictures))
+    for title, pictures in GROUPS.items():
+        yield ""
+        yield f"## {title}"
+        for sample in _samples_of(pictures):
+            yield from _entry(sample, [picture for picture in pictures if picture.sample == sample])
+
+
+def _samples_of(pictures: Iterable[Picture]) -> list[str]:
+    return list(dict.fromkeys(picture.sample for picture in pictures))
+
+
+def _entry(sample: str, pictures: Iterable[Picture]) -> Iterator[str]:
+    yield ""
+    yield f"### [{sample}.py](../{sample}.py)"
+    yield ""
+    yield sentence_about(sample)
+    for picture in pictures:
+        yield ""
+        yield "```sh"
+        yield f"gradviz render {' '.join(picture.words)}"
+        yield "```"
+        yield ""
+        yield f"![The graph of {picture.name}]({picture.file.name})"
+
+
+def sentence_about(sample: str) -> str:
+    """The first sentence of a sample's docstring."""
+    text = ast.get_docstring(ast.parse((SAMPLES / f"{sample}.py").read_text(encoding="utf-8")))
+    assert text, f"{sample}.py has no docstring"
+    return text.splitlines()[0]
+
+
+def redraw() -> None:
+    """Replace the whole gallery; nothing is replaced when one of the pictures cannot be drawn."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+        files = [Path(folder) / picture.file.name for picture in PICTURES]
+        for picture, _ in zip(PICTURES, pool.map(draw, PICTURES, files), strict=True):
+            sys.stderr.write(f"drew {picture.name}\n")
+        for outdated in GALLERY.glob("*.svg"):
+            outdated.unlink()
+        for file in files:
+            shutil.copy(file, GALLERY)
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    redraw()
+    print(f"{len(PICTURES)} pictures of {len(_samples_of(PICTURES))} samples in {GALLERY}")

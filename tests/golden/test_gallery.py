@@ -1,0 +1,39 @@
+"""The committed pictures are what the samples are drawn as today, byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.command import SAMPLES
+from tests.golden.drawn_pictures import drawn_picture
+from tests.golden.gallery import GALLERY, PAGE, PICTURES, Picture, page
+from tests.shared_runs import SharedFolders
+
+ACTUAL = Path(__file__).parent / "actual"
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
+def test_a_sample_is_drawn_as_its_committed_picture(picture: Picture, shared: SharedFolders) -> None:
+    drawn = drawn_picture(picture, shared).svg
+    actual = ACTUAL / picture.file.name
+    if picture.file.exists() and drawn == picture.file.read_bytes():
+        actual.unlink(missing_ok=True)
+        return
+    ACTUAL.mkdir(exist_ok=True)
+    actual.write_bytes(drawn)
+    pytest.fail(
+        f"{picture.file} is not what `gradviz render {' '.join(picture.words)}` draws: see {actual};"
+        " `make gallery` accepts it",
+        pytrace=False,
+    )
+
+
+def test_every_sample_has_a_picture_and_every_picture_a_sample() -> None:
+    assert {picture.sample for picture in PICTURES} == {sample.stem for sample in SAMPLES.glob("*.py")}
+    assert {picture.file for picture in PICTURES} == set(GALLERY.glob("*.svg"))
+
+
+def test_the_page_shows_the_samples_as_they_describe_themselves() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "`make gallery` writes it anew"

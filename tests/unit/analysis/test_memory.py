@@ -1,0 +1,107 @@
+"""Sums of what is kept: each storage once, the same total however it is grouped."""
+
+from __future__ import annotations
+
+import pytest
+
+from gradviz.analysis.allocator_balance import balances
+from gradviz.analysis.memory import memory_of
+from gradviz.analysis.memory_cells import cells_of
+from gradviz.analysis.memory_groups import by_dtype, by_line, by_module, by_operation
+from gradviz.analysis.memory_remedies import halved_by_autocast, large_for_small_views, saved_twice
+from gradviz.graph.model import Graph
+from gradviz.graph.saved_tensors import AllocatorReading, SavedTensor
+from tests.builders import GraphBuilder, facts
+from tests.unit.analysis.memory_graphs import relu_and_square, saved, stack_of_blocks
+
+
+def test_a_shared_storage_is_counted_once_and_parameters_apart() -> None:
+    memory = memory_of(relu_and_square())
+
+    assert (memory.saved_bytes, memory.parameter_bytes, memory.input_bytes) == (800, 80, 400)
+
+
+def test_a_line_is_charged_for_what_it_keeps_first_and_told_what_it_shares() -> None:
+    first, second = by_line(memory_of(relu_and_square()))
+
+    assert (first.key, first.bytes, first.shared_bytes) == (("train.py", 3), 800, 0)
+    assert (second.key, second.bytes, second.shared_bytes) == (("train.py", 4), 0, 400)
+
+
+@pytest.mark.parametrize("graph", [relu_and_square(), stack_of_blocks(3)])
+def test_every_grouping_adds_up_to_the_same_total(graph: Graph) -> None:
+    memory = memory_of(graph)
+    modules = by_module(graph, memory)
+
+    sums = [sum(group.bytes for group in groups(memory)) for groups in (by_line, by_operation, by_dtype)]
+    sums += [sum(module.own_bytes for module in modules), cells_of(graph, memory).bytes]
+
+    assert set(sums) == {memory.saved_bytes}
+
+
+def test_numbered_modules_of_one_class_are_taken_together_on_request() -> None:
+    graph = stack_of_blocks(3)
+    memory = memory_of(graph)
+
+    one_by_one = by_module(graph, memory)
+    merged = by_module(graph, memory, merge_numbered=True)
+
+    assert [module.path for module in one_by_one] == ["model", "model.h.0", "model.h.1", "model.h.2"]
+    assert [(module.path, module.calls, module.bytes) for module in merged] == [
+        ("model", 1, 15_000),
+        ("model.h.*", 3, 15_000),
+    ]
+
+
+def test_a_small_view_is_told_from_several_views_that_see_everything() -> None:
+    builder = GraphBuilder()
+    small, split = builder.storage(9000), builder.storage(9000)
+    leaf = builder.leaf("w")
+    builder.operation("Pow", leaf, saved=[saved("self", small, 12, source=0)])
+    builder.operation(
+        "Bmm", leaf, saved=[SavedTensor(f"part{n}", facts(n), 3000, split, source=0, source_nr=n) for n in range(3)]
+    )
+    builder.root(2)
+
+    (found,) = large_for_small_views(memory_of(builder.build()))
+
+    assert (found.held_by[0].operation, found.seen_bytes) == ("PowBackward0", 12)
+
+
+def test_a_cast_that_is_kept_beside_its_source_is_saved_twice() -> None:
+    builder = GraphBuilder()
+    full, half = builder.storage(400), builder.storage(200)
+    exp = builder.operation("Exp", builder.leaf("w"), shape=(100,), saved=[saved("result", full, 400, source=1)])
+    cast = builder.operation("ToCopy", exp, line=7, shape=(100,))
+    builder.root(builder.operation("Pow", cast, saved=[saved("self", half, 200, source=cast, dtype="float16")]))
+
+    (copy,) = saved_twice(builder.build())
+
+    assert (copy.bytes, copy.operation, copy.line) == (200, "ToCopyBackward0", 7)
+
+
+def test_autocast_does_not_halve_what_it_keeps_in_float32() -> None:
+    builder = GraphBuilder()
+    shared, free = builder.storage(400), builder.storage(600)
+    leaf = builder.leaf("w")
+    product = builder.operation("Addmm", leaf, saved=[saved("mat1", free, 600)])
+    relu = builder.operation("Relu", product, saved=[saved("result", shared, 400, source=2)])
+    builder.root(builder.operation("LogSoftmax", relu, saved=[saved("result", shared, 400)]))
+
+    assert halved_by_autocast(builder.build()) == 300
+
+
+def test_the_allocator_is_explained_part_by_part() -> None:
+    builder = GraphBuilder()
+    kept, old = builder.storage(1000), builder.storage(700, made_before=True)
+    builder.storage(10, "intermediate", "loss")
+    node = builder.operation("Exp", builder.leaf("w"), saved=[saved("result", kept, 1000), saved("self", old, 700)])
+    builder.root(node)
+    reading = AllocatorReading("cpu", "malloc", before=5000, after=6400, freed=50, block=512)
+    graph = builder.build()
+    graph = Graph(graph.nodes, graph.roots, storages=graph.storages, allocators=(reading,))
+
+    (balance,) = balances(graph)
+
+    assert (balance.retained, balance.saved, balance.in_variables, balance.rounding) == (1400, 1000, 10, 24 + 502)
+    assert balance.rest == 1400 + 50 - 1000 - 10 - 24 - 502

@@ -1,0 +1,124 @@
+"""An inspection shows and saves what was recorded, with the words of the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gradviz.capture.capture_file import load_capture
+from gradviz.errors import BadInput, GradvizError, NothingRecorded
+from gradviz.graph.model import BackwardCall
+from gradviz.inspection import Inspection
+from tests.builders import graph_of
+from tests.captures import small_capture
+
+
+@pytest.fixture
+def inspection() -> Inspection:
+    return Inspection(small_capture())
+
+
+@pytest.fixture
+def three_calls() -> Inspection:
+    graphs = (graph_of(f"w -> {name} -> loss") for name in ("Mul", "Exp", "Log"))
+    calls = tuple(replace(graph, backward=BackwardCall(number)) for number, graph in enumerate(graphs, 1))
+    return Inspection(replace(small_capture(), graphs=calls))
+
+
+def test_it_prints_itself_as_a_tree(inspection: Inspection) -> None:
+    assert repr(inspection) == str(inspection) == inspection.tree().rstrip("\n")
+    assert "MmBackward0" in repr(inspection)
+
+
+def test_keywords_of_view_and_format_go_where_they_belong(inspection: Inspection) -> None:
+    narrow = inspection.tree(width=60, plumbing=True)
+    assert "TBackward0" in narrow
+    assert "TBackward0" not in inspection.tree()
+    assert max(map(len, narrow.splitlines())) <= 60
+
+
+def test_an_unknown_keyword_names_those_that_are_alike(inspection: Inspection) -> None:
+    with pytest.raises(BadInput, match="svg has no option 'directon'; did you mean 'direction'"):
+        inspection.svg(directon="LR")
+    with pytest.raises(BadInput, match="tree has no option 'plumbin'; did you mean 'plumbing'"):
+        inspection.tree(plumbin=True)
+
+
+def test_the_suffix_says_the_format(inspection: Inspection, tmp_path: Path) -> None:
+    assert inspection.save(tmp_path / "new" / "net.svg").read_text(encoding="utf-8") == inspection.svg()
+    assert inspection.save(str(tmp_path / "net.dot")).read_text(encoding="utf-8") == inspection.dot()
+    assert inspection.save(tmp_path / "net.png", scale=1.0).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_saved_recording_is_what_was_recorded(inspection: Inspection, tmp_path: Path) -> None:
+    assert load_capture(inspection.save(tmp_path / "run.gradviz")) == inspection.capture
+    with pytest.raises(BadInput, match="keeps everything; leave out depth"):
+        inspection.save(tmp_path / "run.gradviz", depth=3)
+
+
+def test_a_file_of_the_user_is_never_overwritten(inspection: Inspection, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch", encoding="utf-8")
+    with pytest.raises(BadInput, match="does not look like a file of gradviz"):
+        inspection.save(script)
+    assert script.read_text(encoding="utf-8") == "import torch"
+
+
+def test_a_mistake_leaves_no_file(inspection: Inspection, tmp_path: Path) -> None:
+    with pytest.raises(BadInput):
+        inspection.save(tmp_path / "net.svg", unfold="nowhere")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_several_graphs_the_first_is_shown_and_the_others_are_told_of(three_calls: Inspection) -> None:
+    assert three_calls.graph is three_calls.graphs[0]
+    tree = three_calls.tree(width=120)
+    assert "MulBackward0" in tree
+    assert "the first of 3 recorded graphs; backward=N shows another (N = 2, 3)" in tree
+    assert "ExpBackward0" in three_calls.tree(backward=2)
+    assert "recorded graphs" not in three_calls.tree(backward=2)
+    with pytest.raises(BadInput, match=r"backward=4 was not recorded; recorded are 1, 2, 3"):
+        three_calls.dot(backward=4)
+
+
+def test_several_graphs_are_all_printed(three_calls: Inspection) -> None:
+    text = repr(three_calls)
+    positions = [text.index(word) for word in ("backward 1", "Mul", "backward 2", "Exp", "backward 3", "Log")]
+    assert positions == sorted(positions)
+
+
+def test_without_a_graph_it_says_why(tmp_path: Path) -> None:
+    empty = Inspection(replace(small_capture(), graphs=(), disclosures=("nothing was computed",), error=None))
+    assert repr(empty) == "<gradviz.Inspection without a graph: nothing was computed>"
+    assert empty._repr_mimebundle_() == {"text/plain": repr(empty)}
+    for look in (lambda: empty.graph, empty.tree, empty.svg, lambda: empty.save(tmp_path / "net.svg")):
+        with pytest.raises(NothingRecorded, match="there is no graph: nothing was computed"):
+            look()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_searched_for_is_opened_and_marked(inspection: Inspection) -> None:
+    found = inspection.tree(find="weight", show_all=False)
+    assert "1 match" in found
+    with pytest.raises(GradvizError, match="unterminated"):
+        inspection.tree(find="(")
+
+
+def test_the_memory_report_is_that_of_the_command_and_prints_itself(inspection: Inspection) -> None:
+    report = inspection.memory(width=60)
+    assert repr(report) == report.rstrip("\n")
+    assert report.startswith("24 B kept until backward 1 at train.py:7, in 1 storage\n")
+    assert max(map(len, report.splitlines())) <= 60
+    assert "train.py:7" not in inspection.memory(by="dtype").split("\n", 1)[1]
+
+
+def test_a_memory_report_that_cannot_be_is_refused(inspection: Inspection) -> None:
+    with pytest.raises(BadInput, match="did you mean 'module'"):
+        inspection.memory(by="modules")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="width=20 is not a whole number from 40 on"):
+        inspection.memory(width=20)
+    old = replace(inspection.graph, knows_saved_tensors=False)
+    with pytest.raises(BadInput, match="did not look at saved tensors"):
+        Inspection(replace(inspection.capture, graphs=(old,))).memory()
