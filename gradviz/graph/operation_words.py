@@ -43,6 +43,11 @@ def constant_names(constant: Constant) -> tuple[str, ...]:
     return constant.names or (constant.kind,)
 
 
+def stem_of(node_name: str) -> str:
+    """``LogSoftmax`` of ``LogSoftmaxBackward0``."""
+    return _BACKWARD.sub("", node_name)
+
+
 def _without_namespace(node_name: str) -> str:
     return node_name.rpartition("::")[2]
 
@@ -50,7 +55,7 @@ def _without_namespace(node_name: str) -> str:
 @lru_cache(maxsize=1000)
 def operation_word(node_name: str) -> str:
     """``LogSoftmaxBackward0`` as users know it: ``log_softmax``."""
-    stem = _BACKWARD.sub("", _without_namespace(node_name))
+    stem = stem_of(_without_namespace(node_name))
     stem = _ATTENTION_KERNEL.sub(r"\1Attention", stem)
     return _WORD_BORDERS.sub("_", stem).lower() or node_name
 
@@ -65,7 +70,7 @@ def call_word(forward_call: str) -> str:
 def node_word(node: Node, *, shares_its_call: bool = False) -> str:
     """The title of an operation. One call may make several nodes; then each is called by its own name."""
     if node.kind in ("custom", "compiled"):
-        return _BACKWARD.sub("", autograd_name(node)) or node.name
+        return stem_of(autograd_name(node)) or node.name
     if node.forward_call and not shares_its_call:
         return call_word(node.forward_call)
     return operation_word(node.name)

@@ -11,8 +11,8 @@ from rich.color import ColorSystem
 from rich.style import Style
 
 from gradviz.rendering.renderer import Subject
+from gradviz.rendering.role_words import role_words
 from gradviz.rendering.source_links import editor_template
-from gradviz.rendering.svg_legend import role_words
 from gradviz.rendering.tree_cells import Cells, CellWriter, clean, matching_items
 from gradviz.rendering.tree_columns import Column, columns_named
 from gradviz.rendering.tree_outline import outline
