@@ -51,7 +51,7 @@ def inspect(*tensors: Any, model: Any = None) -> Inspection:
     return Inspection(inspect_values(tensors, model, sys._getframe(1)))
 
 
-def record(*, backward: int | None = None) -> Recording:
+def record(*, backward: int | None = None, gradients: bool = True) -> Recording:
     """Record what a ``with`` block computes: each operation with its line and module, and every backward call.
 
     The block runs as it would without; torch is put back as it was at its end, also when the block raises. What it
@@ -60,6 +60,7 @@ def record(*, backward: int | None = None) -> Recording:
 
     Args:
         backward: record only this call of ``backward()`` or ``grad()``, counted from 1; without it, all of them.
+        gradients: measure what flows along every edge while backward runs.
 
     Returns:
         An `Inspection` that can be looked at once the block has ended.
@@ -87,7 +88,7 @@ def record(*, backward: int | None = None) -> Recording:
     """
     if backward is not None and (type(backward) is not int or backward < 1):
         raise BadInput(f"backward={backward!r} is not a number from 1 on", hint="leave it out to record every call")
-    return Recording(backward)
+    return Recording(backward, gradients=gradients)
 
 
 def load(path: str | os.PathLike[str]) -> Inspection:
@@ -121,8 +122,9 @@ def load(path: str | os.PathLike[str]) -> Inspection:
 class Recording(Inspection):
     """The `Inspection` of a ``with gradviz.record():`` block, once that has ended."""
 
-    def __init__(self, backward: int | None = None) -> None:
+    def __init__(self, backward: int | None = None, *, gradients: bool = True) -> None:
         self._backward = backward
+        self._gradients = gradients
         self._recorder: BlockRecorder | None = None
         self._finished: Capture | None = None
 
@@ -140,7 +142,13 @@ class Recording(Inspection):
         if self._recorder is not None or self._finished is not None:
             raise BadInput("this recording was used already", hint="call gradviz.record() for each block")
         remedy = "record(backward=N) picks a single one"
-        plan = RecordingPlan(self._backward, keep_going=True, begins_midway=True, remedy_when_full=remedy)
+        plan = RecordingPlan(
+            self._backward,
+            keep_going=True,
+            gradients=self._gradients,
+            begins_midway=True,
+            remedy_when_full=remedy,
+        )
         recorder = BlockRecorder(plan)
         recorder.start()
         self._recorder = recorder

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,8 +11,6 @@ from gradviz.cli.options import recording_options
 if TYPE_CHECKING:
     from gradviz.cli.source import Source, SourceOptions
 
-WIDTH_IN_A_PIPE = 100
-
 
 @click.command("flow")
 @recording_options
@@ -23,37 +19,38 @@ WIDTH_IN_A_PIPE = 100
 @click.option("--json", "as_json", is_flag=True, help="Every parameter's figures as JSON.")
 @click.option("--width", type=click.IntRange(min=40), metavar="N", help="Columns; the terminal's, or 100 in a pipe.")
 @click.option("--ascii", "only_ascii", is_flag=True, help="No signs beyond ASCII.")
-def flow_command(
-    depth: int | None, show_all: bool, as_json: bool, width: int | None, only_ascii: bool, **others: Any
-) -> int:
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="auto: in a terminal, unless NO_COLOR is set.",
+)
+@click.option("--no-pager", is_flag=True, help="Do not page what is longer than the screen.")
+def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: bool, **others: Any) -> int:
     """Run SCRIPT, and print which gradient its first backward() brought to every parameter, in the model's order."""
     from gradviz.cli.flow_table import FlowTable
-    from gradviz.output import write_output
+    from gradviz.cli.paging import show
     from gradviz.cli.rescue import recording_kept
     from gradviz.cli.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.terminal import standard_output
     from gradviz.cli.views import source_options
 
-    source_choice = source_options(others)
+    source_choice, terminal = source_options(others), standard_output(others["color"])
     _check(source_choice, depth, show_all)
-    is_terminal = sys.stdout.isatty()
     table = FlowTable(
-        width=width or (shutil.get_terminal_size().columns if is_terminal else WIDTH_IN_A_PIPE),
-        color=is_terminal,
-        only_ascii=only_ascii or not _writes_unicode(),
+        width=others["width"] or terminal.width,
+        color=terminal.has_colors,
+        only_ascii=others["only_ascii"] or not terminal.has_unicode,
         depth=depth,
         show_all=show_all,
     )
     source = open_source(source_choice, own_output=True)
     with recording_kept(source, source_choice):
         _check_that_gradients_are_there(source, source_choice)
-        write_output("-", _json(source) if as_json else table.text(source.capture, source.graphs))
+        text = _json(source) if as_json else table.text(source.capture, source.graphs)
+        show(text, terminal, use_pager=not (no_pager or as_json))
     tell_that_it_was_stopped(source, source_choice)
     return source.exit_code
-
-
-def _writes_unicode() -> bool:
-    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
-    return encoding.startswith("utf")
 
 
 def _check(source: SourceOptions, depth: int | None, show_all: bool) -> None:

@@ -15,7 +15,9 @@ from rich.text import Text
 from gradviz.analysis.gradient_flow import FlowRow, GradientFlow, Trend, deepest_that_fits, folded, gradient_flow
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph, Node
-from gradviz.rendering.words import autograd_word, count_words, counted, line_words
+from gradviz.graph.operation_words import autograd_name
+from gradviz.graph.source_lines import line_words
+from gradviz.rendering.words import count_words, counted
 
 MOST_ROWS = 40
 """More parameters than this are folded into modules, unless a depth is given."""
@@ -205,7 +207,7 @@ def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
 
 def _node_words(graph: Graph, node: Node) -> str:
     site = f" at {line_words(graph.call_sites[node.call_site])}" if node.call_site is not None else ""
-    return f"{autograd_word(node)}{site}"
+    return f"{autograd_name(node)}{site}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gradviz.cli.look import look_options, renderers_for
-from gradviz.cli.options import recording_options, viewing_options
+from gradviz.cli.options import recording_options, table_below_help, viewing_options
 from gradviz.cli.progress import working
 from gradviz.rendering.renderer import FORMATS, Format, Renderer, Subject, format_named
 
 if TYPE_CHECKING:
+    from gradviz.cli.source import Source
     from gradviz.errors import GradvizError
+    from gradviz.graph.viewing import ViewOptions
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,12 @@ class _Output:
         return str(path.with_name(f"{path.name.removesuffix(suffix)}-{number}{suffix}"))
 
 
-def _table_of_formats() -> str:
-    """One line for each format. Click leaves a paragraph as it is that begins with ``\b``."""
-    rows = [f"  {each.name:<16}{' '.join(each.suffixes):<22}{each.summary}" for each in FORMATS]
-    return "\n".join(["\b", "Formats:", *rows])
+_FORMATS = table_below_help(
+    "Formats:", (f"{each.name:<16}{' '.join(each.suffixes):<22}{each.summary}" for each in FORMATS)
+)
 
 
-@click.command("render", epilog=_table_of_formats())
+@click.command("render", epilog=_FORMATS)
 @recording_options
 @click.option(
     "-o",
@@ -60,17 +61,12 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
     from gradviz.cli.source import open_source, tell_that_it_was_stopped
     from gradviz.cli.views import source_options, view_options
     from gradviz.output import check_outputs
-    from gradviz.rendering.graphviz_engine import check_that_dot_is_there
-    from gradviz.rendering.subjects import subject_of
 
-    source_choice, folding = source_options(others), view_options(others)
+    source_choice, viewing = source_options(others), view_options(others)
     wanted = _outputs(outputs, formats, source_choice.name)
     renderers = renderers_for([output.format for output in wanted], others)
-    if others["engine"] == "dot":
-        check_that_dot_is_there()
     check_outputs([output.path for output in wanted], inputs=source_choice.inputs)
     to_standard_output = any(output.path == "-" for output in wanted)
-
     if to_standard_output and source_choice.backward == "all" and not source_choice.is_capture:
         raise _several_to_standard_output()
 
@@ -78,8 +74,7 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
     if to_standard_output and len(source.graphs) > 1:
         raise _several_to_standard_output()
     with recording_kept(source, source_choice):
-        with working("folding the graph"):
-            subjects = [subject_of(source.capture, graph, folding) for graph in source.graphs]
+        subjects = _what_can_be_drawn(source, viewing)
         written, refusals = _write_all(subjects, list(zip(wanted, renderers, strict=True)))
         if written:
             from gradviz.cli.summary import print_summary
@@ -89,6 +84,20 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
             tell_that_it_was_stopped(source, source_choice)
         _raise(refusals)
     return source.exit_code
+
+
+def _what_can_be_drawn(source: Source, viewing: ViewOptions) -> list[Subject]:
+    """A subject for each graph; where one has no such name, a line on standard error says so."""
+    from gradviz.cli.views import subjects_of, title_of
+    from gradviz.errors import GradvizError
+
+    drawn = []
+    for graph, subject in zip(source.graphs, subjects_of(source, viewing), strict=True):
+        if isinstance(subject, GradvizError):
+            click.echo(f"gradviz: {title_of(graph)} is not drawn: {subject.message}", err=True)
+        else:
+            drawn.append(subject)
+    return drawn
 
 
 def _write_all(
@@ -126,7 +135,7 @@ def _raise(refusals: Sequence[GradvizError]) -> None:
     raise first
 
 
-def _several_to_standard_output() -> Exception:
+def _several_to_standard_output() -> GradvizError:
     from gradviz.errors import BadInput
 
     return BadInput(

@@ -1,8 +1,8 @@
 """Part of a graph as a graph of its own, with its nodes numbered anew.
 
 What comes from outside becomes None in `Node.edges`, as where no gradient is wanted, so that the other inputs keep
-their places, and what was sent there is left out; a saved tensor loses its source. Tables of scopes, call sites, constants and storages stay whole. A root
-that lies outside is dropped.
+their places, and the gradient that was sent there is left out; a saved tensor loses its source. Tables of scopes, call
+sites, constants and storages stay whole. A root that lies outside is dropped.
 """
 
 from __future__ import annotations

@@ -119,7 +119,9 @@ class Recorder:
             except Exception as defect:  # whatever it is, it must not reach the program
                 self._builder.disclose_defect("gradients could not be measured", defect)
             for what, count in gradients.defects.items():
-                self._builder.disclose(f"gradients at {count:,} nodes could not be measured, a defect of gradviz: {what}")
+                self._builder.disclose(
+                    f"gradients at {count:,} nodes could not be measured, a defect of gradviz: {what}"
+                )
         return result
 
     def _gradients_of(self, recorded: Recorded | None, request: BackwardRequest) -> GradientRecorder | None:
@@ -128,7 +130,9 @@ class Recorder:
             return None
         obstacle = torch_compat.why_backward_cannot_be_measured()
         if obstacle is not None:
-            self._builder.disclose(f"gradients of {request.function} {self.backward_calls} were not measured: {obstacle}")
+            self._builder.disclose(
+                f"gradients of {request.function} {self.backward_calls} were not measured: {obstacle}"
+            )
             return None
         meter = GradientMeter(self._facts, self._plan.values_up_to, self._builder.unmeasured)
         gradients = GradientRecorder(recorded.walk, self._builder.graphs[recorded.place], request, meter)

@@ -68,7 +68,7 @@ class DotRenderer:
         dot = graphviz.Digraph("gradviz", comment=f"{name}: {facts}")
         error, notes = remarks(subject)
         lines = [facts, GRADIENT_WORDS if backwards else "", error, *notes]
-        label = page_label(name, lines, legend_roles(painter.faces), theme)
+        label = page_label(subject, lines, legend_roles(painter.faces), theme)
         dot.attr("graph", rankdir=self.direction, label=label, **_page(theme))
         dot.attr("node", fontname=_FONT, fontsize="12", margin="0.16,0.07", height="0.35")
         back = {"dir": "back"} if backwards else {}

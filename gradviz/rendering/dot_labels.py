@@ -12,8 +12,10 @@ from html import escape
 import graphviz  # type: ignore[import-untyped]  # The package ships no types.
 
 from gradviz.rendering.faces import Face
-from gradviz.rendering.palette import ROLE_STYLES, Role, Theme
+from gradviz.rendering.palette import Role, Theme
 from gradviz.rendering.plain_items import FAILURE_WORDS, flat
+from gradviz.rendering.renderer import Subject
+from gradviz.rendering.role_words import role_words
 
 _SMALL = "10"
 _LINE_LENGTH = 110
@@ -32,10 +34,11 @@ def face_label(face: Face, quiet: str, *, failed: bool) -> str:
     return f"<{'<BR/>'.join(lines)}>"
 
 
-def page_label(name: str, remarks: Iterable[str], legend: Sequence[Role], theme: Theme) -> str:
+def page_label(subject: Subject, remarks: Iterable[str], legend: Sequence[Role], theme: Theme) -> str:
     """Below the picture: a legend of the roles, what was drawn, and the remarks, a line each."""
     first, *others = [line for remark in remarks for line in textwrap.wrap(flat(remark), _LINE_LENGTH)]
-    rows = ["   ".join(_swatch(role, theme) for role in legend), f"<B>{_words(name)}</B> · {_words(first)}"]
+    swatches = (_swatch(role, role_words(role, subject), theme) for role in legend)
+    rows = ["   ".join(swatches), f"<B>{_words(subject.capture.program.name)}</B> · {_words(first)}"]
     rows += map(_words, others)
     cells = "".join(f'<TR><TD ALIGN="LEFT">{row}</TD></TR>' for row in rows if row)
     return f'<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{cells}</TABLE>>'
@@ -47,10 +50,10 @@ def plain_lines(lines: Iterable[str]) -> str:
     return text
 
 
-def _swatch(role: Role, theme: Theme) -> str:
+def _swatch(role: Role, name: str, theme: Theme) -> str:
     """A table of real outlines would be stretched to the width of the page."""
     sign = _LEGEND_SIGNS.get(role, "■")
-    return f'<FONT COLOR="{theme.roles[role].line}">{sign}</FONT> {_words(ROLE_STYLES[role].name)}'
+    return f'<FONT COLOR="{theme.roles[role].line}">{sign}</FONT> {_words(name)}'
 
 
 def _small(words: str, color: str) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from gradviz.capture.capture import Capture
-from gradviz.graph.model import Constant, Graph, Node
+from gradviz.graph.model import Graph, Node
+from gradviz.graph.operation_words import autograd_name, constant_names
 from gradviz.graph.source_lines import line_words
 from gradviz.graph.view import Item, View
 from gradviz.rendering import tooltips
@@ -16,7 +17,7 @@ from gradviz.rendering.scope_words import relative_path
 from gradviz.rendering.setting_words import setting_words
 from gradviz.rendering.size_words import constant_shapes, leaving_shapes, operation_shapes
 from gradviz.rendering.subject_words import SubjectWords
-from gradviz.rendering.words import autograd_word, counted, listed, shape_words, short_line_words
+from gradviz.rendering.words import counted, listed, shape_words, short_line_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def _operation(subject: SubjectWords, item: Item) -> ItemText:
     node = subject.graph.nodes[item.node or 0]
     return ItemText(
         title=subject.operation_title(node),
-        subtitle=autograd_word(node),
+        subtitle=autograd_name(node),
         badge=" · ".join(_peculiarities(node)),
         name=_variables(subject, subject.result_of(item, node)) or _variables(subject, node),
         shape=operation_shapes(subject, item, node),
@@ -102,7 +103,7 @@ def _leaf(subject: SubjectWords, item: Item, node_id: int) -> ItemText:
     others = f" (= {_apart_from(names[0], names[1])}{', …' if names[2:] else ''})" if names[1:] else ""
     return ItemText(
         title=title + others,
-        subtitle=autograd_word(node),
+        subtitle=autograd_name(node),
         shape=_given_shape(subject, item, operation_shapes(subject, item, node)),
         tooltip=tooltips.leaf(subject, item, node),
     )
@@ -134,7 +135,7 @@ def _constant(subject: SubjectWords, item: Item) -> ItemText:
     constant = subject.graph.constants[item.constant or 0]
     words = {"data": "no gradient", "parameter": "frozen parameter", "buffer": "buffer"}[constant.kind]
     return ItemText(
-        title=_within(subject, item, constant.names[0]) if constant.names else _unnamed(constant),
+        title=_within(subject, item, constant_names(constant)[0]),
         subtitle=words,
         shape=_given_shape(subject, item, constant_shapes(subject, item) or shape_words(constant.tensor)),
         tooltip=tooltips.constant(subject, item, constant),
@@ -147,28 +148,18 @@ def _given_shape(subject: SubjectWords, item: Item, shape: str) -> str:
     return " · ".join(filter(None, (shape, first)))
 
 
-def _unnamed(constant: Constant) -> str:
-    return "data" if constant.kind == "data" else constant.kind
-
-
 def _root(subject: SubjectWords, item: Item) -> ItemText:
     root = subject.graph.roots[item.root or 0]
     backward = subject.graph.backward
     outputs = subject.graph.nodes[root.node].outputs
     tensor = root.tensor or (outputs[root.output_nr] if root.output_nr < len(outputs) else None)
     return ItemText(
-        title=root.name or _unnamed_root(subject.graph, item.root or 0),
+        title=subject.root_names[item.root or 0],
         subtitle=f"{backward.function}()" if backward else "",
         shape=shape_words(tensor),
         tooltip=tooltips.root(subject, root),
         **_place(subject, backward.call_site if backward else None),
     )
-
-
-def _unnamed_root(graph: Graph, index: int) -> str:
-    """``output``; several are counted from 1."""
-    unnamed = [number for number, root in enumerate(graph.roots) if not root.name]
-    return f"output {unnamed.index(index) + 1}" if len(unnamed) > 1 else "output"
 
 
 def _carried(subject: SubjectWords, item: Item) -> ItemText:

@@ -9,11 +9,11 @@ from itertools import islice
 
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph, Node, TensorFacts
-from gradviz.graph.operation_words import call_of
+from gradviz.graph.operation_words import autograd_name, call_of
 from gradviz.graph.view import Item, Link, View
 from gradviz.rendering.labels import ItemText
 from gradviz.rendering.subject_words import SubjectWords
-from gradviz.rendering.words import autograd_word, counted, full_tensor_words, listed, shape_words
+from gradviz.rendering.words import counted, full_tensor_words, listed, shape_words
 
 _SEPARATORS = re.compile(" · |× ")
 """Between the shape of an item and what else is said of it."""
@@ -141,8 +141,8 @@ def _tooltip(link: Link, flow: _Flow) -> Iterator[str]:
     if flow.tensor is not None:
         yield full_tensor_words(flow.tensor)
     if flow.is_one_of_several:
-        yield f"output {flow.output_nr} of {autograd_word(flow.maker)}"
+        yield f"output {flow.output_nr} of {autograd_name(flow.maker)}"
     if flow.views:
-        yield f"through {listed([autograd_word(view) for view in flow.views])}"
+        yield f"through {listed([autograd_name(view) for view in flow.views])}"
     if link.edge_count > 1:
         yield f"stands for {counted(link.edge_count, 'edge')}"

@@ -27,6 +27,7 @@ from gradviz.rendering.plain_items import (
     nested_items,
 )
 from gradviz.rendering.renderer import Subject
+from gradviz.rendering.role_words import role_words
 from gradviz.rendering.svg_frame import recorded_facts, remarks
 
 MAX_CHARACTERS = 50_000
@@ -155,7 +156,7 @@ class _Chart:
         for role in self.legend:
             start, end = _OUTLINES[role]
             above = f"legend-{role}"
-            yield f"  {above}{start}{_quoted([ROLE_STYLES[role].name])}{end}:::{_class_name(role)}"
+            yield f"  {above}{start}{_quoted([role_words(role, self.subject)])}{end}:::{_class_name(role)}"
             yield self._link(last, "~~~", above)
         error, notes = remarks(self.subject)
         lines = [recorded_facts(self.subject), GRADIENT_WORDS if self.backwards else "", error, *notes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -66,6 +67,7 @@ class Format:
         for name in options:
             if name not in known:
                 raise BadInput(f"{self.name} has no option {name!r}", hint=near_matches(name, known))
+        self._check_types(options)
         renderer: Renderer = self._renderer_class()(**options)
         return renderer
 
@@ -73,6 +75,21 @@ class Format:
         """What `renderer` takes."""
         found = self._renderer_class()
         return tuple(field.name for field in fields(found) if field.init) if is_dataclass(found) else ()
+
+    def _check_types(self, options: Mapping[str, object]) -> None:
+        """Which texts an option may be, the renderer says itself, with near matches."""
+        from typing import Literal, get_origin, get_type_hints
+
+        from msgspec import ValidationError, convert
+
+        types = get_type_hints(self._renderer_class())
+        for name, value in options.items():
+            wanted = str if get_origin(types[name]) is Literal else types[name]
+            try:
+                convert(value, wanted)
+            except ValidationError as error:
+                words = getattr(wanted, "__name__", str(wanted))
+                raise BadInput(f"{name}={value!r} is of type {type(value).__name__}, not {words}") from error
 
     def _renderer_class(self) -> type[Any]:
         """Its module is imported only now."""
@@ -101,9 +118,10 @@ FORMATS: tuple[Format, ...] = (
 def format_named(name: str) -> Format:
     """The format called `name`; raises `BadInput` with near matches."""
     by_name = {entry.name: entry for entry in FORMATS}
-    if name.lower() not in by_name:
-        raise BadInput(f"unknown format {name!r}", hint=near_matches(name.lower(), by_name))
-    return by_name[name.lower()]
+    wanted = str(name).lower()
+    if wanted not in by_name:
+        raise BadInput(f"unknown format {name!r}", hint=near_matches(wanted, by_name))
+    return by_name[wanted]
 
 
 def format_of(file_name: str) -> Format | None:

@@ -5,16 +5,15 @@ Only those: a stride of 1, a mean over everything or an epsilon tell a reader no
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
 from gradviz.graph.model import Attribute, Node
+from gradviz.graph.operation_words import autograd_stem
 
 _Settings = Mapping[str, Attribute]
 _Words = Callable[[_Settings], str]
 
-_STEM = re.compile(r"Backward\d*$")
 _NO_LIMIT = 1e30
 """A minimum or maximum beyond this is that of the dtype: nothing is clamped to it."""
 _OPEN_END = 2**62
@@ -23,7 +22,7 @@ _OPEN_END = 2**62
 
 def setting_words(node: Node) -> str:
     """The words for `node`; empty where it has no such argument, or where torch does not tell it."""
-    stem, call = _STEM.sub("", node.name), (node.forward_call or "").rpartition(".")[2]
+    stem, call = autograd_stem(node.name), (node.forward_call or "").rpartition(".")[2]
     words = _AS_CALLED.get((call, stem)) or _TABLE.get(stem)
     return words(node.attributes) if words and node.attributes else ""
 

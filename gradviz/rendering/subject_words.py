@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import CallSite, Graph, Node, TensorFacts
 from gradviz.graph.operation_words import call_of, calls_of_several_names, node_word
+from gradviz.graph.root_names import root_names
 from gradviz.graph.source_lines import readers_lines
 from gradviz.graph.view import Item, Link, View
 from gradviz.rendering.words import shape_words
@@ -19,6 +20,7 @@ class SubjectWords:
         self.capture, self.graph, self.view = capture, graph, view
         self.calls_in_graph = Counter(scope.path for scope in graph.scopes)
         """How many calls of each module the graph holds, by path."""
+        self.root_names = root_names(graph)
         self._readers_lines = readers_lines(graph)
         shown = (graph.nodes[item.node] for item in view.items if item.kind == "node" and item.node is not None)
         self._several_named = calls_of_several_names(shown)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from xml.sax.saxutils import escape, quoteattr
 
-from gradviz.errors import BadInput, near_matches
+from gradviz.errors import check_choice
 from gradviz.graph.view import View
 from gradviz.rendering import labels
 from gradviz.rendering.faces import Face, faces_of, printable
 from gradviz.rendering.geometry import Arrows, Direction, Layout, Rect
-from gradviz.rendering.graphviz_engine import lay_out_with_dot
+from gradviz.rendering.graphviz_engine import check_that_dot_is_there, lay_out_with_dot
 from gradviz.rendering.headers import header_starts
 from gradviz.rendering.labels import ItemText
 from gradviz.rendering.layout import lay_out
@@ -43,10 +43,12 @@ class SvgRenderer:
     embed_font: bool = True
 
     def __post_init__(self) -> None:
-        _check("direction", self.direction, ("TB", "LR"))
-        _check("theme", self.theme, ("auto", "light", "dark"))
-        _check("engine", self.engine, ("graphlay", "dot"))
-        _check("arrows", self.arrows, ("data", "gradient"))
+        check_choice("direction", self.direction, ("TB", "LR"))
+        check_choice("theme", self.theme, ("auto", "light", "dark"))
+        check_choice("engine", self.engine, ("graphlay", "dot"))
+        check_choice("arrows", self.arrows, ("data", "gradient"))
+        if self.engine == "dot":
+            check_that_dot_is_there()
         self._link_template()
 
     def _link_template(self) -> str | None:
@@ -89,11 +91,6 @@ class Drawing:
     markup: str
     width: float
     height: float
-
-
-def _check(option: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise BadInput(f"unknown {option} {value!r}", hint=near_matches(value, choices))
 
 
 @dataclass(frozen=True)

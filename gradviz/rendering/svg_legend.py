@@ -14,6 +14,7 @@ from gradviz.rendering.faces import SMALL_SIZE, Face
 from gradviz.rendering.geometry import Arrows, Point, Rect
 from gradviz.rendering.palette import LEAF_ROLES, ROLE_STYLES, Role
 from gradviz.rendering.renderer import Subject
+from gradviz.rendering.role_words import role_words
 from gradviz.rendering.shapes import inner_lines, number, outline, rounded, rounded_route
 from gradviz.rendering.text_metrics import text_width
 
@@ -49,28 +50,6 @@ def legend_markup(
             parts.append(_placed(entry, x, corner.y + row * ROW_HEIGHT))
             x += entry.width + _GAP
     return "".join(parts), len(rows) * ROW_HEIGHT
-
-
-def role_words(role: Role, subject: Subject) -> str:
-    """What a role is called in the legend of this subject."""
-    if role == "root" and subject.graph.backward is None:
-        return "root of the graph"
-    return _box_words(subject) if role == "box" else ROLE_STYLES[role].name
-
-
-def _box_words(subject: Subject) -> str:
-    scopes = subject.graph.scopes
-    boxes = (item for item in subject.view.items if item.kind == "box")
-    kinds = {"group" if box.scope is None else scopes[box.scope].kind for box in boxes}
-    words = {
-        "module": "module call",
-        "function": "call of a function",
-        "line": "source line",
-        "group": "group of operations",
-    }
-    if len(kinds) == 1:
-        return words[kinds.pop()]
-    return ROLE_STYLES["box"].name if "module" in kinds else words["group"]
 
 
 def _entries(subject: Subject, faces: Sequence[Face], arrows: Arrows) -> Iterator[_Entry]:

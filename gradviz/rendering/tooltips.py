@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gradviz.graph.model import Constant, HeldTensor, Node, NodeKind, Root
+from gradviz.graph.operation_words import autograd_name
 from gradviz.graph.source_lines import line_words
 from gradviz.graph.view import Item
 from gradviz.rendering.box_words import operations_in
 from gradviz.rendering.scope_words import scope_tooltip
 from gradviz.rendering.size_words import differing_shapes
 from gradviz.rendering.subject_words import SubjectWords
-from gradviz.rendering.words import autograd_word, counted, full_tensor_words, listed
+from gradviz.rendering.words import counted, full_tensor_words, listed
 
 _NOTABLE: dict[NodeKind, str] = {
     "custom": "custom function",
@@ -162,7 +163,7 @@ def _status(tensor: HeldTensor) -> str:
 def _merged(subject: SubjectWords, item: Item, node: Node) -> Iterator[str]:
     others = [subject.graph.nodes[other] for other in item.nodes if other != node.id]
     alike = sum(other.name == node.name for other in others)
-    names = list(dict.fromkeys(autograd_word(other) for other in others if other.name != node.name))
+    names = list(dict.fromkeys(autograd_name(other) for other in others if other.name != node.name))
     if names:
         yield f"with {listed(names)}"
     if alike:

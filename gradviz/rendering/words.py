@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from gradviz.graph.model import CallSite, Node, TensorFacts
+from gradviz.graph.model import CallSite, TensorFacts
 from gradviz.graph.source_lines import line_words
-
-
-def autograd_word(node: Node) -> str:
-    """torch's name for a node, without the namespace."""
-    return node.name.rpartition("::")[2]
 
 
 def short_line_words(site: CallSite, program: str) -> str:

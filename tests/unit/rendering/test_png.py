@@ -72,7 +72,7 @@ def test_a_senseless_scale_is_refused(scale: float) -> None:
 
 
 def test_a_png_has_no_automatic_theme() -> None:
-    with pytest.raises(BadInput, match="choose from dark, light"):
+    with pytest.raises(BadInput, match="choose from light, dark"):
         PngRenderer(theme="auto")  # type: ignore[arg-type]
 
 
