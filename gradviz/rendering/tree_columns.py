@@ -14,6 +14,7 @@ from gradviz.graph.model import TensorFacts
 from gradviz.graph.view import Item
 from gradviz.rendering.box_words import box_path, parameter_count
 from gradviz.rendering.byte_words import byte_words
+from gradviz.rendering.gradient_words import gradient_words
 from gradviz.rendering.labels import ItemText
 from gradviz.rendering.palette import ROLE_STYLES, role_of
 from gradviz.rendering.subject_words import SubjectWords
@@ -88,6 +89,10 @@ def _saved(of: RowFacts) -> str:
     return " + ".join([*words, "?"] if keeps_unknown(graph, nodes) else words)
 
 
+def _gradient(of: RowFacts) -> str:
+    return gradient_words(of.words, of.item)
+
+
 def _function(of: RowFacts) -> str:
     node = None if of.item.node is None else of.words.graph.nodes[of.item.node]
     site = of.words.common_call_site(of.item) if of.item.kind == "box" else node.call_site if node else None
@@ -113,6 +118,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column("nodes", "how many autograd nodes the row stands for", _nodes, 5, 4, is_number=True),
     Column("saved", "bytes kept for backward: each storage once a row, no parameters", _saved, 8, 4, is_number=True),
+    Column("gradient", "norm of the gradient that arrived; 0, NaN and Inf as such", _gradient, 8, 5, is_number=True),
     Column("grad_fn", "torch's name for the node, or the class of the module", lambda of: of.text.subtitle, 14, 1),
     Column("role", "what the sign before it says", lambda of: ROLE_STYLES[role_of(of.item, of.words.graph)].name, 8, 3),
     Column("module", "path of the module call that made it", _module, 12, 5, keeps_end=True),

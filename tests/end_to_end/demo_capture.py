@@ -1,7 +1,7 @@
 """Makes the recording that ``gradviz demo`` shows: ``make demo-capture``.
 
-What depends on the machine is taken out of it, so that recording it again gives the same: paths, build numbers, and
-what the allocator had given out.
+What depends on the machine is taken out of it, so that recording it again gives the same: paths, build numbers, what
+the allocator had given out, times, and the last digits of gradients.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import load_capture, write_capture
 from gradviz.cli.demo import DEMO
+from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.model import Node
 from tests.end_to_end.command import SAMPLES, gradviz
 
 SAMPLE = SAMPLES / "mlp.py"
@@ -41,11 +43,38 @@ def _without_machine(capture: Capture) -> Capture:
             graph,
             call_sites=tuple(replace(site, file=names.get(site.file, site.file)) for site in graph.call_sites),
             allocators=(),
+            nodes=tuple(map(_node_without_machine, graph.nodes)),
+            roots=tuple(replace(root, gradient=_rounded(root.gradient)) for root in graph.roots),
         )
         for graph in capture.graphs
     )
     sources = {names.get(file, file): lines for file, lines in capture.sources.items()}
     return replace(capture, program=program, graphs=graphs, sources=sources)
+
+
+def _node_without_machine(node: Node) -> Node:
+    leaf = node.leaf_gradient
+    return replace(
+        node,
+        gradients=tuple(map(_rounded, node.gradients)),
+        overlaps=tuple(None if overlap is None else _rounded_number(overlap) for overlap in node.overlaps),
+        arrived=tuple(map(_rounded, node.arrived)),
+        values=tuple(map(_rounded, node.values)),
+        run=None if node.run is None else replace(node.run, seconds=0.0),
+        leaf_gradient=leaf and replace(leaf, before=_rounded(leaf.before), after=_rounded(leaf.after)),
+    )
+
+
+def _rounded(figures: TensorFigures | None) -> TensorFigures | None:
+    if figures is None:
+        return None
+    numbers = {name: getattr(figures, name) for name in ("norm", "mean", "minimum", "maximum")}
+    return replace(figures, **{name: _rounded_number(number) for name, number in numbers.items() if number is not None})
+
+
+def _rounded_number(number: float) -> float:
+    # A mean that should be zero is some 1e-10, another one on every machine; adding 0 makes -0 a 0.
+    return round(number, 5) + 0.0
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from gradviz.errors import BadInput
 from gradviz.graph.folding import FoldOptions
+from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph
 from gradviz.graph.selection import Selection, SelectOptions, select
 from gradviz.graph.view_check import check_view
@@ -203,3 +205,44 @@ def test_what_is_left_keeps_its_saved_tensors_and_names_no_source_outside() -> N
 def test_a_saved_tensor_loses_the_source_that_is_hidden() -> None:
     left = selected(relu_and_square(), hide=("^relu$",)).graph
     assert [saved.source for node in left.nodes for saved in node.saved if node.name == "PowBackward0"] == [None]
+
+
+def sent(graph: Graph) -> dict[str, tuple[float | None, ...]]:
+    """The norm that each operation sent along each of its edges."""
+    return {
+        node.name.removesuffix("Backward0"): tuple(each.norm if each else None for each in node.gradients)
+        for node in graph.nodes
+        if node.gradients
+    }
+
+
+def with_gradients(graph: Graph) -> Graph:
+    """The edges of each node carry gradients of norm 10 times its number, counted on."""
+    return replace(
+        graph,
+        nodes=tuple(
+            replace(
+                node,
+                gradients=tuple(TensorFigures(norm=10.0 * node.id + place) for place in range(len(node.edges))),
+                overlaps=tuple(float(place) for place in range(len(node.edges))),
+            )
+            for node in graph.nodes
+        ),
+    )
+
+
+def test_what_is_left_keeps_the_gradients_of_the_edges_that_are_left() -> None:
+    graph = with_gradients(graph_of("x -> Sin -> Add -> loss; w -> Mul -> Add"))
+    whole = {node.name.removesuffix("Backward0"): node.id for node in graph.nodes}
+    left = selected(graph, around="Sin", radius=1).graph
+    assert sent(left) == {"Sin": (10.0 * whole["Sin"],), "Add": (10.0 * whole["Add"], None)}
+    assert [node.overlaps for node in left.nodes if node.name == "AddBackward0"] == [(0.0, None)]
+
+
+def test_a_link_that_passes_through_what_is_hidden_claims_no_gradient() -> None:
+    graph = with_gradients(graph_of("w -> Sin -> Add -> loss; v -> Add; Sin -> Mul -> Add; u -> Mul"))
+    own = {node.name.removesuffix("Backward0"): 10.0 * node.id for node in graph.nodes}
+    left = selected(graph, hide=("^mul$",)).graph
+    # The direct link from sin stands for the one through mul, too.
+    assert shown(left) == "w -> Sin; Sin -> Add; v -> Add; u -> Add; Add -> loss"
+    assert sent(left) == {"Sin": (own["Sin"],), "Add": (None, own["Add"] + 1, None)}
