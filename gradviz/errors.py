@@ -4,6 +4,7 @@
 
     GradvizError            message, hint, exit code 2 (wrong usage) unless a leaf says otherwise
     |-- BadInput            a script, option, name or output path that cannot be used
+    |   `-- NotInThisGraph  a name or part that one graph does not have; another one may
     |-- BadCapture          a capture file that cannot be read
     |-- NothingRecorded     the script ran, but there is no graph to show
     |-- NothingFound        a search that fits nothing: exit code 1, as of grep
@@ -36,6 +37,10 @@ class BadInput(GradvizError):
     """A script, option, name or output path that cannot be used."""
 
 
+class NotInThisGraph(BadInput):
+    """A name or part that one graph does not have; another one may."""
+
+
 class BadCapture(GradvizError):
     """A capture file that cannot be read."""
 
@@ -54,20 +59,25 @@ class MissingDependency(GradvizError):
     """A package or program that this command needs is not installed."""
 
 
-def check_choice(option: str, value: str, choices: Iterable[str]) -> None:
+MOST_CHOICES = 12
+"""So many are listed where none is like what was written."""
+
+
+def check_choice(option: str, value: object, choices: Iterable[str]) -> None:
     """Raise `BadInput`, with near matches, unless `value` is one of `choices`."""
     known = tuple(choices)
     if value not in known:
         raise BadInput(f"unknown {option} {value!r}", hint=near_matches(value, known))
 
 
-def near_matches(wrong: str, choices: Iterable[str], *, limit: int = 3) -> str:
-    """Words for a hint: the choices most like `wrong`, or all of them where none is alike and they are few."""
-    known = sorted(set(choices))
-    close = get_close_matches(wrong, known, n=limit, cutoff=0.5)
+def near_matches(wrong: object, choices: Iterable[str], *, limit: int = 3) -> str:
+    """Words for a hint: the choices most like `wrong`, or else the first of them, so give the likeliest first."""
+    # A set has no order that would be the same in every run.
+    known = sorted(choices) if isinstance(choices, (set, frozenset)) else list(dict.fromkeys(choices))
+    close = get_close_matches(str(wrong), known, n=limit, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(repr(choice) for choice in close) + "?"
     if not known:
         return "there are none here"
-    shown = ", ".join(known[:8])
-    return f"choose from {shown}" + (f" and {len(known) - 8} more" if len(known) > 8 else "")
+    more = f" and {len(known) - MOST_CHOICES:,} more" if len(known) > MOST_CHOICES else ""
+    return f"choose from {', '.join(known[:MOST_CHOICES])}{more}"

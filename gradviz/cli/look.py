@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from gradviz.cli.options import editor_option
+
 if TYPE_CHECKING:
     from gradviz.rendering.renderer import Format, Renderer
 
@@ -22,12 +24,7 @@ _LOOK = {
     "arrows": click.option(
         "--arrows", metavar="data|gradient", help="Which way arrows point; positions stay as they are."
     ),
-    "editor": click.option(
-        "--editor",
-        metavar="NAME|URL",
-        envvar="GRADVIZ_EDITOR",
-        help="Link to source lines, e.g. vscode; or a URL with {file} and {line}.",
-    ),
+    "editor": editor_option,
     "engine": click.option("--engine", metavar="graphlay|dot", help="What computes the positions."),
     "scale": click.option("--scale", type=float, metavar="X", help="Size of a PNG; 2 is the default."),
 }

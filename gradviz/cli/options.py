@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
@@ -70,6 +70,20 @@ _FOLDING = (
         help="Fold until there are about so many things to see.",
     ),
 )
+
+
+editor_option = click.option(
+    "--editor",
+    metavar="NAME|URL",
+    envvar="GRADVIZ_EDITOR",
+    help="Link to source lines, e.g. vscode; or a URL with {file} and {line}.",
+)
+
+
+def table_below_help(title: str, rows: Iterable[str]) -> str:
+    """The epilog of a command's help, line by line."""
+    # Click leaves a paragraph as it is that begins so.
+    return "\n".join(["\b", title, *(f"  {row}" for row in rows)])
 
 
 def recording_options(command: _Command) -> _Command:

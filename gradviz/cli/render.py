@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gradviz.cli.look import look_options, renderers_for
-from gradviz.cli.options import recording_options, viewing_options
+from gradviz.cli.options import recording_options, table_below_help, viewing_options
 from gradviz.cli.progress import working
 from gradviz.rendering.renderer import FORMATS, Format, Renderer, Subject, format_named
 
@@ -32,13 +32,12 @@ class _Output:
         return str(path.with_name(f"{path.name.removesuffix(suffix)}-{number}{suffix}"))
 
 
-def _table_of_formats() -> str:
-    """One line for each format. Click leaves a paragraph as it is that begins with ``\b``."""
-    rows = [f"  {each.name:<16}{' '.join(each.suffixes):<22}{each.summary}" for each in FORMATS]
-    return "\n".join(["\b", "Formats:", *rows])
+_FORMATS = table_below_help(
+    "Formats:", (f"{each.name:<16}{' '.join(each.suffixes):<22}{each.summary}" for each in FORMATS)
+)
 
 
-@click.command("render", epilog=_table_of_formats())
+@click.command("render", epilog=_FORMATS)
 @recording_options
 @click.option(
     "-o",
@@ -63,14 +62,13 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
     from gradviz.rendering.graphviz_engine import check_that_dot_is_there
     from gradviz.rendering.subjects import subject_of
 
-    source_choice, folding = source_options(others), view_options(others)
+    source_choice, viewing = source_options(others), view_options(others)
     wanted = _outputs(outputs, formats, source_choice.name)
     renderers = renderers_for([output.format for output in wanted], others)
     if others["engine"] == "dot":
         check_that_dot_is_there()
     check_outputs([output.path for output in wanted], inputs=source_choice.inputs)
     to_standard_output = any(output.path == "-" for output in wanted)
-
     if to_standard_output and source_choice.backward == "all" and not source_choice.is_capture:
         raise _several_to_standard_output()
 
@@ -79,7 +77,7 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
         raise _several_to_standard_output()
     with recording_kept(source, source_choice):
         with working("folding the graph"):
-            subjects = [subject_of(source.capture, graph, folding) for graph in source.graphs]
+            subjects = [subject_of(source.capture, graph, viewing) for graph in source.graphs]
         written, refusals = _write_all(subjects, list(zip(wanted, renderers, strict=True)))
         if written:
             from gradviz.cli.summary import print_summary
@@ -126,7 +124,7 @@ def _raise(refusals: Sequence[GradvizError]) -> None:
     raise first
 
 
-def _several_to_standard_output() -> Exception:
+def _several_to_standard_output() -> GradvizError:
     from gradviz.errors import BadInput
 
     return BadInput(

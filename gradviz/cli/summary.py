@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradviz.capture.capture import Capture
 from gradviz.cli.source import SourceOptions
 from gradviz.graph.model import Graph
+from gradviz.graph.source_lines import line_words, readers_lines
 from gradviz.output import write_output
 from gradviz.rendering.renderer import Subject
 
@@ -65,12 +66,7 @@ def _size(graph: Graph) -> str:
 
 
 def _place(graph: Graph, call_site: int | None) -> str:
-    while call_site is not None:
-        site = graph.call_sites[call_site]
-        if not site.is_library or site.caller is None:
-            return f" at {site.file.rpartition('/')[2]}:{site.line}"
-        call_site = site.caller
-    return ""
+    return "" if call_site is None else f" at {line_words(graph.call_sites[readers_lines(graph)[call_site]])}"
 
 
 def _parameters(capture: Capture, graph: Graph) -> str:

@@ -41,7 +41,7 @@ def standard_output(color: ColorChoice = "auto") -> Terminal:
         has_colors=wants_colors(color, os.environ, is_interactive=is_interactive),
         # The console of Linux, without a window system, writes what it does not know onto the screen.
         has_links=is_interactive and os.environ.get("TERM") not in ("dumb", "linux"),
-        has_unicode=(sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf"),
+        has_unicode=(getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "").startswith("utf"),
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options import recording_options, viewing_options
+from gradviz.cli.options import editor_option, recording_options, table_below_help, viewing_options
 from gradviz.cli.progress import working
 from gradviz.rendering.tree_columns import COLUMNS
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from gradviz.rendering.tree import TreeRenderer
 
 
-def _table_of_columns() -> str:
-    """One line for each column. Click leaves a paragraph as it is that begins with ``\b``."""
-    rows = [f"  {column.name:<10}{column.summary}" for column in COLUMNS]
-    return "\n".join(["\b", "Columns beside the operation, which always stands first:", *rows])
+_COLUMNS = table_below_help(
+    "Columns beside the operation, which always stands first:",
+    (f"{column.name:<10}{column.summary}" for column in COLUMNS),
+)
 
 
-@click.command("tree", epilog=_table_of_columns())
+@click.command("tree", epilog=_COLUMNS)
 @recording_options
 @click.option(
     "--find",
@@ -42,9 +42,7 @@ def _table_of_columns() -> str:
     default="auto",
     help="auto: in a terminal, unless NO_COLOR is set.",
 )
-@click.option(
-    "--editor", metavar="NAME|LINK", envvar="GRADVIZ_EDITOR", help="Source lines open there: vscode, pycharm, ..."
-)
+@editor_option
 @click.option("--no-pager", is_flag=True, help="Do not page what is longer than the screen.")
 def tree_command(reverse: bool, no_pager: bool, **others: Any) -> int:
     """Run SCRIPT, and print the autograd graph that its first backward() walks: from the loss down to the leaves."""

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradviz.cli.source import SourceOptions
+from gradviz.cli.progress import working
+from gradviz.cli.source import Source, SourceOptions
+from gradviz.errors import GradvizError, NothingFound, NotInThisGraph
 from gradviz.graph import view_keywords
+from gradviz.graph.model import Graph
 from gradviz.graph.viewing import ViewOptions
+from gradviz.rendering.renderer import Subject
+from gradviz.rendering.subjects import subject_of
 
 
 def source_options(options: dict[str, Any]) -> SourceOptions:
@@ -18,3 +23,26 @@ def source_options(options: dict[str, Any]) -> SourceOptions:
 def view_options(options: dict[str, Any]) -> ViewOptions:
     """The part of a command's options that says what to show, and how much of it."""
     return view_keywords.view_options({name: options[name] for name in view_keywords.KEYWORDS if name in options})
+
+
+def subjects_of(source: Source, options: ViewOptions) -> list[Subject | GradvizError]:
+    """For each graph what is shown of it, or why nothing is: of several, one may lack a name that another has.
+
+    Raises `NotInThisGraph` or `NothingFound` where nothing is to be shown of any.
+    """
+    shown: list[Subject | GradvizError] = []
+    with working("folding the graph"):
+        for graph in source.graphs:
+            try:
+                shown.append(subject_of(source.capture, graph, options))
+            except (NotInThisGraph, NothingFound) as refusal:
+                shown.append(refusal)
+    refusals = [each for each in shown if isinstance(each, GradvizError)]
+    if len(refusals) == len(shown):
+        raise refusals[0]
+    return shown
+
+
+def backward_words(graph: Graph) -> str:
+    """Which of several graphs it is."""
+    return "the graph" if graph.backward is None else f"{graph.backward.function} {graph.backward.number}"

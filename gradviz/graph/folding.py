@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
+from gradviz.errors import BadInput
 from gradviz.graph.arrangement import Arrangements, Limits
 from gradviz.graph.folding_notes import notes_on
 from gradviz.graph.marks import Marks, mark
@@ -28,7 +29,7 @@ LARGEST_BOX = 1000
 
 @dataclass(frozen=True, slots=True)
 class FoldOptions:
-    """What to show of a graph."""
+    """How much of a graph to show; raises `BadInput` where everything is to be shown, and yet something folded."""
 
     depth: int | None = None
     """How many levels of boxes are open; None for as many as stay readable."""
@@ -43,6 +44,11 @@ class FoldOptions:
     show_constants: bool = True
     max_items: int = 60
     """How many things a picture may hold while the depth is not chosen by hand."""
+
+    def __post_init__(self) -> None:
+        if self.show_all and (self.depth is not None or self.fold):
+            other = "--fold" if self.fold else "--depth"
+            raise BadInput(f"--all folds nothing, and {other} asks to fold", hint="leave out one of the two")
 
 
 def fold(graph: Graph, options: FoldOptions | None = None, must_see: Collection[int] = ()) -> View:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass
 
-from gradviz.errors import BadInput, near_matches
+from gradviz.errors import NotInThisGraph, near_matches
 from gradviz.graph.model import Graph
 from gradviz.graph.must_see import failed_operations
 from gradviz.graph.name_ways import end_of_path, whole_path
@@ -34,7 +34,7 @@ class Marks:
 def mark(
     graph: Graph, connections: Connections, unfold: Iterable[str], fold: Iterable[str], must_see: Collection[int]
 ) -> Marks:
-    """Find what was named; raises `BadInput` for a path that no box has."""
+    """Find what was named; raises `NotInThisGraph` for a path that no box has."""
     by_path: dict[str, list[int]] = {}
     for index, scope in enumerate(graph.scopes):
         by_path.setdefault(scope.path, []).append(index)
@@ -57,7 +57,7 @@ def _matching(pattern: str, paths: Collection[str]) -> list[str]:
     """Paths that are `pattern`, or else end in it."""
     found = list(filter(whole_path(pattern), paths)) or list(filter(end_of_path(pattern), paths))
     if not found:
-        raise BadInput(f"no box is named {pattern!r}", hint=near_matches(pattern, paths))
+        raise NotInThisGraph(f"no box is named {pattern!r}", hint=near_matches(pattern, paths))
     return found
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradviz.errors import BadInput, near_matches
+from gradviz.errors import NotInThisGraph, near_matches
 from gradviz.graph.model import Graph
 from gradviz.graph.name_ways import SOURCE_LINE, WAYS, Meanings, named_tensors, slashed
 from gradviz.graph.operation_words import autograd_name, operation_names
@@ -57,7 +57,7 @@ class Named:
 
 
 def resolve(graph: Graph, name: str) -> Named:
-    """What `name` stands for in `graph`; raises `BadInput` with near matches where it fits nothing."""
+    """What `name` stands for in `graph`; raises `NotInThisGraph` with near matches where it fits nothing."""
     found = find_named(graph, name)
     if found is None:
         raise _unknown(graph, name)
@@ -81,10 +81,10 @@ def _constants_named(graph: Graph, meanings: Meanings) -> tuple[int, ...]:
     )
 
 
-def _unknown(graph: Graph, name: str) -> BadInput:
+def _unknown(graph: Graph, name: str) -> NotInThisGraph:
     if name.startswith("node:"):
-        return BadInput(f"there is no {name!r}", hint=f"nodes are numbered 0 to {len(graph.nodes) - 1}")
-    return BadInput(f"nothing in this graph is named {name!r}", hint=near_matches(name, _choices(graph, name)))
+        return NotInThisGraph(f"there is no {name!r}", hint=f"nodes are numbered 0 to {len(graph.nodes) - 1}")
+    return NotInThisGraph(f"nothing in this graph is named {name!r}", hint=near_matches(name, _choices(graph, name)))
 
 
 def _last(path: str, parts: int) -> str:
@@ -92,16 +92,16 @@ def _last(path: str, parts: int) -> str:
     return ".".join(path.split(".")[-parts:])
 
 
-def _choices(graph: Graph, name: str) -> set[str]:
+def _choices(graph: Graph, name: str) -> list[str]:
     """What could have been meant, as long as what was written; lines only where a line was, as there are so many."""
     if SOURCE_LINE.fullmatch(name):
-        return {f"{slashed(site.file).rpartition('/')[2]}:{site.line}" for site in graph.call_sites}
+        return [f"{slashed(site.file).rpartition('/')[2]}:{site.line}" for site in graph.call_sites]
     operations = [node for node in graph.nodes if not node.is_leaf]
     parts = name.count(".") + 1
-    scopes = {node.scope for node in operations if node.scope is not None}
-    return {
+    scopes = dict.fromkeys(node.scope for node in operations if node.scope is not None)
+    return [
         *(_last(tensor, parts) for tensor, _ in named_tensors(graph)),
         *(end for scope in scopes if not (end := _last(graph.scopes[scope].path, parts)).isdecimal()),
-        *map(autograd_name, operations),
         *(word for node in operations for word in operation_names(node)),
-    }
+        *map(autograd_name, operations),
+    ]

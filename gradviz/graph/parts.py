@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from gradviz.errors import BadInput
+from gradviz.errors import NotInThisGraph
 from gradviz.graph.model import Graph
 from gradviz.graph.naming import Named, resolve
 from gradviz.graph.plumbing import connect
@@ -32,7 +32,7 @@ def between(graph: Graph, one: str, other: str) -> Part:
     start, stop = resolve(graph, one), resolve(graph, other)
     nodes = _on_ways(graph, start, stop) or _on_ways(graph, stop, start)
     if not nodes:
-        raise BadInput(
+        raise NotInThisGraph(
             f"no way of the data leads from {one!r} to {other!r} or back",
             hint="neither was computed from the other; --around shows what is near a name",
         )
@@ -71,7 +71,7 @@ def trainable(graph: Graph) -> Part:
     parameters = [node.id for node in graph.nodes if node.kind == "parameter"]
     if not parameters:
         names = ", ".join(leaf.names[0] if leaf.names else "unnamed" for leaf in graph.leaves[:4])
-        raise BadInput(
+        raise NotInThisGraph(
             f"there is nothing trainable: no leaf is a torch.nn.Parameter (leaves: {names})",
             hint="leave out --only-trainable",
         )
@@ -82,7 +82,7 @@ def leading_to(graph: Graph, name: str) -> Part:
     """What a name stands for, and all that it was computed from."""
     end = resolve(graph, name)
     if end.constants and all(graph.nodes[node].constants for node in end.nodes):
-        raise BadInput(f"{name!r} needs no gradient: nothing that it was computed from was recorded", hint=_THE_REVERSE)
+        raise NotInThisGraph(f"{name!r} needs no gradient: nothing that it was computed from was recorded", hint=_THE_REVERSE)
     nodes = ancestors(graph, end.nodes)
     taken = {constant for node in nodes for constant in graph.nodes[node].constants}
     remarks = _notes(end)
@@ -117,7 +117,8 @@ def _distances(graph: Graph, starts: Collection[int], radius: int) -> dict[int, 
     owner = connect(graph, keep_plumbing=False).owner
     distances = dict.fromkeys(starts, 0)
     border = list(starts)
-    for distance in range(radius + 1):
+    distance = 0
+    while border and distance <= radius:
         following: list[int] = []
         for node in border:  # grows while it is walked, by plumbing: what it leads to is no further away
             if graph.nodes[node].is_leaf and distance:
@@ -128,6 +129,7 @@ def _distances(graph: Graph, starts: Collection[int], radius: int) -> dict[int, 
                     distances[neighbour] = distance if is_plumbing else distance + 1
                     (border if is_plumbing else following).append(neighbour)
         border = following
+        distance += 1
     return distances
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from gradviz.errors import NothingFound, near_matches
-from gradviz.graph.expressions import compiled_for_search
+from gradviz.graph.expressions import compiled, compiled_for_search
 from gradviz.graph.model import Graph, ModuleScope, Node
 from gradviz.graph.operation_words import autograd_name, constant_names, operation_names
 from gradviz.graph.root_names import root_names
@@ -57,7 +57,7 @@ def search(graph: Graph, expression: str) -> Found:
         roots=frozenset(index for index, name in enumerate(root_names(graph)) if fits(name)),
     )
     if not len(found):
-        raise _nothing_found(graph, expression)
+        raise _nothing_found(graph, expression, scopes)
     return found
 
 
@@ -88,12 +88,25 @@ def places_of(graph: Graph, found: Found) -> set[int]:
     return places
 
 
-def _nothing_found(graph: Graph, expression: str) -> NothingFound:
-    words = {word for node in graph.nodes for word in _words(node)}
-    words.update(name for constant in graph.constants for name in constant_names(constant))
-    words.update(word for scope in graph.scopes for word in _words_of_scope(scope))
-    last_parts = {part for word in words if not (part := word.rpartition(".")[2]).isdecimal()}
-    return NothingFound(f"nothing in this graph matches {expression!r}", hint=near_matches(expression, last_parts))
+def _nothing_found(graph: Graph, expression: str, scopes: Iterable[int]) -> NothingFound:
+    words = dict.fromkeys(root_names(graph))
+    words |= dict.fromkeys(name for node in graph.nodes for name in node.names)
+    words |= dict.fromkeys(name for constant in graph.constants for name in constant_names(constant))
+    words |= dict.fromkeys(word for scope in sorted(scopes) for word in _words_of_scope(graph.scopes[scope]))
+    words |= dict.fromkeys(word for node in graph.nodes for word in _words(node))
+    return NothingFound(f"nothing in this graph matches {expression!r}", hint=_remedy(expression, words))
+
+
+def _remedy(expression: str, words: Iterable[str]) -> str:
+    as_text = re.escape(expression)
+    if as_text != expression and any(expression in word for word in words):
+        return f"brackets, dots and the like are signs of an expression: for that very text write {as_text}"
+    last_parts = [part for word in words if not (part := word.rpartition(".")[2]).isdecimal()]
+    deaf = compiled(expression, re.IGNORECASE)
+    other_case = next((part for part in last_parts if deaf.search(part)), None)
+    if other_case is not None:
+        return f"capitals make case count: without them it fits {other_case!r}"
+    return near_matches(expression, last_parts)
 
 
 def _words(node: Node, with_torchs_name: bool = True) -> Iterable[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradviz.errors import BadInput
+from gradviz.errors import BadInput, NotInThisGraph
 from gradviz.graph.expressions import compiled
 from gradviz.graph.hiding import hide
 from gradviz.graph.model import Graph
@@ -52,7 +52,7 @@ class Selection:
 
 
 def select(graph: Graph, options: SelectOptions) -> Selection:
-    """The part of `graph` that is asked for; raises `BadInput` where a name fits nothing or nothing is left."""
+    """The part of `graph` that is asked for; raises `NotInThisGraph` where a name fits nothing or nothing is left."""
     parts = _parts(graph, options)
     if not parts and not options.hide:
         return Selection(graph)
@@ -83,7 +83,7 @@ def _common_part(graph: Graph, parts: list[Part]) -> tuple[Graph, list[str]]:
     constants = set(range(len(graph.constants))).intersection(*(part.constants for part in parts))
     words = ", and ".join(part.words for part in parts)
     if not nodes:
-        raise BadInput(f"nothing is left to show: no autograd node is {words}")
+        raise NotInThisGraph(f"nothing is left to show: no autograd node is {words}")
     notes = [f"{len(nodes):,} of {len(graph.nodes):,} autograd nodes: {words}"]
     notes.extend(remark for part in parts for remark in part.remarks)
     failed = graph.backward.failed_node if graph.backward else None

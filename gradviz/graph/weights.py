@@ -50,9 +50,6 @@ class Weights:
 
 
 def _leaves(graph: Graph, connections: Connections, node: int) -> list[Node]:
-    nodes = graph.nodes
-    found = []
-    for edge in connections.inputs[node]:
-        if edge is not None and nodes[edge.target].is_leaf and nodes[edge.target] not in found:
-            found.append(nodes[edge.target])
-    return found
+    """The leaves that an operation takes, each once."""
+    targets = dict.fromkeys(edge.target for edge in connections.inputs[node] if edge is not None)
+    return [graph.nodes[target] for target in targets if graph.nodes[target].is_leaf]

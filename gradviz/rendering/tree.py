@@ -10,9 +10,9 @@ from textwrap import wrap
 from rich.color import ColorSystem
 from rich.style import Style
 
-from gradviz.rendering.palette import ROLE_STYLES
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.source_links import editor_template
+from gradviz.rendering.svg_legend import role_words
 from gradviz.rendering.tree_cells import Cells, CellWriter, clean, matching_items
 from gradviz.rendering.tree_columns import Column, columns_named
 from gradviz.rendering.tree_outline import outline
@@ -57,7 +57,7 @@ class TreeRenderer:
         cells = [cell for row in rows for cell in writer.cells(row)]
         width = self.width or WIDEST
         table = Table(cells, self._columns, width, marks_matches=matches is not None)
-        remarks = [*_legend(cells, width), *_remarks(subject, table, width)]
+        remarks = [*_legend(subject, cells, width), *_remarks(subject, table, width)]
         return self._written([*table.lines(), [], *remarks])
 
     def _written(self, lines: Iterable[Line]) -> str:
@@ -90,9 +90,9 @@ def _style(words: str) -> Style:
     return Style.parse(words)
 
 
-def _legend(cells: Sequence[Cells], width: int) -> Iterator[Line]:
+def _legend(subject: Subject, cells: Sequence[Cells], width: int) -> Iterator[Line]:
     """What the signs mean that are shown, as many on a line as there is room for."""
-    meanings = {sign: ROLE_STYLES[role].name for role, sign in ROLE_SIGNS.items()}
+    meanings = {sign: role_words(role, subject) for role, sign in ROLE_SIGNS.items()}
     meanings |= {BELOW: "shown further down", ABOVE: "shown further up", MATCH: "match"}
     shown = {cell.sign for cell in cells} | ({MATCH} if any(cell.is_match for cell in cells) else set())
     line: Line = []

@@ -131,8 +131,9 @@ def columns_named(names: str | None) -> tuple[Column, ...]:
     table = {column.name: column for column in COLUMNS}
     if names is None:
         return tuple(table[name] for name in USUAL)
-    given = [name.strip().lower() for name in names.removeprefix("+").split(",")]
-    wanted = [*(USUAL if names.startswith("+") else ()), *given]
+    adds = names.startswith("+")
+    given = [name.strip().lower().removeprefix("+" if adds else "") for name in names.split(",")]
+    wanted = [*(USUAL if adds else ()), *given]
     if wanted == ["all"]:
         return COLUMNS
     for name in wanted:

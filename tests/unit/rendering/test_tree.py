@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Program, ScriptError
 from gradviz.graph.folding import FoldOptions, fold
@@ -72,6 +73,11 @@ def test_headings_tell_the_calls_of_a_module_apart() -> None:
     assert headings == ["│ in act (call 2) (Act)", "│ in act (Act)"]
 
 
+def test_where_no_backward_ran_the_legend_speaks_of_none() -> None:
+    graph = replace(graph_of("w -> Exp -> loss"), backward=None)
+    assert "◆ root of the graph" in tree_of(graph)
+
+
 def test_a_repeated_block_is_shown_once_with_its_count() -> None:
     assert (
         tree_of(transformer(12), depth=1)
@@ -87,7 +93,7 @@ operation                       shape   grad_fn
 ■ embed · 20 params             [2, 3]  Embedding
 └─· tokens                      [2, 3]  no gradient
 
-◆ root of backward  ● operation  ■ module call or group  · constant, no gradient
+◆ root of backward  ● operation  ■ module call  · constant, no gradient
 416 autograd nodes in train.py
 note: 12 alike model.h.0 … model.h.11 are drawn once
 note: depth 1 of 4: --depth N or --unfold PATH shows more
