@@ -7,7 +7,7 @@ from typing import Literal
 
 from gradviz.analysis.memory import GraphMemory, StorageUse
 from gradviz.graph.model import Graph
-from gradviz.graph.operation_words import autograd_stem
+from gradviz.graph.operation_words import stem_of
 
 
 @dataclass
@@ -49,7 +49,7 @@ def cells_of(graph: Graph, memory: GraphMemory) -> Cell:
         key = (path, holder.operation, holder.slot, holder.file, holder.line, use.kind)
         if key not in slots:
             kind: Literal["input", "intermediate"] = "input" if use.kind == "input" else "intermediate"
-            name, title = (f"{each}.{holder.slot}" for each in (holder.operation, autograd_stem(holder.operation)))
+            name, title = (f"{each}.{holder.slot}" for each in (holder.operation, stem_of(holder.operation)))
             slots[key] = Cell(name, title, kind, file=holder.file, line=holder.line)
             modules[path].inside.append(slots[key])
         slots[key].bytes += use.bytes

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gradviz.analysis.memory import GraphMemory, StorageUse, line_of
 from gradviz.analysis.produced_storages import behind_views, storages_of_outputs
 from gradviz.graph.model import Graph
-from gradviz.graph.operation_words import autograd_stem
+from gradviz.graph.operation_words import stem_of
 
 _COPIES = {
     "ToCopy": "the same values in another dtype or on another device",
@@ -54,7 +54,7 @@ def _copies_beside_their_source(graph: Graph) -> Iterator[SavedTwice]:
     told: set[int] = set()
     for node in graph.nodes:
         copy = storages.get((node.id, 0))
-        what = _COPIES.get(autograd_stem(node.name))
+        what = _COPIES.get(stem_of(node.name))
         if what is None or copy is None or copy in told:
             continue
         edges = [edge for edge in node.edges if edge is not None]
@@ -80,7 +80,7 @@ def halved_by_autocast(graph: Graph) -> int:
         for saved in node.saved:
             if saved.storage is not None:
                 is_float32 = saved.tensor is not None and saved.tensor.dtype == "float32"
-                fits = is_float32 and autograd_stem(node.name) not in _STAYS_IN_FLOAT32
+                fits = is_float32 and stem_of(node.name) not in _STAYS_IN_FLOAT32
                 may_be_halved[saved.storage] = may_be_halved.get(saved.storage, True) and fits
     storages = (graph.storages[place] for place, fits in may_be_halved.items() if fits)
     return sum(storage.bytes // 2 for storage in storages if storage.kind == "intermediate")

@@ -43,19 +43,19 @@ def constant_names(constant: Constant) -> tuple[str, ...]:
     return constant.names or (constant.kind,)
 
 
+def stem_of(node_name: str) -> str:
+    """``LogSoftmax`` of ``LogSoftmaxBackward0``, without the namespace."""
+    return _BACKWARD.sub("", _without_namespace(node_name))
+
+
 def _without_namespace(node_name: str) -> str:
     return node_name.rpartition("::")[2]
-
-
-def autograd_stem(node_name: str) -> str:
-    """``MulBackward0`` without what all nodes have in common: ``Mul``."""
-    return _BACKWARD.sub("", _without_namespace(node_name))
 
 
 @lru_cache(maxsize=1000)
 def operation_word(node_name: str) -> str:
     """``LogSoftmaxBackward0`` as users know it: ``log_softmax``."""
-    stem = _ATTENTION_KERNEL.sub(r"\1Attention", autograd_stem(node_name))
+    stem = _ATTENTION_KERNEL.sub(r"\1Attention", stem_of(node_name))
     return _WORD_BORDERS.sub("_", stem).lower() or node_name
 
 
@@ -69,7 +69,7 @@ def call_word(forward_call: str) -> str:
 def node_word(node: Node, *, shares_its_call: bool = False) -> str:
     """The title of an operation. One call may make several nodes; then each is called by its own name."""
     if node.kind in ("custom", "compiled"):
-        return autograd_stem(node.name) or node.name
+        return stem_of(node.name) or node.name
     if node.forward_call and not shares_its_call:
         return call_word(node.forward_call)
     return operation_word(node.name)

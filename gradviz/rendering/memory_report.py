@@ -15,7 +15,7 @@ from gradviz.analysis.checkpointing import checkpointing, worth_checkpointing
 from gradviz.analysis.memory import memory_of
 from gradviz.analysis.memory_remedies import halved_by_autocast, large_for_small_views, saved_twice
 from gradviz.capture.capture import Capture
-from gradviz.errors import BadInput, near_matches
+from gradviz.errors import BadInput, check_choice
 from gradviz.graph.model import Graph
 from gradviz.graph.source_lines import line_words
 from gradviz.rendering import memory_words as words
@@ -54,8 +54,8 @@ class ReportOptions:
     color: bool = False
 
     def __post_init__(self) -> None:
-        if self.by is not None and self.by not in WAYS:
-            raise BadInput(f"--by {self.by}: there is no such table", hint=near_matches(str(self.by), WAYS))
+        if self.by is not None:
+            check_choice("memory table", self.by, WAYS)
         for name, value, least in (("rows", self.rows, 1), ("width", self.width, NARROWEST)):
             if type(value) is not int or value < least:
                 raise BadInput(f"{name}={value!r} is not a whole number from {least} on")

@@ -15,7 +15,7 @@ from gradviz.analysis.memory_document import source_text
 from gradviz.analysis.memory_groups import Group, ModuleMemory, by_dtype, by_line, by_module, by_operation
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph
-from gradviz.graph.operation_words import autograd_stem
+from gradviz.graph.operation_words import stem_of
 from gradviz.rendering.byte_words import byte_words
 from gradviz.rendering.memory_words import first_place_words, module_words, place_words, tensor_words, times
 
@@ -49,7 +49,7 @@ class MemoryTables:
         groups = [group for group in by_line(self.memory) if group.bytes]
         rows = []
         for group in groups[: self.rows]:
-            text, keepers = source_text(self.capture, group.key), ", ".join(map(autograd_stem, group.operations))
+            text, keepers = source_text(self.capture, group.key), ", ".join(map(stem_of, group.operations))
             rows.append(_Row(group.bytes, (place_words(group.key), text, keepers)))
         return self._table(("line", "source", "kept by"), rows, [group.bytes for group in groups])
 
@@ -78,7 +78,7 @@ class MemoryTables:
         rows = [
             _Row(
                 group.bytes,
-                (autograd_stem(str(group.key[0])), tensor_words(group.largest), first_place_words(group.largest)),
+                (stem_of(str(group.key[0])), tensor_words(group.largest), first_place_words(group.largest)),
             )
             for group in groups[: self.rows]
             if group.largest is not None
@@ -89,7 +89,7 @@ class MemoryTables:
         uses = [use for use in self.memory.storages if use.counts]
         rows = []
         for use in uses[: self.rows]:
-            keepers = dict.fromkeys(f"{autograd_stem(holder.operation)}.{holder.slot}" for holder in use.held_by)
+            keepers = dict.fromkeys(f"{stem_of(holder.operation)}.{holder.slot}" for holder in use.held_by)
             cells = first_place_words(use), tensor_words(use), ", ".join(keepers), ", ".join(use.names)
             rows.append(_Row(use.bytes, cells))
         return self._table(("line", "tensor", "kept by", "names"), rows, [use.bytes for use in uses])

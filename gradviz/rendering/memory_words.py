@@ -9,7 +9,7 @@ from gradviz.analysis.checkpointing import Checkpointing
 from gradviz.analysis.memory import StorageUse, Unknown
 from gradviz.analysis.memory_remedies import SavedTwice
 from gradviz.graph.model import CallSite
-from gradviz.graph.operation_words import autograd_stem
+from gradviz.graph.operation_words import stem_of
 from gradviz.graph.source_lines import line_words
 from gradviz.rendering.byte_words import byte_words
 
@@ -84,7 +84,7 @@ def saved_twice_words(copy: SavedTwice) -> str:
     """A copy that is kept beside its source."""
     place = place_words((copy.file, copy.line))
     return (
-        f"saved twice: {autograd_stem(copy.operation)} at {place} keeps {byte_words(copy.bytes)}, {copy.what}, "
+        f"saved twice: {stem_of(copy.operation)} at {place} keeps {byte_words(copy.bytes)}, {copy.what}, "
         "beside what it was made from"
     )
 
@@ -93,7 +93,7 @@ def small_view_words(use: StorageUse) -> str:
     """A large storage of which only a part is needed."""
     holder = use.held_by[0]
     return (
-        f"{autograd_stem(holder.operation)}.{holder.slot} at {first_place_words(use)} sees "
+        f"{stem_of(holder.operation)}.{holder.slot} at {first_place_words(use)} sees "
         f"{byte_words(use.seen_bytes)} of a storage of {byte_words(use.bytes)}, and keeps all of it; "
         "a .clone() of the view would let the rest go"
     )
@@ -102,7 +102,7 @@ def small_view_words(use: StorageUse) -> str:
 def unknown_words(entry: Unknown) -> str:
     """A saved tensor without a size."""
     slot = f".{entry.slot}" if entry.slot else ""
-    return f"{autograd_stem(entry.operation)}{slot} at {place_words((entry.file, entry.line))}: {entry.why}"
+    return f"{stem_of(entry.operation)}{slot} at {place_words((entry.file, entry.line))}: {entry.why}"
 
 
 def names_words(names: Sequence[str]) -> str:
