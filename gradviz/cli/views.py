@@ -43,6 +43,6 @@ def subjects_of(source: Source, options: ViewOptions) -> list[Subject | GradvizE
     return shown
 
 
-def backward_words(graph: Graph) -> str:
-    """Which of several graphs it is."""
-    return "the graph" if graph.backward is None else f"{graph.backward.function} {graph.backward.number}"
+def title_of(graph: Graph) -> str:
+    """Which of several graphs it is, as ``--backward`` counts."""
+    return "graph" if graph.backward is None else f"backward {graph.backward.number}"

@@ -82,7 +82,9 @@ def leading_to(graph: Graph, name: str) -> Part:
     """What a name stands for, and all that it was computed from."""
     end = resolve(graph, name)
     if end.constants and all(graph.nodes[node].constants for node in end.nodes):
-        raise NotInThisGraph(f"{name!r} needs no gradient: nothing that it was computed from was recorded", hint=_THE_REVERSE)
+        raise NotInThisGraph(
+            f"{name!r} needs no gradient: nothing that it was computed from was recorded", hint=_THE_REVERSE
+        )
     nodes = ancestors(graph, end.nodes)
     taken = {constant for node in nodes for constant in graph.nodes[node].constants}
     remarks = _notes(end)
