@@ -13,14 +13,21 @@ from gradviz._version import __version__
 if TYPE_CHECKING:
     from gradviz.api import Recording, inspect, load, record
     from gradviz.capture.capture import Capture
-    from gradviz.errors import BadCapture, BadInput, GradvizError, MissingDependency, NothingRecorded
+    from gradviz.errors import BadCapture, BadInput, GradvizError, MissingDependency, NothingFound, NothingRecorded
     from gradviz.graph.model import Graph, Node
     from gradviz.inspection import Inspection
 else:
     _HOMES = {
         "gradviz.api": ("Recording", "inspect", "load", "record"),
         "gradviz.capture.capture": ("Capture",),
-        "gradviz.errors": ("BadCapture", "BadInput", "GradvizError", "MissingDependency", "NothingRecorded"),
+        "gradviz.errors": (
+            "BadCapture",
+            "BadInput",
+            "GradvizError",
+            "MissingDependency",
+            "NothingFound",
+            "NothingRecorded",
+        ),
         "gradviz.graph.model": ("Graph", "Node"),
         "gradviz.inspection": ("Inspection",),
     }
@@ -46,6 +53,7 @@ __all__ = [
     "Inspection",
     "MissingDependency",
     "Node",
+    "NothingFound",
     "NothingRecorded",
     "Recording",
     "__version__",

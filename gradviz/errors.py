@@ -59,7 +59,7 @@ class MissingDependency(GradvizError):
     """A package or program that this command needs is not installed."""
 
 
-MOST_CHOICES = 12
+MOST_CHOICES = 14
 """So many are listed where none is like what was written."""
 
 

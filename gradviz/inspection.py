@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradviz.errors import BadInput, NothingRecorded, near_matches
+from gradviz.errors import BadInput, NothingRecorded, NotInThisGraph, near_matches
 
 if TYPE_CHECKING:
     from gradviz.capture.capture import Capture
@@ -162,6 +162,8 @@ class Inspection:
         from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
         from gradviz.output import check_outputs, output_format, write_output
 
+        if not isinstance(path, (str, os.PathLike)):
+            raise BadInput(f"save() takes the path of a file, not an object of type {type(path).__name__}")
         target = Path(path)
         check_outputs([target])
         if target.suffix == CAPTURE_SUFFIX:
@@ -207,7 +209,12 @@ class Inspection:
 
         look, showing = _sorted_out(format_named(format), options)
         backward = showing.pop("backward", None)
-        subject = subject_of(self.capture, self._graph(backward), view_options(showing))
+        try:
+            subject = subject_of(self.capture, self._graph(backward), view_options(showing))
+        except NotInThisGraph as refusal:
+            if backward is None and len(self.graphs) > 1:
+                refusal.hint = f"{refusal.hint or ''}; {self._other_graphs()}".removeprefix("; ")
+            raise
         if backward is None:
             subject = self._with_note(subject)
         return subject, look
@@ -229,17 +236,23 @@ class Inspection:
             return subject
         from msgspec.structs import replace as with_fields
 
-        numbers = ", ".join(str(other.backward.number) for other in self.graphs[1:4] if other.backward is not None)
-        more = ", ..." if len(self.graphs) > 4 else ""
-        note = f"the first of {len(self.graphs):,} recorded graphs; backward=N shows another (N = {numbers}{more})"
+        note = self._other_graphs()
         view = with_fields(subject.view, notes=(note, *subject.view.notes))
         return replace(subject, view=view, selection_notes=(note, *subject.selection_notes))
+
+    def _other_graphs(self) -> str:
+        numbers = ", ".join(str(other.backward.number) for other in self.graphs[1:4] if other.backward is not None)
+        more = ", ..." if len(self.graphs) > 4 else ""
+        return f"the first of {len(self.graphs):,} recorded graphs; backward=N shows another (N = {numbers}{more})"
 
     def _why_empty(self) -> str:
         """Why nothing was recorded."""
         capture = self.capture
         if capture.disclosures:
             return capture.disclosures[0]
+        if capture.backward_calls:
+            times = "once" if capture.backward_calls == 1 else f"{capture.backward_calls:,} times"
+            return f"backward() or grad() was called {times}, and not the call that was asked for"
         ended = f" until {capture.error.type_name} was raised" if capture.error is not None else ""
         return f"no backward() ran{ended}, and no variable holds a tensor with a grad_fn that was computed meanwhile"
 
@@ -254,5 +267,5 @@ def _sorted_out(chosen: Format, options: dict[str, Any]) -> tuple[dict[str, Any]
             hint = near_matches(name, [*look_names, *showing_names])
             raise BadInput(f"{chosen.name} has no option {name!r}", hint=hint)
     # What is searched for is both: opened by folding, and marked by the tree.
-    look = {name: value for name, value in options.items() if name in look_names}
+    look = {name: value for name, value in options.items() if name in look_names and value is not None}
     return look, {name: value for name, value in options.items() if name in showing_names}

@@ -111,8 +111,17 @@ def _refuse_syntax(error: SyntaxError) -> int:
 
 
 def _one_line(error: click.ClickException) -> str:
-    message = error.format_message()
-    message = message[:1].lower() + message[1:]
     if isinstance(error, click.NoSuchOption):
-        return f"{message.rstrip('.')}; arguments of the script itself go after --"
-    return message
+        wrong = f"no such option {error.option_name!r}"
+        return f"{wrong}; {_likely_options(error)}arguments of the script itself go after --"
+    message = error.format_message().rstrip(".")
+    return message[:1].lower() + message[1:]
+
+
+def _likely_options(error: click.NoSuchOption) -> str:
+    """Those with a similar name: the dashes, which all of them have, do not make them alike."""
+    from difflib import get_close_matches
+
+    names = {known.lstrip("-"): known for known in error.possibilities or ()}
+    likely = [repr(names[name]) for name in get_close_matches(error.option_name.lstrip("-"), names, cutoff=0.5)]
+    return f"did you mean {' or '.join(likely)}?; " if likely else ""

@@ -39,8 +39,10 @@ def record_command(output: str | None, **others: Any) -> int:
     if path != "-":
         nodes = sum(len(graph.nodes) for graph in source.graphs)
         graphs = "1 graph" if len(source.graphs) == 1 else f"{len(source.graphs)} graphs"
-        name = shlex.quote(path)
-        report = f"wrote {path}: {graphs}, {nodes:,} nodes\nnext:  gradviz render {name}   or   gradviz tree {name}\n"
+        report = f"wrote {path}: {graphs}, {nodes:,} nodes\n"
+        if source.graphs:
+            name = shlex.quote(path)
+            report += f"next:  gradviz render {name}   or   gradviz tree {name}\n"
         write_output("-", report)
     tell_that_it_was_stopped(source, source_choice)
     return source.exit_code

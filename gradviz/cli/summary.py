@@ -61,7 +61,9 @@ def _origin(graph: Graph) -> str:
 
 def _size(graph: Graph) -> str:
     leaves = sum(1 for node in graph.nodes if node.is_leaf)
-    nodes = "1 node" if len(graph.nodes) == 1 else f"{len(graph.nodes):,} nodes"
+    if len(graph.nodes) == 1:
+        return "1 node, a leaf" if leaves else "1 node"
+    nodes = f"{len(graph.nodes):,} nodes"
     return f"{nodes}, {leaves:,} of them {'a leaf' if leaves == 1 else 'leaves'}"
 
 

@@ -79,19 +79,13 @@ def _renderer(terminal: Terminal, reverse: bool, options: dict[str, Any]) -> Tre
 
 
 def _all_trees(source: Source, viewing: ViewOptions, renderer: TreeRenderer) -> str:
-    """A tree for each graph; raises `NothingFound` where what was searched for is in none of them."""
-    from gradviz.errors import NothingFound
-    from gradviz.rendering.subjects import subject_of
+    """A tree for each graph, or why there is none of it."""
+    from gradviz.cli.views import subjects_of, title_of
+    from gradviz.errors import GradvizError
 
-    trees, refusals = [], []
-    for graph in source.graphs:
-        title = f"backward {graph.backward.number}\n" if len(source.graphs) > 1 and graph.backward is not None else ""
-        try:
-            with working("folding and drawing the tree"):
-                trees.append(title + renderer.render(subject_of(source.capture, graph, viewing)))
-        except NothingFound as refusal:
-            trees.append(f"{title}{refusal.message}\n")
-            refusals.append(refusal)
-    if len(refusals) == len(trees):
-        raise refusals[0]
+    trees = []
+    for graph, subject in zip(source.graphs, subjects_of(source, viewing), strict=True):
+        with working("drawing the tree"):
+            tree = f"{subject.message}\n" if isinstance(subject, GradvizError) else renderer.render(subject)
+        trees.append(f"{title_of(graph)}\n{tree}" if len(source.graphs) > 1 else tree)
     return "\n".join(trees)

@@ -11,7 +11,7 @@ LAST_DECADE = 5
 """Histograms count by powers of ten, from 1e-16 (and whatever is smaller) to 1e5 (and whatever is larger)."""
 
 
-class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False):
+class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """A gradient, or a value of the forward, in figures. They are those of its finite elements; `nans` and `infs` count
     the others. Of complex tensors they are the figures of the absolute values.
     """
@@ -60,7 +60,7 @@ class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False):
         return self.is_measured and self.zeros == self.count > 0
 
 
-class NodeRun(Struct, frozen=True, omit_defaults=True, gc=False):
+class NodeRun(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """That the engine ran a node, and when."""
 
     order: int
@@ -74,7 +74,7 @@ class NodeRun(Struct, frozen=True, omit_defaults=True, gc=False):
     """More than once where a backward inside this backward reached the node again."""
 
 
-class LeafGradient(Struct, frozen=True, omit_defaults=True, gc=False):
+class LeafGradient(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """What a backward call did to the ``.grad`` of a leaf."""
 
     outcome: Literal["fresh", "accumulated", "unchanged", "taken"]

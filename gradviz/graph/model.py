@@ -35,7 +35,7 @@ Scalar = bool | int | float | str | None
 Attribute = Scalar | list[Scalar]
 
 
-class Edge(Struct, frozen=True, gc=False, omit_defaults=True):
+class Edge(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True):
     """The way of a gradient to one receiver. Its place in `Node.edges` is its place in ``next_functions``."""
 
     target: int
@@ -44,7 +44,7 @@ class Edge(Struct, frozen=True, gc=False, omit_defaults=True):
     """Which of the receiver's inputs (outputs of its forward) the gradient belongs to."""
 
 
-class HeldTensor(Struct, frozen=True, omit_defaults=True):
+class HeldTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """A tensor that Python still held when the graph was recorded, with its status as torch sees it."""
 
     names: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class HeldTensor(Struct, frozen=True, omit_defaults=True):
     output_nr: int = 0
 
 
-class Node(Struct, frozen=True, omit_defaults=True):
+class Node(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """One autograd node.
 
     `id` is its place in `Graph.nodes` and counts in creation order: whatever a node takes its data from has, in
@@ -111,7 +111,7 @@ class Node(Struct, frozen=True, omit_defaults=True):
         return tuple(name for tensor in self.held for name in tensor.names)
 
 
-class Constant(Struct, frozen=True, omit_defaults=True):
+class Constant(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """An input of an operation that needs no gradient: data, a target, a mask, a frozen parameter."""
 
     tensor: TensorFacts
@@ -119,7 +119,7 @@ class Constant(Struct, frozen=True, omit_defaults=True):
     names: tuple[str, ...] = ()
 
 
-class CallSite(Struct, frozen=True, omit_defaults=True):
+class CallSite(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """A line of Python that was running when nodes were made; `caller` is the one above it."""
 
     file: str
@@ -133,7 +133,7 @@ class CallSite(Struct, frozen=True, omit_defaults=True):
 ScopeKind = Literal["module", "function", "line"]
 
 
-class ModuleScope(Struct, frozen=True, omit_defaults=True):
+class ModuleScope(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """One *call* of a module. A module that is called twice has two scopes, so scopes nest and never cycle.
 
     The recorder makes those; `gradviz.graph.regrouping` puts functions or source lines in their place.
@@ -153,7 +153,7 @@ class ModuleScope(Struct, frozen=True, omit_defaults=True):
     """The line itself, or the one from which the function was called."""
 
 
-class Root(Struct, frozen=True, omit_defaults=True):
+class Root(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """A tensor that the walk started from."""
 
     node: int
@@ -164,7 +164,7 @@ class Root(Struct, frozen=True, omit_defaults=True):
     """The gradient that the call started from: ``gradient=``, ``grad_tensors=``, or ones."""
 
 
-class BackwardCall(Struct, frozen=True, omit_defaults=True):
+class BackwardCall(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """The call that asked for the gradients."""
 
     number: int
@@ -177,7 +177,7 @@ class BackwardCall(Struct, frozen=True, omit_defaults=True):
     """The node in which backward raised, where torch tells."""
 
 
-class Graph(Struct, frozen=True, omit_defaults=True):
+class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Everything that one or several roots reach through ``next_functions``, and questions to ask about it.
 
     ``loss = (w * w).sum()`` as data, with `Edge` leading where ``next_functions`` does:
@@ -208,6 +208,10 @@ class Graph(Struct, frozen=True, omit_defaults=True):
     knows_saved_tensors: bool = False
     """False for what was recorded before saved tensors were."""
     allocators: tuple[AllocatorReading, ...] = ()
+
+    def __repr__(self) -> str:
+        # A prompt that prints every node is of use to nobody.
+        return f"<gradviz.Graph of {len(self.nodes):,} autograd nodes, {len(self.leaves):,} of them leaves>"
 
     @property
     def leaves(self) -> tuple[Node, ...]:
@@ -259,6 +263,9 @@ class Graph(Struct, frozen=True, omit_defaults=True):
         return networkx_graph(self)
 
     def _id_of(self, node: Node | int) -> int:
+        if not isinstance(node, (int, Node)):
+            kind = type(node).__name__
+            raise BadInput(f"a {kind} is neither a node nor a node's number", hint="graph.find(name) gives nodes")
         number = node if isinstance(node, int) else node.id
         if not 0 <= number < len(self.nodes):
             raise BadInput(f"there is no node {number}", hint=f"this graph has {len(self.nodes):,}, counted from 0")

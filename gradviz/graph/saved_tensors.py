@@ -24,7 +24,7 @@ SavedState = Literal["held", "recomputed", "freed", "unknown"]
 ``unknown``: a hook packed it into something that cannot be sized without unpacking."""
 
 
-class SavedTensor(Struct, frozen=True, omit_defaults=True, gc=False):
+class SavedTensor(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """One tensor that a node keeps, or would have kept."""
 
     slot: str
@@ -48,7 +48,7 @@ class SavedTensor(Struct, frozen=True, omit_defaults=True, gc=False):
     """Its version when the graph was recorded; None for tensors that do not count them."""
 
 
-class Storage(Struct, frozen=True, omit_defaults=True, gc=False):
+class Storage(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """One block of memory under one or more tensors."""
 
     bytes: int
@@ -60,7 +60,7 @@ class Storage(Struct, frozen=True, omit_defaults=True, gc=False):
     """True where it was there when the forward computation began."""
 
 
-class AllocatorReading(Struct, frozen=True, omit_defaults=True, gc=False):
+class AllocatorReading(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """What the allocator of one device had given out when forward began, and when backward was called."""
 
     device: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class TensorFacts(Struct, frozen=True, omit_defaults=True, gc=False):
+class TensorFacts(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """Shape, dtype and device of a tensor, as far as autograd knows them without touching its values."""
 
     shape: tuple[int | str, ...]

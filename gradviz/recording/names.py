@@ -154,8 +154,9 @@ class ModuleNames:
     """Dotted names of parameters and buffers and paths of modules, each by ``id()``.
 
     `called` are the modules that ran outside any other. One that a variable holds is named after it; one that lies in
-    a module which a variable holds is named from there; the rest by their class. A parameter that is tied has the name
-    of every place that holds it.
+    a module which a variable holds is named from there; the rest by their class. An element of a `ModuleList` always
+    has its place there: a variable that holds one is most often that of a loop, and would name the last one only.
+    A parameter that is tied has the name of every place that holds it.
     """
 
     def __init__(self, called: Iterable[torch.nn.Module], names: NameTable) -> None:
@@ -164,8 +165,10 @@ class ModuleNames:
         self.buffers: dict[int, list[str]] = {}
         self.paths: dict[int, str] = {}
         called = list(called)
-        held = [module for module, _ in names.modules.values()]
-        for root in (*(module for module in called if id(module) in names.modules), *outermost(held), *called):
+        owners = outermost([module for module, _ in names.modules.values()])
+        elements = _elements_of_lists(owners)
+        by_variable = [module for module in called if id(module) in names.modules and id(module) not in elements]
+        for root in (*by_variable, *owners, *called):
             if id(root) not in self.paths:
                 self._name_inside(root, names.module_name(root))
 
@@ -213,6 +216,17 @@ def outermost(modules: Iterable[torch.nn.Module]) -> list[torch.nn.Module]:
     modules = list(modules)
     inside = {id(inner) for module in modules for _, inner in modules_inside(module) if inner is not module}
     return [module for module in modules if id(module) not in inside]
+
+
+def _elements_of_lists(owners: Iterable[torch.nn.Module]) -> set[int]:
+    """Ids of what lies in the module lists of `owners`."""
+    lists = (
+        module
+        for owner in owners
+        for _, module in modules_inside(owner)
+        if issubclass(type(module), torch.nn.ModuleList)
+    )
+    return {id(element) for each in lists for element in each._modules.values()}
 
 
 def _strangeness(name: str) -> tuple[bool, bool, int]:

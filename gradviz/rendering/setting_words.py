@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from gradviz.graph.model import Attribute, Node
-from gradviz.graph.operation_words import autograd_stem
+from gradviz.graph.operation_words import stem_of
 
 _Settings = Mapping[str, Attribute]
 _Words = Callable[[_Settings], str]
@@ -22,7 +22,7 @@ _OPEN_END = 2**62
 
 def setting_words(node: Node) -> str:
     """The words for `node`; empty where it has no such argument, or where torch does not tell it."""
-    stem, call = autograd_stem(node.name), (node.forward_call or "").rpartition(".")[2]
+    stem, call = stem_of(node.name), (node.forward_call or "").rpartition(".")[2]
     words = _AS_CALLED.get((call, stem)) or _TABLE.get(stem)
     return words(node.attributes) if words and node.attributes else ""
 

@@ -142,6 +142,12 @@ def test_a_picture_needs_no_standard_output_at_all(folder: Path) -> None:
     assert (folder / "run.svg").exists()
 
 
+def test_a_tree_without_standard_output_is_no_defect(folder: Path) -> None:
+    command = f"{GRADVIZ} tree run.gradviz >&-"
+    run = subprocess.run(["/bin/sh", "-c", command], cwd=folder, stderr=subprocess.PIPE, encoding="utf-8")
+    assert (run.returncode, run.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_tree_is_readable_on_a_terminal_without_unicode(encoding: str, folder: Path) -> None:
     env = {**os.environ, "PYTHONIOENCODING": encoding}

@@ -108,8 +108,9 @@ def test_the_node_whose_backward_failed_is_marked_in_every_picture(place: str, n
 def test_the_tree_of_a_crash_marks_the_line_of_the_failed_operation(tmp_path: Path) -> None:
     run = gradviz("tree", SAMPLES / "crash_in_backward.py", cwd=tmp_path)
     assert run.exit_code == 1
-    marked = [line for line in run.stdout.splitlines() if "failed" in line]
-    assert any("Clamp" in line for line in marked), run.stdout
+    lines = run.stdout.splitlines()
+    (mark,) = [number for number, line in enumerate(lines) if "backward failed here" in line]
+    assert "✗ Clamp " in lines[mark + 1]
     assert run.stderr.endswith("ValueError: not enough values to unpack (expected 2, got 1)\n")
 
 
@@ -127,6 +128,12 @@ def test_a_crash_before_torch_is_imported_is_shown_too(tmp_path: Path) -> None:
     assert run.exit_code == 1
     assert "ModuleNotFoundError: No module named 'settingz'\n" in run.stderr
     assert "script_runner" not in run.stderr
+
+
+def test_a_recording_without_a_graph_is_not_recommended(tmp_path: Path) -> None:
+    run = gradviz("record", written_script(tmp_path, "import torch\nraise SystemExit(3)"), cwd=tmp_path)
+    assert run.exit_code == 1
+    assert run.stdout == "wrote train.gradviz: 0 graphs, 0 nodes\n"
 
 
 def test_a_failed_script_can_be_recorded_and_looked_at_later(tmp_path: Path) -> None:

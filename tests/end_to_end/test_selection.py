@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -84,6 +85,11 @@ def test_a_summary_of_a_part_does_not_say_that_parameters_are_not_reached(folder
         (["--hide", "("], "'(' is no regular expression: missing ), unterminated subpattern"),
         (["--group-by", "functions"], "cannot group by 'functions'; did you mean 'function'?"),
         (["--radius", "2"], "around what?; name the middle with --around NAME"),
+        (["--all", "--depth", "0"], "--all folds nothing, and --depth asks to fold; leave out one of the two"),
+        (["--all", "--fold", "fc"], "--all folds nothing, and --fold asks to fold; leave out one of the two"),
+        (["--find", ""], "an empty expression fits everything; write a word or a regular expression"),
+        (["--wdth", "3"], "no such option '--wdth'; did you mean '--width' or "),
+        (["--lr", "3"], "arguments of the script itself go after --"),
     ],
 )
 def test_wrong_options_are_told_before_the_script_runs(options: list[str], words: str, folder: Path) -> None:
@@ -101,3 +107,27 @@ def test_wrong_options_are_told_before_the_script_runs(options: list[str], words
 )
 def test_names_that_fit_nothing_are_told_in_one_line(options: list[str], words: str, folder: Path) -> None:
     assert words in refused("tree", "run.gradviz", *options, cwd=folder)
+
+
+def test_of_several_graphs_those_are_shown_that_have_the_name(tmp_path: Path) -> None:
+    script = """
+        import torch
+        w = torch.ones(2, requires_grad=True)
+        first = (w * 2).sum()
+        first.backward()
+        second = w.exp().sum()
+        second.backward()
+    """
+    written_script(tmp_path, dedent(script))
+    record = gradviz("record", "train.py", "--backward", "all", cwd=tmp_path)
+    assert record.exit_code == 0, record.stderr
+    shown = gradviz("tree", "train.gradviz", "--from", "second", cwd=tmp_path)
+    assert shown.exit_code == 0, shown.stderr
+    assert shown.stdout.startswith("backward 1\nnothing in this graph is named 'second'\n\nbackward 2\n")
+    assert "ExpBackward0" in shown.stdout
+    drawn = gradviz("render", "train.gradviz", "--around", "second", "--format", "json", cwd=tmp_path)
+    assert drawn.exit_code == 0, drawn.stderr
+    assert drawn.stderr == "gradviz: backward 1 is not drawn: nothing in this graph is named 'second'\n"
+    assert [path.name for path in tmp_path.glob("*.json")] == ["train.json"]
+    message = refused("tree", "train.gradviz", "--around", "third", cwd=tmp_path)
+    assert message.startswith("nothing in this graph is named 'third'; ")

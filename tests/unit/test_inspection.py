@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from gradviz.capture.capture_file import load_capture
 from gradviz.errors import BadInput, GradvizError, NothingRecorded
-from gradviz.graph.model import BackwardCall
+from gradviz.graph.model import BackwardCall, Edge, Node
 from gradviz.inspection import Inspection
+from gradviz.rendering.renderer import FORMATS, format_named
 from tests.builders import graph_of
 from tests.captures import small_capture
 
@@ -122,3 +123,53 @@ def test_a_memory_report_that_cannot_be_is_refused(inspection: Inspection) -> No
     old = replace(inspection.graph, knows_saved_tensors=False)
     with pytest.raises(BadInput, match="did not look at saved tensors"):
         Inspection(replace(inspection.capture, graphs=(old,))).memory()
+
+
+def test_a_name_that_only_another_graph_has_is_told_with_the_way_to_that_graph(three_calls: Inspection) -> None:
+    with pytest.raises(
+        BadInput, match=r"nothing in this graph is named 'Exp'; .*backward=N shows another \(N = 2, 3\)"
+    ):
+        three_calls.tree(around="Exp")
+    assert "ExpBackward0" in three_calls.tree(around="Exp", backward=2)
+
+
+@pytest.mark.parametrize(
+    ("format", "option", "value", "words"),
+    [
+        ("tree", "width", "80", "width='80' is of type str, not int"),
+        ("tree", "columns", ["shape"], "columns=['shape'] is of type list, not str"),
+        ("svg", "direction", 3, "direction=3 is of type int, not str"),
+        ("png", "scale", "big", "scale='big' is of type str, not float"),
+        ("dot", "editor", 5, "editor=5 is of type int, not str"),
+    ],
+)
+def test_a_keyword_of_the_wrong_type_is_refused(
+    inspection: Inspection, format: str, option: str, value: object, words: str
+) -> None:
+    with pytest.raises(BadInput) as refusal:
+        inspection.render(format, **{option: value})
+    assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize("format", [each.name for each in FORMATS])
+def test_none_is_the_same_as_leaving_a_keyword_out(inspection: Inspection, format: str) -> None:
+    options = dict.fromkeys(format_named(format).option_names())
+    assert inspection.render(format, **options) == inspection.render(format)
+
+
+def test_a_format_and_a_path_of_the_wrong_type_are_refused(inspection: Inspection) -> None:
+    with pytest.raises(BadInput, match="unknown format 5; choose from svg, png, "):
+        inspection.render(5)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="path of a file, not an object of type int"):
+        inspection.save(5)  # type: ignore[arg-type]
+
+
+def test_calls_that_were_not_the_one_asked_for_are_counted() -> None:
+    empty = Inspection(replace(small_capture(), graphs=(), disclosures=(), backward_calls=3))
+    assert "was called 3 times, and not the call that was asked for" in repr(empty)
+
+
+def test_a_graph_at_a_prompt_says_its_size_and_a_node_only_what_is_known(inspection: Inspection) -> None:
+    graph = inspection.graph
+    assert repr(graph) == f"<gradviz.Graph of {len(graph.nodes)} autograd nodes, {len(graph.leaves)} of them leaves>"
+    assert "None" not in repr(Node(1, "MulBackward0", edges=(Edge(0),)))

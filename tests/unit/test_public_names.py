@@ -21,6 +21,7 @@ PUBLIC = {
     "Inspection",
     "MissingDependency",
     "Node",
+    "NothingFound",
     "NothingRecorded",
     "Recording",
     "__version__",

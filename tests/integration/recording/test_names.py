@@ -185,6 +185,23 @@ def test_a_model_that_only_a_function_of_the_script_holds_is_named_after_its_var
     assert leaf_named(graph, "network.weight").kind == "parameter"
 
 
+def test_layers_of_a_list_keep_their_numbers_whatever_the_variable_of_the_loop(tmp_path: Path) -> None:
+    capture = recorded_script(
+        tmp_path,
+        """
+        import torch
+
+        blocks = torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)])
+        hidden = torch.ones(1, 2)
+        for block in blocks:
+            hidden = block(hidden)
+        hidden.sum().backward()
+        """,
+    )
+    (graph,) = capture.graphs
+    assert [scope.path for scope in graph.scopes] == ["blocks.0", "blocks.1"]
+
+
 def test_a_variable_whose_view_went_stale_costs_no_graph() -> None:
     """torch refuses even to look at such a view, but only the view is broken."""
 

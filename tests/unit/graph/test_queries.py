@@ -42,6 +42,8 @@ def test_a_node_of_another_graph_is_refused() -> None:
         transformer(1).ancestors(graph_of(DIAMOND).find("Mul")[0])
     with pytest.raises(BadInput, match="there is no node 99; this graph has 6, counted from 0"):
         graph_of(DIAMOND).descendants(99)
+    with pytest.raises(BadInput, match=r"a str is neither a node nor a node's number; graph.find\(name\) gives nodes"):
+        graph_of(DIAMOND).ancestors("Mul")  # type: ignore[arg-type]
 
 
 def test_networkx_finds_the_same_ancestors_and_every_edge() -> None:

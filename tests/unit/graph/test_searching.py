@@ -83,3 +83,22 @@ def test_what_is_no_regular_expression_is_refused_with_the_reason() -> None:
 def test_nothing_found_says_what_there_is() -> None:
     with pytest.raises(NothingFound, match="did you mean 'weight'"):
         search(SMALL, "wieght")
+
+
+@pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
+        ("layers[0]", r"for that very text write layers\[0\]"),
+        ("ADDMM", "capitals make case count: without them it fits 'addmm'"),
+        ("zzzz", "choose from loss, x, layers[0], weight, "),
+    ],
+)
+def test_nothing_found_says_how_to_find_it(expression: str, hint: str) -> None:
+    graph = graph_of("x -> net.fc/Addmm -> loss; layers[0] -> net.fc/Addmm; net.fc.weight -> net.fc/Addmm")
+    with pytest.raises(NothingFound) as refusal:
+        search(graph, expression)
+    assert hint in str(refusal.value)
+
+
+def test_what_python_may_read_otherwise_one_day_is_no_warning() -> None:
+    assert found_names(SMALL, "^[[m]ask$") == ["mask"]

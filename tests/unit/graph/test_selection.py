@@ -63,6 +63,7 @@ def test_the_neighbourhood_of_a_name_goes_both_ways() -> None:
         == "Mm -> Sub; Sub -> Pow; {target} -> Sub; Pow -> loss"
     )
     assert len(selected(graph_of(NET), around="Sub").graph.nodes) == 5
+    assert len(selected(graph_of(NET), around="Sub", radius=10**30).graph.nodes) == 8
 
 
 def test_a_weight_that_every_step_takes_makes_the_steps_no_neighbours() -> None:
@@ -148,6 +149,7 @@ def test_several_ways_of_selecting_leave_what_all_of_them_leave() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"hide": ("",)}, "an empty expression fits everything"),
         ({"hide": ("(",)}, r"'\(' is no regular expression: missing \), unterminated subpattern at position 0"),
         ({"radius": 3}, "a radius of 3, but around what"),
     ],

@@ -30,7 +30,7 @@ def test_columns_come_in_the_order_of_the_list() -> None:
 
 def test_a_plus_adds_to_the_usual_ones() -> None:
     assert names(None) == list(USUAL)
-    assert names("+dtype,module") == [*USUAL, "dtype", "module"]
+    assert names("+dtype,module") == names("+dtype, +module") == [*USUAL, "dtype", "module"]
 
 
 def test_all_are_all() -> None:
