@@ -1,4 +1,4 @@
-"""grad() returns the gradients that it is asked for, backward() adds them to every leaf: x1 ** 2 + 5 * x2."""
+"""Gradients of x1 ** 2 + 5 * x2 two ways: returned by grad(), or added to every leaf by backward()."""
 
 import torch
 

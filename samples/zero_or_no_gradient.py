@@ -1,4 +1,4 @@
-"""sign and ceil have a gradient, which is zero everywhere; a comparison and argmax have none at all."""
+"""The gradients of sign and ceil are zero everywhere; a comparison and argmax have none at all."""
 
 import torch
 

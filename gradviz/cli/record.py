@@ -32,6 +32,10 @@ def record_command(output: str | None, **others: Any) -> int:
         raise BadInput(f"{path!r}: a capture's name ends in {CAPTURE_SUFFIX}", hint=f"use {path}{CAPTURE_SUFFIX}")
     check_outputs([path], inputs=source_choice.inputs)
     source = open_source(source_choice, own_output=path == "-", needs_graph=False)
+    if not source.graphs and path != "-" and Path(path).exists():
+        # An earlier run may have taken hours; this one failed before there was anything to keep.
+        write_output("-", f"left {path} as it was: this run recorded no graph\n")
+        return source.exit_code
     with recording_kept(source, source_choice):
         with working(f"writing {path}"):
             content = write_capture(source.capture)

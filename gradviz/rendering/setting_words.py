@@ -136,7 +136,7 @@ _ROWS: tuple[tuple[str, _Words], ...] = (
     ("Cumsum Cumprod Cummax Cummin Logcumsumexp Sort Topk Kthvalue", _dim),
     ("Cat Stack Unbind SplitWithSizes Squeeze Unsqueeze", _dim),
     ("Gather Scatter ScatterAdd ScatterReduce IndexSelect IndexAdd IndexCopy IndexFill", _dim),
-    ("Std Var StdMean VarMean", _joined(_dim, partial(_unless, 1, "correction"))),
+    ("Std Var StdMean VarMean", _dim),
     ("Norm Dist Cdist", _joined(partial(_unless, 2, "p"), _dim)),
     ("LinalgVectorNorm", _joined(partial(_unless, 2, "ord"), _dim)),
     ("Split UnsafeSplit", _joined(partial(_bare, "split_size"), _dim)),

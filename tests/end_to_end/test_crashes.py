@@ -136,6 +136,17 @@ def test_a_recording_without_a_graph_is_not_recommended(tmp_path: Path) -> None:
     assert run.stdout == "wrote train.gradviz: 0 graphs, 0 nodes\n"
 
 
+def test_a_recording_without_a_graph_does_not_replace_a_good_one(tmp_path: Path) -> None:
+    script = written_script(tmp_path, "import torch\nw = torch.ones(2, requires_grad=True)\nw.sum().backward()\n")
+    gradviz("record", script, cwd=tmp_path)
+    good = (tmp_path / "train.gradviz").read_bytes()
+    written_script(tmp_path, "import torch\nraise SystemExit(3)\n")
+    run = gradviz("record", script, cwd=tmp_path)
+    assert run.exit_code == 1
+    assert run.stdout == "left train.gradviz as it was: this run recorded no graph\n"
+    assert (tmp_path / "train.gradviz").read_bytes() == good
+
+
 def test_a_failed_script_can_be_recorded_and_looked_at_later(tmp_path: Path) -> None:
     recorded = gradviz("record", "-o", "crash.gradviz", CRASHES, "--", "custom backward", cwd=tmp_path)
     assert recorded.exit_code == 1
