@@ -270,3 +270,16 @@ hidden.square().sum().backward()
     assert run.exit_code == 0, run.stderr
     document = json.loads(run.stdout)
     assert (document["saved_bytes"], document["input_bytes"]) == (2 * 256 * 64 * 4, 256 * 64 * 4)
+
+
+def test_a_block_measures_gradients_as_the_command_does_unless_it_is_told_not_to() -> None:
+    model, x = nn.Linear(3, 2), torch.randn(4, 3)
+    with gradviz.record() as recording:
+        step(model, x).backward()
+    with gradviz.record(gradients=False) as without:
+        step(model, x).backward()
+    assert model.weight.grad is not None
+    weight, twice = recording.graph.find("weight")[0], without.graph.find("weight")[0]
+    assert weight.arrived[0] is not None
+    assert weight.arrived[0].norm == pytest.approx(float(model.weight.grad.norm()) / 2, rel=1e-5)
+    assert (twice.arrived, twice.run, without.graph.roots[0].gradient) == ((), None, None)
