@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import cached_property
 
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import CallSite, Graph, Node, TensorFacts
-from gradviz.graph.operation_words import call_of, calls_of_several_names, node_word
+from gradviz.graph.operation_words import autograd_name, call_of, calls_of_several_names, node_word
 from gradviz.graph.root_names import root_names
 from gradviz.graph.source_lines import readers_lines
 from gradviz.graph.view import Item, Link, View
@@ -34,6 +35,15 @@ class SubjectWords:
         for item in view.items:
             if item.parent is not None:
                 self._members[item.parent].append(item.id)
+
+    @cached_property
+    def keepers(self) -> list[Counter[str]]:
+        """For each storage the autograd names of the nodes that keep it, and how many there are of each."""
+        keepers: list[Counter[str]] = [Counter() for _ in self.graph.storages]
+        for node in self.graph.nodes:
+            for place in {saved.storage for saved in node.saved if saved.storage is not None}:
+                keepers[place][autograd_name(node)] += 1
+        return keepers
 
     def operation_title(self, node: Node) -> str:
         """The forward call that made it, or its own name where that call made several that are shown."""

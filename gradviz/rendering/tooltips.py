@@ -10,6 +10,7 @@ from gradviz.graph.operation_words import autograd_name
 from gradviz.graph.source_lines import line_words
 from gradviz.graph.view import Item
 from gradviz.rendering.box_words import operations_in
+from gradviz.rendering.memory_tooltips import kept_by_box, kept_by_node
 from gradviz.rendering.scope_words import scope_tooltip
 from gradviz.rendering.size_words import differing_shapes
 from gradviz.rendering.subject_words import SubjectWords
@@ -30,6 +31,7 @@ def operation(subject: SubjectWords, item: Item, node: Node) -> tuple[str, ...]:
         *scope_tooltip(subject, node.scope),
         *_outputs(node),
         *_settings(node),
+        *kept_by_node(subject, node),
         *_merged(subject, item, node),
         *_not_drawn(subject, item),
     )
@@ -82,6 +84,7 @@ def box(subject: SubjectWords, item: Item) -> tuple[str, ...]:
         *_repeated(subject, item),
         *(_source(subject, subject.common_call_site(item)) if item.scope is None else ()),
         *_contents(subject, item),
+        *kept_by_box(subject, item),
     )
 
 
