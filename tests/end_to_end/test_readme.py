@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gradviz.cli import COMMANDS
 from tests.end_to_end.command import gradviz
 
 REPOSITORY = Path(__file__).parents[2]
@@ -49,7 +50,7 @@ def test_everything_that_the_readme_links_to_is_there() -> None:
 
 
 def test_every_option_that_the_readme_names_exists() -> None:
-    known = "".join(gradviz(command, "--help", cwd=REPOSITORY).stdout for command in ("render", "tree", "record"))
+    known = "".join(gradviz(command, "--help", cwd=REPOSITORY).stdout for command in COMMANDS)
     # What stands behind a lone -- belongs to the script.
     named = set(re.findall(r"(--[a-z][a-z-]+)", re.sub(r" -- [^`]*", "", README)))
     assert {option for option in named if option not in known} == set()
