@@ -19,9 +19,8 @@ from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch
 from gradviz.recording.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.compiled_code import CompiledCodeWatch
 from gradviz.recording.forward_watch import ForwardWatch
-from gradviz.recording.gradient_meter import GradientMeter
-from gradviz.recording.gradient_recorder import GradientRecorder
 from gradviz.recording.graph_builder import CallAt
+from gradviz.recording.measured_calls import MeasuredCalls
 from gradviz.recording.names import NameTable, names_on_stack
 from gradviz.recording.plan import RecordingPlan, StopScript
 from gradviz.recording.root_expression import parse_root
@@ -40,6 +39,7 @@ class Recorder:
         self._compiled = CompiledCodeWatch(self._forward)
         self._backward = BackwardWatch(self._on_backward)
         self._builder = self.new_builder()
+        self._measured = MeasuredCalls(plan, self._facts, self._builder)
         self._lock = threading.RLock()
         self.backward_calls = 0
         self.failed_in_backward = False
@@ -90,7 +90,7 @@ class Recorder:
         may_be_freed = number > 1 or self._plan.begins_midway
         freed_before = self._freed_places(recorded) if may_be_freed else frozenset()
         try:
-            result = self._run_measured(recorded, request, run)
+            result = self._measured.run(recorded, request, run)
         except Exception as error:
             self._note_failure(recorded, request, error, freed_before)
             raise
@@ -102,47 +102,6 @@ class Recorder:
         else:
             self._await_forward_of(number + 1)
         return result
-
-    def _run_measured(self, recorded: Recorded | None, request: BackwardRequest, run: Callable[[], Any]) -> Any:
-        """Run the call, and add what flowed to its graph, also when it breaks off."""
-        gradients = self._gradients_of(recorded, request)
-        if gradients is None or recorded is None:
-            return run()
-        result = None
-        try:
-            result = run()
-        finally:
-            try:
-                gradients.stop(result)
-                graphs = self._builder.graphs
-                graphs[recorded.place] = gradients.added_to(graphs[recorded.place])
-            except Exception as defect:  # whatever it is, it must not reach the program
-                self._builder.disclose_defect("gradients could not be measured", defect)
-            for what, count in gradients.defects.items():
-                self._builder.disclose(
-                    f"gradients at {count:,} nodes could not be measured, a defect of gradviz: {what}"
-                )
-        return result
-
-    def _gradients_of(self, recorded: Recorded | None, request: BackwardRequest) -> GradientRecorder | None:
-        """Measuring, ready for the call; None where nothing is to be measured."""
-        if recorded is None or not self._plan.gradients:
-            return None
-        obstacle = torch_compat.why_backward_cannot_be_measured()
-        if obstacle is not None:
-            self._builder.disclose(
-                f"gradients of {request.function} {self.backward_calls} were not measured: {obstacle}"
-            )
-            return None
-        meter = GradientMeter(self._facts, self._plan.values_up_to, self._builder.unmeasured)
-        gradients = GradientRecorder(recorded.walk, self._builder.graphs[recorded.place], request, meter)
-        try:
-            gradients.start()
-        except Exception as defect:  # whatever it is, it must not reach the program
-            gradients.cancel()
-            self._builder.disclose_defect("gradients could not be measured", defect)
-            return None
-        return gradients
 
     def _await_forward_of(self, number: int) -> None:
         if self._plan.root or self._plan.wants(number):

@@ -1,0 +1,69 @@
+"""Runs the program's backward calls with gradients measured, and adds what flowed to their graphs.
+
+Also when a call breaks off: what ran until then is kept. A failure of ours is disclosed and never reaches the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gradviz.recording import torch_compat
+from gradviz.recording.backward_watch import BackwardRequest
+from gradviz.recording.capture_builder import CaptureBuilder, Recorded
+from gradviz.recording.gradient_meter import GradientMeter
+from gradviz.recording.gradient_recorder import GradientRecorder
+from gradviz.recording.plan import RecordingPlan
+from gradviz.recording.tensor_facts import FactsTable
+
+
+@dataclass(frozen=True)
+class MeasuredCalls:
+    """Measures for one recording, unless its plan says otherwise."""
+
+    plan: RecordingPlan
+    facts: FactsTable
+    builder: CaptureBuilder
+
+    def run(self, recorded: Recorded | None, request: BackwardRequest, run: Callable[[], Any]) -> Any:
+        """Run the call; gives what it gives and raises what it raises."""
+        gradients = self._ready(recorded, request)
+        if gradients is None or recorded is None:
+            return run()
+        result = None
+        try:
+            result = run()
+        finally:
+            self._add_what_flowed(gradients, recorded.place, result)
+        return result
+
+    def _ready(self, recorded: Recorded | None, request: BackwardRequest) -> GradientRecorder | None:
+        """Measuring, ready for the call; None where nothing is to be measured."""
+        if recorded is None or not self.plan.gradients:
+            return None
+        graph = self.builder.graphs[recorded.place]
+        obstacle = torch_compat.why_backward_cannot_be_measured()
+        if obstacle is not None:
+            number = graph.backward.number if graph.backward else 0
+            self.builder.disclose(f"gradients of {request.function} {number} were not measured: {obstacle}")
+            return None
+        meter = GradientMeter(self.facts, self.plan.values_up_to, self.builder.unmeasured)
+        gradients = GradientRecorder(recorded.walk, graph, request, meter)
+        try:
+            gradients.start()
+        except Exception as defect:  # whatever it is, it must not reach the program
+            gradients.cancel()
+            self.builder.disclose_defect("gradients could not be measured", defect)
+            return None
+        return gradients
+
+    def _add_what_flowed(self, gradients: GradientRecorder, place: int, result: Any) -> None:
+        graphs = self.builder.graphs
+        try:
+            gradients.stop(result)
+            graphs[place] = gradients.added_to(graphs[place])
+        except Exception as defect:  # whatever it is, it must not reach the program
+            self.builder.disclose_defect("gradients could not be measured", defect)
+        for what, count in gradients.defects.items():
+            self.builder.disclose(f"gradients at {count:,} nodes could not be measured, a defect of gradviz: {what}")
