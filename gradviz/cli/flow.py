@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options import recording_options
+from gradviz.cli.options import recording_options, terminal_options
 
 if TYPE_CHECKING:
     from gradviz.cli.source import Source, SourceOptions
@@ -17,15 +17,8 @@ if TYPE_CHECKING:
 @click.option("--depth", type=click.IntRange(min=0), metavar="N", help="How many levels of modules to open.")
 @click.option("--all", "show_all", is_flag=True, help="A row for every parameter.")
 @click.option("--json", "as_json", is_flag=True, help="Every parameter's figures as JSON.")
-@click.option("--width", type=click.IntRange(min=40), metavar="N", help="Columns; the terminal's, or 100 in a pipe.")
 @click.option("--ascii", "only_ascii", is_flag=True, help="No signs beyond ASCII.")
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    help="auto: in a terminal, unless NO_COLOR is set.",
-)
-@click.option("--no-pager", is_flag=True, help="Do not page what is longer than the screen.")
+@terminal_options(least_width=40)
 def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: bool, **others: Any) -> int:
     """Run SCRIPT, and print which gradient its first backward() brought to every parameter, in the model's order."""
     from gradviz.cli.flow_table import FlowTable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options import recording_options
+from gradviz.cli.options import recording_options, terminal_options
 from gradviz.cli.progress import working
 
 if TYPE_CHECKING:
@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 @click.option("--rows", type=click.IntRange(min=1), metavar="N", default=10, show_default=True, help="Longest tables.")
 @click.option("-o", "--output", metavar="OUT", help="Write a treemap to OUT.svg, or everything as data to OUT.json.")
 @click.option("--json", "as_json", is_flag=True, help="Everything as JSON, on standard output.")
-@click.option("--width", type=click.IntRange(min=40), metavar="N", help="Columns; the terminal's, or 100 in a pipe.")
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    help="auto: in a terminal, unless NO_COLOR is set.",
-)
-@click.option("--no-pager", is_flag=True, help="Do not page what is longer than the screen.")
+@terminal_options(least_width=40)
 def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: Any) -> int:
     """Run SCRIPT, and tell what its graph keeps in memory until its first backward() has run.
 

@@ -100,6 +100,22 @@ def viewing_options(command: _Command) -> _Command:
     return _apply(_SELECTING + _FOLDING, command)
 
 
+def terminal_options(*, least_width: int) -> Callable[[_Command], _Command]:
+    """How what is printed suits the terminal: see `gradviz.cli.terminal` and `gradviz.cli.paging`."""
+    width = click.IntRange(min=least_width)
+    options = (
+        click.option("--width", type=width, metavar="N", help="Columns; the terminal's, or 100 in a pipe."),
+        click.option(
+            "--color",
+            type=click.Choice(["auto", "always", "never"]),
+            default="auto",
+            help="auto: in a terminal, unless NO_COLOR is set.",
+        ),
+        click.option("--no-pager", is_flag=True, help="Do not page what is longer than the screen."),
+    )
+    return lambda command: _apply(options, command)
+
+
 def _apply(options: tuple[Callable[[Any], Any], ...], command: _Command) -> _Command:
     for option in reversed(options):
         command = option(command)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options import editor_option, recording_options, table_below_help, viewing_options
+from gradviz.cli.options import editor_option, recording_options, table_below_help, terminal_options, viewing_options
 from gradviz.cli.progress import working
 from gradviz.rendering.tree_columns import COLUMNS
 
@@ -34,16 +34,9 @@ _COLUMNS = table_below_help(
 @click.option("--reverse", is_flag=True, help="Leaves first, loss last; with --from, what was computed from NAME.")
 @viewing_options
 @click.option("--columns", metavar="LIST", help="Columns as listed below: shape,line. +dtype adds one; all shows all.")
-@click.option("--width", type=click.IntRange(min=20), metavar="N", help="Columns; the terminal's, or 100 in a pipe.")
 @click.option("--ascii", is_flag=True, help="No lines and signs beyond ASCII.")
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    help="auto: in a terminal, unless NO_COLOR is set.",
-)
 @editor_option
-@click.option("--no-pager", is_flag=True, help="Do not page what is longer than the screen.")
+@terminal_options(least_width=20)
 def tree_command(reverse: bool, no_pager: bool, **others: Any) -> int:
     """Run SCRIPT, and print the autograd graph that its first backward() walks: from the loss down to the leaves."""
     from gradviz.cli.paging import show
