@@ -387,10 +387,10 @@ def test_deep_inside_of_branches_the_outer_lines_give_way_to_words() -> None:
 
 def test_lines_of_the_program_are_links_where_there_is_colour() -> None:
     builder = GraphBuilder()
-    site = builder.line(7, file="/work/my net/train.py")
+    site = builder.line(7, file="/home/my net/train.py")
     builder.root(builder.operation("Sum", builder.leaf("w"), call_site=site))
     renderer = TreeRenderer(width=80, color=True, editor="vscode")
-    link = "\x1b]8;;vscode://file/work/my%20net/train.py:7\x1b\\train.py:7\x1b]8;;\x1b\\"
+    link = "\x1b]8;;vscode://file/home/my%20net/train.py:7\x1b\\train.py:7\x1b]8;;\x1b\\"
     assert link in tree_of(builder.build(), renderer)
     assert "vscode" not in tree_of(builder.build(), TreeRenderer(width=80, editor="vscode"))
 
