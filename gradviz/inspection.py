@@ -143,7 +143,7 @@ class Inspection:
         from gradviz.rendering.renderer import format_named
 
         chosen = format_named(format)
-        subject, look = self._subject(chosen.name, options)
+        subject, look = self._subject(chosen, options)
         return chosen.renderer(**look).render(subject)
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> Path:
@@ -201,13 +201,12 @@ class Inspection:
 
     # -- from keywords to what is drawn --------------------------------------------------------------------------
 
-    def _subject(self, format: str, options: dict[str, Any]) -> tuple[Subject, dict[str, Any]]:
+    def _subject(self, chosen: Format, options: dict[str, Any]) -> tuple[Subject, dict[str, Any]]:
         """What the keywords select, and those that are left for the renderer."""
         from gradviz.graph.view_keywords import view_options
-        from gradviz.rendering.renderer import format_named
         from gradviz.rendering.subjects import subject_of
 
-        look, showing = _sorted_out(format_named(format), options)
+        look, showing = _sorted_out(chosen, options)
         backward = showing.pop("backward", None)
         try:
             subject = subject_of(self.capture, self._graph(backward), view_options(showing))

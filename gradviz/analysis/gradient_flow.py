@@ -140,11 +140,14 @@ def _row_of(capture: Capture, graph: Graph, parameter: Parameter, leaf: Node | N
 
 
 def folded(rows: Sequence[FlowRow], depth: int) -> list[FlowRow]:
-    """Rows of modules that lie `depth` levels below the outermost one, and of parameters above that."""
+    """Rows of modules that lie `depth` levels below the outermost one, and of parameters above that.
+
+    The only parameter of a module says more than the module.
+    """
     result = []
     for module, inside in groupby(rows, lambda row: _module(row.name, depth)):
         together = list(inside)
-        result.extend([_together(module, together)] if module else together)
+        result.extend([_together(module, together)] if module and len(together) > 1 else together)
     return result
 
 

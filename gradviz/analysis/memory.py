@@ -90,6 +90,10 @@ class GraphMemory:
         """Of all storages, each once, without parameters and buffers."""
         return sum(use.bytes for use in self.storages if use.counts)
 
+    def counted(self) -> list[StorageUse]:
+        """Without parameters and buffers, in the order in which the computation came to keep them."""
+        return sorted((use for use in self.storages if use.counts), key=lambda use: use.held_by[0].node)
+
     @property
     def parameter_bytes(self) -> int:
         """Of the parameters and buffers that nodes keep."""

@@ -36,7 +36,7 @@ def cells_of(graph: Graph, memory: GraphMemory) -> Cell:
     whole = Cell("", "", "module")
     modules: dict[tuple[str, ...], Cell] = {(): whole}
     slots: dict[tuple[object, ...], Cell] = {}
-    for use in sorted((use for use in memory.storages if use.counts), key=lambda use: use.held_by[0].node):
+    for use in memory.counted():
         path = _modules_around(graph, use)
         for depth in range(len(path) + 1):
             if path[:depth] not in modules:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from gradviz.analysis.memory import GraphMemory, StorageUse, Unknown, memory_of
+from gradviz.analysis.memory import StorageUse, Unknown, memory_of
 from gradviz.analysis.memory_groups import Group, by_line, by_module
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph
@@ -55,9 +55,9 @@ class MemoryDocument(Struct, frozen=True):
     """Parameters and buffers included; the largest first."""
 
 
-def memory_document(capture: Capture, graph: Graph, memory: GraphMemory | None = None) -> MemoryDocument:
+def memory_document(capture: Capture, graph: Graph) -> MemoryDocument:
     """Everything about one graph of a capture."""
-    memory = memory or memory_of(graph)
+    memory = memory_of(graph)
     return MemoryDocument(
         saved_bytes=memory.saved_bytes,
         parameter_bytes=memory.parameter_bytes,

@@ -45,7 +45,7 @@ def by_dtype(memory: GraphMemory) -> list[Group]:
 def _grouped(memory: GraphMemory, key_of: Key) -> list[Group]:
     """The largest first; of equals, the one that was computed first."""
     groups: dict[tuple[str | int, ...], Group] = {}
-    for use in sorted((use for use in memory.storages if use.counts), key=lambda use: use.held_by[0].node):
+    for use in memory.counted():
         first, *others = dict.fromkeys(key_of(use, holder) for holder in use.held_by)
         group = groups.setdefault(first, Group(first))
         group.bytes += use.bytes

@@ -31,8 +31,7 @@ def behind_views(graph: Graph, output: Output) -> Output:
 
 def bytes_of_output(graph: Graph, output: Output) -> int:
     """What the output needs if nothing shares it; 0 where its shape is not known."""
-    outputs = graph.nodes[output[0]].outputs
-    facts = outputs[output[1]] if output[1] < len(outputs) else None
+    facts = graph.nodes[output[0]].output(output[1])
     if facts is None or not all(isinstance(size, int) for size in facts.shape):
         return 0
     return prod(size for size in facts.shape if isinstance(size, int)) * item_size(facts.dtype)

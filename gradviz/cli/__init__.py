@@ -113,7 +113,9 @@ def _refuse_syntax(error: SyntaxError) -> int:
 def _one_line(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         wrong = f"no such option {error.option_name!r}"
-        return f"{wrong}; {_likely_options(error)}arguments of the script itself go after --"
+        likely = _likely_options(error)
+        tail = "arguments of the script itself go after --"
+        return f"{wrong}; did you mean {likely}? ({tail})" if likely else f"{wrong}; {tail}"
     message = error.format_message().rstrip(".")
     return message[:1].lower() + message[1:]
 
@@ -123,5 +125,5 @@ def _likely_options(error: click.NoSuchOption) -> str:
     from difflib import get_close_matches
 
     names = {known.lstrip("-"): known for known in error.possibilities or ()}
-    likely = [repr(names[name]) for name in get_close_matches(error.option_name.lstrip("-"), names, cutoff=0.5)]
-    return f"did you mean {' or '.join(likely)}?; " if likely else ""
+    likely = get_close_matches(error.option_name.lstrip("-"), names, cutoff=0.5)
+    return " or ".join(repr(names[name]) for name in likely)

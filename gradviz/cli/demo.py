@@ -39,9 +39,12 @@ in Python:
 def demo_command(outputs: tuple[str, ...]) -> int:
     """Show the graph of a small network, recorded beforehand: nothing is run, and torch is not needed."""
     from gradviz.capture.capture_file import load_capture
+    from gradviz.errors import BadInput
     from gradviz.inspection import Inspection
     from gradviz.output import check_outputs, output_format, write_output
 
+    if "-" in outputs:
+        raise BadInput("the demo draws to files only", hint="name one, such as demo.svg; without -o it prints the tree")
     check_outputs(outputs)
     formats = [output_format(path) for path in outputs]
     demo = Inspection(load_capture(DEMO))
@@ -49,8 +52,7 @@ def demo_command(outputs: tuple[str, ...]) -> int:
         write_output("-", _shown(demo))
     for path, chosen in zip(outputs, formats, strict=True):
         write_output(path, demo.render(chosen.name))
-        if path != "-":
-            write_output("-", f"wrote {path}\n")
+        write_output("-", f"wrote {path}\n")
     return 0
 
 

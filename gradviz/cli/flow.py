@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     from gradviz.cli.source import Source, SourceOptions
 
 
+NARROWEST = 40
+"""Columns that the table needs."""
+
+
 @click.command("flow")
 @recording_options
 @click.option("--depth", type=click.IntRange(min=0), metavar="N", help="How many levels of modules to open.")
 @click.option("--all", "show_all", is_flag=True, help="A row for every parameter.")
 @click.option("--json", "as_json", is_flag=True, help="Every parameter's figures as JSON.")
 @click.option("--ascii", "only_ascii", is_flag=True, help="No signs beyond ASCII.")
-@terminal_options(least_width=40)
+@terminal_options(least_width=NARROWEST)
 def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: bool, **others: Any) -> int:
     """Run SCRIPT, and print which gradient its first backward() brought to every parameter, in the model's order."""
     from gradviz.cli.flow_table import FlowTable
@@ -31,7 +35,7 @@ def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: boo
     source_choice, terminal = source_options(others), standard_output(others["color"])
     _check(source_choice, depth, show_all)
     table = FlowTable(
-        width=others["width"] or terminal.width,
+        width=others["width"] or max(terminal.width, NARROWEST),
         color=terminal.has_colors,
         only_ascii=others["only_ascii"] or not terminal.has_unicode,
         depth=depth,

@@ -17,7 +17,7 @@ from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.operation_words import autograd_name
 from gradviz.graph.source_lines import line_words
-from gradviz.rendering.words import count_words, counted
+from gradviz.rendering.words import counted, listed
 
 MOST_ROWS = 40
 """More parameters than this are folded into modules, unless a depth is given."""
@@ -56,7 +56,7 @@ class FlowTable:
 
     def _print(self, console: Console, capture: Capture, graph: Graph) -> None:
         flow = gradient_flow(capture, graph)
-        depth = None if self.show_all else self.depth
+        depth = self.depth
         if depth is None and not self.show_all:
             depth = deepest_that_fits(flow.rows, MOST_ROWS)
         rows = list(flow.rows) if depth is None else folded(flow.rows, depth)
@@ -71,8 +71,10 @@ class FlowTable:
         for remark, style in _remarks(flow, graph):
             console.print(_wrapped(remark, self.width, style))
         if len(rows) < len(flow.rows):
+            hidden = sum(row.parameters for row in rows if row.shape is None)
+            folded_away = f"{hidden:,} of {len(flow.rows):,} parameters are folded into modules"
             more = "--all shows every one, --depth N opens fewer or more levels"
-            console.print(_wrapped(f"{len(flow.rows):,} parameters are folded into modules; {more}", self.width, "dim"))
+            console.print(_wrapped(f"{folded_away}; {more}", self.width, "dim"))
         for sentence in capture.disclosures:
             console.print(_wrapped(f"not recorded: {sentence}", self.width, "yellow"))
 
@@ -150,10 +152,7 @@ class _Scale:
 
 def _title(capture: Capture, graph: Graph) -> str:
     call = graph.backward
-    where = ""
-    if call is not None and call.call_site is not None:
-        where = f" at {line_words(graph.call_sites[call.call_site])}"
-    which = f"{call.function} {call.number}{where}" if call is not None else "graph"
+    which = f"{call.function} {call.number}{_place(graph, call.call_site)}" if call is not None else "graph"
     return f"gradients of {which} in {capture.program.name}"
 
 
@@ -197,22 +196,20 @@ def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
         if row.nothing is not None:
             silent.setdefault(row.nothing, []).append(row.name)
     for place, names in lost.items():
-        yield f"all zero since {_node_words(graph, graph.nodes[place])}: {_some(names)}", "yellow"
+        yield f"all zero since {_node_words(graph, graph.nodes[place])}: {listed(names, MOST_NAMES)}", "yellow"
     older = [row.name for row in flow.rows if row.outcome == "accumulated"]
     if older:
-        yield f"added to an older .grad, which is not counted here: {_some(older)}", ""
+        yield f"added to an older .grad, which is not counted here: {listed(older, MOST_NAMES)}", ""
     for reason, names in silent.items():
-        yield f"no gradient, {reason}: {_some(names)}", "yellow"
+        yield f"no gradient, {reason}: {listed(names, MOST_NAMES)}", "yellow"
 
 
 def _node_words(graph: Graph, node: Node) -> str:
-    site = f" at {line_words(graph.call_sites[node.call_site])}" if node.call_site is not None else ""
-    return f"{autograd_name(node)}{site}"
+    return f"{autograd_name(node)}{_place(graph, node.call_site)}"
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {count_words(len(names) - MOST_NAMES)} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
+def _place(graph: Graph, call_site: int | None) -> str:
+    return "" if call_site is None else f" at {line_words(graph.call_sites[call_site])}"
 
 
 def _wrapped(sentence: str, width: int, style: str) -> Text:

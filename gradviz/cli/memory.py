@@ -52,9 +52,9 @@ def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: 
             check_that_it_is_known(source.capture, graph)
         if takes_one and len(source.graphs) > 1:
             raise _several()
-        if output is not None:
-            write_output(output, _content(output, source.capture, source.graphs[0]))
         with working("counting the memory"):
+            if output is not None:
+                write_output(output, _content(output, source.capture, source.graphs[0]))
             reports = [
                 memory_json(source.capture, graph) if as_json else memory_report(source.capture, graph, options)
                 for graph in source.graphs

@@ -23,6 +23,7 @@ def record_command(output: str | None, **others: Any) -> int:
     from gradviz.cli.views import source_options
     from gradviz.errors import BadInput
     from gradviz.output import check_outputs, write_output
+    from gradviz.rendering.words import counted
 
     source_choice = source_options(others)
     if source_choice.is_capture:
@@ -42,7 +43,7 @@ def record_command(output: str | None, **others: Any) -> int:
         write_output(path, content)
     if path != "-":
         nodes = sum(len(graph.nodes) for graph in source.graphs)
-        graphs = "1 graph" if len(source.graphs) == 1 else f"{len(source.graphs)} graphs"
+        graphs = counted(len(source.graphs), "graph")
         report = f"wrote {path}: {graphs}, {nodes:,} nodes\n"
         if source.graphs:
             name = shlex.quote(path)

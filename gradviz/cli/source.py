@@ -80,6 +80,8 @@ class SourceOptions:
             words += ["--root", self.root]
         if self.values:
             words.append("--values")
+        if not self.gradients:
+            words.append("--no-gradients")
         tail = ["--", *self.arguments] if self.arguments else []
         return shlex.join(["gradviz", name, *words, *tail])
 

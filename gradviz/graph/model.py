@@ -105,6 +105,10 @@ class Node(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     def is_leaf(self) -> bool:
         return self.kind in LEAF_KINDS
 
+    def output(self, number: int) -> TensorFacts | None:
+        """What the forward gave at that place; None where torch does not say."""
+        return self.outputs[number] if number < len(self.outputs) else None
+
     @property
     def names(self) -> tuple[str, ...]:
         """Every Python name known for one of its tensors."""

@@ -24,8 +24,9 @@ from dataclasses import dataclass
 
 from gradviz.errors import NotInThisGraph, near_matches
 from gradviz.graph.model import Graph
-from gradviz.graph.name_ways import SOURCE_LINE, WAYS, Meanings, named_tensors, slashed
+from gradviz.graph.name_ways import SOURCE_LINE, WAYS, Meanings, named_tensors
 from gradviz.graph.operation_words import autograd_name, operation_names
+from gradviz.graph.source_lines import line_words
 
 MOST_MEANINGS_TOLD = 3
 
@@ -95,7 +96,7 @@ def _last(path: str, parts: int) -> str:
 def _choices(graph: Graph, name: str) -> list[str]:
     """What could have been meant, as long as what was written; lines only where a line was, as there are so many."""
     if SOURCE_LINE.fullmatch(name):
-        return [f"{slashed(site.file).rpartition('/')[2]}:{site.line}" for site in graph.call_sites]
+        return [line_words(site) for site in graph.call_sites]
     operations = [node for node in graph.nodes if not node.is_leaf]
     parts = name.count(".") + 1
     scopes = dict.fromkeys(node.scope for node in operations if node.scope is not None)

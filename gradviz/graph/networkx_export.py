@@ -53,8 +53,7 @@ def _edges(graph: Graph) -> Iterator[tuple[int, int, int, dict[str, PlainAttribu
     for node in graph.nodes:
         for position, edge in enumerate(node.edges):
             if edge is not None:
-                outputs = graph.nodes[edge.target].outputs
-                tensor = outputs[edge.input_nr] if edge.input_nr < len(outputs) else None
+                tensor = graph.nodes[edge.target].output(edge.input_nr)
                 attributes = dict(_tensor_attributes(tensor))
                 yield edge.target, node.id, position, attributes | {"position": position, "output_nr": edge.input_nr}
 

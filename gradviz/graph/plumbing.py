@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from gradviz.graph.model import Edge, Graph, Node, TensorFacts
+from gradviz.graph.must_see import failed_operations
 from gradviz.graph.traversal import consumers, topological_order
 
 PLUMBING_NAMES: frozenset[str] = frozenset(
@@ -84,8 +85,8 @@ def _producing_operation(graph: Graph, node: int, source: Edge | None) -> int:
 
 
 def _mergeable(graph: Graph) -> list[bool]:
-    failed = graph.backward.failed_node if graph.backward else None
-    flags = [node.id != failed and _is_plumbing(node, graph) for node in graph.nodes]
+    failed = failed_operations(graph)
+    flags = [node.id not in failed and _is_plumbing(node, graph) for node in graph.nodes]
     _keep_modules_visible(graph, flags)
     return flags
 
@@ -101,8 +102,7 @@ def _is_plumbing(node: Node, graph: Graph) -> bool:
 def _keeps_all_elements(node: Node, graph: Graph) -> bool:
     edge = node.edges[0]
     assert edge is not None, "asked only about nodes with one input"
-    outputs = graph.nodes[edge.target].outputs
-    before = outputs[edge.input_nr] if edge.input_nr < len(outputs) else None
+    before = graph.nodes[edge.target].output(edge.input_nr)
     after = node.outputs[0] if len(node.outputs) == 1 else None
     return before is not None and after is not None and _elements(before) == _elements(after) is not None
 

@@ -64,7 +64,7 @@ def _bytes_from_malloc() -> Callable[[], int] | None:
         return int(info.uordblks) + int(info.hblkhd)
 
     before = in_use()
-    with torch_compat.DISABLE_TORCH_FUNCTION(), torch_compat.disabled_dispatch():
+    with torch_compat.DISABLE_TORCH_FUNCTION(), torch_compat.DISABLE_DISPATCH_MODES():
         probe = torch.empty(_PROBE_BYTES, dtype=torch.uint8, device="cpu")
     is_counted = in_use() - before >= _PROBE_BYTES
     del probe

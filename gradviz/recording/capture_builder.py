@@ -19,6 +19,7 @@ from gradviz.recording.forward_log import ThreadLog
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import CallAt, GraphBuilder
 from gradviz.recording.graph_walker import Walk, walk
+from gradviz.recording.leaf_gradients import leaf_variables
 from gradviz.recording.names import ModuleNames, NameTable, outermost, parameters_inside
 from gradviz.recording.roots import RootTensor
 from gradviz.recording.tensor_facts import FactsTable
@@ -145,11 +146,7 @@ class CaptureBuilder:
 
 def _held_models_behind(walked: Walk, names: NameTable) -> list[torch.nn.Module]:
     """Where no module was seen running: those that a variable holds and that own a leaf of the graph."""
-    leaves = {
-        id(wrapper.variable)
-        for wrapper, number in zip(walked.wrappers, walked.sequence_nrs, strict=True)
-        if number == torch_compat.LEAF_SEQUENCE_NR and hasattr(wrapper, "variable")
-    }
+    leaves = {id(variable) for _, variable in leaf_variables(walked)}
     held = outermost(module for module, _ in names.modules.values())
     return [module for module in held if any(id(parameter) in leaves for parameter in parameters_inside(module))]
 

@@ -133,11 +133,11 @@ class _Addition:
             leaf = self._leaves.get(place)
             return replace(node, values=values, leaf_gradient=leaf) if leaf or values else node
         sent = self._flow.sent.get(place, ())
-        edges = enumerate(zip(node.edges, sent, strict=False))
+        edges = zip(node.edges, sent, strict=False)
         overlaps = tuple([self._overlaps.get((place, slot)) for slot in range(len(sent))])
         return replace(
             node,
-            gradients=tuple([None if edge is None else self._known(number) for _, (edge, number) in edges]),
+            gradients=tuple([None if edge is None else self._known(number) for edge, number in edges]),
             overlaps=overlaps if any(overlap is not None for overlap in overlaps) else (),
             arrived=tuple([self._known(number) for number in arrived]),
             values=values,

@@ -1,8 +1,8 @@
 """Figures of many tensors at once: each row of a matrix is one tensor, laid flat.
 
-One row of the result has the columns of `COLUMNS`. On the CPU a quick way is taken that is right unless a row holds
-NaN, Inf or values near the limits of the dtype, and then the careful one; other devices always go the careful way,
-because to look at a result would make the program wait for them.
+One row of the result: norm, sum, minimum, maximum, how many are not zero, NaN, Inf. On the CPU a quick way is taken
+that is right unless a row holds NaN, Inf or values near the limits of the dtype, and then the careful one; other
+devices always go the careful way, because to look at a result would make the program wait for them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from collections.abc import Callable
 import torch
 
 from gradviz.graph.gradients import FIRST_DECADE, LAST_DECADE
-
-COLUMNS = ("norm", "sum", "minimum", "maximum", "nonzero", "nans", "infs")
 
 DECADES = LAST_DECADE - FIRST_DECADE + 1
 

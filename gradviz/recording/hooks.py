@@ -14,11 +14,16 @@ def hook_name(hook: Any) -> str:
     return str(name) if name else type(hook).__qualname__
 
 
+def _table_of(handle: Any) -> Any:
+    """The table in which a handle's hook stood; None where that is gone, or not told."""
+    return getattr(handle, "hooks_dict_ref", lambda: None)()
+
+
 def hooks_still_on(hooks: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
     """Names of the hooks that were not removed since: a handle knows the table that its hook stood in."""
     still_on = []
     for name, handle in hooks:
-        table = getattr(handle, "hooks_dict_ref", lambda: None)()
+        table = _table_of(handle)
         if table is None or handle.id in table:
             still_on.append(name)
     return tuple(still_on)
@@ -26,7 +31,7 @@ def hooks_still_on(hooks: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
 
 def hooks_behind(hooks: Sequence[tuple[str, Any]]) -> list[Any]:
     """The hooks themselves, of those that were not removed since."""
-    tables = ((getattr(handle, "hooks_dict_ref", lambda: None)(), handle) for _, handle in hooks)
+    tables = ((_table_of(handle), handle) for _, handle in hooks)
     return [table[handle.id] for table, handle in tables if table is not None and handle.id in table]
 
 

@@ -115,10 +115,13 @@ class BlockRecorder:
             failure = script_error(without_our_frames(error), in_backward=recorder.failed_in_backward)
         program, outcome = program_name(frame.f_code.co_filename), _outcome(error)
         graphs = tuple(graph for graph in recorder.graphs if not any(graph is one for one in self._graphs_before))
-        loose_ends = None if graphs else self._loose_ends(recorder, error, frame)
+        ends = None if graphs else self._loose_ends(recorder, error, frame)
         capture = recorder.capture(program, (), outcome, failure)
-        if loose_ends is not None:
-            capture = loose_ends.capture(program, (), outcome, failure, recorder.backward_calls)
+        if ends is not None:
+            # Why no backward call gave a graph was told to the recorder, not to the builder of what is left.
+            told_before = capture.disclosures
+            capture = ends.capture(program, (), outcome, failure, recorder.backward_calls)
+            capture = replace(capture, disclosures=tuple(dict.fromkeys([*told_before, *capture.disclosures])))
             graphs = capture.graphs
         told = (RECORDED_BY_THE_COMMAND,) if self._is_guest else ()
         return with_cells_named(

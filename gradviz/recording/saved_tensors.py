@@ -204,7 +204,7 @@ def _parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]] | None:
     names = _SPARSE_PARTS.get(tensor.layout)
     if names is None:
         return None
-    with torch.no_grad(), torch_compat.disabled_dispatch():
+    with torch.no_grad(), torch_compat.DISABLE_DISPATCH_MODES():
         return [(name.strip("_"), getattr(tensor, name)()) for name in names]
 
 

@@ -43,11 +43,6 @@ def has_saved_data(raw_saved: Any) -> bool | None:
     return raw_saved.data is not None if hasattr(raw_saved, "data") else None
 
 
-def disabled_dispatch() -> Any:
-    """While entered, no dispatch mode or subclass of the user's sees an operation of ours."""
-    return getattr(torch._C, "_DisableTorchDispatch", nullcontext)()
-
-
 CHECKPOINT_MODULE = "torch.utils.checkpoint"
 """Where the hooks and records of non-reentrant checkpointing are defined."""
 

@@ -151,8 +151,7 @@ def _given_shape(subject: SubjectWords, item: Item, shape: str) -> str:
 def _root(subject: SubjectWords, item: Item) -> ItemText:
     root = subject.graph.roots[item.root or 0]
     backward = subject.graph.backward
-    outputs = subject.graph.nodes[root.node].outputs
-    tensor = root.tensor or (outputs[root.output_nr] if root.output_nr < len(outputs) else None)
+    tensor = root.tensor or subject.graph.nodes[root.node].output(root.output_nr)
     return ItemText(
         title=subject.root_names[item.root or 0],
         subtitle=f"{backward.function}()" if backward else "",

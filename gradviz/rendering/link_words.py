@@ -58,7 +58,7 @@ class _Flow:
     @property
     def tensor(self) -> TensorFacts | None:
         output_nr = 0 if self.views else self.output_nr
-        return self.node.outputs[output_nr] if output_nr < len(self.node.outputs) else None
+        return self.node.output(output_nr)
 
     @property
     def name(self) -> str:

@@ -21,6 +21,7 @@ from gradviz.graph.source_lines import line_words
 from gradviz.rendering import memory_words as words
 from gradviz.rendering.byte_words import byte_words
 from gradviz.rendering.memory_tables import MemoryTables
+from gradviz.rendering.words import counted
 
 MemoryTable = Literal["line", "module", "operation", "dtype", "storage"]
 WAYS: tuple[MemoryTable, ...] = get_args(MemoryTable)
@@ -103,7 +104,7 @@ class _Report:
     def _totals(self) -> Iterator[RenderableType]:
         memory, total = self.memory, byte_words(self.memory.saved_bytes)
         count = sum(use.counts for use in memory.storages)
-        storages = "1 storage" if count == 1 else f"{count:,} storages"
+        storages = counted(count, "storage")
         yield Text(f"{total} kept {self._until()}, in {storages}", style="bold")
         inputs = [use.names[0] for use in memory.storages if use.kind == "input" and use.names]
         sizes = (
@@ -115,7 +116,7 @@ class _Report:
             if size:
                 yield from _hanging(f"{byte_words(size):>10}  {what}")
         if memory.freed_nodes:
-            nodes = "1 node" if memory.freed_nodes == 1 else f"{memory.freed_nodes:,} nodes"
+            nodes = counted(memory.freed_nodes, "node")
             yield Text(
                 f"not counted: what {nodes} kept until an earlier backward freed it; --backward N shows that call"
             )

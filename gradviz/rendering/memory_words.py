@@ -12,6 +12,7 @@ from gradviz.graph.model import CallSite
 from gradviz.graph.operation_words import stem_of
 from gradviz.graph.source_lines import line_words
 from gradviz.rendering.byte_words import byte_words
+from gradviz.rendering.words import counted
 
 
 def tensor_words(use: StorageUse) -> str:
@@ -66,7 +67,7 @@ def _rest_words(balance: Balance) -> str:
         return f"not traced{share}: tensors out of sight, and what libraries set up at first use"
     each = byte_words(balance.rest // max(balance.nodes, 1))
     count = balance.reading.imported_modules
-    modules = f", {count:,} imported module{'s' if count > 1 else ''}" if count else ""
+    modules = f", {counted(count, 'imported module')}" if count else ""
     nodes = f"{each} for each of {balance.nodes:,} nodes"
     return f"not traced{share}: torch's own objects ({nodes}), what libraries set up at first use{modules}"
 

@@ -77,8 +77,7 @@ class SubjectWords:
         if leaving is None:
             return None
         node, output_nr = leaving
-        outputs = self.graph.nodes[node].outputs
-        return outputs[output_nr] if output_nr < len(outputs) else None
+        return self.graph.nodes[node].output(output_nr)
 
     def node_leaving(self, item: Item) -> tuple[int, int] | None:
         """The node that made that, and which of its outputs it is."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from xml.sax.saxutils import escape
 
-from gradviz.rendering.faces import SMALL_SIZE, Face, printable
+from gradviz.rendering.faces import SMALL_SIZE, Face
 from gradviz.rendering.geometry import Arrows, Layout, Point
+from gradviz.rendering.plain_items import flat
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.shapes import number
 from gradviz.rendering.svg_legend import legend_markup
@@ -39,7 +40,7 @@ def frame_of(subject: Subject, faces: Sequence[Face], layout: Layout, arrows: Ar
     text_room = min(inner, MAX_TEXT_WIDTH)
     name = " ".join([subject.capture.program.name, *subject.capture.program.arguments])
     top = MARGIN + 15
-    parts = [_text(shorten_middle(_flat(name), text_room * 0.72, 15, bold=True), MARGIN, top, "p")]
+    parts = [_text(shorten_middle(flat(name), text_room * 0.72, 15, bold=True), MARGIN, top, "p")]
     for line in wrap_evenly(recorded_facts(subject), text_room, SMALL_SIZE):
         top += _LINE
         parts.append(_text(line, MARGIN, top))
@@ -50,7 +51,7 @@ def frame_of(subject: Subject, faces: Sequence[Face], layout: Layout, arrows: Ar
     error, notes = remarks(subject, layout)
     for sentences, css_class in (([error] if error else [], "e"), (notes, "")):
         for sentence in sentences:
-            for line in wrap(_flat(sentence), text_room * (0.93 if css_class else 1.0), SMALL_SIZE):
+            for line in wrap(flat(sentence), text_room * (0.93 if css_class else 1.0), SMALL_SIZE):
                 parts.append(_text(line, MARGIN, y + 11, css_class))
                 y += _LINE
             y += 3
@@ -82,7 +83,7 @@ def call_facts(subject: Subject) -> str:
     elif any(root.name for root in graph.roots):
         facts.append(f"from {listed([root.name for root in graph.roots if root.name], 3)}, without a backward()")
     facts.append(counted(len(graph.nodes), "autograd node"))
-    return _flat(" · ".join(filter(None, facts)))
+    return flat(" · ".join(filter(None, facts)))
 
 
 def remarks(subject: Subject, layout: Layout | None = None) -> tuple[str, list[str]]:
@@ -94,10 +95,6 @@ def remarks(subject: Subject, layout: Layout | None = None) -> tuple[str, list[s
         kind = "backward failed" if error.in_backward else "the script failed"
         sentence = f"✗ {kind}{where}: {error.type_name}: {error.message}"
     return sentence, [*subject.view.notes, *(layout.notes if layout else ()), *subject.capture.disclosures]
-
-
-def _flat(text: str) -> str:
-    return " ".join(printable(text).split())
 
 
 def _text(words: str, x: float, y: float, css_class: str = "") -> str:

@@ -157,8 +157,7 @@ def _tensor(of: RowFacts) -> TensorFacts | None:
         return graph.constants[item.constant].tensor
     if item.root is not None:
         root = graph.roots[item.root]
-        outputs = graph.nodes[root.node].outputs
-        return root.tensor or (outputs[root.output_nr] if root.output_nr < len(outputs) else None)
+        return root.tensor or graph.nodes[root.node].output(root.output_nr)
     if item.node is not None:
         return next((tensor for tensor in graph.nodes[item.node].outputs if tensor), None)
     return of.words.tensor_leaving(item)

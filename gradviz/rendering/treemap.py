@@ -13,10 +13,10 @@ from gradviz.graph.source_lines import line_words
 from gradviz.rendering.byte_words import byte_words
 from gradviz.rendering.faces import SMALL_SIZE, printable
 from gradviz.rendering.geometry import Rect
-from gradviz.rendering.palette import LIGHT
 from gradviz.rendering.shapes import number
-from gradviz.rendering.svg_style import ThemeChoice, style_sheet
+from gradviz.rendering.svg_style import ThemeChoice, shade, style_sheet
 from gradviz.rendering.text_metrics import shorten_middle, text_width
+from gradviz.rendering.words import counted
 
 _MARGIN = 16.0
 _LINE = 15.0
@@ -39,7 +39,7 @@ class TreemapRenderer:
         left, top = _MARGIN, _MARGIN + 2.6 * _LINE
         total_width, total_height = self.width + 2 * _MARGIN, top + self.height + _MARGIN
         total = byte_words(memory.saved_bytes)
-        counted = f"{total} kept for backward; areas are bytes, yellow is input; parameters and buffers are left out"
+        subtitle = f"{total} kept for backward; areas are bytes, yellow is input; parameters and buffers are left out"
         whole = cells_of(graph, memory)
         cells = "".join(_markup(whole, Rect(left, top, self.width, self.height))) if whole.bytes else ""
         size = f'width="{number(total_width)}" height="{number(total_height)}"'
@@ -50,7 +50,7 @@ class TreemapRenderer:
             f"<style>{escape(style_sheet(self.theme, embed_font=True))}</style>\n"
             f'<rect class="page" {size}/>\n'
             f'<g class="f">{_text(title, left, _MARGIN + 13, self.width, "p")}'
-            f"{_text(counted, left, _MARGIN + 13 + _LINE, self.width)}</g>\n"
+            f"{_text(subtitle, left, _MARGIN + 13 + _LINE, self.width)}</g>\n"
             f"{cells}</svg>\n"
         )
 
@@ -96,9 +96,9 @@ def _squares(cells: list[Cell], room: Rect) -> list[tuple[Cell, Rect]]:
 
 
 def _open_box(cell: Cell, place: Rect, depth: int, *, has_title: bool) -> str:
-    shade = f"d{min(depth - 1, len(LIGHT.nested) - 1)}"
     words = _title_line(cell, place) if has_title else ""
-    return f'<g>{_tooltip(cell)}<rect class="o {shade}" {_rectangle(place)} rx="3"/><g class="h">{words}</g></g>\n'
+    box = f'<rect class="o {shade(depth - 1)}" {_rectangle(place)} rx="3"/>'
+    return f'<g>{_tooltip(cell)}{box}<g class="h">{words}</g></g>\n'
 
 
 def _title_line(cell: Cell, place: Rect) -> str:
@@ -132,7 +132,7 @@ def _whole_text(words: str, x: float, y: float, room: float) -> str:
 
 
 def _tooltip(cell: Cell) -> str:
-    storages = "1 storage" if cell.storages == 1 else f"{cell.storages:,} storages"
+    storages = counted(cell.storages, "storage")
     words = ", ".join(filter(None, (cell.name, f"{byte_words(cell.bytes)} in {storages}", _place(cell))))
     return f"<title>{escape(printable(words))}</title>"
 

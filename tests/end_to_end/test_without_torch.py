@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from gradviz.capture.capture_file import write_capture
+from gradviz.cli import COMMANDS
+from gradviz.cli.demo import DEMO
 from tests.captures import small_capture
 
 WITHOUT_TORCH = """
@@ -51,13 +53,24 @@ def test_importing_gradviz_does_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY).returncode == 0
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["render", "--help"], ["tree", "--help"], ["record", "--help"]]
-)
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)])
 def test_help_is_there_without_torch(arguments: list[str]) -> None:
     result = gradviz(*arguments)
     assert (result.returncode, result.stderr) == (0, "")
     assert "gradviz" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["flow", "memory", "tree"])
+def test_a_recording_tells_its_gradients_and_memory_without_torch(command: str) -> None:
+    result = gradviz(command, DEMO)
+    assert result.returncode == 0, result.stderr
+    assert {"flow": "model.0.weight", "memory": "logits = model(inputs)", "tree": "NllLoss"}[command] in result.stdout
+
+
+def test_the_demo_is_shown_without_torch() -> None:
+    result = gradviz("demo")
+    assert result.returncode == 0, result.stderr
+    assert "NllLossBackward0" in result.stdout
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "dot", "json", "txt"])

@@ -283,3 +283,12 @@ def test_a_block_measures_gradients_as_the_command_does_unless_it_is_told_not_to
     assert weight.arrived[0] is not None
     assert weight.arrived[0].norm == pytest.approx(float(model.weight.grad.norm()) / 2, rel=1e-5)
     assert (twice.arrived, twice.run, without.graph.roots[0].gradient) == ((), None, None)
+
+
+def test_why_a_backward_in_the_block_gave_no_graph_is_told() -> None:
+    with pytest.raises(RuntimeError), gradviz.record() as recording:
+        kept = torch.ones(2, requires_grad=True) * 2
+        torch.ones(()).backward()
+    assert kept.grad_fn is not None
+    assert [graph.nodes[-1].name for graph in recording.graphs] == ["MulBackward0"]
+    assert any("has no grad_fn" in sentence for sentence in recording.capture.disclosures)
