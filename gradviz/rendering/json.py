@@ -1,8 +1,9 @@
 """The graph as JSON, for programs: everything that was recorded about one graph, folded or not.
 
 Names and nesting are those of `gradviz.graph.model`; a field that has its default is left out, and `graph_schema`
-names the defaults. What an allocator says is left out: it differs from run to run, and the same program must give
-the same bytes. JSON has no infinite numbers: such an attribute of a node is the text ``inf``, ``-inf`` or ``nan``.
+names the defaults. What an allocator says and how long nodes ran are left out: they differ from run to run, and the
+same program must give the same bytes; a capture has them. JSON has no infinite numbers: such an attribute of a node is
+the text ``inf``, ``-inf`` or ``nan``.
 """
 
 from __future__ import annotations
@@ -73,8 +74,14 @@ def _document(subject: Subject) -> GraphDocument:
         parameters=capture.parameters,
         sources=capture.sources,
         selection=subject.selection_notes,
-        graph=replace(graph, nodes=tuple(map(_with_finite_attributes, graph.nodes)), allocators=()),
+        graph=replace(
+            graph, nodes=tuple(_without_time(_with_finite_attributes(node)) for node in graph.nodes), allocators=()
+        ),
     )
+
+
+def _without_time(node: Node) -> Node:
+    return node if node.run is None else replace(node, run=replace(node.run, seconds=0.0))
 
 
 def _with_finite_attributes(node: Node) -> Node:
