@@ -60,6 +60,17 @@ class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit
         return self.is_measured and self.zeros == self.count > 0
 
 
+class BranchShare(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
+    """What one of several gradients that are summed has to do with the sum."""
+
+    share: float | None = None
+    """Its inner product with the sum, over the square of the sum's norm: the shares of all branches make 1, and that of
+    one which points against the sum is negative. None where the sum is zero."""
+    cosine: float | None = None
+    """Of the angle between it and all other branches together: -1 where they cancel out. None where one of the two is
+    zero, or too small beside the other to tell."""
+
+
 class NodeRun(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """That the engine ran a node, and when."""
 

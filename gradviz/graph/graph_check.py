@@ -28,7 +28,7 @@ def check_references(graph: Graph) -> None:
         for edge in node.edges:
             if edge is not None:
                 check(where, edge.target, len(graph.nodes), "node")
-        for figures in (node.gradients, node.overlaps):
+        for figures in (node.gradients, node.shares):
             if figures and len(figures) != len(node.edges):
                 raise InvalidGraph(f"{where} has {len(node.edges)} edges, but figures for {len(figures)}")
         check(where, node.call_site, len(graph.call_sites), "call site")

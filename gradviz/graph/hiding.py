@@ -140,7 +140,7 @@ def _with_inputs(node: Node, passing: _Passing) -> Node:
         node,
         edges=edges,
         gradients=_still_true(node, node.gradients, passing),
-        overlaps=_still_true(node, node.overlaps, passing),
+        shares=_still_true(node, node.shares, passing),
     )
 
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from gradviz.errors import BadInput
 from gradviz.graph import graph_check, traversal
-from gradviz.graph.gradients import LeafGradient, NodeRun, TensorFigures
+from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures
 from gradviz.graph.saved_tensors import AllocatorReading, SavedTensor, Storage
 from gradviz.graph.tensor_facts import TensorFacts as TensorFacts
 
@@ -88,14 +88,16 @@ class Node(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     saved: tuple[SavedTensor, ...] = ()
     gradients: tuple[TensorFigures | None, ...] = ()
     """What the node sent along each of its `edges`; empty where it did not run or nothing was measured."""
-    overlaps: tuple[float | None, ...] = ()
-    """Inner product of each of these gradients with the sum that its receiver got, where two were summed and no hook
-    changed the sum."""
+    shares: tuple[BranchShare | None, ...] = ()
+    """Of each of these gradients its part in the sum that its receiver got; None where it was not summed with others,
+    or where that could not be measured."""
     arrived: tuple[TensorFigures | None, ...] = ()
     """What arrived for each of its outputs: summed, and after the hooks on the tensor."""
+    before_hooks: tuple[TensorFigures | None, ...] = ()
+    """The same before the hooks on the tensor ran; only for nodes with `hooks`."""
     values: tuple[TensorFigures | None, ...] = ()
     """Figures of the values of its `outputs`, where they were measured: of leaves the norm that they had when backward
-    was called."""
+    was called; with ``--values``, of all that are small, every number in `TensorFigures.values`."""
     run: NodeRun | None = None
     """None where the engine did not run the node, or nobody watched it."""
     leaf_gradient: LeafGradient | None = None
@@ -121,6 +123,8 @@ class Constant(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     tensor: TensorFacts
     kind: Literal["data", "parameter", "buffer"] = "data"
     names: tuple[str, ...] = ()
+    value: TensorFigures | None = None
+    """Its figures and every number in it, with ``--values`` and where it is small."""
 
 
 class CallSite(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

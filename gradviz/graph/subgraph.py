@@ -40,7 +40,7 @@ def _renumbered(node: Node, number: dict[int, int], constants: Collection[int]) 
         constants=taken,
         saved=saved,
         gradients=_where_edges_are(edges, node.gradients),
-        overlaps=_where_edges_are(edges, node.overlaps),
+        shares=_where_edges_are(edges, node.shares),
     )
 
 

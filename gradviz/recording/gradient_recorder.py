@@ -8,12 +8,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gradviz.graph.gradients import NodeRun, TensorFigures
+from gradviz.graph.gradients import BranchShare, NodeRun, TensorFigures
 from gradviz.graph.model import Graph, Node
 from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.gradient_meter import GradientMeter
-from gradviz.recording.gradients import UNDEFINED, GradientWatch, Slot, measuring
+from gradviz.recording.gradients import UNDEFINED, GradientWatch, measuring
 from gradviz.recording.graph_walker import Walk, without_collector
+from gradviz.recording.joins import Slot, shares_of, shares_of_two
 from gradviz.recording.leaf_gradients import LeafGradients, leaf_variables
 from gradviz.recording.roots import root_of
 
@@ -32,10 +33,16 @@ class GradientRecorder:
             (edge.target, edge.input_nr) for edges in walk.edges for edge in edges if edge is not None
         )
         self._senders.update(slot for slot in self._root_slots if slot is not None)
-        self._watch = GradientWatch(walk, meter, self._always_measured(graph))
+        hooked = ((node.id, output_nr) for node in graph.nodes if node.hooks for output_nr in range(len(node.outputs)))
+        self._watch = GradientWatch(walk, meter, self._senders, hooked)
         self._leaves: LeafGradients | None = None
         self._started_from: list[int | None] = []
         self._leaf_values: dict[int, int | None] = {}
+
+    @property
+    def unknown_shares(self) -> Counter[str]:
+        """How many sums of several gradients are told without shares, by reason."""
+        return self._watch.joins.unknown
 
     @property
     def defects(self) -> Counter[str]:
@@ -82,13 +89,6 @@ class GradientRecorder:
         facts[UNDEFINED] = _UNDEFINED_FACTS
         return _Addition(self, graph, facts).to(graph)
 
-    def _always_measured(self, graph: Graph) -> Iterator[Slot]:
-        """Where several gradients are summed, and where a hook may write into the tensor that it gets."""
-        yield from (slot for slot, count in self._senders.items() if count > 1)
-        yield from (
-            (node.id, output_nr) for node in graph.nodes if node.hooks for output_nr in range(len(node.outputs))
-        )
-
 
 def _slot_of(walk: Walk, value: Any) -> Slot | None:
     root = root_of(value, None)
@@ -106,9 +106,7 @@ class _Addition:
         self._started_from = dict(zip(recorder._root_slots, recorder._started_from, strict=False))
         self._leaf_values = recorder._leaf_values
         self._leaves = recorder._leaves.results(facts) if recorder._leaves is not None else {}
-        # What arrives where a hook is may be another sum than that of what was sent.
-        joins = {slot for slot, count in recorder._senders.items() if count == 2 and not graph.nodes[slot[0]].hooks}
-        self._overlaps = dict(self._overlaps_at(recorder._walk, joins))
+        self._shares = dict(self._all_shares(recorder))
 
     def to(self, graph: Graph) -> Graph:
         """The graph with them."""
@@ -134,12 +132,14 @@ class _Addition:
             return replace(node, values=values, leaf_gradient=leaf) if leaf or values else node
         sent = self._flow.sent.get(place, ())
         edges = zip(node.edges, sent, strict=False)
-        overlaps = tuple([self._overlaps.get((place, slot)) for slot in range(len(sent))])
+        shares = tuple([self._shares.get((place, edge_nr)) for edge_nr in range(len(sent))])
+        before_hooks = [self._flow.before_hooks.get((place, output_nr)) for output_nr in range(len(arrived))]
         return replace(
             node,
             gradients=tuple([None if edge is None else self._known(number) for edge, number in edges]),
-            overlaps=overlaps if any(overlap is not None for overlap in overlaps) else (),
+            shares=shares if any(shares) else (),
             arrived=tuple([self._known(number) for number in arrived]),
+            before_hooks=tuple(map(self._known, before_hooks)) if before_hooks.count(None) < len(arrived) else (),
             values=values,
             run=run,
             leaf_gradient=self._leaves.get(place),
@@ -152,26 +152,35 @@ class _Addition:
         thread, seconds = self._flow.runs[place]
         return NodeRun(order, seconds, thread, 1 + self._flow.repeats[place])
 
-    def _overlaps_at(self, walk: Walk, joins: set[Slot]) -> Iterator[tuple[Slot, float]]:
-        """For each edge into a sum of two: its gradient's inner product with the sum.
+    def _all_shares(self, recorder: GradientRecorder) -> Iterator[tuple[Slot, BranchShare]]:
+        """Of every edge whose gradient was summed with others, where that is known."""
+        joins = recorder._watch.joins
+        for slot, branches in joins.branches.items():
+            # Where a backward inside this backward came again, not all of them went into what arrived.
+            if slot in self._flow.arrived and slot[0] not in self._flow.repeats:
+                yield from shares_of(branches, self._norm_of_sent)
+        pairs = {slot for slot, count in recorder._senders.items() if count == 2 and slot not in joins.counts}
+        for slot, pair in self._pairs_at(pairs, recorder._walk).items():
+            whole = self._norm(self._flow.arrived.get(slot))
+            norms = [norm for _, number in pair if (norm := self._norm(number)) is not None]
+            if whole is not None and len(pair) == len(norms) == 2:
+                shares = zip(pair, shares_of_two(norms, whole), strict=True)
+                yield from ((sender, share) for (sender, _), share in shares if sender is not None)
 
-        It follows from the norms of the two and of the sum, so that no gradient need be kept until both are there.
-        """
-        branches: dict[Slot, list[tuple[Slot | None, int | None]]] = {
-            slot: [(None, number)] for slot, number in self._started_from.items() if slot in joins
+    def _pairs_at(self, slots: set[Slot], walk: Walk) -> dict[Slot, list[tuple[Slot | None, int | None]]]:
+        """Sender and number of what went into each of the sums."""
+        pairs: dict[Slot, list[tuple[Slot | None, int | None]]] = {
+            slot: [(None, number)] for slot, number in self._started_from.items() if slot in slots
         }
         for place, sent in self._flow.sent.items():
             for edge_nr, (edge, number) in enumerate(zip(walk.edges[place], sent, strict=False)):
-                if edge is not None and (edge.target, edge.input_nr) in joins:
-                    branches.setdefault((edge.target, edge.input_nr), []).append(((place, edge_nr), number))
-        for slot, pair in branches.items():
-            whole = self._norm(self._flow.arrived.get(slot))
-            own, other = (self._norm(number) for _, number in pair) if len(pair) == 2 else (None, None)
-            if whole is None or own is None or other is None:
-                continue
-            for (edge_of, _), difference in zip(pair, (own**2 - other**2, other**2 - own**2), strict=True):
-                if edge_of is not None:
-                    yield edge_of, (whole**2 + difference) / 2
+                if edge is not None and (edge.target, edge.input_nr) in slots:
+                    pairs.setdefault((edge.target, edge.input_nr), []).append(((place, edge_nr), number))
+        return pairs
+
+    def _norm_of_sent(self, sender: Slot) -> float | None:
+        place, edge_nr = sender
+        return self._norm(self._flow.sent[place][edge_nr])
 
     def _norm(self, number: int | None) -> float | None:
         """The norm of a gradient without NaN and Inf."""

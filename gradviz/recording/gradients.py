@@ -13,7 +13,7 @@ Problems solved here:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,12 +26,10 @@ import torch
 from gradviz.recording import torch_compat
 from gradviz.recording.gradient_meter import GradientMeter
 from gradviz.recording.graph_walker import Walk, without_collector
+from gradviz.recording.joins import Joins, Slot
 
 UNDEFINED = -1
 """In place of a gradient's number: autograd sent None."""
-
-Slot = tuple[int, int]
-"""One output of a node: its place in the walk, and which output."""
 
 
 @dataclass
@@ -40,6 +38,8 @@ class Flow:
 
     sent: dict[int, list[int]] = field(default_factory=dict)
     arrived: dict[Slot, int] = field(default_factory=dict)
+    before_hooks: dict[Slot, int] = field(default_factory=dict)
+    """What arrived, before the hooks on the tensor; only where there are some."""
     runs: dict[int, tuple[int, float]] = field(default_factory=dict)
     """Thread and seconds, in the order in which the nodes ran."""
     repeats: Counter[int] = field(default_factory=Counter)
@@ -49,13 +49,17 @@ class Flow:
 class GradientWatch:
     """Hooks on the nodes of a walk, between `start` and `stop`."""
 
-    def __init__(self, walk: Walk, meter: GradientMeter, always_measured: Iterable[Slot]) -> None:
-        """`always_measured`: where the tensor that arrives may not hold what was sent."""
+    def __init__(self, walk: Walk, meter: GradientMeter, senders: Mapping[Slot, int], hooked: Iterable[Slot]) -> None:
+        """`senders`: how many gradients are summed at each output; `hooked`: the outputs with hooks of the program."""
         self.flow = Flow()
         self.defects: Counter[str] = Counter()
         self._walk = walk
         self._meter = meter
-        self._always_measured = frozenset(always_measured)
+        self._hooked = frozenset(hooked)
+        summed = {slot: number for slot, number in senders.items() if number > 1}
+        # Where the tensor that arrives may not hold what was sent.
+        self._always_measured = self._hooked.union(summed)
+        self.joins = Joins({slot: number for slot, number in summed.items() if number > 2 or slot in self._hooked})
         self._expected: dict[Slot, tuple[int, int]] = {}
         """What was sent to a slot, last: ``id()`` of the tensor, which lives until it arrives, and its number."""
         self._handles: list[Any] = []
@@ -67,6 +71,8 @@ class GradientWatch:
         """The call starts with this gradient at this slot; its number."""
         with measuring():
             number = self._meter.take(gradient)
+            if slot in self.joins.counts:
+                self.joins.add(slot, None, gradient)
         self._expected[slot] = id(gradient), number
         return number
 
@@ -91,6 +97,8 @@ class GradientWatch:
             if slot not in self._always_measured:
                 self.flow.arrived.setdefault(slot, number)
         self._expected.clear()
+        with measuring():
+            self.joins.close_all()
 
     def _note_defect(self, defect: Exception) -> None:
         self.defects[f"{type(defect).__name__}: {defect}"] += 1
@@ -120,7 +128,7 @@ class GradientWatch:
                 self._take_all(place, sent, received)
 
     def _take_all(self, place: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
-        flow, take, expected = self.flow, self._meter.take, self._expected
+        flow, take, expected, summed = self.flow, self._meter.take, self._expected, self.joins.counts
         known: dict[int, int] = {}
         for output_nr, gradient in enumerate(received):
             slot = place, output_nr
@@ -128,10 +136,13 @@ class GradientWatch:
                 flow.arrived[slot] = UNDEFINED
                 continue
             identity, number = expected.pop(slot, _NOTHING_SENT)
-            if identity != id(gradient) or slot in self._always_measured:
+            if slot in self._always_measured:
+                self._note_before_hooks(slot, number)
+                number = take(gradient)
+            elif identity != id(gradient):
                 number = take(gradient)
             flow.arrived[slot] = known[id(gradient)] = number
-        numbers = []
+        numbers: list[int] = []
         for edge, gradient in zip(self._walk.edges[place], sent, strict=False):
             if gradient is None:
                 number = UNDEFINED
@@ -141,9 +152,22 @@ class GradientWatch:
                     known[identity] = take(gradient)
                 number = known[identity]
                 if edge is not None:
-                    expected[edge.target, edge.input_nr] = identity, number
+                    slot = edge.target, edge.input_nr
+                    expected[slot] = identity, number
+                    if slot in summed:
+                        self.joins.add(slot, (place, len(numbers)), gradient)
             numbers.append(number)
         flow.sent[place] = numbers
+
+    def _note_before_hooks(self, slot: Slot, sent: int) -> None:
+        """Of an output that is summed, or that has hooks; `sent` is what was sent there last."""
+        whole = self.joins.close(slot)
+        if slot not in self._hooked:
+            return
+        if whole is not None:
+            self.flow.before_hooks[slot] = self._meter.take(whole)
+        elif slot not in self.joins.counts and sent != UNDEFINED:
+            self.flow.before_hooks[slot] = sent
 
 
 _NOTHING_SENT = (0, UNDEFINED)

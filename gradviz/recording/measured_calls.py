@@ -65,5 +65,8 @@ class MeasuredCalls:
             graphs[place] = gradients.added_to(graphs[place])
         except Exception as defect:  # whatever it is, it must not reach the program
             self.builder.disclose_defect("gradients could not be measured", defect)
+        for reason, count in gradients.unknown_shares.items():
+            sums = "1 sum" if count == 1 else f"{count:,} sums"
+            self.builder.disclose(f"what each gradient gives to {sums} of several is not known: {reason}")
         for what, count in gradients.defects.items():
             self.builder.disclose(f"gradients at {count:,} nodes could not be measured, a defect of gradviz: {what}")

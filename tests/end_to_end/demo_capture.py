@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import load_capture, write_capture
 from gradviz.cli.demo import DEMO
-from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.gradients import BranchShare, TensorFigures
 from gradviz.graph.model import Node
 from tests.end_to_end.command import SAMPLES, gradviz
 
@@ -57,8 +57,9 @@ def _node_without_machine(node: Node) -> Node:
     return replace(
         node,
         gradients=tuple(map(_rounded, node.gradients)),
-        overlaps=tuple(None if overlap is None else _rounded_number(overlap) for overlap in node.overlaps),
+        shares=tuple(map(_rounded_share, node.shares)),
         arrived=tuple(map(_rounded, node.arrived)),
+        before_hooks=tuple(map(_rounded, node.before_hooks)),
         values=tuple(map(_rounded, node.values)),
         run=None if node.run is None else replace(node.run, seconds=0.0),
         leaf_gradient=leaf and replace(leaf, before=_rounded(leaf.before), after=_rounded(leaf.after)),
@@ -70,6 +71,12 @@ def _rounded(figures: TensorFigures | None) -> TensorFigures | None:
         return None
     numbers = {name: getattr(figures, name) for name in ("norm", "mean", "minimum", "maximum")}
     return replace(figures, **{name: _rounded_number(number) for name, number in numbers.items() if number is not None})
+
+
+def _rounded_share(branch: BranchShare | None) -> BranchShare | None:
+    if branch is None:
+        return None
+    return BranchShare(*(None if each is None else _rounded_number(each) for each in (branch.share, branch.cosine)))
 
 
 def _rounded_number(number: float) -> float:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gradviz.errors import BadInput
 from gradviz.graph.folding import FoldOptions
-from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.gradients import BranchShare, TensorFigures
 from gradviz.graph.model import Graph
 from gradviz.graph.selection import Selection, SelectOptions, select
 from gradviz.graph.view_check import check_view
@@ -226,7 +226,7 @@ def with_gradients(graph: Graph) -> Graph:
             replace(
                 node,
                 gradients=tuple(TensorFigures(norm=10.0 * node.id + place) for place in range(len(node.edges))),
-                overlaps=tuple(float(place) for place in range(len(node.edges))),
+                shares=tuple(BranchShare(float(place)) for place in range(len(node.edges))),
             )
             for node in graph.nodes
         ),
@@ -238,7 +238,7 @@ def test_what_is_left_keeps_the_gradients_of_the_edges_that_are_left() -> None:
     whole = {node.name.removesuffix("Backward0"): node.id for node in graph.nodes}
     left = selected(graph, around="Sin", radius=1).graph
     assert sent(left) == {"Sin": (10.0 * whole["Sin"],), "Add": (10.0 * whole["Add"], None)}
-    assert [node.overlaps for node in left.nodes if node.name == "AddBackward0"] == [(0.0, None)]
+    assert [node.shares for node in left.nodes if node.name == "AddBackward0"] == [(BranchShare(0.0), None)]
 
 
 def test_a_link_that_passes_through_what_is_hidden_claims_no_gradient() -> None:
