@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
+from gradviz.graph.call_log import Call, CallLog, LeafEnd, LoggedOptimizer, LoggedTensor, TensorUse, ValueFacts
 from gradviz.graph.model import (
     BackwardCall,
     CallSite,
@@ -31,6 +32,43 @@ def small_capture() -> Capture:
         outcome="failed",
         backward_calls=1,
         disclosures=("Saved tensors of 1 node are packed by hooks; their size is unknown.",),
+        calls=small_call_log(),
+    )
+
+
+def small_call_log() -> CallLog:
+    """``x = torch.ones(2, 3)`` under ``no_grad``, the layer, and ``loss.item()``, as they would be logged."""
+    ones = ValueFacts(6, 1.0, 1.0)
+    x = TensorUse(0, "return", 0, False, True, ones)
+    return CallLog(
+        calls=(
+            Call("torch.ones", call_site=0, outputs=(x,), scalars={"0": 2}, grad_mode="no_grad", grad_mode_site=0),
+            Call(
+                "torch.nn.functional.linear",
+                call_site=1,
+                scope=0,
+                inputs=(TensorUse(0, "0", 0, False, True), TensorUse(1, "1", 0, True, True, ValueFacts(12, nans=1))),
+                outputs=(TensorUse(2, "return", 0, True, False),),
+                sequence_nr=5,
+                node_count=2,
+            ),
+            Call(
+                "torch.Tensor.item", inputs=(TensorUse(2, "0", 0, True, False),), result=4.0, raised="RuntimeError: no"
+            ),
+            Call("torch.optim.SGD.step", "step", optimizer=0, inside=1, is_autocast=True, name="1", results=(1, 2.0)),
+        ),
+        tensors=(
+            LoggedTensor(TensorFacts((2, 3), "float32"), 0, 0, 0, names=("x",), from_numpy_of=1),
+            LoggedTensor(
+                WEIGHT, 1, None, 1, True, True, "parameter", ("model.weight",), end=LeafEnd(True, True, 2.0, ones)
+            ),
+            LoggedTensor(TensorFacts((2, 4), "float32"), 1, 1, 2, True, False, gradient_of=1),
+        ),
+        call_sites=(CallSite("/project/train.py", 3), CallSite("/project/train.py", 7)),
+        scopes=(ModuleScope("model", "Linear", parameter_count=12),),
+        optimizers=(LoggedOptimizer("SGD", ("opt",), ((1,),), (0.1,)),),
+        dropped=3,
+        dropped_at=1,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.graph.call_log import CallLog
 from gradviz.graph.model import Graph, TensorFacts
 
 
@@ -55,3 +56,5 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     """How many the script made while it was recorded."""
     disclosures: tuple[str, ...] = ()
     """What could not be recorded, in plain sentences. Every renderer shows them."""
+    calls: CallLog | None = None
+    """Every torch call, where that was asked for: what diagnoses are made from."""

@@ -61,6 +61,11 @@ def read_capture(data: bytes, name: str) -> Capture:
             graph.check_invariants()
         except InvalidGraph as error:
             raise _damaged(name, f"{error} at $.graphs[{index}]") from error
+    if capture.calls is not None:
+        try:
+            capture.calls.check_invariants()
+        except InvalidGraph as error:
+            raise _damaged(name, f"{error} at $.calls") from error
     return capture
 
 

@@ -24,6 +24,8 @@ class RecordingPlan:
     """Whether what flows along every edge is measured while backward runs."""
     values_up_to: int = 0
     """Gradients with so many elements or fewer are kept whole."""
+    calls: bool = False
+    """Whether every torch call is logged, with the tensors that it took and gave: see `call_recorder`."""
     begins_midway: bool = False
     """The program computed before the recording began, and may have freed what is recorded."""
     max_kept_nodes: int = MAX_KEPT_NODES

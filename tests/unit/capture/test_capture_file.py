@@ -172,3 +172,10 @@ def test_the_schema_names_every_field_of_a_node() -> None:
 def test_a_name_that_is_not_utf_8_does_not_cost_the_recording() -> None:
     named = replace(small_capture(), program=Program("tr\udce4in.py"))
     assert read_capture(write_capture(named), "run.gradviz") == replace(named, program=Program("tr\\udce4in.py"))
+
+
+def test_a_call_log_that_refers_to_nothing_is_refused() -> None:
+    calls = small_capture().calls
+    assert calls is not None
+    broken = replace(small_capture(), calls=replace(calls, tensors=()))
+    assert "call 0 refers to tensor 0 of 0 at $.calls" in refusal(write_capture(broken))
