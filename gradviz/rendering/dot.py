@@ -139,7 +139,7 @@ class _Painter:
         ink = self.theme.failed if failed else self.theme.roles[face.role]
         quiet = self.theme.quiet_text if face.role in _QUIET_ROLES and not failed else ink.text
         return {
-            "label": face_label(face, quiet, failed=failed),
+            "label": face_label(face, quiet, self.theme, failed=failed),
             "tooltip": plain_lines([text.title, text.subtitle, text.shape, text.line, *text.tooltip]),
             "fontcolor": ink.text,
             "color": ink.line,

@@ -23,7 +23,7 @@ _LEGEND_SIGNS: dict[Role, str] = {"view": "◸", "constant": "◌", "carried": "
 """Where the colour alone does not tell."""
 
 
-def face_label(face: Face, quiet: str, *, failed: bool) -> str:
+def face_label(face: Face, quiet: str, theme: Theme, *, failed: bool) -> str:
     """What stands on an item; `quiet` is the colour of its small lines."""
     first, *others = face.lines
     title = f"<B>{_words(first.text) or ' '}</B>"
@@ -31,6 +31,10 @@ def face_label(face: Face, quiet: str, *, failed: bool) -> str:
     lines = [f"<B>{FAILURE_WORDS}</B>"] if failed else []
     lines.append(f"{title}  {_small(beside, quiet)}" if beside else title)
     lines += [_small(_words(line.text), quiet) for line in others]
+    if face.mark is not None:
+        # No chip: its colours are those of a line on paper. A quiet one looks like the other small lines.
+        colour = quiet if face.mark.level == "quiet" else theme.marks[face.mark.level].line
+        lines.append(_small(f"<B>{_words(face.mark.text)}</B>", colour))
     return f"<{'<BR/>'.join(lines)}>"
 
 

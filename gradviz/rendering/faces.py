@@ -14,6 +14,7 @@ from typing import Literal
 
 from gradviz.graph.model import Graph
 from gradviz.graph.view import View
+from gradviz.rendering.gradient_marks import GradientMark
 from gradviz.rendering.labels import ItemText
 from gradviz.rendering.palette import LEAF_ROLES, ROLE_STYLES, Role, role_of
 from gradviz.rendering.text_metrics import shorten_middle, text_width
@@ -32,6 +33,7 @@ ASIDE_GAP = 6.0
 SHEETS_DEPTH = 7.0
 """How far the sheets of a repeated box look out below it."""
 HEADER_HEIGHT = 27.0
+_MARK_HEIGHT = 19.0
 
 _SIDE_PADDING = 13.0
 _SHAPE_PADDING = {"hexagon": 8.0, "slanted": 7.0, "bars": 6.0, "octagon": 3.0, "cut": 4.0, "double": 3.0}
@@ -75,10 +77,19 @@ class Face:
     is_open: bool = False
     sheets: bool = False
     """True for a repeated box: it looks like a stack of sheets."""
+    mark: GradientMark | None = None
+    """A chip below the other words, or after those of a leaf."""
+    mark_y: float = 0.0
+    """Its baseline, from the upper edge."""
 
     @property
     def is_leaf(self) -> bool:
         return self.role in LEAF_ROLES
+
+    @property
+    def is_one_line(self) -> bool:
+        """True for leaves and roots."""
+        return self.is_leaf or self.role == "root"
 
 
 def printable(text: str) -> str:
@@ -147,7 +158,8 @@ def _leaf_face(role: Role, text: ItemText) -> Face:
     height = 26.0 if role == "root" else 23.0
     line = TextLine(title, height / 2 + 4, "leaf", aside)
     padding = 11.0 + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
-    return Face(role, round(line_width(line) + 2 * padding), height, (line,))
+    width = line_width(line) + _badge_room(text.mark.text if text.mark else "")
+    return Face(role, round(width + 2 * padding), height, (line,), mark=text.mark, mark_y=line.y)
 
 
 def _closed_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
@@ -161,10 +173,13 @@ def _closed_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
     for number, words in enumerate(filter(None, quiet)):
         widths.append(text_width(words, SMALL_SIZE))
         lines.append(TextLine(words, 34 + 14 * number, "small"))
+    if text.mark:
+        widths.append(badge_width(text.mark.text))
     padding = _SIDE_PADDING + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
-    height = lines[-1].y + (10 if len(lines) > 1 else 11) + (SHEETS_DEPTH if sheets else 0)
+    bottom = lines[-1].y + (10 if len(lines) > 1 else 11)
+    height = bottom + (_MARK_HEIGHT if text.mark else 0) + (SHEETS_DEPTH if sheets else 0)
     width = _RHYTHM * ceil(max(_MIN_WIDTH, max(widths) + 2 * padding) / _RHYTHM)
-    return Face(role, width, height, tuple(lines), badge, sheets=sheets)
+    return Face(role, width, height, tuple(lines), badge, sheets=sheets, mark=text.mark, mark_y=bottom + 8.0)
 
 
 def _subtitle(text: ItemText, limit: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from gradviz.capture.capture import Capture
@@ -13,6 +13,7 @@ from gradviz.graph.source_lines import line_words
 from gradviz.graph.view import Item, View
 from gradviz.rendering import tooltips
 from gradviz.rendering.box_words import box_badge, box_path, box_subtitle, box_title
+from gradviz.rendering.gradient_marks import GradientMark, gradient_mark
 from gradviz.rendering.scope_words import relative_path
 from gradviz.rendering.setting_words import setting_words
 from gradviz.rendering.size_words import constant_shapes, leaving_shapes, operation_shapes
@@ -46,12 +47,14 @@ class ItemText:
     """`line` where the script's name stands above already: ``line 41``."""
     settings: str = ""
     """The arguments that decide what an operation does: ``dim=-1``."""
+    mark: GradientMark | None = None
+    """That its gradient is zero, NaN or Inf."""
 
 
 def item_texts(capture: Capture, graph: Graph, view: View) -> tuple[ItemText, ...]:
     """The words for every item of `view`, in its order."""
     subject = SubjectWords(capture, graph, view)
-    return tuple(_text_of(subject, item) for item in view.items)
+    return tuple(replace(_text_of(subject, item), mark=gradient_mark(subject, item)) for item in view.items)
 
 
 def _text_of(subject: SubjectWords, item: Item) -> ItemText:

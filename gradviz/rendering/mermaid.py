@@ -202,7 +202,8 @@ def _label_lines(face: Face, *, failed: bool) -> list[str]:
     first, *others = face.lines
     title = " · ".join(filter(None, (first.text, first.aside, face.badge)))
     warning = [FAILURE_WORDS] if failed else []
-    return [*warning, title, *(line.text for line in others)]
+    mark = [face.mark.text] if face.mark else []
+    return [*warning, title, *(line.text for line in others), *mark]
 
 
 def _quoted(lines: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from gradviz.graph.model import Graph
 from gradviz.graph.view import Item, View
+from gradviz.rendering.gradient_marks import MarkLevel
 
 Role = Literal[
     "operation", "view", "custom", "inplace", "checkpoint", "compiled",
@@ -73,6 +74,8 @@ class Theme:
     nested: tuple[str, ...]
     """Fills of open boxes by depth; the deepest shades repeat."""
     failed: Ink
+    marks: dict[MarkLevel, Ink]
+    """Of the chips that say that a gradient is zero, NaN or Inf."""
 
 
 LIGHT = Theme(
@@ -97,6 +100,11 @@ LIGHT = Theme(
     },
     nested=("#f6f8fc", "#edf1f8", "#e5ebf4", "#dde4f0"),
     failed=Ink("#fde3e3", "#c81e1e", "#7d1010"),
+    marks={
+        "alarm": Ink("#c81e1e", "#c81e1e", "#ffffff"),
+        "warning": Ink("#7a4a00", "#7a4a00", "#ffffff"),
+        "quiet": Ink("#ffffff", "#98a2b3", "#4a5366"),
+    },
 )
 
 DARK = Theme(
@@ -121,6 +129,11 @@ DARK = Theme(
     },
     nested=("#191e29", "#1e2431", "#232a39", "#283042"),
     failed=Ink("#4d1b1e", "#f26d6d", "#ffdede"),
+    marks={
+        "alarm": Ink("#f26d6d", "#f26d6d", "#2a0a0c"),
+        "warning": Ink("#f0c05a", "#f0c05a", "#2b1f00"),
+        "quiet": Ink("#1d222d", "#6c778c", "#c3cbd9"),
+    },
 )
 
 THEMES: dict[ThemeName, Theme] = {"light": LIGHT, "dark": DARK}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from functools import cached_property
 
+from gradviz.analysis.gradient_births import GradientBirths, births_in
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import CallSite, Graph, Node, TensorFacts
 from gradviz.graph.operation_words import autograd_name, call_of, calls_of_several_names, node_word
@@ -44,6 +45,11 @@ class SubjectWords:
             for place in {saved.storage for saved in node.saved if saved.storage is not None}:
                 keepers[place][autograd_name(node)] += 1
         return keepers
+
+    @cached_property
+    def births(self) -> GradientBirths:
+        """Where gradients become zero, NaN or Inf."""
+        return births_in(self.graph)
 
     def operation_title(self, node: Node) -> str:
         """The forward call that made it, or its own name where that call made several that are shown."""

@@ -25,7 +25,7 @@ from gradviz.rendering.source_links import editor_template, source_link
 from gradviz.rendering.svg_frame import frame_of
 from gradviz.rendering.svg_items import header_markup, item_markup, open_box_markup
 from gradviz.rendering.svg_links import ARROWHEADS, label_markup, link_markup
-from gradviz.rendering.svg_style import ThemeChoice, style_sheet
+from gradviz.rendering.svg_style import ThemeChoice, mark_rules, style_sheet
 
 Engine = Literal["graphlay", "dot"]
 
@@ -70,11 +70,12 @@ class SvgRenderer:
         failed = failed_item(view, subject.graph)
         scene = _Scene(view, texts, words_of_links, faces, layout, failed, self.arrows, self._link_template())
         width, height = number(frame.width), number(frame.height)
+        more = [mark_rules] if any(face.mark for face in faces) else []
         markup = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" role="img">\n'
             f"<title>{escape(printable(frame.name))}</title>\n"
-            f"<style>{escape(style_sheet(self.theme, embed_font=self.embed_font))}</style>\n"
+            f"<style>{escape(style_sheet(self.theme, embed_font=self.embed_font, more=more))}</style>\n"
             f"<defs>{ARROWHEADS}</defs>\n"
             f'<rect class="page" width="{width}" height="{height}"/>\n'
             f"{frame.markup}"

@@ -17,6 +17,7 @@ from gradviz.rendering.faces import (
     printable,
 )
 from gradviz.rendering.geometry import Rect
+from gradviz.rendering.gradient_marks import GradientMark
 from gradviz.rendering.labels import ItemText
 from gradviz.rendering.palette import ROLE_STYLES
 from gradviz.rendering.shapes import inner_lines, number, outline, rounded
@@ -38,13 +39,18 @@ def item_markup(item: int, face: Face, text: ItemText, box: Rect, *, failed: boo
         f'<path class="s" d="{outline(shape, front)}"/>',
         f'<path class="i" d="{inner}"/>' if inner else "",
     ]
-    shift = (badge_width(face.badge) + BADGE_GAP) / 2 if face.badge else 0.0
+    beside = face.badge or (face.mark.text if face.mark and face.is_one_line else "")
+    shift = (badge_width(beside) + BADGE_GAP) / 2 if beside else 0.0
     for position, line in enumerate(face.lines):
         parts.append(_words(line, center - (shift if position == 0 else 0.0), front.y + line.y))
     if face.badge:
         title = face.lines[0]
         left = center - shift + line_width(title) / 2 + BADGE_GAP
         parts.append(_badge(face.badge, left, front.y + title.y))
+    if face.mark:
+        width = line_width(face.lines[0]) if face.is_one_line else -badge_width(face.mark.text)
+        left = center - shift + width / 2 + (BADGE_GAP if face.is_one_line else 0.0)
+        parts.append(_mark(face.mark, left, front.y + face.mark_y))
     parts.append(_failure_tag(box) if failed else "")
     return "".join(parts) + "</g>\n"
 
@@ -101,6 +107,11 @@ def _badge(badge: str, left: float, baseline: float) -> str:
     x, y = number(left + BADGE_PADDING), number(baseline - 0.4)
     words = f'<text class="b" x="{x}" y="{y}">{escape(badge)}</text>'
     return f'<path class="c" d="{rounded(chip, 7.5)}"/>{words}'
+
+
+def _mark(mark: GradientMark, left: float, baseline: float) -> str:
+    """A chip in the colour of its level."""
+    return f'<g class="{mark.level}">{_badge(mark.text, left, baseline)}</g>'
 
 
 def _failure_tag(box: Rect) -> str:

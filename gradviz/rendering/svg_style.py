@@ -7,6 +7,7 @@ suites) know none. The dark theme of an "auto" picture is the same rules again i
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from gradviz.rendering import faces
@@ -45,13 +46,23 @@ a:hover .s{{stroke-width:2.2}}
 """
 
 
-def style_sheet(theme: ThemeChoice, *, embed_font: bool) -> str:
+More = Callable[[Theme], Iterable[str]]
+"""Rules for what only some pictures have."""
+
+
+def style_sheet(theme: ThemeChoice, *, embed_font: bool, more: Sequence[More] = ()) -> str:
     """The content of the ``<style>`` element."""
     parts = [_font_faces() if embed_font else "", _SHAPES]
-    parts.append(_colours(THEMES["dark" if theme == "dark" else "light"]))
+    parts.append(_colours(THEMES["dark" if theme == "dark" else "light"], more))
     if theme == "auto":
-        parts.append(f"@media (prefers-color-scheme:dark){{{_colours(THEMES['dark'])}}}\n")
+        parts.append(f"@media (prefers-color-scheme:dark){{{_colours(THEMES['dark'], more)}}}\n")
     return "".join(parts)
+
+
+def mark_rules(theme: Theme) -> Iterator[str]:
+    """The chips that say that a gradient is lost."""
+    for level, ink in theme.marks.items():
+        yield f".{level} .c{{fill:{ink.fill};stroke:{ink.line}}}.{level} .b{{fill:{ink.text}}}"
 
 
 def shade(depth: int) -> str:
@@ -71,7 +82,7 @@ def _encoded_font(name: str) -> str:
     return b64encode((FONT_FOLDER / f"GradvizSans-{name}.woff2").read_bytes()).decode("ascii")
 
 
-def _colours(theme: Theme) -> str:
+def _colours(theme: Theme, more: Sequence[More]) -> str:
     rules = [
         f".page{{fill:{theme.page}}}",
         f".f text{{fill:{theme.quiet_text}}}.f .p,.f .n{{fill:{theme.text}}}.f .e{{fill:{theme.failed.line}}}",
@@ -89,6 +100,7 @@ def _colours(theme: Theme) -> str:
     rules.append(_ink(".failed", theme.failed))
     rules.append(f".o.failed{{stroke:{theme.failed.line}}}")
     rules.append(f".x path{{fill:{theme.failed.line}}}.x text{{fill:{theme.page}}}")
+    rules += [rule for rules_of in more for rule in rules_of(theme)]
     return "\n".join(rules) + "\n"
 
 

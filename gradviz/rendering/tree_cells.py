@@ -15,7 +15,7 @@ from gradviz.rendering.source_links import source_link
 from gradviz.rendering.subject_words import SubjectWords
 from gradviz.rendering.tree_columns import Column, RowFacts
 from gradviz.rendering.tree_rows import Row
-from gradviz.rendering.tree_signs import ABOVE, BELOW, FAILED, OMITTED, ROLE_SIGNS, Sign
+from gradviz.rendering.tree_signs import ABOVE, BELOW, FAILED, MARK_STYLES, OMITTED, ROLE_SIGNS, Sign
 from gradviz.rendering.words import counted
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
@@ -56,9 +56,13 @@ class CellWriter:
         self._tells_parameters = any(column.name == "params" for column in columns)
 
     def cells(self, row: Row) -> Iterator[Cells]:
-        """The words of a row, below a line of their own where it is the row in which backward failed."""
-        if row.kind == "item" and row.item == self._failed:
-            yield Cells(row.above, f"{FAILED.character} backward failed here", style=FAILED.style)
+        """The words of a row, below a line of their own where backward failed in it, or its gradient was lost there."""
+        if row.kind == "item" and row.item is not None:
+            if row.item == self._failed:
+                yield Cells(row.above, f"{FAILED.character} backward failed here", style=FAILED.style)
+            mark = self._texts[row.item].mark
+            if mark is not None and mark.level != "quiet":
+                yield Cells(row.above, mark.text, style=MARK_STYLES[mark.level])
         yield self._of_row(row)
 
     def _of_row(self, row: Row) -> Cells:
@@ -75,9 +79,10 @@ class CellWriter:
             return Cells(row.lines, number + clean(text.title), ABOVE if row.is_above else BELOW)
         facts = RowFacts(item, text, self._words)
         sign = FAILED if item.id == self._failed else ROLE_SIGNS[role_of(item, self._subject.graph)]
+        title = self._titled(item, " ".join(filter(None, (text.title, text.settings))))
         return Cells(
             row.lines,
-            number + self._titled(item, " ".join(filter(None, (text.title, text.settings)))),
+            number + title,
             sign,
             tuple(clean(column.words(facts)) for column in self._columns),
             self._link(text),

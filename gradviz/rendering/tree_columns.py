@@ -5,8 +5,8 @@ The operation is no line of it: it is the tree itself, and always stands first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from gradviz.analysis.memory import keeps_unknown, kept_bytes
 from gradviz.errors import BadInput, near_matches
@@ -47,6 +47,8 @@ class Column:
     is_number: bool = False
     keeps_end: bool = False
     """Where it does not fit, its beginning is what can be missed."""
+    styles: Mapping[str, str] = field(default_factory=dict)
+    """How words that must stand out look, in rich's words."""
 
 
 def _shape(of: RowFacts) -> str:
@@ -118,7 +120,15 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column("nodes", "how many autograd nodes the row stands for", _nodes, 5, 4, is_number=True),
     Column("saved", "bytes kept for backward: each storage once a row, no parameters", _saved, 8, 4, is_number=True),
-    Column("gradient", "norm of the gradient that arrived; 0, NaN and Inf as such", _gradient, 8, 5, is_number=True),
+    Column(
+        "gradient",
+        "norm of the gradient that arrived; 0, NaN and Inf as such",
+        _gradient,
+        8,
+        5,
+        is_number=True,
+        styles={"0": "yellow", "none": "yellow", "NaN": "bold red", "Inf": "bold red", "NaN, Inf": "bold red"},
+    ),
     Column("grad_fn", "torch's name for the node, or the class of the module", lambda of: of.text.subtitle, 14, 1),
     Column("role", "what the sign before it says", lambda of: ROLE_STYLES[role_of(of.item, of.words.graph)].name, 8, 3),
     Column("module", "path of the module call that made it", _module, 12, 5, keeps_end=True),

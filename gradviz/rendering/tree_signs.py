@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gradviz.rendering.gradient_marks import MarkLevel
 from gradviz.rendering.palette import ROLE_STYLES, Role
 
 
@@ -35,6 +36,8 @@ ROLE_SIGNS: dict[Role, Sign] = {
 }
 
 FAILED = Sign("✗", "!", "bold red")
+MARK_STYLES: dict[MarkLevel, str] = {"alarm": "bold red", "warning": "bold yellow", "quiet": ""}
+"""For a gradient that is zero, NaN or Inf."""
 BELOW = Sign("↓", "v")
 ABOVE = Sign("↑", "^")
 MATCH = Sign("▸", ">", "bold")

@@ -113,7 +113,8 @@ def _shared_out(needs: Sequence[_Need], width: int) -> list[int]:
 
 def _cell(column: Column, words: str, width: int, link: str | None) -> Line:
     if column.name != "line" or not link or not words:
-        return [Span(_padded(words, width, to_the_right=column.is_number, keeps_end=column.keeps_end))]
+        padded = _padded(words, width, to_the_right=column.is_number, keeps_end=column.keeps_end)
+        return [Span(padded, column.styles.get(words, ""))]
     shown = _fitted(words, width, keeps_end=column.keeps_end)
     return [Span(shown, "", link), Span(" " * (width - cell_len(shown)))]
 

@@ -112,9 +112,9 @@ def test_a_leaf_that_nothing_came_to_says_so() -> None:
     assert "w none" in rows_with("gradient", replace(graph, nodes=nodes))
 
 
-def test_a_box_tells_the_gradient_of_what_leaves_it_unless_it_stands_for_several() -> None:
-    gradients = TensorFigures(count=4, norm=0.5)
+def test_a_box_tells_the_gradient_of_what_leaves_it_and_a_repeated_one_the_first_and_the_last() -> None:
     graph = stack_of_blocks(3)
-    graph = replace(graph, nodes=tuple(replace(node, arrived=(gradients,)) for node in graph.nodes))
-    assert "model · 6 params 0.5" in rows_with("gradient", graph, depth=0)
-    assert "h.0 … h.2 ×3" in rows_with("gradient", graph, depth=1)
+    nodes = (replace(node, arrived=(TensorFigures(count=4, norm=float(node.id)),)) for node in graph.nodes)
+    graph = replace(graph, nodes=tuple(nodes))
+    assert "model · 6 params 8" in rows_with("gradient", graph, depth=0)
+    assert "h.0 … h.2 ×3 3 … 7" in rows_with("gradient", graph, depth=1)

@@ -1,0 +1,124 @@
+"""Where gradients become zero, NaN or Inf, and where that is only passed on.
+
+One node that sends zero makes everything that it was computed from get zero. So a *birth* is told apart from what
+follows it: there something came in, and zero, nothing, NaN or Inf went out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.model import Graph, Node
+
+GradientState = Literal["fine", "zero", "none", "inf", "nan"]
+"""``zero``: every element is; ``none``: autograd was sent no tensor at all; ``inf`` and ``nan``: some element is."""
+
+BROKEN: frozenset[GradientState] = frozenset({"inf", "nan"})
+_WORST_FIRST: tuple[GradientState, ...] = ("nan", "inf", "zero", "none")
+
+
+@dataclass(frozen=True)
+class Birth:
+    """A gradient that became something else than a number to learn from."""
+
+    state: GradientState
+    by: Literal["node", "zeros", "sum", "hook"]
+    """``node``: what a node sends, of what it got; ``zeros``: the same, of nothing but zeros; ``sum``: branches cancel
+    or overflow where they meet; ``hook``: a hook changed what arrived."""
+
+
+@dataclass(frozen=True)
+class GradientBirths:
+    """What is wrong with the gradients of one graph, by node id."""
+
+    arrived: dict[int, GradientState] = field(default_factory=dict)
+    """What arrived at nodes, for all their outputs together, where it is not fine."""
+    born: dict[int, Birth] = field(default_factory=dict)
+
+
+def state_of(gradients: Iterable[TensorFigures | None]) -> GradientState | None:
+    """Several gradients as one; None where nothing is known of them."""
+    known = [each for each in gradients if each is not None]
+    if any(each.nans for each in known):
+        return "nan"
+    if any(each.infs for each in known):
+        return "inf"
+    if not known or any(each.unmeasured is not None for each in known):
+        return None
+    if all(each.is_undefined for each in known):
+        return "none"
+    return "zero" if all(each.is_zero or each.is_undefined for each in known) else "fine"
+
+
+def births_in(graph: Graph) -> GradientBirths:
+    """Linear in the number of edges; empty where no gradients were recorded."""
+    found = GradientBirths()
+    sent_to = _what_was_sent(graph)
+    for node in graph.nodes:
+        state = state_of(node.arrived)
+        if state is not None and state != "fine":
+            found.arrived[node.id] = state
+        birth = _birth_in(graph, node, state) or _birth_above(node, sent_to)
+        if birth is not None:
+            found.born[node.id] = birth
+    return found
+
+
+def _birth_in(graph: Graph, node: Node, arrived: GradientState | None) -> Birth | None:
+    """Of what a node sends; where nobody knows what it got, nobody knows whether it is to blame.
+
+    Nothing is sent towards leaves that ``autograd.grad`` was not asked for: there no node runs.
+    """
+    if arrived is None or arrived in BROKEN:
+        return None
+    sent = {
+        state_of([gradient])
+        for edge, gradient in zip(node.edges, node.gradients, strict=False)
+        if edge is not None and not (_is_nothing(gradient) and graph.nodes[edge.target].run is None)
+    }
+    worst = next((state for state in _WORST_FIRST if state in sent), None)
+    if worst is None or (worst not in BROKEN and arrived != "fine"):
+        return None
+    return Birth(worst, "node" if arrived == "fine" else "zeros")
+
+
+def _is_nothing(gradient: TensorFigures | None) -> bool:
+    return gradient is not None and gradient.is_undefined
+
+
+def _birth_above(node: Node, sent_to: dict[tuple[int, int], list[TensorFigures]]) -> Birth | None:
+    """Between the senders and a node: where they are summed, and hooks change the sum."""
+    for slot, arrived in enumerate(node.arrived):
+        sent = sent_to.get((node.id, slot), ())
+        state = state_of([arrived])
+        if sent and state not in (None, "fine", "none") and _is_news(state, sent):
+            return Birth(state, "hook" if node.hooks or len(sent) == 1 else "sum")
+    return None
+
+
+def _is_news(state: GradientState, sent: Sequence[TensorFigures]) -> bool:
+    states = {state_of([gradient]) for gradient in sent}
+    if None in states:
+        return False
+    return not states & BROKEN if state in BROKEN else "fine" in states
+
+
+def _what_was_sent(graph: Graph) -> dict[tuple[int, int], list[TensorFigures]]:
+    """For each input of each node what came along its edges; for roots also what the call began with."""
+    sent: dict[tuple[int, int], list[TensorFigures]] = {}
+    for target, slot, figures in _everything_sent(graph):
+        sent.setdefault((target, slot), []).append(figures)
+    return sent
+
+
+def _everything_sent(graph: Graph) -> Iterator[tuple[int, int, TensorFigures]]:
+    for root in graph.roots:
+        if root.gradient is not None:
+            yield root.node, root.output_nr, root.gradient
+    for node in graph.nodes:
+        for edge, gradient in zip(node.edges, node.gradients, strict=False):
+            if edge is not None and gradient is not None:
+                yield edge.target, edge.input_nr, gradient

@@ -1,0 +1,78 @@
+"""The few words on an item whose gradient is zero, missing, NaN or infinite: loud where that begins, quiet after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gradviz.analysis.gradient_births import BROKEN, Birth, GradientState, state_of
+from gradviz.graph.view import Item
+from gradviz.rendering.item_gradients import arrived_by_repetition
+from gradviz.rendering.subject_words import SubjectWords
+
+MarkLevel = Literal["alarm", "warning", "quiet"]
+"""``alarm``: NaN or Inf begins here; ``warning``: zero begins here; ``quiet``: it began elsewhere."""
+
+STATE_WORDS: dict[GradientState, str] = {"zero": "0", "none": "none", "inf": "Inf", "nan": "NaN"}
+MARK_SIGNS: dict[MarkLevel, str] = {"alarm": "✗", "warning": "✗", "quiet": ""}
+_WORST_FIRST: tuple[GradientState, ...] = ("nan", "inf", "zero", "none")
+_REASONS = {
+    "node": "the gradient that arrived was fine, what goes on from here is {}",
+    "zeros": "the gradient that arrived was zero, what goes on from here is {}",
+    "sum": "what came along each branch was fine, their sum is {}",
+    "hook": "what was sent here was fine, a hook made it {}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GradientMark:
+    """What stands on an item."""
+
+    words: str
+    level: MarkLevel
+    reason: str = ""
+    """A sentence for the small print."""
+
+    @property
+    def text(self) -> str:
+        """The words after their sign."""
+        return f"{MARK_SIGNS[self.level]} {self.words}".strip()
+
+
+def gradient_mark(subject: SubjectWords, item: Item) -> GradientMark | None:
+    """The mark of a closed item; None where its gradient is fine, or nothing is known of it."""
+    if item.is_open:
+        return None
+    births = [subject.births.born[node] for node in item.nodes if node in subject.births.born]
+    return _birth_mark(subject, item, births) if births else _quiet_mark(subject, item)
+
+
+def _birth_mark(subject: SubjectWords, item: Item, births: Sequence[Birth]) -> GradientMark:
+    worst = min((birth.state for birth in births), key=_WORST_FIRST.index)
+    alike = [birth for birth in births if birth.state == worst]
+    level: MarkLevel = "alarm" if worst in BROKEN else "warning"
+    words = f"gradient becomes {STATE_WORDS[worst]}"
+    if item.kind == "box":
+        return GradientMark(f"{words} inside", level)
+    share = _share(len(alike), len(arrived_by_repetition(subject, item)))
+    return GradientMark(words + share, level, _REASONS[alike[0].by].format(STATE_WORDS[worst]))
+
+
+def _quiet_mark(subject: SubjectWords, item: Item) -> GradientMark | None:
+    states = [state_of(gradients) for gradients in arrived_by_repetition(subject, item)]
+    worst = _worst(states)
+    if worst is not None:
+        share = _share(states.count(worst), len(states))
+        return GradientMark(f"gradient {STATE_WORDS[worst]}{share}", "quiet")
+    inside = _worst(subject.births.arrived.get(node) for node in item.nodes) if item.kind == "box" else None
+    return None if inside is None else GradientMark(f"gradient {STATE_WORDS[inside]} inside", "quiet")
+
+
+def _share(count: int, total: int) -> str:
+    return f" in {count:,} of {total:,}" if count < total else ""
+
+
+def _worst(states: Iterable[GradientState | None]) -> GradientState | None:
+    found = set(states)
+    return next((state for state in _WORST_FIRST if state in found), None)

@@ -1,0 +1,87 @@
+"""Where gradients become zero, NaN or Inf is told apart from where that is passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from gradviz.analysis.gradient_births import Birth, births_in
+from gradviz.graph.gradients import NodeRun, TensorFigures
+from gradviz.graph.model import Graph
+from tests.builders import graph_of
+
+FINE = TensorFigures(norm=1.0, count=6)
+ZERO = TensorFigures(norm=0.0, count=6, zeros=6)
+NAN = TensorFigures(norm=1.0, count=6, nans=1)
+INF = TensorFigures(norm=1.0, count=6, infs=6)
+NOTHING = TensorFigures(is_undefined=True)
+UNKNOWN = TensorFigures(unmeasured="sparse")
+
+Flow = Mapping[str, tuple[TensorFigures, Sequence[TensorFigures]]]
+
+
+def with_flow(text: str, flow: Flow) -> Graph:
+    """`flow` says for a leaf or an operation what arrived, and what it sent on."""
+    graph = graph_of(text)
+    nodes = list(graph.nodes)
+    for name, (arrived, sent) in flow.items():
+        (node,) = (node for node in nodes if name in node.names or node.name == f"{name}Backward0")
+        nodes[node.id] = replace(node, arrived=(arrived,), gradients=tuple(sent), run=NodeRun(0))
+    return replace(graph, nodes=tuple(nodes))
+
+
+def born(text: str, flow: Flow) -> dict[str, Birth]:
+    graph = with_flow(text, flow)
+    births = births_in(graph).born
+    return {(graph.nodes[node].names or (graph.nodes[node].name,))[0]: birth for node, birth in births.items()}
+
+
+def test_zero_is_born_in_the_node_that_got_something_and_passed_on_by_the_others() -> None:
+    flow = {"Sum": (FINE, [FINE]), "Sign": (FINE, [ZERO]), "Mul": (ZERO, [ZERO, ZERO]), "w": (ZERO, [])}
+    assert born("w -> Mul -> Sign -> Sum -> loss; b -> Mul", flow) == {"SignBackward0": Birth("zero", "node")}
+
+
+def test_one_lost_branch_is_a_birth_even_where_the_sum_lives_on() -> None:
+    flow = {"Add": (FINE, [ZERO, FINE]), "w": (FINE, [])}
+    assert born("w -> Add -> loss; b -> Add", flow) == {"AddBackward0": Birth("zero", "node")}
+
+
+def test_inf_that_turns_into_nan_further_on_was_born_once() -> None:
+    flow = {"Sum": (FINE, [FINE]), "Log": (FINE, [INF]), "Mul": (INF, [NAN]), "w": (NAN, [])}
+    assert born("w -> Mul -> Log -> Sum -> loss", flow) == {"LogBackward0": Birth("inf", "node")}
+
+
+def test_nan_can_be_born_of_zeros_alone() -> None:
+    flow = {"Where": (FINE, [ZERO]), "Sqrt": (ZERO, [NAN]), "w": (NAN, [])}
+    assert born("w -> Sqrt -> Where -> loss", flow) == {
+        "SqrtBackward0": Birth("nan", "zeros"),
+        "WhereBackward0": Birth("zero", "node"),
+    }
+
+
+def test_branches_that_cancel_make_zero_where_they_meet() -> None:
+    flow = {"Sub": (FINE, [FINE, FINE]), "w": (ZERO, [])}
+    assert born("w -> Sub -> loss; w -> Sub", flow) == {"w": Birth("zero", "sum")}
+
+
+def test_what_changes_on_a_single_edge_was_changed_by_a_hook() -> None:
+    flow = {"Sum": (FINE, [FINE]), "w": (ZERO, [])}
+    assert born("w -> Sum -> loss", flow) == {"w": Birth("zero", "hook")}
+
+
+def test_nobody_is_blamed_for_what_was_not_measured() -> None:
+    assert born("w -> Sum -> loss", {"Sum": (UNKNOWN, [ZERO]), "w": (ZERO, [])}) == {}
+    assert born("w -> Sum -> loss", {"Sum": (FINE, [UNKNOWN]), "w": (ZERO, [])}) == {}
+    assert born("w -> Sum -> loss", {}) == {}
+
+
+def test_a_node_that_sends_no_tensor_is_told_from_one_that_sends_zeros() -> None:
+    flow = {"Mine": (FINE, [NOTHING]), "w": (NOTHING, [])}
+    graph = with_flow("w -> Mine -> loss", flow)
+    assert list(births_in(graph).born.values()) == [Birth("none", "node")]
+    assert set(births_in(graph).arrived.values()) == {"none"}
+
+
+def test_where_no_gradient_was_asked_for_none_is_missing() -> None:
+    assert born("w -> Add -> loss; b -> Add", {"Add": (FINE, [FINE, NOTHING]), "w": (FINE, [])}) == {}
