@@ -44,7 +44,7 @@ class Edge(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults
     """Which of the receiver's inputs (outputs of its forward) the gradient belongs to."""
 
 
-class HeldTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+class HeldTensor(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """A tensor that Python still held when the graph was recorded, with its status as torch sees it."""
 
     names: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class HeldTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
     output_nr: int = 0
 
 
-class Node(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """One autograd node.
 
     `id` is its place in `Graph.nodes` and counts in creation order: whatever a node takes its data from has, in
@@ -117,7 +117,7 @@ class Node(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
         return tuple(name for tensor in self.held for name in tensor.names)
 
 
-class Constant(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+class Constant(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """An input of an operation that needs no gradient: data, a target, a mask, a frozen parameter."""
 
     tensor: TensorFacts
@@ -127,7 +127,7 @@ class Constant(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     """Its figures and every number in it, with ``--values`` and where it is small."""
 
 
-class CallSite(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+class CallSite(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """A line of Python that was running when nodes were made; `caller` is the one above it."""
 
     file: str
@@ -141,7 +141,7 @@ class CallSite(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
 ScopeKind = Literal["module", "function", "line"]
 
 
-class ModuleScope(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+class ModuleScope(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """One *call* of a module. A module that is called twice has two scopes, so scopes nest and never cycle.
 
     The recorder makes those; `gradviz.graph.regrouping` puts functions or source lines in their place.
@@ -161,7 +161,7 @@ class ModuleScope(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tr
     """The line itself, or the one from which the function was called."""
 
 
-class Root(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+class Root(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """A tensor that the walk started from."""
 
     node: int
@@ -172,7 +172,7 @@ class Root(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """The gradient that the call started from: ``gradient=``, ``grad_tensors=``, or ones."""
 
 
-class BackwardCall(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+class BackwardCall(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """The call that asked for the gradients."""
 
     number: int

@@ -42,14 +42,14 @@ class CallMode(TorchFunctionMode):
         self._stand_ins = StandIns()
         self._is_handling = False
         self.is_on = False
-        self.before_call: Callable[[tuple[Any, ...]], None] | None = None
+        self.before_call: Callable[[Any, tuple[Any, ...]], None] | None = None
         """Told of every call before it runs, while it is set."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if self.before_call is not None and self.is_on:
-            self.before_call(args)
+            self.before_call(func, args)
         before = _peek()
         self._is_handling = True
         try:

@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import wraps
-from types import FrameType
+from types import FrameType, MethodWrapperType
 from typing import Any, TypeVar
 
 import torch
@@ -180,9 +180,10 @@ class ForwardWatch:
             log.row_constants[row] = constants
 
     @_shielded
-    def _before_call(self, args: tuple[Any, ...]) -> None:
+    def _before_call(self, function: Any, args: tuple[Any, ...]) -> None:
         if self.memory.is_waiting:
-            self.memory.before_call(args)
+            if type(function) is not MethodWrapperType or function not in torch_compat.MAKE_NO_NODES:
+                self.memory.before_call(args)
         else:
             self._mode.before_call = None
 

@@ -30,8 +30,8 @@ from gradviz.recording.gradient_statistics import figures_of, norm_of
 from gradviz.recording.graph_walker import without_collector
 from gradviz.recording.tensor_facts import FactsTable
 
-MOST_COPIED = 65_536
-"""Elements that are copied together; a gradient with more of them is measured where it is."""
+MOST_COPIED = 131_072
+"""Elements that are copied together; a gradient with more than a quarter of that is measured where it is."""
 MOST_ROWS = 64
 
 _MEASURED_CLASSES = (torch.Tensor, torch.nn.Parameter)
@@ -121,7 +121,7 @@ class GradientMeter:
         sampler = self._samplers.setdefault(key, Sampler(dtype, gradient.device))
         if gradient.is_sparse:
             return _Sparse(self, facts, sampler)
-        if facts.count > MOST_COPIED:
+        if facts.count > MOST_COPIED // 4:
             return _MeasuredInPlace(self, facts, sampler)
         return _Copies(self, facts, sampler)
 
@@ -229,7 +229,7 @@ class _Copies(_Shelf):
 
     def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
         super().__init__(meter, facts, sampler)
-        self._most = max(1, min(MOST_ROWS, MOST_COPIED // facts.count))
+        self._most = min(MOST_ROWS, MOST_COPIED // facts.count)
         self._numbers: list[int] = []
         self._matrix: torch.Tensor | None = None
         self._rows: tuple[torch.Tensor, ...] = ()

@@ -16,7 +16,10 @@ from gradviz.graph.gradients import FIRST_DECADE, LAST_DECADE
 DECADES = LAST_DECADE - FIRST_DECADE + 1
 
 _BLOCK = 65_536
-"""A float32 norm over more elements than this loses digits: the norm of the norms of blocks does not."""
+"""A float32 norm over more elements than this loses digits: the norm of the norms of rows does not."""
+_ROW = 16_384
+_ROWS_AT_ONCE = 8
+"""Rows of a large tensor that are measured together: they stay in the processor's cache from kernel to kernel."""
 _SAFE = (1e-15, 1e15)
 """Between these, squares and sums of float32 neither vanish nor overflow."""
 
@@ -36,20 +39,25 @@ def figures_of(matrix: torch.Tensor) -> torch.Tensor:
         # False for NaN, too.
         if not (_SAFE[0] < largest < _SAFE[1] or largest == 0):
             return _careful_figures(matrix)
-    return torch.nn.functional.pad(figures, (0, 2))
+    return figures
 
 
 def _quick_figures(matrix: torch.Tensor) -> torch.Tensor:
     if matrix.shape[1] > _BLOCK:
         return torch.stack([_quick_figures_of_large(row) for row in matrix])
-    columns = (
+    columns = _columns(matrix)
+    none = torch.zeros_like(columns[0])
+    return torch.stack((*columns, none, none), 1).double()
+
+
+def _columns(matrix: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (
         vector_norm(matrix, dim=1),
         matrix.sum(1),
         matrix.amin(1),
         matrix.amax(1),
         _nonzero(matrix).sum(1),
     )
-    return torch.stack([column.double() for column in columns], 1)
 
 
 def _nonzero(tensor: torch.Tensor) -> torch.Tensor:
@@ -58,17 +66,18 @@ def _nonzero(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _quick_figures_of_large(row: torch.Tensor) -> torch.Tensor:
-    """Block by block, so that memory is read once and not by each kernel again."""
-    blocks = torch.split(row, _BLOCK)
-    return torch.stack(
-        (
-            vector_norm(torch.stack([vector_norm(block) for block in blocks]), dtype=torch.float64),
-            torch.stack([block.sum() for block in blocks]).sum(dtype=torch.float64),
-            torch.stack([block.amin() for block in blocks]).amin().double(),
-            torch.stack([block.amax() for block in blocks]).amax().double(),
-            torch.stack([_nonzero(block).sum() for block in blocks]).sum().double(),
-        )
-    )
+    """Piece by piece, so that memory is read once and not by each kernel again."""
+    pieces = torch.cat([torch.stack(_columns(piece)) for piece in _pieces(row)], 1).double()
+    norms, sums, minima, maxima, nonzeros = pieces.unbind(0)
+    none = sums.new_zeros(())
+    return torch.stack((vector_norm(norms), sums.sum(), minima.amin(), maxima.amax(), nonzeros.sum(), none, none))
+
+
+def _pieces(row: torch.Tensor) -> list[torch.Tensor]:
+    """Matrices that together have all elements of a contiguous row."""
+    in_rows = row.numel() // _ROW * _ROW
+    pieces = list(torch.split(row[:in_rows].view(-1, _ROW), _ROWS_AT_ONCE))
+    return [*pieces, row[in_rows:].unsqueeze(0)] if in_rows < row.numel() else pieces
 
 
 def _careful_figures(matrix: torch.Tensor) -> torch.Tensor:
@@ -93,7 +102,7 @@ def norm_of(tensor: torch.Tensor) -> torch.Tensor:
         return vector_norm(tensor, dtype=torch.complex128 if tensor.is_complex() else torch.float64)
     if tensor.numel() <= _BLOCK:
         return vector_norm(tensor)
-    return vector_norm(torch.stack([vector_norm(block) for block in torch.split(tensor.reshape(-1), _BLOCK)]))
+    return vector_norm(torch.cat([vector_norm(piece, dim=1) for piece in _pieces(tensor.reshape(-1))]))
 
 
 def decades(matrix: torch.Tensor) -> torch.Tensor:

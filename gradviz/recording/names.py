@@ -202,12 +202,19 @@ def modules_inside(root: torch.nn.Module, prefix: str = "") -> Iterator[tuple[st
 
 def parameters_inside(root: torch.nn.Module) -> list[torch.nn.Parameter]:
     """Every parameter of a module and all below it, ties once, without those whose shape is not known yet."""
-    found = {
-        id(parameter): parameter
-        for _, module in modules_inside(root)
-        for parameter in module._parameters.values()
-        if parameter is not None and not torch.nn.parameter.is_lazy(parameter)
-    }
+    found: dict[int, torch.nn.Parameter] = {}
+    opened: set[int] = set()
+    waiting = [root]
+    while waiting:
+        module = waiting.pop()
+        if id(module) in opened:
+            continue
+        opened.add(id(module))
+        for parameter in module._parameters.values():
+            if parameter is not None and not torch.nn.parameter.is_lazy(parameter):
+                found[id(parameter)] = parameter
+        if module._modules:
+            waiting += [child for child in reversed(module._modules.values()) if child is not None]
     return list(found.values())
 
 

@@ -218,6 +218,15 @@ def swallow_next_push(mode: Any) -> None:
     overrides._push_mode = push_all_but_one
 
 
+MAKE_NO_NODES = frozenset(
+    getattr(getattr(torch.Tensor, name), access)
+    for name in ("grad", "grad_fn", "requires_grad", "is_leaf", "shape", "dtype", "device", "layout", "data")
+    for access in ("__get__", "__set__")
+    if hasattr(getattr(torch.Tensor, name, None), access)
+)
+"""Readings of a tensor that programs make by the thousand, as ``zero_grad`` does, and that compute nothing."""
+
+
 FUSED_WITHOUT_MODES = tuple(
     getattr(torch.nn, name)
     for name in ("TransformerEncoder", "TransformerEncoderLayer", "MultiheadAttention")
