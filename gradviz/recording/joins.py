@@ -47,7 +47,8 @@ class Branches(NamedTuple):
 class _Held:
     """Copies of the branches of a sum that is not there yet."""
 
-    rows: torch.Tensor
+    matrix: torch.Tensor
+    rows: tuple[torch.Tensor, ...]
     senders: list[Slot | None]
     next_row: Iterator[int]
 
@@ -78,19 +79,18 @@ class Joins:
             if held is None:
                 return
         row = next(held.next_row)
-        if row >= len(held.rows) or gradient.shape != held.rows.shape[1:]:
-            return  # of a node that runs more often than the graph tells
-        held.rows[row].copy_(gradient)
-        held.senders[row] = sender
+        if row < len(held.rows):  # it is not where a node runs more often than the graph tells
+            held.rows[row].copy_(gradient)
+            held.senders[row] = sender
 
     def close(self, slot: Slot) -> torch.Tensor | None:
         """The sum is there: what its branches make together, where they were copied."""
         held = self._held.pop(slot, None)
         if held is None:
             return None
-        self._held_bytes -= held.rows.nbytes
+        self._held_bytes -= held.matrix.nbytes
         there = min(next(held.next_row), len(held.rows))
-        rows = held.rows[:there]
+        rows = held.matrix[:there]
         whole = rows.sum(0)
         flat = (torch.view_as_real(rows) if rows.is_complex() else rows).reshape(there, -1)
         self.branches[slot] = Branches(held.senders[:there], flat @ flat.sum(0))
@@ -108,9 +108,9 @@ class Joins:
             self._give_up(slot, TOO_LARGE)
             return None
         # Zeros: a branch may be undefined, and takes no row.
-        rows = torch.zeros((self.counts[slot], *gradient.shape), dtype=dtype, device=gradient.device)
+        matrix = torch.zeros((self.counts[slot], *gradient.shape), dtype=dtype, device=gradient.device)
         self._held_bytes += size
-        held = self._held[slot] = _Held(rows, [None] * len(rows), count())
+        held = self._held[slot] = _Held(matrix, matrix.unbind(0), [None] * len(matrix), count())
         return held
 
     def _give_up(self, slot: Slot, reason: str) -> None:
@@ -118,7 +118,7 @@ class Joins:
         self.unknown[reason] += 1
         held = self._held.pop(slot, None)
         if held is not None:
-            self._held_bytes -= held.rows.nbytes
+            self._held_bytes -= held.matrix.nbytes
 
 
 _WIDE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
