@@ -51,7 +51,7 @@ def inspect(*tensors: Any, model: Any = None) -> Inspection:
     return Inspection(inspect_values(tensors, model, sys._getframe(1)))
 
 
-def record(*, backward: int | None = None, gradients: bool = True) -> Recording:
+def record(*, backward: int | None = None, gradients: bool = True, values: int = 0) -> Recording:
     """Record what a ``with`` block computes: each operation with its line and module, and every backward call.
 
     The block runs as it would without; torch is put back as it was at its end, also when the block raises. What it
@@ -61,6 +61,7 @@ def record(*, backward: int | None = None, gradients: bool = True) -> Recording:
     Args:
         backward: record only this call of ``backward()`` or ``grad()``, counted from 1; without it, all of them.
         gradients: measure what flows along every edge while backward runs.
+        values: keep every number of tensors with so many elements or fewer, of the forward and of gradients.
 
     Returns:
         An `Inspection` that can be looked at once the block has ended.
@@ -88,7 +89,9 @@ def record(*, backward: int | None = None, gradients: bool = True) -> Recording:
     """
     if backward is not None and (type(backward) is not int or backward < 1):
         raise BadInput(f"backward={backward!r} is not a number from 1 on", hint="leave it out to record every call")
-    return Recording(backward, gradients=gradients)
+    if type(values) is not int or values < 0:
+        raise BadInput(f"values={values!r} is not a number of elements", hint="values=64 keeps small tensors whole")
+    return Recording(backward, gradients=gradients, values_up_to=values)
 
 
 def load(path: str | os.PathLike[str]) -> Inspection:
@@ -122,9 +125,10 @@ def load(path: str | os.PathLike[str]) -> Inspection:
 class Recording(Inspection):
     """The `Inspection` of a ``with gradviz.record():`` block, once that has ended."""
 
-    def __init__(self, backward: int | None = None, *, gradients: bool = True) -> None:
+    def __init__(self, backward: int | None = None, *, gradients: bool = True, values_up_to: int = 0) -> None:
         self._backward = backward
         self._gradients = gradients
+        self._values_up_to = values_up_to
         self._recorder: BlockRecorder | None = None
         self._finished: Capture | None = None
 
@@ -146,6 +150,7 @@ class Recording(Inspection):
             self._backward,
             keep_going=True,
             gradients=self._gradients,
+            values_up_to=self._values_up_to,
             begins_midway=True,
             remedy_when_full=remedy,
         )

@@ -10,6 +10,10 @@ import click
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
+MOST_WHOLE = 4096
+"""Elements of a tensor that anybody would look at one by one."""
+
+
 class _BackwardNumber(click.ParamType[int | str]):
     name = "N|all"
 
@@ -34,7 +38,13 @@ _RECORDING = (
     click.option(
         "--gradients/--no-gradients", default=True, help="Measure what flows along every edge while backward runs."
     ),
-    click.option("--values", is_flag=True, help="Keep gradients of 64 elements or fewer whole."),
+    click.option("--values", is_flag=True, help="Keep every number of small tensors, forward and back."),
+    click.option(
+        "--values-up-to",
+        type=click.IntRange(min=1, max=MOST_WHOLE),
+        metavar="N",
+        help="The same for tensors of N elements or fewer; 64 without it.",
+    ),
     click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|CAPTURE [-- ARGUMENTS]..."),
 )
 

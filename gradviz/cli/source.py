@@ -30,6 +30,7 @@ class SourceOptions:
     root: str | None = None
     gradients: bool = True
     values: bool = False
+    values_up_to: int | None = None
 
     @property
     def name(self) -> str:
@@ -78,7 +79,9 @@ class SourceOptions:
             words += ["--backward", str(self.backward)]
         if self.root is not None:
             words += ["--root", self.root]
-        if self.values:
+        if self.values_up_to is not None:
+            words += ["--values-up-to", str(self.values_up_to)]
+        elif self.values:
             words.append("--values")
         if not self.gradients:
             words.append("--no-gradients")
@@ -112,8 +115,6 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
 
     if options.root is not None and options.backward is not None:
         raise BadInput("--root and --backward exclude each other", hint="--root records a tensor at the script's end")
-    if options.values and not options.gradients:
-        raise BadInput("--values and --no-gradients exclude each other", hint="--values keeps gradients whole")
     if options.root is not None:
         parse_root(options.root)  # better now than after hours of training
     plan = RecordingPlan(
@@ -121,7 +122,7 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         keep_going=options.keep_going,
         root=options.root,
         gradients=options.gradients,
-        values_up_to=MOST_VALUES if options.values else 0,
+        values_up_to=options.values_up_to or (MOST_VALUES if options.values else 0),
         working=working,
     )
     program = find_module(options.module) if options.module is not None else find_script(options.name)
@@ -163,6 +164,7 @@ def _load(options: SourceOptions) -> Source:
         ("--keep-going", options.keep_going),
         ("--no-gradients", not options.gradients),
         ("--values", options.values),
+        ("--values-up-to", options.values_up_to is not None),
     ):
         if given:
             raise BadInput(f"{name} needs a script to run; {options.name} is a capture")

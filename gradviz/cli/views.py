@@ -16,7 +16,7 @@ from gradviz.rendering.subjects import subject_of
 
 def source_options(options: dict[str, Any]) -> SourceOptions:
     """The part of a command's options that says what to run."""
-    names = ("words", "module", "backward", "keep_going", "root", "gradients", "values")
+    names = ("words", "module", "backward", "keep_going", "root", "gradients", "values", "values_up_to")
     return SourceOptions(**{name: options[name] for name in names})
 
 

@@ -45,7 +45,7 @@ class CaptureBuilder:
         self._adding = threading.Lock()
         self._facts = facts
         self._forward = forward
-        self._builder = GraphBuilder(facts, forward.log, forward.stacks, memory=forward.memory)
+        self._builder = GraphBuilder(facts, forward.log, forward.stacks, memory=forward.memory, values=forward.values)
         self._parameters: dict[int, Parameter] = {}
         self._disclosures: dict[str, None] = {}
 
@@ -131,6 +131,7 @@ class CaptureBuilder:
             yield f"{'1 gradient' if count == 1 else f'{count:,} gradients'} could not be measured: {reason}"
         for what, count in self._forward.defects.items():
             yield f"{count:,} calls could not be noted, which is a defect of gradviz: {what}"
+        yield from self._forward.values.disclosures()
         if self._builder.unseen_calls:
             nodes = "1 node is" if self._builder.unseen_calls == 1 else f"{self._builder.unseen_calls:,} nodes are"
             yield (

@@ -27,6 +27,7 @@ from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.call_mode import CallMode
 from gradviz.recording.forward_log import NO_SCOPE, ForwardLog, ThreadLog
 from gradviz.recording.forward_memory import ForwardMemory
+from gradviz.recording.forward_values import ForwardValues
 from gradviz.recording.hooks import hook_name
 from gradviz.recording.names import parameters_inside
 from gradviz.recording.stacks import CallFrame, StackTable, calling_frame
@@ -56,10 +57,11 @@ def _shielded(note: _Note) -> _Note:
 class ForwardWatch:
     """Fills a `ForwardLog` between `start` and `stop`; can be paused for a thread."""
 
-    def __init__(self, facts: FactsTable) -> None:
+    def __init__(self, facts: FactsTable, values_up_to: int = 0) -> None:
         self.log = ForwardLog()
         self.stacks = StackTable()
         self.memory = ForwardMemory()
+        self.values = ForwardValues(facts, values_up_to)
         self._facts = facts
         self._mode = CallMode(self._note_call, also=frozenset({_Tensor.register_hook}))
         self._mode_was_on = False
@@ -87,6 +89,7 @@ class ForwardWatch:
     def await_forward(self) -> None:
         """Note what is there when the next forward computation of the main thread begins."""
         self.memory.arm()
+        self.values.begin()
         self._mode.before_call = self._before_call
 
     def stop(self) -> None:
@@ -178,6 +181,12 @@ class ForwardWatch:
             log.inplace_rows.add(row)
         if constants:
             log.row_constants[row] = constants
+        if self.values.is_taking:
+            self.values.note_results(before, after, list(_tensors_in((result,), None)))
+            for place in constants:
+                tensor = self.log.constants[place].tensor()
+                if tensor is not None:
+                    self.values.note_constant(place, tensor)
 
     @_shielded
     def _before_call(self, function: Any, args: tuple[Any, ...]) -> None:

@@ -27,6 +27,7 @@ class GradientRecorder:
     def __init__(self, walk: Walk, graph: Graph, request: BackwardRequest, meter: GradientMeter) -> None:
         self._meter = meter
         self._walk = walk
+        self._graph = graph
         self._request = request
         self._root_slots = [_slot_of(walk, root) for root in request.roots]
         self._senders = Counter(
@@ -53,7 +54,9 @@ class GradientRecorder:
         """Look at what is there before the call, and put hooks on all nodes."""
         with measuring():
             self._leaf_values = {
-                place: self._meter.take_norm(variable) for place, variable in leaf_variables(self._walk)
+                place: self._meter.take_norm(variable)
+                for place, variable in leaf_variables(self._walk)
+                if not self._graph.nodes[place].values
             }
         if self._request.function == "backward":
             self._leaves = LeafGradients(self._walk, self._meter)
@@ -125,7 +128,7 @@ class _Addition:
         arrived = [self._flow.arrived.get((place, output_nr)) for output_nr in range(max(1, len(node.outputs)))]
         run = self._run(place)
         value = self._known(self._leaf_values.get(place))
-        values = (value,) if value is not None else ()
+        values = (value,) if value is not None else node.values
         if run is None and arrived.count(None) == len(arrived):
             # Nothing came here; of a leaf that, too, is told.
             leaf = self._leaves.get(place)

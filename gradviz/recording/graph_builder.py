@@ -6,7 +6,7 @@ A label that fails on one node must not cost the rest: what could not be read is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -14,15 +14,17 @@ from typing import Any, NamedTuple
 import torch
 from msgspec.structs import replace
 
-from gradviz.graph.model import Attribute, BackwardCall, Graph, HeldTensor, Node, Root
+from gradviz.graph.model import Attribute, BackwardCall, Constant, Graph, HeldTensor, Node, Root
 from gradviz.graph.saved_tensors import Storage
 from gradviz.recording import torch_compat
 from gradviz.recording.forward_calls import public_name
 from gradviz.recording.forward_log import ForwardLog, ThreadLog
 from gradviz.recording.forward_memory import ForwardMemory
+from gradviz.recording.forward_values import ForwardValues
 from gradviz.recording.graph_tables import ConstantTable, ScopeTable
 from gradviz.recording.graph_walker import Walk, without_collector
 from gradviz.recording.hooks import hooks_behind, hooks_on, hooks_still_on, names_of_hooks
+from gradviz.recording.leaf_gradients import leaf_variables
 from gradviz.recording.names import ModuleNames
 from gradviz.recording.node_classes import NodeClass, plain_value, read_class, saves_for_recomputation
 from gradviz.recording.node_kinds import kind_of_call
@@ -51,6 +53,7 @@ class GraphBuilder:
     unreadable: Counter[str] = field(default_factory=Counter)
     """How many readings of each sort failed."""
     memory: ForwardMemory = field(default_factory=ForwardMemory)
+    values: ForwardValues | None = None
     unseen_calls: int = 0
     """Nodes of which nobody saw the call that made them."""
     _classes: dict[type, NodeClass] = field(default_factory=dict)
@@ -77,7 +80,7 @@ class GraphBuilder:
             # Last, when everything has been referred to.
             scopes=one.scopes.scopes,
             call_sites=one.sites.sites,
-            constants=one.constants.constants,
+            constants=one.constants_with_values(),
             storages=one.storages(),
             knows_saved_tensors=True,
             allocators=self.memory.readings(),
@@ -169,6 +172,9 @@ class _OneGraph:
                     nodes[place] = replace(nodes[place], kind="checkpoint")
         for place, held in self._held_tensors().items():
             nodes[place] = replace(nodes[place], held=held)
+        values = self.builder.values
+        if values is not None and values.up_to:
+            values.added_to_nodes(nodes, self._tensors_still_there())
 
     def _leaf(self, place: int, wrapper: Any, node: Node) -> Node:
         if not hasattr(wrapper, "variable"):
@@ -229,6 +235,23 @@ class _OneGraph:
             return tuple(
                 self._saved.storages.storages(self.modules, self.builder.log.called_modules(), self.builder.memory)
             )
+
+    def constants_with_values(self) -> tuple[Constant, ...]:
+        """What was given without a gradient; to be called when the nodes have been built."""
+        values = self.builder.values
+        if values is None or not values.up_to:
+            return self.constants.constants
+        return values.added_to_constants(self.constants.constants, self.constants.logged)
+
+    def _tensors_still_there(self) -> Iterator[tuple[int, int, torch.Tensor]]:
+        """Tensors that nodes of this graph made, or leaves of it, with place and output of the node."""
+        for place, variable in leaf_variables(self.walk):
+            yield place, 0, variable
+        for tensor, _ in self.names.tensors.values():
+            with torch_compat.DISABLE_TORCH_FUNCTION():
+                place_of_maker = self.walk.position.get(torch_compat.grad_fn_of(tensor))
+                if place_of_maker is not None:
+                    yield place_of_maker, tensor.output_nr, tensor
 
     def _public_name(self, function: Any) -> str:
         name = self._forward_calls.get(id(function))

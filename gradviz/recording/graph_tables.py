@@ -71,6 +71,11 @@ class ConstantTable:
         """Everything added so far."""
         return tuple(self._constants)
 
+    @property
+    def logged(self) -> tuple[int, ...]:
+        """The place in the log of each of them."""
+        return tuple(self._places)
+
     def places_of(self, seen: tuple[int, ...]) -> tuple[int, ...]:
         """Indices of logged constants; each is added at first sight."""
         for place in seen:

@@ -35,7 +35,7 @@ class Recorder:
     def __init__(self, plan: RecordingPlan) -> None:
         self._plan = plan
         self._facts = FactsTable()
-        self._forward = ForwardWatch(self._facts)
+        self._forward = ForwardWatch(self._facts, plan.values_up_to)
         self._compiled = CompiledCodeWatch(self._forward)
         self._backward = BackwardWatch(self._on_backward)
         self._builder = self.new_builder()

@@ -91,9 +91,14 @@ def why_backward_cannot_be_measured() -> str | None:
         return "compiled autograd runs it"
     if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
         return "a CUDA graph is being captured"
-    if getattr(_functorch, "peek_interpreter_stack", lambda: None)() is not None:
+    if is_transforming():
         return "a transform of torch.func runs it"
     return None
+
+
+def is_transforming() -> bool:
+    """True while a transform of ``torch.func`` runs: its tensors stand for others."""
+    return getattr(_functorch, "peek_interpreter_stack", lambda: None)() is not None
 
 
 has_dispatch_modes: Callable[[], bool | int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: True)

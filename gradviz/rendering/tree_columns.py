@@ -15,9 +15,11 @@ from gradviz.graph.view import Item
 from gradviz.rendering.box_words import box_path, parameter_count
 from gradviz.rendering.byte_words import byte_words
 from gradviz.rendering.gradient_words import gradient_words
+from gradviz.rendering.item_gradients import arrived_by_repetition
 from gradviz.rendering.labels import ItemText
 from gradviz.rendering.palette import ROLE_STYLES, role_of
 from gradviz.rendering.subject_words import SubjectWords
+from gradviz.rendering.value_words import value_words
 from gradviz.rendering.words import count_words, element_count
 
 OPERATION = "operation"
@@ -95,6 +97,20 @@ def _gradient(of: RowFacts) -> str:
     return gradient_words(of.words, of.item)
 
 
+def _value(of: RowFacts) -> str:
+    graph, item = of.words.graph, of.item
+    if item.constant is not None:
+        return value_words(graph.constants[item.constant].value)
+    if item.root is not None:
+        root = graph.roots[item.root]
+        return value_words(next(iter(graph.nodes[root.node].values[root.output_nr : root.output_nr + 1]), None))
+    if item.node is None or len(arrived_by_repetition(of.words, item)) > 1:
+        return ""
+    # Views that were merged into an operation give what it shows.
+    given = (graph.nodes[node].values for node in sorted(item.nodes, reverse=True))
+    return "; ".join(filter(None, map(value_words, next(filter(None, given), ()))))
+
+
 def _function(of: RowFacts) -> str:
     node = None if of.item.node is None else of.words.graph.nodes[of.item.node]
     site = of.words.common_call_site(of.item) if of.item.kind == "box" else node.call_site if node else None
@@ -129,6 +145,7 @@ COLUMNS: tuple[Column, ...] = (
         is_number=True,
         styles={"0": "yellow", "none": "yellow", "NaN": "bold red", "Inf": "bold red", "NaN, Inf": "bold red"},
     ),
+    Column("value", "the first numbers of what it gives, where --values kept them", _value, 8, 5),
     Column("grad_fn", "torch's name for the node, or the class of the module", lambda of: of.text.subtitle, 14, 1),
     Column("role", "what the sign before it says", lambda of: ROLE_STYLES[role_of(of.item, of.words.graph)].name, 8, 3),
     Column("module", "path of the module call that made it", _module, 12, 5, keeps_end=True),

@@ -90,7 +90,6 @@ def test_a_capture_without_gradients_says_how_to_record_them(fading: Path, folde
 def test_options_that_leave_nothing_to_show_are_refused_before_the_script_runs(fading: Path, folder: Path) -> None:
     assert "--no-gradients" in refused("flow", fading, "--no-gradients", cwd=folder)
     assert "--root" in refused("flow", fading, "--root", "loss", cwd=folder)
-    assert "--values" in refused("render", fading, "--values", "--no-gradients", cwd=folder)
     assert "--depth" in refused("flow", fading, "--depth", "1", "--all", cwd=folder)
 
 
