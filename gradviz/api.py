@@ -24,7 +24,7 @@ def inspect(*tensors: Any, model: Any = None) -> Inspection:
 
     Nothing is computed, changed or kept alive: no backward runs, and the tensors can be freed as before. As nobody
     watched while they were computed, source lines and module calls are unknown; inside a `record` block they are
-    known.
+    known. `Inspection.backward` of what is returned measures gradients, too.
 
     Args:
         tensors: tensors of any shape, or lists, tuples, dicts, dataclasses and model outputs that hold some.
@@ -48,7 +48,8 @@ def inspect(*tensors: Any, model: Any = None) -> Inspection:
     """  # noqa: E501 - one message is one line
     from gradviz.recording.inline import inspect_values
 
-    return Inspection(inspect_values(tensors, model, sys._getframe(1)))
+    capture, roots = inspect_values(tensors, model, sys._getframe(1))
+    return Inspection(capture, roots)
 
 
 def record(*, backward: int | None = None, gradients: bool = True, values: int = 0) -> Recording:

@@ -18,6 +18,7 @@ from gradviz.errors import BadInput, NothingRecorded, NotInThisGraph, near_match
 if TYPE_CHECKING:
     from gradviz.capture.capture import Capture
     from gradviz.graph.model import Graph
+    from gradviz.recording.requested_backward import InspectedRoots
     from gradviz.rendering.memory_report import MemoryTable
     from gradviz.rendering.notebook import SvgPicture, TreeText
     from gradviz.rendering.renderer import Format, Subject
@@ -51,8 +52,11 @@ class Inspection:
     ``show_all``, ``--from`` is ``start``, and ``--from`` with ``--reverse`` is ``start`` with ``downstream``.
     """
 
-    def __init__(self, capture: Capture) -> None:
+    _roots: InspectedRoots | None = None
+
+    def __init__(self, capture: Capture, roots: InspectedRoots | None = None) -> None:
         self._capture = capture
+        self._roots = roots
 
     @property
     def capture(self) -> Capture:
@@ -72,6 +76,42 @@ class Inspection:
             NothingRecorded: there is none.
         """
         return self._graph(None)
+
+    def backward(self, gradient: Any = None, *, values: int = 0) -> Inspection:
+        """What a backward of the tensors that were inspected would send along every edge, measured now.
+
+        The program is left as it was: every ``.grad``, the graph, version counters and random numbers. What backward
+        itself runs of the program (hooks, custom functions, checkpoints) runs once more. For as long as it takes, all
+        gradients of leaves are in memory, as ``.grad`` would be.
+
+        Args:
+            gradient: what it starts from: a tensor of the root's shape, or a list or dict with one (or None) for each
+                of several roots, in their order; without it, ones, for roots of a single element.
+            values: keep every number of gradients with so many elements or fewer.
+
+        Returns:
+            A new inspection, with the gradients.
+
+        Raises:
+            BadInput: this is no inspection of tensors that are still there; their graph was freed or changed since; or
+                `gradient` does not fit.
+
+        Example:
+            >>> import torch, gradviz
+            >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+            >>> y = x * x
+            >>> measured = gradviz.inspect(y).backward(torch.tensor([1.0, 0.0]), values=2)
+            >>> measured.graph.find("x")[0].arrived[0].values, x.grad
+            ((2.0, 0.0), None)
+        """
+        if self._roots is None:
+            raise BadInput(
+                "backward() measures tensors that are there, and this was recorded before",
+                hint="call it on gradviz.inspect(loss); a recording holds the gradients of its own backward calls",
+            )
+        if type(values) is not int or values < 0:
+            raise BadInput(f"values={values!r} is not a number of elements", hint="values=64 keeps small ones whole")
+        return Inspection(self._roots.measured(self._capture, gradient, values))
 
     def tree(self, **options: Any) -> TreeText:
         """The graph as a tree of text, from the loss down to what it was computed from.

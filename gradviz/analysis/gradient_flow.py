@@ -6,7 +6,7 @@ it together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import hypot, log10, sqrt
@@ -102,10 +102,11 @@ def has_gradients(graph: Graph) -> bool:
 def gradient_flow(capture: Capture, graph: Graph) -> GradientFlow:
     """The flow of one graph of the capture."""
     leaves = {name: node for node in graph.nodes if node.is_leaf for name in node.names}
+    arrivals = _arrivals(graph)
     rows, shown = [], set()
     for parameter in capture.parameters:
         leaf = next((leaves[name] for name in parameter.names if name in leaves), None)
-        rows.append(_row_of(capture, graph, parameter, leaf))
+        rows.append(_row_of(capture, graph, parameter, leaf, arrivals))
         if leaf is not None:
             shown.add(leaf.id)
     for node in graph.nodes:
@@ -113,12 +114,29 @@ def gradient_flow(capture: Capture, graph: Graph) -> GradientFlow:
             tensor = node.outputs[0] if node.outputs else None
             name = node.names[0] if node.names else f"{node.kind} {node.id}"
             known = Parameter((name,), tensor or TensorFacts((), "?"))
-            rows.append(_row_of(capture, graph, known, node))
+            rows.append(_row_of(capture, graph, known, node, arrivals))
     profile = _profile(rows)
     return GradientFlow(tuple(rows), profile, _trend(profile), _first_nan(graph))
 
 
-def _row_of(capture: Capture, graph: Graph, parameter: Parameter, leaf: Node | None) -> FlowRow:
+def _arrivals(graph: Graph) -> dict[int, int]:
+    """When the gradient of each leaf was there, as the engine counts nodes.
+
+    Where gradients are only asked for, no node of a leaf runs: it is then that of the last node that sent something.
+    """
+    arrivals: dict[int, int] = {}
+    for node in graph.nodes:
+        if node.run is None:
+            continue
+        for edge in node.edges:
+            if edge is not None and graph.nodes[edge.target].is_leaf:
+                arrivals[edge.target] = max(node.run.order, arrivals.get(edge.target, 0))
+    return arrivals | {node.id: node.run.order for node in graph.nodes if node.is_leaf and node.run is not None}
+
+
+def _row_of(
+    capture: Capture, graph: Graph, parameter: Parameter, leaf: Node | None, arrivals: Mapping[int, int]
+) -> FlowRow:
     row = FlowRow(parameter.names[0], parameter.tensor.shape)
     arrived = leaf.arrived[0] if leaf is not None and leaf.arrived else None
     if leaf is None or arrived is None or arrived.is_undefined:
@@ -133,7 +151,7 @@ def _row_of(capture: Capture, graph: Graph, parameter: Parameter, leaf: Node | N
         zeros=arrived.zeros,
         nans=arrived.nans,
         infs=arrived.infs,
-        order=leaf.run.order if leaf.run is not None else None,
+        order=arrivals.get(leaf.id),
         outcome=leaf.leaf_gradient.outcome if leaf.leaf_gradient is not None else None,
         lost_at=where_it_became_zero(graph, leaf) if arrived.is_zero else None,
     )

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any, Literal
@@ -36,6 +38,23 @@ class BackwardRequest:
 Handler = Callable[[BackwardRequest, Callable[[], Any]], Any]
 
 
+class _Unwatched(threading.local):
+    is_on = False
+
+
+_unwatched = _Unwatched()
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Backward calls of this thread are ours, and none of the program's."""
+    before, _unwatched.is_on = _unwatched.is_on, True
+    try:
+        yield
+    finally:
+        _unwatched.is_on = before
+
+
 class BackwardWatch:
     """Hands every backward call of this process to `handle`, which runs it by calling its second argument."""
 
@@ -60,7 +79,7 @@ class BackwardWatch:
     def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def run_backward(t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
             # A forked worker is another program: it runs untouched.
-            if torch_compat.current_graph_task_id() != -1 or os.getpid() != self._process:
+            if _unwatched.is_on or torch_compat.current_graph_task_id() != -1 or os.getpid() != self._process:
                 return original(t_outputs, *args, **kwargs)
             request = BackwardRequest(
                 function="backward" if kwargs.get("accumulate_grad", False) else "grad",

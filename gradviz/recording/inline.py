@@ -23,6 +23,7 @@ from gradviz.recording.names import NameTable, names_on_stack, namespaces_of_tra
 from gradviz.recording.notebook_cells import program_name, with_cells_named
 from gradviz.recording.plan import RecordingPlan
 from gradviz.recording.recorder import Recorder, running_recorder
+from gradviz.recording.requested_backward import InspectedRoots
 from gradviz.recording.roots import loose_ends
 from gradviz.recording.tensor_facts import FactsTable
 from gradviz.recording.user_traceback import script_error, without_our_frames
@@ -41,8 +42,11 @@ Outcome = Literal["finished", "failed", "interrupted"]
 _one_block_at_a_time = threading.Lock()
 
 
-def inspect_values(values: tuple[Any, ...], models: Any, frame: FrameType) -> Capture:
-    """The graph of tensors that are there already, with names from `models` and from the variables around `frame`."""
+def inspect_values(values: tuple[Any, ...], models: Any, frame: FrameType) -> tuple[Capture, InspectedRoots]:
+    """The graph of tensors that are there already, with names from `models` and from the variables around `frame`.
+
+    With it come the tensors themselves, as long as the program holds them.
+    """
     torch_compat.check()
     names = names_on_stack(frame)
     given_models = names.add_models(models)
@@ -59,7 +63,8 @@ def inspect_values(values: tuple[Any, ...], models: Any, frame: FrameType) -> Ca
         builder.disclose(FORWARD_UNSEEN)
     for sentence in left_out(values, names):
         builder.disclose(sentence)
-    return with_cells_named(builder.capture(program_name(frame.f_code.co_filename), (), "finished", None, 0))
+    capture = builder.capture(program_name(frame.f_code.co_filename), (), "finished", None, 0)
+    return with_cells_named(capture), InspectedRoots.of(roots)
 
 
 def _builder_without_recording() -> CaptureBuilder:

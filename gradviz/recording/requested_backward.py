@@ -1,0 +1,213 @@
+"""Measures a backward that nobody but the reader asked for, and leaves the program as it was.
+
+Problems solved here:
+
+* ``.grad`` must stay: gradients are asked for by `torch.autograd.grad`, which adds to nothing. Only tensors with
+  ``retain_grad()`` would get one; theirs is put back.
+* What a custom backward draws of random numbers is drawn again by the program: the generators are put back.
+* A recorder that watches the program must not take the call for one of the program's.
+* An inspection keeps nothing alive, so that what it inspected may be gone, freed or changed since.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import re
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from msgspec.structs import replace
+
+from gradviz.capture.capture import Capture
+from gradviz.errors import BadInput
+from gradviz.graph.model import Graph
+from gradviz.graph.root_names import root_names
+from gradviz.recording import torch_compat
+from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch, unwatched
+from gradviz.recording.capture_builder import CaptureBuilder, Recorded
+from gradviz.recording.forward_watch import ForwardWatch
+from gradviz.recording.graph_walker import Walk, walk
+from gradviz.recording.leaf_gradients import leaf_variables
+from gradviz.recording.measured_calls import MeasuredCalls
+from gradviz.recording.plan import RecordingPlan
+from gradviz.recording.roots import RootTensor, root_of
+from gradviz.recording.tensor_facts import FactsTable
+
+HOOKS_RAN = "hooks of the program ran once more while gradients were measured on request, and saw these gradients"
+
+
+@dataclass(frozen=True)
+class InspectedRoots:
+    """The tensors that an inspection began at, as long as the program holds them."""
+
+    references: tuple[Callable[[], torch.Tensor | None], ...]
+
+    @classmethod
+    def of(cls, roots: Sequence[RootTensor]) -> InspectedRoots:
+        return cls(tuple(_nothing if root.tensor is None else weakref.ref(root.tensor) for root in roots))
+
+    def measured(self, capture: Capture, gradient: Any, values_up_to: int) -> Capture:
+        """The capture of these roots, with the gradients of a backward that starts from `gradient`.
+
+        Raises:
+            BadInput: the tensors are gone, or their graph was freed or changed; or `gradient` does not fit.
+        """
+        (graph,) = capture.graphs
+        names = root_names(graph)
+        tensors = [
+            _there(reference(), name, root.tensor is None)
+            for reference, name, root in zip(self.references, names, graph.roots, strict=True)
+        ]
+        starts = _start_gradients(gradient, names)
+        walked = _same_walk(graph, tensors, names)
+        builder, facts = _builder(graph)
+        calls = MeasuredCalls(RecordingPlan(values_up_to=values_up_to), facts, builder)
+        _run(tensors, starts, names, walked, calls)
+        if any(node.hooks for node in graph.nodes):
+            builder.disclose(HOOKS_RAN)
+        told = builder.capture(capture.program.name, (), "finished", None, 0).disclosures
+        return replace(
+            capture, graphs=tuple(builder.graphs), disclosures=tuple(dict.fromkeys([*capture.disclosures, *told]))
+        )
+
+
+def _nothing() -> None:
+    return None
+
+
+def _builder(graph: Graph) -> tuple[CaptureBuilder, FactsTable]:
+    facts = FactsTable()
+    builder = CaptureBuilder(facts, ForwardWatch(facts))
+    builder.graphs.append(graph)
+    return builder, facts
+
+
+# -- what backward needs ---------------------------------------------------------------------------------------------
+
+
+def _there(tensor: torch.Tensor | None, name: str, was_an_edge: bool) -> torch.Tensor:
+    if tensor is not None:
+        return tensor
+    if was_an_edge:
+        raise BadInput(f"{name} was given as a node of the graph, not as a tensor", hint="inspect the tensor itself")
+    raise BadInput(
+        f"{name} is gone: an inspection keeps no tensor alive", hint="keep it in a variable until backward() was called"
+    )
+
+
+def _start_gradients(gradient: Any, names: Sequence[str]) -> list[Any]:
+    """One for each root; None where torch is to take ones."""
+    if gradient is None:
+        return [None] * len(names)
+    given = list(gradient.values()) if isinstance(gradient, dict) else gradient
+    given = list(given) if isinstance(given, (list, tuple)) else [given]
+    for each in given:
+        if each is not None and not isinstance(each, torch.Tensor):
+            raise BadInput(
+                f"gradient={each!r} is not a tensor", hint="give a tensor of the root's shape, or one for each root"
+            )
+    if len(given) != len(names):
+        numbers = f"{_counted(len(given), 'gradient')} for {_counted(len(names), 'root')}"
+        raise BadInput(f"{numbers} ({', '.join(names[:4])})", hint="give one for each, or None")
+    return given
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _same_walk(graph: Graph, tensors: Sequence[torch.Tensor], names: Sequence[str]) -> Walk:
+    """The walk that gave the graph, made again: nodes have the same places, unless the tensors were changed."""
+    roots = [root_of(tensor, name) for tensor, name in zip(tensors, names, strict=True)]
+    walked = walk(root.grad_fn for root in roots if root is not None)
+    numbers = [node.sequence_nr for node in graph.nodes if node.sequence_nr is not None]
+    if [number for number in walked.sequence_nrs if number != torch_compat.LEAF_SEQUENCE_NR] != numbers:
+        raise BadInput(
+            f"the graph of {', '.join(names[:4])} was changed since it was inspected", hint="inspect it again"
+        )
+    return walked
+
+
+# -- the call itself -------------------------------------------------------------------------------------------------
+
+
+def _run(
+    tensors: Sequence[torch.Tensor], starts: list[Any], names: Sequence[str], walked: Walk, calls: MeasuredCalls
+) -> None:
+    has_begun = False
+
+    def measure(request: BackwardRequest, run: Callable[[], Any]) -> Any:
+        nonlocal has_begun
+        has_begun = True
+        with unwatched():
+            return calls.run(Recorded(walked, 0), request, run)
+
+    leaves = [variable for _, variable in leaf_variables(walked) if variable.requires_grad]
+    watch = BackwardWatch(measure)
+    with program_left_as_it_was():
+        watch.start()
+        try:
+            torch.autograd.grad(tensors, leaves, starts, retain_graph=True, allow_unused=True)
+        except RuntimeError as error:
+            refusal = _refusal(error, names, tensors, has_begun=has_begun)
+            if refusal is None:
+                raise
+            raise refusal from None
+        finally:
+            watch.stop()
+
+
+def _refusal(
+    error: RuntimeError, names: Sequence[str], tensors: Sequence[torch.Tensor], *, has_begun: bool
+) -> BadInput | None:
+    """Our word on what torch says, where we know more; None where its own is best."""
+    message = str(error).partition("\n")[0]
+    if has_begun:
+        if "second time" not in message:
+            return None
+        return BadInput(
+            f"the graph of {', '.join(names[:4])} was freed by an earlier backward",
+            hint="measure before that, or call it with retain_graph=True",
+        )
+    place = re.search(r"grad_output\[(\d+)\]", message)
+    blamed = int(place[1]) if place else next((n for n, each in enumerate(tensors) if each.numel() != 1), 0)
+    shape = list(tensors[blamed].shape)
+    return BadInput(f"{names[blamed]} has shape {shape}: {message}", hint=f"give gradient= a tensor of shape {shape}")
+
+
+@contextmanager
+def program_left_as_it_was() -> Iterator[None]:
+    """Random generators, and the ``.grad`` of tensors with ``retain_grad()``, are afterwards what they were before."""
+    retaining = [(tensor, tensor.grad) for tensor in _tensors_that_retain()]
+    states = list(_generator_states())
+    try:
+        yield
+    finally:
+        for put_back, state in states:
+            put_back(state)
+        with torch_compat.DISABLE_TORCH_FUNCTION():
+            for tensor, grad in retaining:
+                tensor.grad = grad
+
+
+def _tensors_that_retain() -> list[torch.Tensor]:
+    # No list of them is kept anywhere. Whoever can read a `.grad` holds a tensor that the collector knows.
+    with torch_compat.DISABLE_TORCH_FUNCTION():
+        tensors = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
+        return [tensor for tensor in tensors if not tensor.is_leaf and tensor.retains_grad]
+
+
+def _generator_states() -> Iterator[tuple[Callable[[Any], object], Any]]:
+    yield random.setstate, random.getstate()
+    yield torch.set_rng_state, torch.get_rng_state()
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        yield numpy.random.set_state, numpy.random.get_state()
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        yield torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()
