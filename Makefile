@@ -15,13 +15,14 @@ CODE := gradviz tests samples
 INSTALLED := $(VENV)/.installed
 TEST_INSTALLED := $(VENV)/.installed-test
 
-.PHONY: help demo test lint format bench gallery demo-capture clean
+.PHONY: help demo test lint format conformance bench gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
 	@echo "make test          everything that must pass: lint, types, layers, tests"
 	@echo "make lint          ruff, mypy and the import layers"
 	@echo "make format        let ruff rewrite the code"
+	@echo "make conformance   compare recordings with torch on all of torch's own test inputs; takes long"
 	@echo "make bench         what gradviz costs, measured"
 	@echo "make gallery       draw every sample anew, in samples/gallery; the tests compare with these pictures"
 	@echo "make demo-capture  record anew what 'gradviz demo' shows"
@@ -47,6 +48,9 @@ lint: $(TEST_INSTALLED)
 format: $(TEST_INSTALLED)
 	$(PYTHON) -m ruff check --fix $(CODE)
 	$(PYTHON) -m ruff format $(CODE)
+
+conformance: $(TEST_INSTALLED)
+	$(PYTHON) -m tests.conformance
 
 bench: $(TEST_INSTALLED)
 	$(PYTHON) -m tests.benchmarks
