@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
@@ -21,6 +21,19 @@ Note = Callable[[int, int, Any, tuple[Any, ...], Any, Any], None]
 
 _peek = torch_compat.peek_sequence_nr
 _DISPATCHER = handle_torch_function.__code__
+
+
+class EveryCall(Protocol):
+    """Told of every call before and after it runs; see `call_recorder`."""
+
+    def begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:
+        """It is about to run; what is given back is handed on, None for calls of no interest."""
+
+    def end(self, pending: Any, result: Any, before: int, after: int) -> None:
+        """It has run."""
+
+    def fail(self, pending: Any, error: BaseException) -> None:
+        """It raised."""
 
 
 def _calling_frame() -> FrameType:
@@ -44,22 +57,33 @@ class CallMode(TorchFunctionMode):
         self.is_on = False
         self.before_call: Callable[[Any, tuple[Any, ...]], None] | None = None
         """Told of every call before it runs, while it is set."""
+        self.every_call: EveryCall | None = None
+        """Told of every call before and after it runs, also of those that make no nodes, while it is set."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if self.before_call is not None and self.is_on:
             self.before_call(func, args)
+        frame = _calling_frame()
+        listener = self.every_call if self.is_on else None
+        pending = listener.begin(func, args, kwargs or {}, frame) if listener is not None else None
         before = _peek()
         self._is_handling = True
         try:
-            result = self._stand_ins.call(_calling_frame(), func, args, kwargs or {})
+            result = self._stand_ins.call(frame, func, args, kwargs or {})
+        except BaseException as error:
+            if listener is not None and pending is not None:
+                listener.fail(pending, error)
+            raise
         finally:
             self._is_handling = False
         if self.is_on:
             after = _peek()
             if after != before or func in self._also:
                 self._note(before, after, func, args, kwargs, result)
+            if listener is not None and pending is not None:
+                listener.end(pending, result, before, after)
         return result
 
     def put_on(self) -> None:

@@ -13,8 +13,10 @@ import torch
 
 from gradviz._version import __version__
 from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
+from gradviz.graph.call_log import CallLog
 from gradviz.graph.model import Graph
 from gradviz.recording import torch_compat
+from gradviz.recording.call_log_builder import CallLogBuilder
 from gradviz.recording.forward_log import ThreadLog
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import CallAt, GraphBuilder
@@ -46,6 +48,8 @@ class CaptureBuilder:
         self._facts = facts
         self._forward = forward
         self._builder = GraphBuilder(facts, forward.log, forward.stacks, memory=forward.memory, values=forward.values)
+        if forward.calls is not None:
+            self.call_log = CallLogBuilder(forward.calls, forward.log, forward.stacks)
         self._parameters: dict[int, Parameter] = {}
         self._disclosures: dict[str, None] = {}
 
@@ -94,15 +98,17 @@ class CaptureBuilder:
     ) -> Capture:
         """Everything that was recorded."""
         graphs = tuple(self.graphs)
+        calls = self.call_log.build() if self._forward.calls is not None else None
         return Capture(
             program=Program(program, arguments, platform.python_version(), str(torch.__version__), __version__),
             graphs=graphs,
             parameters=tuple(self._parameters.values()),
-            sources=_source_lines(graphs, error),
+            sources=_source_lines([*graphs, calls] if calls is not None else graphs, error),
             error=error,
             outcome=outcome,
             backward_calls=backward_calls,
             disclosures=tuple(dict.fromkeys([*self._disclosures, *self._unknowns()])),
+            calls=calls,
         )
 
     def _log_of_graph(self) -> ThreadLog | None:
@@ -129,6 +135,8 @@ class CaptureBuilder:
             yield f"the {what} of {count:,} {'node' if count == 1 else 'nodes'} could not be read"
         for reason, count in sorted(self.unmeasured.items()):
             yield f"{'1 gradient' if count == 1 else f'{count:,} gradients'} could not be measured: {reason}"
+        if self._forward.calls is not None:
+            yield from self._forward.calls.disclosures()
         for what, count in self._forward.defects.items():
             yield f"{count:,} calls could not be noted, which is a defect of gradviz: {what}"
         yield from self._forward.values.disclosures()
@@ -152,7 +160,7 @@ def _held_models_behind(walked: Walk, names: NameTable) -> list[torch.nn.Module]
     return [module for module in held if any(id(parameter) in leaves for parameter in parameters_inside(module))]
 
 
-def _source_lines(graphs: tuple[Graph, ...], error: ScriptError | None) -> dict[str, dict[int, str]]:
+def _source_lines(graphs: Iterable[Graph | CallLog], error: ScriptError | None) -> dict[str, dict[int, str]]:
     wanted = {(site.file, site.line) for graph in graphs for site in graph.call_sites}
     if error is not None and error.call_site is not None:
         wanted.add(error.call_site)

@@ -25,6 +25,8 @@ from torch.nn.modules import module as module_call
 from gradviz.recording import torch_compat
 from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.call_mode import CallMode
+from gradviz.recording.call_recorder import CallRecorder
+from gradviz.recording.call_rows import Row as CallRow
 from gradviz.recording.forward_log import NO_SCOPE, ForwardLog, ThreadLog
 from gradviz.recording.forward_memory import ForwardMemory
 from gradviz.recording.forward_values import ForwardValues
@@ -57,7 +59,10 @@ def _shielded(note: _Note) -> _Note:
 class ForwardWatch:
     """Fills a `ForwardLog` between `start` and `stop`; can be paused for a thread."""
 
-    def __init__(self, facts: FactsTable, values_up_to: int = 0) -> None:
+    def __init__(self, facts: FactsTable, values_up_to: int = 0, *, logs_calls: bool = False) -> None:
+        self.calls = CallRecorder(facts, self._where) if logs_calls else None
+        """The log of every call, where that is wanted."""
+        self._compiled_call: CallRow | None = None
         self.log = ForwardLog()
         self.stacks = StackTable()
         self.memory = ForwardMemory()
@@ -83,6 +88,9 @@ class ForwardWatch:
             module_call.register_module_forward_hook(self._leave_module, always_call=True),
         ]
         self._install_probe()
+        if self.calls is not None:
+            self.calls.optimizers.start()
+            self._mode.every_call = self.calls
         self._mode.put_on()
         self.is_watching = True
 
@@ -95,7 +103,9 @@ class ForwardWatch:
     def stop(self) -> None:
         """Remove everything that `start` installed; safe to call twice."""
         self.is_watching = False
-        self._mode.before_call = None
+        self._mode.before_call = self._mode.every_call = None
+        if self.calls is not None:
+            self.calls.optimizers.stop()
         # Each time: a thread that called backward cannot reach the stack of the one that the mode is on.
         self._mode.take_off_for_good()
         self._remove_probe()
@@ -107,6 +117,7 @@ class ForwardWatch:
         """Take everything out of the way of `function`, called from `frame`; returns the row of its nodes."""
         log = self._log()
         row = log.add_row(_peek(), _peek(), function, self._stack(frame, log))
+        self._compiled_call = self.calls.begin_compiled(frame, function) if self.calls is not None else None
         # Inside backward torch itself has taken the mode off already, and will put it back.
         self._mode_was_on = self._mode.take_off()
         self._remove_probe()
@@ -122,6 +133,8 @@ class ForwardWatch:
         if self._mode_was_on:
             self._mode.put_on()
         self._log().close_row(row, _peek())
+        if self.calls is not None and self._compiled_call is not None:
+            self.calls.end_compiled(self._compiled_call)
 
     def owns_hook(self, hook_id: int) -> bool:
         """True for the id of one of the recorder's own module hooks."""
@@ -149,6 +162,12 @@ class ForwardWatch:
     def _log(self) -> ThreadLog:
         thread = threading.get_ident()
         return self._main_log if thread == self._main_thread else self.log.of_thread(thread)
+
+    def _where(self, frame: FrameType | None) -> tuple[int, int]:
+        """Stack and module scope of a frame of the main thread, for the log of every call."""
+        log = self._main_log
+        stack = self._stack(frame, log)
+        return stack, log.running_calls[-1].scope if log.running_calls else NO_SCOPE
 
     def _stack(self, frame: FrameType | None, log: ThreadLog, sequence_nr: int | None = None) -> int:
         running = len(log.running_calls)
@@ -211,6 +230,8 @@ class ForwardWatch:
         number = _peek()
         log = self._log()
         log.add_row(number, number + 1, "autograd.Function.apply", self._stack(frame, log))
+        if self.calls is not None:
+            self.calls.note_custom_function(frame)
 
     def _note_tensor_hook(self, args: tuple[Any, ...], handle: Any) -> None:
         # Leaves carry their hooks themselves; of other tensors only the node knows, and it does not tell.

@@ -35,9 +35,9 @@ class Recorder:
     def __init__(self, plan: RecordingPlan) -> None:
         self._plan = plan
         self._facts = FactsTable()
-        self._forward = ForwardWatch(self._facts, plan.values_up_to)
+        self._forward = ForwardWatch(self._facts, plan.values_up_to, logs_calls=plan.calls)
         self._compiled = CompiledCodeWatch(self._forward)
-        self._backward = BackwardWatch(self._on_backward)
+        self._backward = BackwardWatch(self._on_backward if self._forward.calls is None else self._log_backward)
         self._builder = self.new_builder()
         self._measured = MeasuredCalls(plan, self._facts, self._builder)
         self._lock = threading.RLock()
@@ -69,6 +69,25 @@ class Recorder:
         self._forward.stop()
 
     # -- backward calls ------------------------------------------------------------------------------------------
+
+    def _log_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
+        """The same with every call logged: those that backward makes belong to it."""
+        calls, builder = self._forward.calls, self._builder
+        if calls is None or self._compiled.is_running:
+            return self._on_backward(request, run)
+        # Variables of functions are gone when the script ends. Naming costs, and the names seldom change.
+        number = calls.backward_calls + 1
+        if number & (number - 1) == 0 and not calls.is_elsewhere():
+            try:
+                builder.call_log.note_names(names_on_stack(request.frame))
+            except Exception as defect:  # whatever it is, it must not reach the program
+                builder.disclose_defect("tensors could not be named", defect)
+        return self._on_backward(request, lambda: calls.run_backward(request, run))
+
+    def note_end(self, namespaces: list[Mapping[str, Any]]) -> None:
+        """The program has ended with these variables; where calls are logged, the leaves among them are looked at."""
+        if self._forward.calls is not None:
+            self._builder.call_log.note_end(namespaces)
 
     def _on_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         if self._compiled.is_running:

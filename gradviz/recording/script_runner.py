@@ -137,10 +137,12 @@ class _Session:
         if recorder is None:
             return
         recorder.stop()
-        if not recorder.has_graphs():
-            from gradviz.recording.names import namespaces_of_traceback
+        from gradviz.recording.names import namespaces_of_traceback
 
-            recorder.record_loose_ends(namespaces_of_traceback(error.__traceback__))
+        namespaces = namespaces_of_traceback(error.__traceback__)
+        recorder.note_end(namespaces)
+        if not recorder.has_graphs():
+            recorder.record_loose_ends(namespaces)
 
     def result(self, name: str, arguments: tuple[str, ...], ending: _Ending, namespace: Mapping[str, Any]) -> RunResult:
         """The capture, or a clear word on why there is none."""
@@ -150,6 +152,8 @@ class _Session:
             raise self._defect
         if recorder is None:
             return self._without_torch(name, arguments, ending, error, printed)
+        if ending.error is None:
+            recorder.note_end([namespace])
         if self._plan.root is not None and ending.outcome != "interrupted":
             self._record_root(namespace, failed=ending.outcome == "failed")
         elif not recorder.has_graphs() and ending.error is None:

@@ -42,7 +42,7 @@ class FactsTable:
         """Facts of a tensor that Python holds. No mode or subclass of the user's sees the reading."""
         kind = type(tensor)
         type_name = "Tensor" if kind is torch.nn.Parameter else kind.__name__
-        if _answers_itself(kind):
+        if answers_itself(kind):
             return replace(UNREADABLE, type_name=type_name)
         with torch_compat.DISABLE_TORCH_FUNCTION():
             try:
@@ -63,7 +63,7 @@ _shape, _dtype, _device, _layout, _is_nested = (
 )
 
 
-def _answers_itself(kind: type) -> bool:
+def answers_itself(kind: type) -> bool:
     """True for a class of the user's that may compute sizes in its ``__torch_dispatch__``: torch would call that."""
     dispatch = getattr(kind, "__torch_dispatch__", None)
     is_torchs_own = kind.__module__.partition(".")[0] == "torch"

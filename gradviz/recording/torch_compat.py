@@ -71,6 +71,24 @@ def function_apply_probe() -> tuple[ModuleType, str] | None:
     return (module, "_is_setup_context_defined") if hasattr(module, "_is_setup_context_defined") else None
 
 
+weak_tensor: Callable[[torch.Tensor], Any] = getattr(torch._C, "_WeakTensorRef", _missing("_WeakTensorRef"))
+"""A weak reference of torch's own, which knows ``expired()`` and keeps the address of the C++ object taken."""
+
+is_any_autocast_enabled: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)
+"""Whether autocast is on for any device."""
+
+
+SET_GRAD_ENABLED: Callable[[bool], None] = torch._C._set_grad_enabled
+"""What every switch of gradients but inference mode calls."""
+
+
+def can_read_values(tensor: torch.Tensor) -> bool:
+    """False where reading would fail or break what the program does: no data, a transform, a CUDA graph."""
+    if tensor.is_meta or getattr(_functorch, "peek_interpreter_stack", lambda: None)() is not None:
+        return False
+    return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
 def current_stream(device: torch.device) -> object:
     """The stream on which work for the device is queued now; None for devices that have none."""
     current = getattr(getattr(torch, device.type, None), "current_stream", None)

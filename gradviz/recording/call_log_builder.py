@@ -1,0 +1,227 @@
+"""From the rows of a `CallRecorder` to the `CallLog` of a capture: numbers, names, lines, and how leaves ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from gradviz.graph.call_log import Call, CallLog, LeafEnd, LoggedOptimizer, LoggedTensor, TensorUse
+from gradviz.graph.model import CallSite
+from gradviz.recording.call_recorder import CallRecorder
+from gradviz.recording.call_rows import Row, RowUse
+from gradviz.recording.file_kinds import is_library_file
+from gradviz.recording.forward_log import ForwardLog
+from gradviz.recording.grad_mode_watch import Place
+from gradviz.recording.gradients import measuring
+from gradviz.recording.graph_tables import ScopeTable
+from gradviz.recording.known_tensors import KnownStorage, KnownTensor, requires_grad
+from gradviz.recording.names import ModuleNames, NameTable, modules_inside
+from gradviz.recording.optimizers import KnownOptimizer
+from gradviz.recording.stacks import CallSiteTable, StackTable
+
+
+class CallLogBuilder:
+    """Names the tensors of a recorder while the program runs, and builds its log afterwards."""
+
+    def __init__(self, recorder: CallRecorder, log: ForwardLog, stacks: StackTable) -> None:
+        self._recorder = recorder
+        self._forward = log
+        self._stacks = stacks
+        self._modules: ModuleNames | None = None
+
+    # -- names ---------------------------------------------------------------------------------------------------
+
+    def note_names(self, names: NameTable) -> None:
+        """Name what modules and variables hold now. Parameters, and leaves that require grad, are noted if unseen."""
+        called = self._forward.called_modules()
+        self._modules = modules = ModuleNames(called, names)
+        with measuring():
+            for root in (*called, *(module for module, _ in names.modules.values())):
+                for _, module in modules_inside(root):
+                    self._name_all("parameter", module._parameters, modules.parameters)
+                    self._name_all("buffer", module._buffers, modules.buffers)
+            for tensor, _ in names.tensors.values():
+                known = self._recorder.tensors.find(tensor)
+                if known is None and requires_grad(tensor):
+                    known = self._recorder.tensors.add(tensor)
+                if known is not None:
+                    known.names.update(dict.fromkeys(names.variables_of(tensor)))
+
+    def _name_all(self, role: Any, tensors: Mapping[str, Any], names: Mapping[int, list[str]]) -> None:
+        for tensor in tensors.values():
+            if tensor is not None and not torch.nn.parameter.is_lazy(tensor):
+                known = self._recorder.tensors.find(tensor) or self._recorder.tensors.add(tensor)
+                known.role = role
+                known.names.update(dict.fromkeys(names.get(id(tensor), ())))
+
+    def note_end(self, namespaces: Iterable[Mapping[str, Any]]) -> None:
+        """The program has ended: name what it holds, and note how its leaves stand."""
+        names = NameTable()
+        optimizers = self._recorder.optimizers
+        for namespace in namespaces:
+            names.add_namespace(namespace)
+            for name, value in namespace.items():
+                if issubclass(type(value), torch.optim.Optimizer):
+                    optimizers.find(value).names[name] = None
+        self.note_names(names)
+        for optimizer in optimizers.all:
+            if optimizer.weak() is not None:
+                optimizers.note_groups(optimizer)
+        tensors = [tensor for tensor, _ in names.tensors.values()]
+        held = [tensor for optimizer in optimizers.all for tensor in _tensors_of(optimizer)]
+        roots = (*self._forward.called_modules(), *(module for module, _ in names.modules.values()))
+        owned = [
+            tensor
+            for root in roots
+            for _, module in modules_inside(root)
+            for tensor in module._parameters.values()
+            if tensor is not None and not torch.nn.parameter.is_lazy(tensor)
+        ]
+        with measuring():
+            for tensor in (*owned, *held, *tensors):
+                known = self._recorder.tensors.find(tensor)
+                if known is not None and known.end is None:
+                    known.end = self._end_of(tensor, known)
+
+    def _end_of(self, tensor: torch.Tensor, known: KnownTensor) -> LeafEnd | None:
+        if not (known.role == "parameter" or (requires_grad(tensor) and tensor.is_leaf)):
+            return None
+        gradient = tensor.grad if tensor.is_leaf else None
+        if gradient is None:
+            return LeafEnd(requires_grad(tensor))
+        facts = self._recorder.values.facts(gradient)
+        norm = float(torch.linalg.vector_norm(gradient)) if facts is not None and facts.is_finite else None
+        return LeafEnd(requires_grad(tensor), True, norm, facts)
+
+    # -- building ------------------------------------------------------------------------------------------------
+
+    def build(self) -> CallLog:
+        """The log of everything that was recorded and kept."""
+        return _OneLog(self._recorder, self._forward, self._stacks, self._modules).build()
+
+
+def _tensors_of(optimizer: KnownOptimizer) -> list[torch.Tensor]:
+    groups = getattr(optimizer.weak(), "param_groups", None) or ()
+    return [tensor for group in groups for tensor in group["params"] if issubclass(type(tensor), torch.Tensor)]
+
+
+class _OneLog:
+    """The tables of a log while it is built. Numbers are given in order of appearance."""
+
+    def __init__(
+        self, recorder: CallRecorder, forward: ForwardLog, stacks: StackTable, modules: ModuleNames | None
+    ) -> None:
+        self._recorder = recorder
+        self._sites = CallSiteTable(stacks)
+        self._scopes = ScopeTable(forward, modules or ModuleNames(forward.called_modules(), NameTable()))
+        self._places: dict[Place, int] = {}
+        self._numbers: dict[int, int] = {}
+        self._tensors: list[KnownTensor] = []
+        self._storages: dict[int, int] = {}
+        self._optimizers = {id(optimizer): place for place, optimizer in enumerate(recorder.optimizers.all)}
+
+    def build(self) -> CallLog:
+        rows = list(self._recorder.rows)
+        for number, row in enumerate(rows):
+            row.number = number
+        self._find_all_sites(rows)
+        calls = tuple([self._call(row) for row in rows])
+        for known in self._recorder.tensors.living():
+            if known.role == "parameter" or known.status == (True, True):
+                self._number(known)
+        optimizers = tuple(self._optimizer(known, rows) for known in self._recorder.optimizers.all)
+        return CallLog(
+            calls=calls,
+            tensors=tuple(self._logged_tensors()),
+            call_sites=(*self._sites.sites, *(_site(place) for place in self._places)),
+            scopes=self._scopes.scopes,
+            optimizers=optimizers,
+            dropped=self._recorder.rows.dropped,
+            dropped_at=self._recorder.rows.dropped_at,
+        )
+
+    def _find_all_sites(self, rows: list[Row]) -> None:
+        """First those of stacks, because places of decorators and ``with`` lines are added behind them."""
+        for row in rows:
+            self._sites.site_of(row.stack)
+        behind = len(self._sites.sites)
+        for row in rows:
+            if row.grad_mode_place is not None and row.grad_mode_place not in self._places:
+                self._places[row.grad_mode_place] = behind + len(self._places)
+
+    def _call(self, row: Row) -> Call:
+        place = row.grad_mode_place
+        inside = row.inside.number if row.inside is not None and row.inside.number >= 0 else None
+        return Call(
+            function=row.function,
+            kind=row.kind,
+            call_site=self._sites.site_of(row.stack),
+            scope=self._scopes.place_of(row.scope),
+            inputs=tuple([self._use(use) for use in row.inputs]),
+            outputs=tuple([self._use(use) for use in row.outputs]),
+            scalars=row.scalars,
+            result=row.result,
+            results=row.results,
+            sequence_nr=row.sequence_nr,
+            node_count=row.node_count,
+            inside=inside,
+            grad_mode=row.grad_mode,
+            grad_mode_site=self._places[place] if place is not None else None,
+            is_autocast=row.is_autocast,
+            raised=row.raised,
+            optimizer=self._optimizers.get(id(row.optimizer)),
+            name=row.name,
+        )
+
+    def _use(self, use: RowUse) -> TensorUse:
+        return TensorUse(self._number(use.known), use.place, use.version, use.requires_grad, use.is_leaf, use.values)
+
+    def _number(self, known: KnownTensor) -> int:
+        number = self._numbers.get(id(known))
+        if number is None:
+            number = self._numbers[id(known)] = len(self._tensors)
+            self._tensors.append(known)
+        return number
+
+    def _optimizer(self, known: KnownOptimizer, rows: list[Row]) -> LoggedOptimizer:
+        groups = known.groups or [
+            [use.known for use in row.inputs]
+            for row in rows
+            if row.optimizer is known and row.kind == "add_param_group"
+        ]
+        return LoggedOptimizer(
+            known.class_name,
+            tuple(known.names),
+            tuple(tuple(self._number(tensor) for tensor in group) for group in groups),
+            tuple(known.learning_rates),
+        )
+
+    def _logged_tensors(self) -> Iterator[LoggedTensor]:
+        """Grows while it is read: what a tensor refers to is a tensor of the log, too."""
+        for known in self._tensors:
+            yield LoggedTensor(
+                facts=known.facts,
+                first_seen=_place_of(known.first_row),
+                producer=_place_of(known.producer),
+                storage=self._storage(known.storage),
+                requires_grad=known.requires_grad,
+                is_leaf=known.is_leaf,
+                role=known.role,
+                names=tuple(known.names),
+                gradient_of=self._number(known.gradient_of) if known.gradient_of is not None else None,
+                from_numpy_of=self._number(known.from_numpy_of) if known.from_numpy_of is not None else None,
+                end=known.end,
+            )
+
+    def _storage(self, storage: KnownStorage | None) -> int | None:
+        return None if storage is None else self._storages.setdefault(id(storage), len(self._storages))
+
+
+def _place_of(row: Row | None) -> int | None:
+    return row.number if row is not None and row.number >= 0 else None
+
+
+def _site(place: Place) -> CallSite:
+    return CallSite(place.file, place.line, place.function, None, is_library_file(place.file))

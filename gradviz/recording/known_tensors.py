@@ -1,0 +1,153 @@
+"""Tells tensors apart for the call log, without keeping any of them alive.
+
+A tensor is told by the address of its C++ object, and a weak reference of torch's own sees to it that nobody else gets
+that address. Python's ids and weak references would not do: the Python object of a tensor may die and come back while
+the tensor lives, and torch refuses to swap the contents of tensors that have weak references of Python's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from gradviz.graph.call_log import LeafEnd
+from gradviz.graph.tensor_facts import TensorFacts
+from gradviz.recording import torch_compat
+from gradviz.recording.forward_memory import storage_of
+from gradviz.recording.tensor_facts import FactsTable, answers_itself
+
+_address = torch_compat.tensor_getter("_cdata")
+_requires_grad = torch_compat.tensor_getter("requires_grad")
+_is_leaf = torch_compat.tensor_getter("is_leaf")
+_version = torch_compat.tensor_getter("_version")
+_is_view = vars(torch._C.TensorBase)["_is_view"]
+_SWEEP_AFTER = 4_096
+
+
+class KnownStorage:
+    """Memory that some known tensors share."""
+
+    __slots__ = ("has_graph", "weak")
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self.weak = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+        self.has_graph = False
+        """True once a tensor with a ``grad_fn`` lay in it."""
+
+
+class KnownTensor:
+    """What the call log knows of a tensor that it has seen."""
+
+    __slots__ = (
+        "address",
+        "end",
+        "facts",
+        "first_row",
+        "from_numpy_of",
+        "gradient_of",
+        "is_leaf",
+        "names",
+        "producer",
+        "requires_grad",
+        "role",
+        "status",
+        "storage",
+        "values_of_version",
+        "weak",
+    )
+
+    def __init__(self, tensor: torch.Tensor, facts: TensorFacts, storage: KnownStorage | None) -> None:
+        self.address: int | None = _address(tensor)
+        self.weak: Any = torch_compat.weak_tensor(tensor)
+        self.facts = facts
+        self.storage = storage
+        self.requires_grad: bool = _requires_grad(tensor)
+        self.is_leaf = is_leaf(tensor, self.requires_grad)
+        self.status = self.requires_grad, self.is_leaf
+        """The same, as it was when the tensor was last seen."""
+        is_parameter = issubclass(type(tensor), torch.nn.Parameter)
+        self.role: Literal["parameter", "buffer", "tensor"] = "parameter" if is_parameter else "tensor"
+        self.first_row: Any = None
+        self.producer: Any = None
+        self.gradient_of: KnownTensor | None = None
+        self.from_numpy_of: KnownTensor | None = None
+        self.values_of_version: int | None = -1
+        self.names: dict[str, None] = {}
+        self.end: LeafEnd | None = None
+
+
+class KnownTensors:
+    """Every tensor that is alive and was seen."""
+
+    def __init__(self, facts: FactsTable) -> None:
+        self._facts = facts
+        self._tensors: dict[int, KnownTensor] = {}
+        self._storages: dict[int, KnownStorage] = {}
+        self._sweep_at = _SWEEP_AFTER
+
+    def find(self, tensor: torch.Tensor) -> KnownTensor | None:
+        """What is known of the tensor; None for one that was not seen yet."""
+        return self._tensors.get(_address(tensor))
+
+    def add(self, tensor: torch.Tensor) -> KnownTensor:
+        """Note a tensor that was not seen yet."""
+        if len(self._tensors) >= self._sweep_at:
+            self.forget_dead()
+        known = KnownTensor(tensor, self._facts.of_tensor(tensor), self.storage(tensor))
+        if known.storage is not None and not known.is_leaf:
+            known.storage.has_graph = True
+        self._tensors[_address(tensor)] = known
+        return known
+
+    def storage(self, tensor: torch.Tensor) -> KnownStorage | None:
+        """The memory of a tensor; None where it has none of its own."""
+        storage = None if answers_itself(type(tensor)) else storage_of(tensor)
+        if storage is None:
+            return None
+        known = self._storages.get(storage._cdata)
+        if known is None:
+            known = self._storages[storage._cdata] = KnownStorage(storage)
+        return known
+
+    def living(self) -> list[KnownTensor]:
+        """Those that are still there."""
+        self.forget_dead()
+        return list(self._tensors.values())
+
+    def forget_dead(self) -> None:
+        """Let go of the addresses of tensors and storages that are gone."""
+        for address, known in list(self._tensors.items()):
+            if known.weak.expired():
+                del self._tensors[address]
+                known.weak = known.address = None
+        for address, storage in list(self._storages.items()):
+            if storage.weak.expired():  # type: ignore[no-untyped-call]
+                del self._storages[address]
+        self._sweep_at = max(_SWEEP_AFTER, 2 * len(self._tensors))
+
+
+def is_leaf(tensor: torch.Tensor, requires_grad: bool) -> bool:
+    """Whether torch calls it a leaf, without asking for a view's ``grad_fn``: torch may have to make that anew."""
+    if not requires_grad:
+        return True
+    if _is_view(tensor):
+        return False
+    try:
+        return bool(_is_leaf(tensor))
+    except RuntimeError:
+        return False
+
+
+def version_of(tensor: torch.Tensor) -> int | None:
+    """The version counter; None for inference tensors."""
+    try:
+        return int(_version(tensor))
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def requires_grad(tensor: torch.Tensor) -> bool:
+    """As torch has it, past what a subclass may say."""
+    return bool(_requires_grad(tensor))

@@ -1,0 +1,225 @@
+"""Optimizers as the call log sees them: which tensors each one holds, when it stepped, when gradients were cleared.
+
+Steps are told by torch's own global hooks. That an optimizer was made, and that gradients are being cleared, shows in
+what its methods read of every parameter: the frame that reads is that of the method, with the optimizer in it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.modules import module as module_call
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from gradviz.graph.call_log import CallKind
+from gradviz.recording import torch_compat
+from gradviz.recording.call_rows import Row, RowUse
+from gradviz.recording.file_kinds import torch_folder
+from gradviz.recording.gradients import measuring
+from gradviz.recording.known_tensors import KnownTensor, requires_grad, version_of
+from gradviz.recording.names import local_variables
+from gradviz.recording.stacks import calling_frame
+
+if TYPE_CHECKING:
+    from gradviz.recording.call_recorder import CallRecorder
+
+
+@dataclass(eq=False)
+class KnownOptimizer:
+    """An optimizer that was made or that stepped."""
+
+    weak: weakref.ref[Any]
+    class_name: str
+    names: dict[str, None] = field(default_factory=dict)
+    groups: list[list[KnownTensor]] = field(default_factory=list)
+    learning_rates: list[float | None] = field(default_factory=list)
+
+
+class Optimizers:
+    """Watches all optimizers of the program between `start` and `stop`."""
+
+    def __init__(self, recorder: CallRecorder) -> None:
+        self._recorder = recorder
+        self._hooks: list[Any] = []
+        self._known: dict[int, KnownOptimizer] = {}
+        self.all: list[KnownOptimizer] = []
+        self._methods = _methods_that_read_parameters()
+        self._folder = torch_folder() + "optim/"
+        self._is_optimizer_code: dict[CodeType, bool] = {}
+        self._current: tuple[tuple[int, int, int], Row] | None = None
+        """The row of the method that reads parameters now, and what tells its call from another."""
+        self._stepping: list[Row] = []
+
+    def start(self) -> None:
+        """Put the hooks on."""
+        self._hooks = [
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+            module_call.register_module_parameter_registration_hook(self._on_registration),
+        ]
+
+    def stop(self) -> None:
+        """Take them off; safe to call twice."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+
+    def find(self, optimizer: Any) -> KnownOptimizer:
+        """What is known of an optimizer, noted at first sight."""
+        known = self._known.get(id(optimizer))
+        if known is None or known.weak() is not optimizer:
+            known = self._known[id(optimizer)] = KnownOptimizer(weakref.ref(optimizer), type(optimizer).__name__)
+            self.all.append(known)
+        return known
+
+    def note_groups(self, known: KnownOptimizer) -> None:
+        """Read which tensors it holds now."""
+        optimizer, tensors = known.weak(), self._recorder.tensors
+        groups = getattr(optimizer, "param_groups", None)
+        if type(groups) is not list:
+            return
+        known.groups = [
+            [tensors.find(tensor) or tensors.add(tensor) for tensor in group.get("params", ()) if _is_tensor(tensor)]
+            for group in groups
+        ]
+        known.learning_rates = [
+            float(group["lr"]) if type(group.get("lr")) in (int, float) else None for group in groups
+        ]
+
+    # -- what its methods read -----------------------------------------------------------------------------------
+
+    def is_own_work(self, frame: FrameType) -> bool:
+        """True for calls that an optimizer's own code makes: its row speaks for them."""
+        code = frame.f_code
+        if code in self._methods:
+            return True
+        known = self._is_optimizer_code.get(code)
+        if known is None:
+            known = self._is_optimizer_code[code] = code.co_filename.startswith(self._folder)
+        return known and bool(self._stepping)
+
+    def look_at_getter(self, frame: FrameType, tensor: Any, attribute: str) -> None:
+        """`frame` reads an attribute of a tensor: a sign that gradients are cleared, or an optimizer is made."""
+        method = self._methods.get(frame.f_code)
+        if method is None or method[1] != attribute:
+            return
+        owner = local_variables(frame).get("self")
+        row = self._row_of_method(frame, owner, method[0])
+        if not any(use.known is self._recorder.tensors.find(tensor) for use in row.inputs[-1:]):
+            with measuring():
+                row.inputs.append(self._recorder.use(tensor, str(len(row.inputs)), row, is_input=True))
+
+    def _row_of_method(self, frame: FrameType, owner: Any, kind: CallKind) -> Row:
+        caller = frame.f_back
+        key = id(frame), id(owner), caller.f_lasti if caller is not None else 0
+        if self._current is not None and self._current[0] == key and self._is_newest(self._current[1]):
+            return self._current[1]
+        name = _full_name(type(owner)) + f".{frame.f_code.co_name}"
+        row = self._recorder.new_row(name, kind, frame)
+        if issubclass(type(owner), torch.optim.Optimizer):
+            row.optimizer = self.find(owner)
+        self._current = key, row
+        return row
+
+    def _is_newest(self, row: Row) -> bool:
+        return self._recorder.rows.newest is row
+
+    # -- hooks ---------------------------------------------------------------------------------------------------
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        recorder = self._recorder
+        if recorder.is_elsewhere():
+            return
+        with recorder.shield(), torch_compat.DISABLE_TORCH_FUNCTION():
+            known = self.find(optimizer)
+            self.note_groups(known)
+            row = recorder.new_row(f"{_full_name(type(optimizer))}.step", "step", calling_frame())
+            row.optimizer = known
+            for place, tensor in _parameters_of(optimizer):
+                row.inputs.append(_plain_use(recorder, tensor, place, row))
+            recorder.open(row)
+            self._stepping.append(row)
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        recorder = self._recorder
+        if recorder.is_elsewhere():
+            return
+        with recorder.shield(), measuring():
+            known = self.find(optimizer)
+            row = next((row for row in reversed(self._stepping) if row.optimizer is known), None)
+            if row is None:
+                return
+            del self._stepping[self._stepping.index(row) :]
+            recorder.close(row)
+            before = {id(use.known): use.version for use in row.inputs}
+            for place, tensor in _parameters_of(optimizer):
+                found = recorder.tensors.find(tensor)
+                if found is not None and version_of(tensor) != before.get(id(found)):
+                    row.outputs.append(recorder.use(tensor, place, row, is_input=False))
+
+    def _on_registration(self, module: Any, name: str, parameter: Any) -> None:
+        recorder = self._recorder
+        if recorder.is_elsewhere() or not _is_tensor(parameter):
+            return
+        with recorder.shield():
+            old = module._parameters.get(name)
+            if old is parameter:
+                old = None
+            with torch_compat.DISABLE_TORCH_FUNCTION():
+                storage = recorder.tensors.storage(parameter)
+            if old is None and (storage is None or not storage.has_graph):
+                return
+            function = f"{_full_name(type(module))}.register_parameter"
+            row = recorder.new_row(function, "register_parameter", calling_frame())
+            row.name = name
+            with measuring():
+                for place, tensor in (("new", parameter), ("old", old)):
+                    if tensor is not None:
+                        row.inputs.append(recorder.use(tensor, place, row, is_input=True))
+
+
+def _plain_use(recorder: CallRecorder, tensor: torch.Tensor, place: str, row: Row) -> RowUse:
+    """Without values: those of parameters are known from what they were made by, or from their forward."""
+    known = recorder.tensors.find(tensor) or recorder.tensors.add(tensor)
+    known.first_row = known.first_row or row
+    known.status = requires_grad(tensor), known.status[1]
+    return RowUse(known, place, version_of(tensor), None)
+
+
+def _parameters_of(optimizer: Any) -> list[tuple[str, torch.Tensor]]:
+    return [
+        (f"groups[{number}][{index}]", tensor)
+        for number, group in enumerate(optimizer.param_groups)
+        for index, tensor in enumerate(group.get("params", ()))
+        if _is_tensor(tensor)
+    ]
+
+
+def _is_tensor(value: Any) -> bool:
+    return issubclass(type(value), torch.Tensor)
+
+
+def _methods_that_read_parameters() -> dict[CodeType, tuple[CallKind, str]]:
+    """Code of the methods that are noticed, with the kind of their row and the attribute that they read of each."""
+    optimizer, module = torch.optim.Optimizer, torch.nn.Module
+    found: dict[CodeType, tuple[CallKind, str]] = {}
+    for method, kind, attribute in (
+        (optimizer.zero_grad, "zero_grad", "torch.Tensor.grad"),
+        (module.zero_grad, "zero_grad", "torch.Tensor.grad"),
+        (optimizer.add_param_group, "add_param_group", "torch.Tensor.is_leaf"),
+    ):
+        while hasattr(method, "__wrapped__"):
+            method = method.__wrapped__
+        found[method.__code__] = kind, attribute  # type: ignore[assignment]
+    return found
+
+
+def _full_name(kind: type) -> str:
+    module = kind.__module__
+    if module.startswith("torch.optim"):
+        return f"torch.optim.{kind.__name__}"
+    return f"torch.nn.{kind.__name__}" if module.startswith("torch.nn") else kind.__qualname__
