@@ -20,8 +20,7 @@ from gradviz.recording.call_log_builder import CallLogBuilder
 from gradviz.recording.forward_log import ThreadLog
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import CallAt, GraphBuilder
-from gradviz.recording.graph_walker import Walk, walk
-from gradviz.recording.leaf_gradients import leaf_variables
+from gradviz.recording.graph_walker import Walk, leaf_variables, walk
 from gradviz.recording.names import ModuleNames, NameTable, outermost, parameters_inside
 from gradviz.recording.roots import RootTensor
 from gradviz.recording.tensor_facts import FactsTable

@@ -9,7 +9,7 @@ tensors. A message that names a function decides between equals. Nodes from whic
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -29,14 +29,14 @@ def marked(graph: Graph, place: int) -> Graph:
 
 
 def find(
-    walked: Walk, error: BaseException, *, inputs: Iterable[Any], freed_before: frozenset[int], retains_graph: bool
+    walked: Walk, error: BaseException, *, inputs: Sequence[tuple[int, int] | None], freed_before: frozenset[int], retains_graph: bool
 ) -> int | None:
     """Place of the node that raised `error`, or None where it cannot be told.
 
     Args:
         walked: the graph, as it was before the call.
         error: what backward raised.
-        inputs: nodes at which gradients were wanted; none for all leaves.
+        inputs: place and output of the nodes at which gradients were wanted, None for those outside; empty for all leaves.
         freed_before: places of nodes that were freed before the call.
         retains_graph: the call frees nothing, so that nothing can be told from what is freed.
     """
@@ -62,11 +62,10 @@ def freed_places(walked: Walk) -> frozenset[int]:
     return frozenset(place for place, wrapper in enumerate(walked.wrappers) if is_freed(wrapper))
 
 
-def _order_of_execution(walked: Walk, inputs: Iterable[Any]) -> list[int]:
-    nodes = list(inputs)
-    wanted = {walked.position[node] for node in nodes if node in walked.position}
-    reaches = [not nodes] * len(walked.wrappers)
-    if nodes:
+def _order_of_execution(walked: Walk, inputs: Sequence[tuple[int, int] | None]) -> list[int]:
+    wanted = {slot[0] for slot in inputs if slot is not None}
+    reaches = [not inputs] * len(walked.wrappers)
+    if inputs:
         for place, edges in enumerate(walked.edges):
             reaches[place] = place in wanted or any(edge is not None and reaches[edge.target] for edge in edges)
     numbers = walked.sequence_nrs

@@ -144,10 +144,15 @@ def _why_not_measured(gradient: torch.Tensor) -> str | None:
         return "it is quantized"
     if gradient.layout not in (torch.strided, torch.sparse_coo):
         return f"its layout is {str(gradient.layout).removeprefix('torch.')}"
-    if gradient.layout == torch.strided and gradient.numel() and not gradient.untyped_storage().nbytes():
+    if gradient.layout == torch.strided and gradient.numel() and _has_no_memory(gradient):
         # As sharded training does with parameters. To read it would end the process.
         return "its memory has been given back"
     return None
+
+
+def _has_no_memory(tensor: torch.Tensor) -> bool:
+    """Asked without its storage: torch would keep the Python object of that, and add to this gradient out of place."""
+    return tensor.data_ptr() == tensor.storage_offset() * tensor.element_size()
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from gradviz.graph.model import Graph, Node
 from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.gradient_meter import GradientMeter
 from gradviz.recording.gradients import UNDEFINED, GradientWatch, measuring
-from gradviz.recording.graph_walker import Walk, without_collector
+from gradviz.recording.graph_walker import Walk, leaf_variables, without_collector
 from gradviz.recording.joins import Slot, shares_of, shares_of_two
-from gradviz.recording.leaf_gradients import LeafGradients, leaf_variables
-from gradviz.recording.roots import root_of
+from gradviz.recording.leaf_gradients import LeafGradients
+from gradviz.recording.roots import slots_in
 
 _UNDEFINED_FACTS = TensorFigures(is_undefined=True)
 
@@ -29,7 +29,7 @@ class GradientRecorder:
         self._walk = walk
         self._graph = graph
         self._request = request
-        self._root_slots = [_slot_of(walk, root) for root in request.roots]
+        self._root_slots = slots_in(walk, request.roots)
         self._senders = Counter(
             (edge.target, edge.input_nr) for edges in walk.edges for edge in edges if edge is not None
         )
@@ -80,8 +80,7 @@ class GradientRecorder:
 
     def _measure_result(self, result: Any) -> None:
         with measuring():
-            for value, gradient in zip(self._request.inputs, result, strict=False):
-                slot = _slot_of(self._walk, value)
+            for slot, gradient in zip(slots_in(self._walk, self._request.inputs), result, strict=False):
                 if slot is not None:
                     self._watch.flow.arrived[slot] = UNDEFINED if gradient is None else self._meter.take(gradient)
 
@@ -91,12 +90,6 @@ class GradientRecorder:
             facts = self._meter.facts()
         facts[UNDEFINED] = _UNDEFINED_FACTS
         return _Addition(self, graph, facts).to(graph)
-
-
-def _slot_of(walk: Walk, value: Any) -> Slot | None:
-    root = root_of(value, None)
-    place = walk.position.get(root.grad_fn) if root is not None else None
-    return None if root is None or place is None else (place, root.output_nr)
 
 
 class _Addition:

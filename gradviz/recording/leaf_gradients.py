@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +11,7 @@ import torch
 from gradviz.graph.gradients import LeafGradient, TensorFigures
 from gradviz.recording.gradient_meter import GradientMeter
 from gradviz.recording.gradients import UNDEFINED, Flow, measuring
-from gradviz.recording.graph_walker import Walk
-from gradviz.recording.torch_compat import LEAF_SEQUENCE_NR
-
-
-def leaf_variables(walk: Walk) -> Iterator[tuple[int, torch.Tensor]]:
-    """Every leaf tensor with the place of its node."""
-    for place, number in enumerate(walk.sequence_nrs):
-        if number == LEAF_SEQUENCE_NR and hasattr(walk.wrappers[place], "variable"):
-            yield place, walk.wrappers[place].variable
+from gradviz.recording.graph_walker import Walk, leaf_variables
 
 
 @dataclass(frozen=True)

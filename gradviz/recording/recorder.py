@@ -24,7 +24,7 @@ from gradviz.recording.measured_calls import MeasuredCalls
 from gradviz.recording.names import NameTable, names_on_stack
 from gradviz.recording.plan import RecordingPlan, StopScript
 from gradviz.recording.root_expression import parse_root
-from gradviz.recording.roots import RootTensor, loose_ends, root_of
+from gradviz.recording.roots import RootTensor, loose_ends, root_of, slots_in
 from gradviz.recording.structures import named_tensors
 from gradviz.recording.tensor_facts import FactsTable
 
@@ -178,7 +178,7 @@ class Recorder:
             place = failed_node.find(
                 recorded.walk,
                 error,
-                inputs=[root.grad_fn for value in request.inputs if (root := root_of(value, None)) is not None],
+                inputs=slots_in(recorded.walk, request.inputs),
                 freed_before=freed_before,
                 retains_graph=request.retain_graph or request.create_graph,
             )

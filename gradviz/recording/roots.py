@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
 
 from gradviz.recording import torch_compat
-from gradviz.recording.graph_walker import walk
+from gradviz.recording.graph_walker import Walk, leaf_variables, walk
 from gradviz.recording.names import NameTable
 
 
@@ -33,6 +34,27 @@ def root_of(value: Any, name: str | None) -> RootTensor | None:
         if grad_fn is not None:
             return RootTensor(name, value, grad_fn, value.output_nr)
         return RootTensor(name, value, torch.autograd.graph.get_gradient_edge(value).node, 0)
+
+
+def slots_in(walked: Walk, values: Iterable[Any]) -> list[tuple[int, int] | None]:
+    """For tensors and ``GradientEdge``s: place of the node and which of its outputs; None for what is not in the walk.
+
+    Leaves are found by what the nodes hold. To ask torch for the node of a leaf would make a further node, and the
+    program's own would get other sequence numbers.
+    """
+    leaves = {id(variable): place for place, variable in leaf_variables(walked)}
+
+    def slot_of(value: Any) -> tuple[int, int] | None:
+        if id(value) in leaves:
+            return leaves[id(value)], 0
+        if isinstance(value, torch.Tensor) and torch_compat.grad_fn_of(value) is None:
+            return None
+        root = root_of(value, None)
+        place = walked.position.get(root.grad_fn) if root is not None else None
+        return None if root is None or place is None else (place, root.output_nr)
+
+    with torch_compat.DISABLE_TORCH_FUNCTION():
+        return [slot_of(value) for value in values]
 
 
 MAX_CANDIDATES = 10_000
