@@ -29,14 +29,19 @@ def marked(graph: Graph, place: int) -> Graph:
 
 
 def find(
-    walked: Walk, error: BaseException, *, inputs: Sequence[tuple[int, int] | None], freed_before: frozenset[int], retains_graph: bool
+    walked: Walk,
+    error: BaseException,
+    *,
+    inputs: Sequence[tuple[int, int] | None],
+    freed_before: frozenset[int],
+    retains_graph: bool,
 ) -> int | None:
     """Place of the node that raised `error`, or None where it cannot be told.
 
     Args:
         walked: the graph, as it was before the call.
         error: what backward raised.
-        inputs: place and output of the nodes at which gradients were wanted, None for those outside; empty for all leaves.
+        inputs: place and output of the nodes at which gradients were wanted; empty for all leaves.
         freed_before: places of nodes that were freed before the call.
         retains_graph: the call frees nothing, so that nothing can be told from what is freed.
     """

@@ -22,9 +22,8 @@ from gradviz.recording.forward_log import ForwardLog, ThreadLog
 from gradviz.recording.forward_memory import ForwardMemory
 from gradviz.recording.forward_values import ForwardValues
 from gradviz.recording.graph_tables import ConstantTable, ScopeTable
-from gradviz.recording.graph_walker import Walk, without_collector
+from gradviz.recording.graph_walker import Walk, leaf_variables, without_collector
 from gradviz.recording.hooks import hooks_behind, hooks_on, hooks_still_on, names_of_hooks
-from gradviz.recording.leaf_gradients import leaf_variables
 from gradviz.recording.names import ModuleNames
 from gradviz.recording.node_classes import NodeClass, plain_value, read_class, saves_for_recomputation
 from gradviz.recording.node_kinds import kind_of_call

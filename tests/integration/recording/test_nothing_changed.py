@@ -259,3 +259,23 @@ def test_containers_of_the_program_that_answer_with_code_of_their_own_are_left_a
     Jealous.asked.clear()
     assert record(run).graph.roots[0].name == "loss"
     assert Jealous.asked == []
+
+
+def test_gradients_that_meet_are_added_in_place_as_ever() -> None:
+    def run() -> int:
+        w = weight(3)
+        (w[0] * w[1] * w[2]).backward()
+        assert w.grad is not None
+        return w.grad._version
+
+    assert record(run).value == run()
+
+
+def test_asking_for_gradients_makes_no_node_of_ours() -> None:
+    def run() -> int:
+        before = torch._C._autograd._get_sequence_nr()
+        w, unused = weight(3), weight(2)
+        torch.autograd.grad((w * 2).sum(), [w, unused], allow_unused=True)
+        return torch._C._autograd._get_sequence_nr() - before
+
+    assert record(run).value == run()
