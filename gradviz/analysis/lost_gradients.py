@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradviz.capture.capture import Capture, Parameter
+from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph, Node
 
 
@@ -11,8 +12,9 @@ def why_nothing_arrived(capture: Capture, graph: Graph, parameter: Parameter, le
     if not parameter.requires_grad:
         return "frozen (requires_grad=False)"
     if leaf is None:
-        if any(node.name == "CheckpointFunctionBackward" for node in graph.nodes):
-            return "not in the graph; perhaps used inside a reentrant checkpoint"
+        callers = callers_of_backward(graph)
+        if callers:
+            return f"not in the graph; perhaps used inside {words_for_callers(callers)}, and got its gradient there"
         return "not in the graph: the loss was not computed from it, or the path is cut"
     if leaf.run is not None:
         return "undefined: the node above sent None"

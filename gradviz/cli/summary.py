@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradviz.capture.capture import Capture
 from gradviz.cli.source import SourceOptions
+from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph
 from gradviz.graph.source_lines import line_words, readers_lines
 from gradviz.output import write_output
@@ -75,16 +76,16 @@ def _parameters(capture: Capture, graph: Graph) -> str:
     if not capture.parameters:
         return ""
     reached = {name for node in graph.nodes if node.kind == "parameter" for name in node.names}
-    # What a reentrant checkpoint computes, and with which parameters, is not in the graph.
-    is_partial = any(node.name == "CheckpointFunctionBackward" for node in graph.nodes)
+    # What they compute, and with which parameters, is not in the graph.
+    callers = callers_of_backward(graph)
     missed = [p for p in capture.parameters if not reached.intersection(p.names)]
     trainable = [p.names[0] for p in missed if p.requires_grad]
     frozen = len(missed) - len(trainable)
     words = f"; {len(capture.parameters) - len(missed):,} of {len(capture.parameters):,} parameters reached"
     if frozen:
         words += f", {frozen:,} frozen"
-    if trainable and is_partial:
-        words += ", others perhaps inside checkpoints"
+    if trainable and callers:
+        words += f", others perhaps inside {words_for_callers(callers)}"
     elif trainable:
         words += f"; not reached: {', '.join(trainable[:3])}" + (", ..." if len(trainable) > 3 else "")
     return words

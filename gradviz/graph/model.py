@@ -100,6 +100,8 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     was called; with ``--values``, of all that are small, every number in `TensorFigures.values`."""
     run: NodeRun | None = None
     """None where the engine did not run the node, or nobody watched it."""
+    calls_backward: bool = False
+    """True where its code was seen to call backward itself: what that reached is not in this graph."""
     leaf_gradient: LeafGradient | None = None
     """What happened to the ``.grad`` of a leaf."""
 

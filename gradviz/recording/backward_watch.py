@@ -56,10 +56,14 @@ def unwatched() -> Iterator[None]:
 
 
 class BackwardWatch:
-    """Hands every backward call of this process to `handle`, which runs it by calling its second argument."""
+    """Hands every backward call of this process to `handle`, which runs it by calling its second argument.
 
-    def __init__(self, handle: Handler) -> None:
+    Of a call that a node makes only `note_inner` is told, on the thread that runs the node.
+    """
+
+    def __init__(self, handle: Handler, note_inner: Callable[[], None]) -> None:
         self._handle = handle
+        self._note_inner = note_inner
         self._originals: list[tuple[ModuleType, Any]] = []
         self._process = os.getpid()
 
@@ -79,7 +83,10 @@ class BackwardWatch:
     def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def run_backward(t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
             # A forked worker is another program: it runs untouched.
-            if _unwatched.is_on or torch_compat.current_graph_task_id() != -1 or os.getpid() != self._process:
+            if _unwatched.is_on or os.getpid() != self._process:
+                return original(t_outputs, *args, **kwargs)
+            if torch_compat.current_graph_task_id() != -1:
+                self._note_inner()
                 return original(t_outputs, *args, **kwargs)
             request = BackwardRequest(
                 function="backward" if kwargs.get("accumulate_grad", False) else "grad",

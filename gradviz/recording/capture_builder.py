@@ -14,6 +14,7 @@ import torch
 from gradviz._version import __version__
 from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
 from gradviz.graph.call_log import CallLog
+from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph
 from gradviz.recording import torch_compat
 from gradviz.recording.call_log_builder import CallLogBuilder
@@ -145,10 +146,11 @@ class CaptureBuilder:
                 f"the lines of {nodes} unknown: made before the recording began, by a thread that is not recorded, or "
                 "by code below Python"
             )
-        if any(node.name == "CheckpointFunctionBackward" for graph in self.graphs for node in graph.nodes):
+        callers = tuple(dict.fromkeys(name for graph in self.graphs for name in callers_of_backward(graph)))
+        if callers:
             yield (
-                "what reentrant checkpoints compute is not in this graph: they compute it again inside backward, where "
-                "their parameters get their gradients"
+                f"what {words_for_callers(callers)} computes is not in this graph: it is computed again inside "
+                "backward, where its parameters get their gradients"
             )
 
 

@@ -34,6 +34,9 @@ peek_sequence_nr: Callable[[], int] = getattr(torch._C._autograd, "_get_sequence
 current_graph_task_id: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 """-1 outside the autograd engine: tells the script's own backward from one that a node runs inside it."""
 
+current_autograd_node: Callable[[], Any] = getattr(torch._C, "_current_autograd_node", lambda: None)
+"""The node that the engine runs on this thread."""
+
 DISABLE_TORCH_FUNCTION: Callable[[], Any] = torch._C.DisableTorchFunction
 """While entered, reading a tensor's attributes reaches no mode and no subclass of the user."""
 

@@ -53,7 +53,7 @@ def _walked(step: Step) -> None:
         walk(root.grad_fn for value in request.roots if (root := root_of(value, None)) is not None)
         return run()
 
-    watch = BackwardWatch(walk_and_run)
+    watch = BackwardWatch(walk_and_run, note_inner=lambda: None)
     watch.start()
     try:
         step()

@@ -11,7 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.integration.recording.helpers import line_of, names_of_nodes, node_named, nodes_named, record
+from gradviz.analysis.lost_gradients import why_nothing_arrived
+from gradviz.recording.plan import RecordingPlan
+from tests.integration.recording.helpers import (
+    line_of,
+    names_of_nodes,
+    node_named,
+    nodes_named,
+    record,
+    record_failing,
+)
 from tests.integration.recording.small_graphs import weight
 
 
@@ -234,3 +243,49 @@ def test_what_a_function_keeps_on_its_context_does_not_confuse_the_recorder() ->
 
     graph = record(lambda: Keeper.apply(weight(3)).sum().backward()).graph
     assert node_named(graph, "KeeperBackward").kind == "custom"
+
+
+class Reversible(torch.autograd.Function):
+    """Computes its layer again in backward, and calls backward there: the layer is in no graph."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: torch.nn.Module) -> Tensor:
+        ctx.layer = layer
+        ctx.save_for_backward(x)
+        with torch.no_grad():
+            return layer(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None]:
+        with torch.enable_grad():
+            x = ctx.saved_tensors[0].detach().requires_grad_()
+            ctx.layer(x).backward(gradient)
+        return x.grad, None
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+def test_a_function_that_calls_backward_itself_is_told_of_as_its_layer_is_not_in_the_graph(gradients: bool) -> None:
+    def run() -> None:
+        layer = torch.nn.Linear(3, 3)
+        Reversible.apply(weight(1, 3), layer).sum().backward()
+        assert layer.weight.grad is not None
+
+    recording = record(run, RecordingPlan(backward=None, keep_going=True, gradients=gradients))
+    assert [node.name for node in recording.graph.nodes if node.calls_backward] == ["ReversibleBackward"]
+    assert recording.capture.disclosures == (
+        "what ReversibleBackward computes is not in this graph: it is computed again inside backward, where its "
+        "parameters get their gradients",
+    )
+    for parameter in recording.capture.parameters:
+        reason = why_nothing_arrived(recording.capture, recording.graph, parameter, None)
+        assert reason == "not in the graph; perhaps used inside ReversibleBackward, and got its gradient there"
+
+
+def test_a_backward_inside_backward_that_raises_leaves_its_mark_all_the_same() -> None:
+    def run() -> None:
+        layer = torch.nn.Linear(3, 3)
+        layer.weight.register_hook(lambda gradient: gradient[:1])  # of another shape: torch refuses it
+        Reversible.apply(weight(1, 3), layer).sum().backward()
+
+    graph = record_failing(run, RuntimeError).graph
+    assert [node.name for node in graph.nodes if node.calls_backward] == ["ReversibleBackward"]
