@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import sysconfig
 from functools import cache
 from importlib.util import find_spec
@@ -34,7 +35,25 @@ def is_torch_file(file: str) -> bool:
 
 def is_library_file(file: str) -> bool:
     """True for the standard library and installed packages, which the reader did not write."""
+    return _is_installed(file) or _is_made_by_library(file)
+
+
+def _is_installed(file: str) -> bool:
     return file.startswith(_library_folders()) or "/site-packages/" in file
+
+
+@cache
+def _is_made_by_library(file: str) -> bool:
+    """True for code that an installed package wrote to a file elsewhere, and loaded as a module of its own name.
+
+    torch_geometric does so for every class of its convolutions, under a name in ``/tmp`` that is another in each run.
+    """
+    for name, module in list(sys.modules.items()):
+        if getattr(module, "__dict__", {}).get("__file__") == file:
+            package = sys.modules.get(name.partition(".")[0])
+            made_by = getattr(package, "__dict__", {}).get("__file__")
+            return made_by is not None and _is_installed(made_by)
+    return False
 
 
 def is_gradviz_code(code: CodeType) -> bool:

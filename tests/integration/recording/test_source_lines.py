@@ -4,6 +4,8 @@
 # mypy: allow-untyped-calls, no-warn-return-any
 from __future__ import annotations
 
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -267,3 +269,24 @@ def test_gpt2_modules_are_named_from_the_variable_that_holds_the_model(tmp_path:
 def node_named_in(graph: Graph, path: str):  # type: ignore[no-untyped-def]
     """Any node made directly in the module of this path."""
     return next(node for node in graph.nodes if scope_of(graph, node) == path)
+
+
+def test_code_that_a_library_wrote_to_a_file_of_its_own_is_not_the_readers(tmp_path: Path) -> None:
+    file = tmp_path / "generated_7f3a.py"
+    file.write_text("def double(x):\n    return x * 2\n")
+    spec = spec_from_file_location("pytest.generated", file)  # torch_geometric names its modules so
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules["pytest.generated"] = module
+    try:
+        spec.loader.exec_module(module)
+        recording = record(lambda: module.double(weight(3)).sum().backward())
+        node = node_named(recording.graph, "MulBackward0")
+        sites = stack_of(recording.graph, node)
+        assert [(Path(site.file).name, site.is_library) for site in sites[:2]] == [
+            ("generated_7f3a.py", True),
+            ("test_source_lines.py", False),
+        ]
+    finally:
+        del sys.modules["pytest.generated"]
