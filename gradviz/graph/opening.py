@@ -69,22 +69,39 @@ class Opening:
 
 
 def choose_depth(arrangements: Arrangements, marks: Marks, depth: int | None, room: int) -> Opening:
-    """Open boxes to `depth`, or to the largest depth at which no more than `room` things are drawn.
-
-    Where the ways to all that is peculiar take far more room, the boxes around it stay as they would be without.
-    """
-    opening = Opening(marks, arrangements.nesting, depth or 0, 0)
-    if marks.peculiar:
-        shown, only_folded = _weigh_levels(arrangements, opening)
-        if shown[0] + only_folded[0] > MOST_ROOM_FOR_PECULIARITIES * room:
-            opening = Opening(replace(marks, peculiar=frozenset()), arrangements.nesting, depth or 0, 0)
+    """Open boxes to `depth`, or to the largest depth at which no more than `room` things are drawn."""
+    opening = _open_to_peculiarities(arrangements, marks, depth, room)
     fits = _choose(arrangements, opening, depth, room)
     if not fits and depth is None:
         opening.plain_calls = _plain_calls(arrangements)
     if opening.plain_calls:
         # Folded calls have no parameters beside them, so that the same number of things makes a taller picture.
+        # One more level may use it all where the picture would else be next to empty.
         _choose(arrangements, opening, None, room * 2 // 3)
+        if _drawn_at(arrangements, opening, opening.depth) < room // 3:
+            _choose(arrangements, opening, None, room)
     return opening
+
+
+def _open_to_peculiarities(arrangements: Arrangements, marks: Marks, depth: int | None, room: int) -> Opening:
+    """Boxes open on the way to all that is peculiar; where that takes too much room, to the first of each name.
+
+    Where even these ways take far more room, the boxes around them stay as they would be without.
+    """
+    nodes = arrangements.graph.nodes
+    first_of_name = {nodes[node].name: node for node in sorted(marks.peculiar, reverse=True)}
+    ways = ((marks.peculiar, room), (frozenset(first_of_name.values()), MOST_ROOM_FOR_PECULIARITIES * room))
+    for peculiar, most in ways if marks.peculiar else ():
+        opening = Opening(replace(marks, peculiar=peculiar), arrangements.nesting, depth or 0, 0)
+        if _drawn_at(arrangements, opening, 0) <= most:
+            return opening
+    return Opening(replace(marks, peculiar=frozenset()), arrangements.nesting, depth or 0, 0)
+
+
+def _drawn_at(arrangements: Arrangements, opening: Opening, depth: int) -> int:
+    """How many things are drawn with boxes open to that depth."""
+    shown, only_folded = _weigh_levels(arrangements, opening)
+    return sum(shown[level] for level in range(depth + 1)) + only_folded[depth]
 
 
 def _choose(arrangements: Arrangements, opening: Opening, depth: int | None, room: int) -> bool:

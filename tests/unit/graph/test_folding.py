@@ -414,6 +414,36 @@ def test_custom_functions_that_would_burst_the_picture_are_only_told_of() -> Non
     assert "folded boxes hold 60 custom functions" in view.notes
 
 
+def test_where_all_custom_functions_take_too_much_room_the_first_of_each_name_is_in_sight() -> None:
+    builder = GraphBuilder()
+    model, last = builder.scope("net", "Net"), builder.leaf("x", kind="input")
+    for number in range(12):
+        block = builder.scope(f"net.{number}", "Block", model)
+        for place in range(10):  # no two blocks are alike
+            last = builder.operation(f"Step{number}of{place}", last, scope=block)
+        last = builder.operation("Mine", last, kind="custom", scope=block)
+    builder.root(last)
+    graph = builder.build()
+    view = folded(graph)
+    assert names(graph, view).count("Mine") == 1
+    assert "net.11" in names(graph, view)
+    assert "folded boxes hold 11 custom functions" in view.notes
+
+
+def test_a_level_that_takes_all_the_room_is_open_where_the_picture_would_else_be_a_single_box() -> None:
+    builder = GraphBuilder()
+    model, last = builder.scope("net", "Net"), builder.leaf("x", kind="input")
+    for number in range(3):
+        part = builder.scope(f"net.part{number}", "Part", model)
+        for name in range(20):
+            last = builder.operation(f"Inner{number}of{name}", last, scope=part)
+    for number in range(45):
+        last = builder.operation(f"Outer{number}", last, scope=model)
+    builder.root(last)
+    graph = builder.build()
+    assert {"net.part0", "Outer0", "Outer44"} <= set(names(graph, folded(graph)))
+
+
 def test_what_must_be_seen_opens_the_way_and_alikes_stay_together() -> None:
     graph = transformer(12)
     gelus = [node.id for node in graph.find("Gelu")]
