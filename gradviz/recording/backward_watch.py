@@ -83,10 +83,12 @@ class BackwardWatch:
     def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def run_backward(t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
             # A forked worker is another program: it runs untouched.
-            if _unwatched.is_on or os.getpid() != self._process:
+            if os.getpid() != self._process:
                 return original(t_outputs, *args, **kwargs)
-            if torch_compat.current_graph_task_id() != -1:
+            is_inner = torch_compat.current_graph_task_id() != -1
+            if is_inner:
                 self._note_inner()
+            if is_inner or _unwatched.is_on:
                 return original(t_outputs, *args, **kwargs)
             request = BackwardRequest(
                 function="backward" if kwargs.get("accumulate_grad", False) else "grad",

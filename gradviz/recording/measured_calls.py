@@ -6,7 +6,6 @@ Also when a call breaks off: what ran until then is kept. A failure of ours is d
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from gradviz.recording import torch_compat
@@ -14,20 +13,26 @@ from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.gradient_meter import GradientMeter
 from gradviz.recording.gradient_recorder import GradientRecorder
+from gradviz.recording.inner_backward import InnerBackwards
 from gradviz.recording.plan import RecordingPlan
 from gradviz.recording.tensor_facts import FactsTable
 
 
-@dataclass(frozen=True)
 class MeasuredCalls:
     """Measures for one recording, unless its plan says otherwise."""
 
-    plan: RecordingPlan
-    facts: FactsTable
-    builder: CaptureBuilder
+    def __init__(self, plan: RecordingPlan, facts: FactsTable, builder: CaptureBuilder) -> None:
+        self.plan = plan
+        self.facts = facts
+        self.builder = builder
+        self.inner = InnerBackwards(builder)
 
     def run(self, recorded: Recorded | None, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         """Run the call; gives what it gives and raises what it raises."""
+        with self.inner.awaited(recorded):
+            return self._run_measured(recorded, request, run)
+
+    def _run_measured(self, recorded: Recorded | None, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         gradients = self._ready(recorded, request)
         if gradients is None or recorded is None:
             return run()

@@ -20,7 +20,6 @@ from gradviz.recording.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.compiled_code import CompiledCodeWatch
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import CallAt
-from gradviz.recording.inner_backward import InnerBackwards
 from gradviz.recording.measured_calls import MeasuredCalls
 from gradviz.recording.names import NameTable, names_on_stack
 from gradviz.recording.plan import RecordingPlan, StopScript
@@ -39,10 +38,9 @@ class Recorder:
         self._forward = ForwardWatch(self._facts, plan.values_up_to, logs_calls=plan.calls)
         self._compiled = CompiledCodeWatch(self._forward)
         self._builder = self.new_builder()
-        self._inner = InnerBackwards(self._builder)
-        on_backward = self._on_backward if self._forward.calls is None else self._log_backward
-        self._backward = BackwardWatch(on_backward, self._inner.note)
         self._measured = MeasuredCalls(plan, self._facts, self._builder)
+        on_backward = self._on_backward if self._forward.calls is None else self._log_backward
+        self._backward = BackwardWatch(on_backward, self._measured.inner.note)
         self._lock = threading.RLock()
         self.backward_calls = 0
         self.failed_in_backward = False
@@ -112,8 +110,7 @@ class Recorder:
         may_be_freed = number > 1 or self._plan.begins_midway
         freed_before = self._freed_places(recorded) if may_be_freed else frozenset()
         try:
-            with self._inner.awaited(recorded):
-                result = self._measured.run(recorded, request, run)
+            result = self._measured.run(recorded, request, run)
         except Exception as error:
             self._note_failure(recorded, request, error, freed_before)
             raise

@@ -149,7 +149,7 @@ def _run(
             return calls.run(Recorded(walked, 0), request, run)
 
     leaves = [variable for _, variable in leaf_variables(walked) if variable.requires_grad]
-    watch = BackwardWatch(measure)
+    watch = BackwardWatch(measure, calls.inner.note)
     with program_left_as_it_was():
         watch.start()
         try:
