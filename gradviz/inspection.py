@@ -77,7 +77,7 @@ class Inspection:
         """
         return self._graph(None)
 
-    def backward(self, gradient: Any = None, *, values: int = 0) -> Inspection:
+    def backward(self, gradient: Any = None, *, values: int = 0, root_shares: bool = False) -> Inspection:
         """What a backward of the tensors that were inspected would send along every edge, measured now.
 
         The program is left as it was: every ``.grad``, the graph, version counters and random numbers. What backward
@@ -88,6 +88,8 @@ class Inspection:
             gradient: what it starts from: a tensor of the root's shape, or a list or dict with one (or None) for each
                 of several roots, in their order; without it, ones, for roots of a single element.
             values: keep every number of gradients with so many elements or fewer.
+            root_shares: measure, too, what each root, or each term of the only root, gives to every leaf's gradient:
+                ``graph.root_shares``. Each costs a backward, and memory for its gradients of all leaves.
 
         Returns:
             A new inspection, with the gradients.
@@ -111,7 +113,10 @@ class Inspection:
             )
         if type(values) is not int or values < 0:
             raise BadInput(f"values={values!r} is not a number of elements", hint="values=64 keeps small ones whole")
-        return Inspection(self._roots.measured(self._capture, gradient, values))
+        from gradviz.recording.plan import RecordingPlan
+
+        plan = RecordingPlan(values_up_to=values, root_shares=root_shares)
+        return Inspection(self._roots.measured(self._capture, gradient, plan))
 
     def tree(self, **options: Any) -> TreeText:
         """The graph as a tree of text, from the loss down to what it was computed from.

@@ -45,6 +45,8 @@ class FlowRow:
     """Why no gradient arrived, as far as that is known."""
     lost_at: int | None = None
     """The node that turned the gradient into zeros, where all of it is zero."""
+    leaves: tuple[int, ...] = ()
+    """Ids of the nodes that it arrived at."""
 
     @property
     def ratio(self) -> float | None:
@@ -154,6 +156,7 @@ def _row_of(
         order=arrivals.get(leaf.id),
         outcome=leaf.leaf_gradient.outcome if leaf.leaf_gradient is not None else None,
         lost_at=where_it_became_zero(graph, leaf) if arrived.is_zero else None,
+        leaves=(leaf.id,),
     )
 
 
@@ -193,6 +196,7 @@ def _together(module: str, rows: Sequence[FlowRow]) -> FlowRow:
         min((row.order for row in arrived if row.order is not None), default=None),
         nothing=f"{silent} of {len(rows)}" if silent else None,
         lost_at=next((row.lost_at for row in arrived if row.lost_at is not None), None),
+        leaves=tuple(leaf for row in arrived for leaf in row.leaves),
     )
 
 

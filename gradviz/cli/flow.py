@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options import recording_options, terminal_options
+from gradviz.cli.options import recording_options, root_shares_option, terminal_options
 
 if TYPE_CHECKING:
     from gradviz.cli.source import Source, SourceOptions
@@ -18,6 +18,7 @@ NARROWEST = 40
 
 @click.command("flow")
 @recording_options
+@root_shares_option
 @click.option("--depth", type=click.IntRange(min=0), metavar="N", help="How many levels of modules to open.")
 @click.option("--all", "show_all", is_flag=True, help="A row for every parameter.")
 @click.option("--json", "as_json", is_flag=True, help="Every parameter's figures as JSON.")
@@ -25,6 +26,7 @@ NARROWEST = 40
 @terminal_options(least_width=NARROWEST)
 def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: bool, **others: Any) -> int:
     """Run SCRIPT, and print which gradient its first backward() brought to every parameter, in the model's order."""
+    from gradviz.analysis.flow_document import flow_json
     from gradviz.cli.flow_table import FlowTable
     from gradviz.cli.paging import show
     from gradviz.cli.rescue import recording_kept
@@ -33,7 +35,7 @@ def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: boo
     from gradviz.cli.views import source_options
 
     source_choice, terminal = source_options(others), standard_output(others["color"])
-    _check(source_choice, depth, show_all)
+    _check(source_choice, depth, show_all=show_all, as_json=as_json)
     table = FlowTable(
         width=others["width"] or max(terminal.width, NARROWEST),
         color=terminal.has_colors,
@@ -44,17 +46,19 @@ def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: boo
     source = open_source(source_choice, own_output=True)
     with recording_kept(source, source_choice):
         _check_that_gradients_are_there(source, source_choice)
-        text = _json(source) if as_json else table.text(source.capture, source.graphs)
+        text = flow_json(source.capture, source.graphs) if as_json else table.text(source.capture, source.graphs)
         show(text, terminal, use_pager=not (no_pager or as_json))
     tell_that_it_was_stopped(source, source_choice)
     return source.exit_code
 
 
-def _check(source: SourceOptions, depth: int | None, show_all: bool) -> None:
+def _check(source: SourceOptions, depth: int | None, *, show_all: bool, as_json: bool) -> None:
     from gradviz.errors import BadInput
 
     if depth is not None and show_all:
         raise BadInput("--depth and --all exclude each other", hint="--all opens every level")
+    if depth is not None and as_json:
+        raise BadInput("--json has every parameter, and --depth says nothing about it", hint="leave --depth out")
     if not source.gradients:
         raise BadInput("flow shows gradients: --no-gradients leaves nothing to show")
     if source.root is not None:
@@ -81,27 +85,3 @@ def _check_that_gradients_are_there(source: Source, options: SourceOptions) -> N
     refusal = NothingRecorded(message, hint=hint)
     refusal.exit_code = source.exit_code or refusal.exit_code
     raise refusal
-
-
-def _json(source: Source) -> str:
-    import msgspec
-
-    from gradviz.analysis.gradient_flow import gradient_flow
-
-    document = {
-        "schema": "gradviz flow",
-        "version": 1,
-        "program": source.capture.program,
-        "disclosures": source.capture.disclosures,
-        "flows": [
-            {"backward": graph.backward, **_fields(gradient_flow(source.capture, graph))} for graph in source.graphs
-        ],
-    }
-    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
-
-
-def _fields(flow: Any) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    rows = [{**asdict(row), "ratio": row.ratio, "size": row.size} for row in flow.rows]
-    return {"parameters": rows, "trend": flow.trend, "first_nan": flow.first_nan}

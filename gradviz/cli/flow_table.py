@@ -14,8 +14,10 @@ from rich.text import Text
 
 from gradviz.analysis.gradient_flow import FlowRow, GradientFlow, Trend, deepest_that_fits, folded, gradient_flow
 from gradviz.capture.capture import Capture
+from gradviz.cli.loss_table import conflicts, loss_table
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.operation_words import autograd_name
+from gradviz.graph.root_shares import RootShares
 from gradviz.graph.source_lines import line_words
 from gradviz.rendering.words import counted, listed
 
@@ -68,6 +70,8 @@ class FlowTable:
             console.print(Text("\n" + self._profile(flow.profile)))
             is_steep = flow.trend.verdict != "steady"
             console.print(_wrapped(_verdict(flow.trend), self.width, "bold yellow" if is_steep else ""))
+        if graph.root_shares is not None:
+            self._print_losses(console, graph.root_shares, rows)
         for remark, style in _remarks(flow, graph):
             console.print(_wrapped(remark, self.width, style))
         if len(rows) < len(flow.rows):
@@ -77,6 +81,14 @@ class FlowTable:
             console.print(_wrapped(f"{folded_away}; {more}", self.width, "dim"))
         for sentence in capture.disclosures:
             console.print(_wrapped(f"not recorded: {sentence}", self.width, "yellow"))
+
+    def _print_losses(self, console: Console, shares: RootShares, rows: Sequence[FlowRow]) -> None:
+        names = listed([loss.name for loss in shares.losses], len(shares.losses))
+        console.print()
+        console.print(_wrapped(f"what each of {len(shares.losses)} losses gives: {names}", self.width, "bold"))
+        console.print(loss_table(shares, rows, self.width, self._ellipsis))
+        for sentence in conflicts(shares, rows):
+            console.print(_wrapped(sentence, self.width, ""))
 
     def _table(self, rows: Sequence[FlowRow]) -> Table:
         scale = _Scale.of(rows)

@@ -94,6 +94,14 @@ editor_option = click.option(
 )
 
 
+root_shares_option = click.option(
+    "--root-shares",
+    is_flag=True,
+    help="Measure what each root, or each term of a loss that is a sum, gives to every parameter's gradient, and which "
+    "of them pull against each other. Each costs a backward, and memory for the gradients of all parameters.",
+)
+
+
 def table_below_help(title: str, rows: Iterable[str]) -> str:
     """The epilog of a command's help, line by line."""
     # Click leaves a paragraph as it is that begins so.

@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
-from gradviz.cli.options import recording_options
+from gradviz.cli.options import recording_options, root_shares_option
 from gradviz.cli.progress import working
 
 
 @click.command("record")
 @recording_options
+@root_shares_option
 @click.option("-o", "--output", metavar="OUT", help="Capture to write; SCRIPT's name with .gradviz.")
 def record_command(output: str | None, **others: Any) -> int:
     """Run SCRIPT and write what was recorded to one file, which every other command takes in place of a script."""

@@ -6,18 +6,19 @@ import click
 
 
 @click.command("schema")
-@click.argument("what", metavar="[json|capture|memory]", default="json")
+@click.argument("what", metavar="[json|capture|memory|flow]", default="json")
 def schema_command(what: str) -> int:
-    """Print the JSON Schema of a .json file (json), of a .gradviz file (capture), or of memory --json (memory)."""
+    """Print the JSON Schema of a .json file, of a .gradviz file (capture), or of what memory or flow --json print."""
     import msgspec
 
+    from gradviz.analysis.flow_document import flow_schema
     from gradviz.analysis.memory_document import memory_schema
     from gradviz.capture.capture_file import capture_schema
     from gradviz.errors import BadInput, near_matches
     from gradviz.output import write_output
     from gradviz.rendering.json import graph_schema
 
-    schemas = {"json": graph_schema, "capture": capture_schema, "memory": memory_schema}
+    schemas = {"json": graph_schema, "capture": capture_schema, "memory": memory_schema, "flow": flow_schema}
     if what not in schemas:
         raise BadInput(f"no schema of {what!r}", hint=near_matches(what, schemas))
     text = msgspec.json.format(msgspec.json.encode(schemas[what]()), indent=2).decode()

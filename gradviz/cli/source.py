@@ -31,6 +31,7 @@ class SourceOptions:
     gradients: bool = True
     values: bool = False
     values_up_to: int | None = None
+    root_shares: bool = False
 
     @property
     def name(self) -> str:
@@ -115,6 +116,10 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
 
     if options.root is not None and options.backward is not None:
         raise BadInput("--root and --backward exclude each other", hint="--root records a tensor at the script's end")
+    if options.root_shares and not options.gradients:
+        raise BadInput("--root-shares and --no-gradients exclude each other")
+    if options.root_shares and options.root is not None:
+        raise BadInput("--root-shares measures backward calls, and --root runs none", hint="pick one with --backward N")
     if options.root is not None:
         parse_root(options.root)  # better now than after hours of training
     plan = RecordingPlan(
@@ -123,6 +128,7 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         root=options.root,
         gradients=options.gradients,
         values_up_to=options.values_up_to or (MOST_VALUES if options.values else 0),
+        root_shares=options.root_shares,
         working=working,
     )
     program = find_module(options.module) if options.module is not None else find_script(options.name)
@@ -165,6 +171,7 @@ def _load(options: SourceOptions) -> Source:
         ("--no-gradients", not options.gradients),
         ("--values", options.values),
         ("--values-up-to", options.values_up_to is not None),
+        ("--root-shares", options.root_shares),
     ):
         if given:
             raise BadInput(f"{name} needs a script to run; {options.name} is a capture")

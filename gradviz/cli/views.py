@@ -17,7 +17,7 @@ from gradviz.rendering.subjects import subject_of
 def source_options(options: dict[str, Any]) -> SourceOptions:
     """The part of a command's options that says what to run."""
     names = ("words", "module", "backward", "keep_going", "root", "gradients", "values", "values_up_to")
-    return SourceOptions(**{name: options[name] for name in names})
+    return SourceOptions(**{name: options[name] for name in names}, root_shares=options.get("root_shares", False))
 
 
 def view_options(options: dict[str, Any]) -> ViewOptions:

@@ -48,3 +48,13 @@ def check_references(graph: Graph) -> None:
     if graph.backward is not None:
         check("backward", graph.backward.call_site, len(graph.call_sites), "call site")
         check("backward", graph.backward.failed_node, len(graph.nodes), "node")
+    if graph.root_shares is not None:
+        count = len(graph.root_shares.losses)
+        for loss in graph.root_shares.losses:
+            check(f"loss {loss.name}", loss.call_site, len(graph.call_sites), "call site")
+            for node_id in loss.nodes:
+                check(f"loss {loss.name}", node_id, len(graph.nodes), "node")
+        for entry in graph.root_shares.leaves:
+            check("a share of losses", entry.leaf, len(graph.nodes), "node")
+            if len(entry.products) != count * count:
+                raise InvalidGraph(f"{count} losses have {len(entry.products)} products at node {entry.leaf}")

@@ -26,6 +26,7 @@ def subgraph(graph: Graph, nodes: Sequence[int], constants: Collection[int]) -> 
         nodes=tuple(_renumbered(graph.nodes[node], number, constants) for node in nodes),
         roots=tuple(replace(root, node=number[root.node]) for root in graph.roots if root.node in number),
         backward=None if graph.backward is None else _with_failure_inside(graph.backward, number),
+        root_shares=None,
     )
 
 

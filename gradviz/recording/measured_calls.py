@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
+from gradviz.graph.model import Graph
 from gradviz.recording import torch_compat
 from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.capture_builder import CaptureBuilder, Recorded
@@ -15,6 +18,8 @@ from gradviz.recording.gradient_meter import GradientMeter
 from gradviz.recording.gradient_recorder import GradientRecorder
 from gradviz.recording.inner_backward import InnerBackwards
 from gradviz.recording.plan import RecordingPlan
+from gradviz.recording.program_state import HOOKS_RAN
+from gradviz.recording.root_shares import NOTHING_TO_COMPARE, measured_root_shares
 from gradviz.recording.tensor_facts import FactsTable
 
 
@@ -53,6 +58,8 @@ class MeasuredCalls:
             number = graph.backward.number if graph.backward else 0
             self.builder.disclose(f"gradients of {request.function} {number} were not measured: {obstacle}")
             return None
+        if self.plan.root_shares:
+            graph = self._with_root_shares(recorded, request)
         meter = GradientMeter(self.facts, self.plan.values_up_to, self.builder.unmeasured)
         gradients = GradientRecorder(recorded.walk, graph, request, meter)
         try:
@@ -62,6 +69,21 @@ class MeasuredCalls:
             self.builder.disclose_defect("gradients could not be measured", defect)
             return None
         return gradients
+
+    def _with_root_shares(self, recorded: Recorded, request: BackwardRequest) -> Graph:
+        graphs, graph = self.builder.graphs, self.builder.graphs[recorded.place]
+        try:
+            shares = measured_root_shares(recorded.walk, graph, request)
+        except Exception as error:  # of a hook of the program, too: its own backward will raise it again
+            self.builder.disclose(f"shares of losses could not be measured: {type(error).__name__}: {error}")
+            return graph
+        if shares is None:
+            self.builder.disclose(NOTHING_TO_COMPARE)
+            return graph
+        if any(node.hooks for node in graph.nodes):
+            self.builder.disclose(HOOKS_RAN)
+        graphs[recorded.place] = graph = replace(graph, root_shares=shares)
+        return graph
 
     def _add_what_flowed(self, gradients: GradientRecorder, place: int, result: Any) -> None:
         graphs = self.builder.graphs

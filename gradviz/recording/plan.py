@@ -26,6 +26,8 @@ class RecordingPlan:
     """Gradients with so many elements or fewer are kept whole."""
     calls: bool = False
     """Whether every torch call is logged, with the tensors that it took and gave: see `call_recorder`."""
+    root_shares: bool = False
+    """Whether each loss's share in every leaf's gradient is measured, by a backward for each."""
     begins_midway: bool = False
     """The program computed before the recording began, and may have freed what is recorded."""
     max_kept_nodes: int = MAX_KEPT_NODES

@@ -2,22 +2,17 @@
 
 Problems solved here:
 
-* ``.grad`` must stay: gradients are asked for by `torch.autograd.grad`, which adds to nothing. Only tensors with
-  ``retain_grad()`` would get one; theirs is put back.
-* What a custom backward draws of random numbers is drawn again by the program: the generators are put back.
+* ``.grad`` must stay: gradients are asked for by `torch.autograd.grad`, which adds to nothing. What else a backward
+  changes is put back: see `program_state`.
 * A recorder that watches the program must not take the call for one of the program's.
 * An inspection keeps nothing alive, so that what it inspected may be gone, freed or changed since.
 """
 
 from __future__ import annotations
 
-import gc
-import random
 import re
-import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,10 +31,9 @@ from gradviz.recording.graph_walker import Walk, walk
 from gradviz.recording.leaf_gradients import leaf_variables
 from gradviz.recording.measured_calls import MeasuredCalls
 from gradviz.recording.plan import RecordingPlan
+from gradviz.recording.program_state import HOOKS_RAN, program_left_as_it_was
 from gradviz.recording.roots import RootTensor, root_of
 from gradviz.recording.tensor_facts import FactsTable
-
-HOOKS_RAN = "hooks of the program ran once more while gradients were measured on request, and saw these gradients"
 
 
 @dataclass(frozen=True)
@@ -52,7 +46,7 @@ class InspectedRoots:
     def of(cls, roots: Sequence[RootTensor]) -> InspectedRoots:
         return cls(tuple(_nothing if root.tensor is None else weakref.ref(root.tensor) for root in roots))
 
-    def measured(self, capture: Capture, gradient: Any, values_up_to: int) -> Capture:
+    def measured(self, capture: Capture, gradient: Any, plan: RecordingPlan) -> Capture:
         """The capture of these roots, with the gradients of a backward that starts from `gradient`.
 
         Raises:
@@ -67,7 +61,7 @@ class InspectedRoots:
         starts = _start_gradients(gradient, names)
         walked = _same_walk(graph, tensors, names)
         builder, facts = _builder(graph)
-        calls = MeasuredCalls(RecordingPlan(values_up_to=values_up_to), facts, builder)
+        calls = MeasuredCalls(plan, facts, builder)
         _run(tensors, starts, names, walked, calls)
         if any(node.hooks for node in graph.nodes):
             builder.disclose(HOOKS_RAN)
@@ -179,35 +173,3 @@ def _refusal(
     blamed = int(place[1]) if place else next((n for n, each in enumerate(tensors) if each.numel() != 1), 0)
     shape = list(tensors[blamed].shape)
     return BadInput(f"{names[blamed]} has shape {shape}: {message}", hint=f"give gradient= a tensor of shape {shape}")
-
-
-@contextmanager
-def program_left_as_it_was() -> Iterator[None]:
-    """Random generators, and the ``.grad`` of tensors with ``retain_grad()``, are afterwards what they were before."""
-    retaining = [(tensor, tensor.grad) for tensor in _tensors_that_retain()]
-    states = list(_generator_states())
-    try:
-        yield
-    finally:
-        for put_back, state in states:
-            put_back(state)
-        with torch_compat.DISABLE_TORCH_FUNCTION():
-            for tensor, grad in retaining:
-                tensor.grad = grad
-
-
-def _tensors_that_retain() -> list[torch.Tensor]:
-    # No list of them is kept anywhere. Whoever can read a `.grad` holds a tensor that the collector knows.
-    with torch_compat.DISABLE_TORCH_FUNCTION():
-        tensors = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
-        return [tensor for tensor in tensors if not tensor.is_leaf and tensor.retains_grad]
-
-
-def _generator_states() -> Iterator[tuple[Callable[[Any], object], Any]]:
-    yield random.setstate, random.getstate()
-    yield torch.set_rng_state, torch.get_rng_state()
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        yield numpy.random.set_state, numpy.random.get_state()
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        yield torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()

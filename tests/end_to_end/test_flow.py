@@ -64,7 +64,7 @@ def test_depth_folds_parameters_into_modules(fading: Path, folder: Path) -> None
 
 
 def test_json_has_every_parameter_in_the_order_of_the_model(fading: Path, folder: Path) -> None:
-    run = gradviz("flow", fading, "--json", "--depth", "0", cwd=folder)
+    run = gradviz("flow", fading, "--json", cwd=folder)
     (flow,) = json.loads(run.stdout)["flows"]
     names = [row["name"] for row in flow["parameters"]]
     assert names[0] == "net.layers.0.weight"
@@ -91,6 +91,8 @@ def test_options_that_leave_nothing_to_show_are_refused_before_the_script_runs(f
     assert "--no-gradients" in refused("flow", fading, "--no-gradients", cwd=folder)
     assert "--root" in refused("flow", fading, "--root", "loss", cwd=folder)
     assert "--depth" in refused("flow", fading, "--depth", "1", "--all", cwd=folder)
+    assert "--depth" in refused("flow", fading, "--depth", "1", "--json", cwd=folder)
+    assert "--root-shares" in refused("record", fading, "--root-shares", "--no-gradients", cwd=folder)
 
 
 def test_a_wrong_shape_of_the_start_gradient_is_torchs_own_message(folder: Path) -> None:
@@ -100,3 +102,30 @@ def test_a_wrong_shape_of_the_start_gradient_is_torchs_own_message(folder: Path)
     run = gradviz("flow", script, cwd=folder)
     assert run.exit_code == 1
     assert "Mismatch in shape: grad_output[0] has a shape of torch.Size([3])" in run.stderr
+
+
+TWO_LOSSES = """
+import torch
+w = torch.ones(3, requires_grad=True)
+fit = (w * torch.tensor([1.0, 2.0, 3.0])).sum()
+penalty = -(w * torch.tensor([1.0, 2.0, 0.0])).sum()
+(fit + 2 * penalty).backward()
+"""
+
+
+def test_losses_that_pull_against_each_other_are_told_with_their_shares(folder: Path) -> None:
+    script = written_script(folder, TWO_LOSSES)
+    run = gradviz("flow", script, "--root-shares", "--width", "80", cwd=folder)
+    assert "what each of 2 losses gives: fit, penalty" in run.stdout
+    assert "pulling against each other over all parameters: fit and penalty (-0.60)" in run.stdout
+    assert all(len(line) <= 80 for line in run.stdout.splitlines())
+
+
+def test_shares_of_losses_are_kept_in_the_recording_and_told_as_json(folder: Path) -> None:
+    script = written_script(folder, TWO_LOSSES)
+    gradviz("record", script, "--root-shares", cwd=folder)
+    (flow,) = json.loads(gradviz("flow", "train.gradviz", "--json", cwd=folder).stdout)["flows"]
+    assert [loss["name"] for loss in flow["losses"]] == ["fit", "penalty"]
+    (parameter,) = flow["parameters"]
+    assert sum(each["share"] for each in parameter["losses"]) == pytest.approx(1)
+    assert parameter["cosines"][0]["cosine"] == pytest.approx(-0.5976, abs=1e-3)

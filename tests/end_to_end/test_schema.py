@@ -24,5 +24,10 @@ def test_the_schema_of_the_memory_document_names_its_figures(tmp_path: Path) -> 
     assert {"saved_bytes", "storages"} <= set(schema["$defs"]["MemoryDocument"]["required"])
 
 
+def test_the_schema_of_the_flow_document_names_its_figures(tmp_path: Path) -> None:
+    schema = json.loads(gradviz("schema", "flow", cwd=tmp_path).stdout)
+    assert {"norm", "ratio", "losses"} <= set(schema["$defs"]["ParameterFlow"]["required"])
+
+
 def test_an_unknown_schema_is_told_with_what_there_is(tmp_path: Path) -> None:
     assert "'json'" in refusal(gradviz("schema", "jsn", cwd=tmp_path))
