@@ -14,6 +14,7 @@ CODE := gradviz tests samples
 # Empty files that say what is installed, so that it is done again only when pyproject.toml has changed.
 INSTALLED := $(VENV)/.installed
 TEST_INSTALLED := $(VENV)/.installed-test
+CONFORMANCE_INSTALLED := $(VENV)/.installed-conformance
 
 .PHONY: help demo test lint format conformance bench gallery demo-capture clean
 
@@ -22,7 +23,7 @@ help:
 	@echo "make test          everything that must pass: lint, types, layers, tests"
 	@echo "make lint          ruff, mypy and the import layers"
 	@echo "make format        let ruff rewrite the code"
-	@echo "make conformance   compare recordings with torch on all of torch's own test inputs; takes long"
+	@echo "make conformance   compare recordings with torch on all of torch's own test inputs and on 112 real models; takes long"
 	@echo "make bench         what gradviz costs, measured"
 	@echo "make gallery       draw every sample anew, in samples/gallery; the tests compare with these pictures"
 	@echo "make demo-capture  record anew what 'gradviz demo' shows"
@@ -49,7 +50,7 @@ format: $(TEST_INSTALLED)
 	$(PYTHON) -m ruff check --fix $(CODE)
 	$(PYTHON) -m ruff format $(CODE)
 
-conformance: $(TEST_INSTALLED)
+conformance: $(CONFORMANCE_INSTALLED)
 	$(PYTHON) -m tests.conformance
 
 bench: $(TEST_INSTALLED)
@@ -72,4 +73,8 @@ $(INSTALLED): pyproject.toml
 
 $(TEST_INSTALLED): $(INSTALLED)
 	$(PIP) --editable ".[test]"
+	@touch $@
+
+$(CONFORMANCE_INSTALLED): $(TEST_INSTALLED)
+	$(PIP) --editable ".[conformance]"
 	@touch $@

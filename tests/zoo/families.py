@@ -16,8 +16,15 @@ def families() -> tuple[Family, ...]:
         *mixed_families.FAMILIES,
         *diffusion_models.FAMILIES,
     )
-    if find_spec("torch_geometric") is None:
+    if why_some_are_missing():
         return found
     from tests.zoo import graph_networks
 
     return (*found, *graph_networks.FAMILIES)
+
+
+def why_some_are_missing() -> str:
+    """Why networks on graphs are not examined; nothing where they are."""
+    if find_spec("torch_geometric") is None:
+        return "networks on graphs: torch_geometric is not installed, 'make conformance' installs it"
+    return ""
