@@ -27,8 +27,7 @@ from gradviz.recording import torch_compat
 from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch, unwatched
 from gradviz.recording.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.forward_watch import ForwardWatch
-from gradviz.recording.graph_walker import Walk, walk
-from gradviz.recording.leaf_gradients import leaf_variables
+from gradviz.recording.graph_walker import Walk, leaf_variables, walk
 from gradviz.recording.measured_calls import MeasuredCalls
 from gradviz.recording.plan import RecordingPlan
 from gradviz.recording.program_state import HOOKS_RAN, program_left_as_it_was
