@@ -74,7 +74,7 @@ def _check_that_gradients_are_there(source: Source, options: SourceOptions) -> N
     if any(has_gradients(graph) for graph in source.graphs):
         return
     name, hint = options.name, None
-    if source.graphs[0].backward is None:
+    if source.graphs[0].backward is None and not (source.capture.error and source.capture.error.in_backward):
         message, hint = f"{name}: no backward() ran, so no gradient flowed", "call backward() on the loss"
     elif options.is_capture:
         message = f"{name} was recorded without gradients"

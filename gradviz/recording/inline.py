@@ -117,6 +117,7 @@ class BlockRecorder:
         self.abandon()
         failure = None
         if isinstance(error, Exception):
+            recorder.note_refused_backward(error, namespaces_of_traceback(error.__traceback__))
             failure = script_error(without_our_frames(error), in_backward=recorder.failed_in_backward)
         program, outcome = program_name(frame.f_code.co_filename), _outcome(error)
         graphs = tuple(graph for graph in recorder.graphs if not any(graph is one for one in self._graphs_before))

@@ -23,6 +23,7 @@ from gradviz.recording.graph_builder import CallAt
 from gradviz.recording.measured_calls import MeasuredCalls
 from gradviz.recording.names import NameTable, names_on_stack
 from gradviz.recording.plan import RecordingPlan, StopScript
+from gradviz.recording.refused_backward import refused_backward
 from gradviz.recording.root_expression import parse_root
 from gradviz.recording.roots import RootTensor, loose_ends, root_of, slots_in
 from gradviz.recording.structures import named_tensors
@@ -242,6 +243,21 @@ class Recorder:
         names.add_namespace(namespace)
         self.note_memory()
         self._record_graph(roots, names)
+
+    def note_refused_backward(self, error: BaseException, namespaces: list[Mapping[str, Any]]) -> None:
+        """Tell which root it was that torch refused to start from, and record its graph if there is no other."""
+        refused = refused_backward(error)
+        if refused is None:
+            return
+        self.failed_in_backward = True
+        names = NameTable()
+        for namespace in namespaces:
+            names.add_namespace(namespace)
+        self._builder.disclose(refused.words(names))
+        roots = [root for tensor in refused.tensors if (root := root_of(tensor, names.name_of(tensor))) is not None]
+        if roots and not self.has_graphs():
+            self.note_memory()
+            self._record_graph(roots, names)
 
     def record_loose_ends(self, namespaces: list[Mapping[str, Any]]) -> None:
         """Without any backward: record the tensors with a ``grad_fn`` that no other one was computed from."""

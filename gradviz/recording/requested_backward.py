@@ -10,7 +10,6 @@ Problems solved here:
 
 from __future__ import annotations
 
-import re
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from gradviz.recording.graph_walker import Walk, leaf_variables, walk
 from gradviz.recording.measured_calls import MeasuredCalls
 from gradviz.recording.plan import RecordingPlan
 from gradviz.recording.program_state import HOOKS_RAN, program_left_as_it_was
+from gradviz.recording.refused_backward import blamed_root
 from gradviz.recording.roots import RootTensor, root_of
 from gradviz.recording.tensor_facts import FactsTable
 
@@ -168,7 +168,6 @@ def _refusal(
             f"the graph of {', '.join(names[:4])} was freed by an earlier backward",
             hint="measure before that, or call it with retain_graph=True",
         )
-    place = re.search(r"grad_output\[(\d+)\]", message)
-    blamed = int(place[1]) if place else next((n for n, each in enumerate(tensors) if each.numel() != 1), 0)
+    blamed = blamed_root(message, tensors)
     shape = list(tensors[blamed].shape)
     return BadInput(f"{names[blamed]} has shape {shape}: {message}", hint=f"give gradient= a tensor of shape {shape}")

@@ -16,8 +16,7 @@ from gradviz.graph.model import Graph
 from gradviz.graph.root_shares import LeafProducts, RootShares
 from gradviz.recording.backward_watch import BackwardRequest, unwatched
 from gradviz.recording.gradients import measuring
-from gradviz.recording.graph_walker import Walk
-from gradviz.recording.leaf_gradients import leaf_variables
+from gradviz.recording.graph_walker import Walk, leaf_variables
 from gradviz.recording.loss_terms import Loss, losses_of
 from gradviz.recording.program_state import program_left_as_it_was
 

@@ -141,6 +141,7 @@ class _Session:
 
         namespaces = namespaces_of_traceback(error.__traceback__)
         recorder.note_end(namespaces)
+        recorder.note_refused_backward(error, namespaces)
         if not recorder.has_graphs():
             recorder.record_loose_ends(namespaces)
 

@@ -95,13 +95,23 @@ def test_options_that_leave_nothing_to_show_are_refused_before_the_script_runs(f
     assert "--root-shares" in refused("record", fading, "--root-shares", "--no-gradients", cwd=folder)
 
 
-def test_a_wrong_shape_of_the_start_gradient_is_torchs_own_message(folder: Path) -> None:
-    script = written_script(
-        folder, "import torch\nw = torch.ones(2, requires_grad=True)\n(w * 2).backward(torch.ones(3))\n"
-    )
-    run = gradviz("flow", script, cwd=folder)
+@pytest.mark.parametrize(
+    ("call", "message", "ours"),
+    [
+        ("y.backward(torch.ones(3))", "Mismatch in shape: grad_output[0]", "was given a gradient of shape [3]"),
+        ("torch.autograd.grad([y], [w])", "grad can be implicitly created only for scalar", "was given no gradient"),
+    ],
+)
+def test_a_start_gradient_that_does_not_fit_is_torchs_own_message_and_names_the_root(
+    call: str, message: str, ours: str, folder: Path
+) -> None:
+    source = f"import torch\nw = torch.ones(2, requires_grad=True)\ny, other = w * 2, (w * 3).sum()\n{call}\n"
+    script = written_script(folder, source)
+    run = gradviz("render", script, cwd=folder)
     assert run.exit_code == 1
-    assert "Mismatch in shape: grad_output[0] has a shape of torch.Size([3])" in run.stderr
+    assert message in run.stderr
+    assert "graph of y; the script failed" in run.stdout
+    assert f"did not begin: y has shape [2], and {ours}" in run.stdout
 
 
 TWO_LOSSES = """
