@@ -28,6 +28,8 @@ class Birth:
     by: Literal["node", "zeros", "sum", "hook"]
     """``node``: what a node sends, of what it got; ``zeros``: the same, of nothing but zeros; ``sum``: branches cancel
     or overflow where they meet; ``hook``: a hook changed what arrived."""
+    is_aside: bool = False
+    """Only leaves lose it, and all else goes on: a weight gets zero where what it is multiplied with is zero."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +76,26 @@ def _birth_in(graph: Graph, node: Node, arrived: GradientState | None) -> Birth 
     """
     if arrived is None or arrived in BROKEN:
         return None
-    sent = {
-        state_of([gradient])
+    sent = [
+        (edge.target, state_of([gradient]))
         for edge, gradient in zip(node.edges, node.gradients, strict=False)
         if edge is not None and not (_is_nothing(gradient) and graph.nodes[edge.target].run is None)
-    }
-    worst = next((state for state in _WORST_FIRST if state in sent), None)
+    ]
+    states = {state for _, state in sent}
+    worst = next((state for state in _WORST_FIRST if state in states), None)
     if worst is None or (worst not in BROKEN and arrived != "fine"):
         return None
-    return Birth(worst, "node" if arrived == "fine" else "zeros")
+    lost_to = (target for target, state in sent if state not in ("fine", None))
+    is_aside = "fine" in states and worst not in BROKEN and all(_leads_to_a_leaf(graph, target) for target in lost_to)
+    return Birth(worst, "node" if arrived == "fine" else "zeros", is_aside)
+
+
+def _leads_to_a_leaf(graph: Graph, target: int) -> bool:
+    """Straight, or through views: a linear layer transposes its weight."""
+    node = graph.nodes[target]
+    while node.kind == "view" and len(node.edges) == 1 and node.edges[0] is not None:
+        node = graph.nodes[node.edges[0].target]
+    return node.is_leaf
 
 
 def _is_nothing(gradient: TensorFigures | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -23,6 +23,9 @@ _LOOK = {
     ),
     "arrows": click.option(
         "--arrows", metavar="data|gradient", help="Which way arrows point; positions stay as they are."
+    ),
+    "color_by": click.option(
+        "--color-by", metavar="role|gradient|memory|time|module", help="What colours mean; a legend has the scale."
     ),
     "editor": editor_option,
     "engine": click.option("--engine", metavar="graphlay|dot", help="What computes the positions."),
@@ -47,6 +50,14 @@ def renderers_for(formats: Sequence[Format], options: dict[str, Any]) -> list[Re
     return [_renderer_for(each, given) for each in formats]
 
 
+def check_that_it_will_be_measured(options: Mapping[str, Any]) -> None:
+    """Raise `BadInput` where colours are to mean what the recording is told to leave out."""
+    from gradviz.errors import BadInput
+
+    if options["color_by"] in ("gradient", "time") and not options["gradients"]:
+        raise BadInput(f"--color-by {options['color_by']} needs what --no-gradients leaves out", hint="leave out one")
+
+
 def _check_that_it_is_used(name: str, formats: Sequence[Format]) -> None:
     from gradviz.errors import BadInput
     from gradviz.rendering.renderer import FORMATS
@@ -57,7 +68,7 @@ def _check_that_it_is_used(name: str, formats: Sequence[Format]) -> None:
         return  # A variable of the environment holds for all commands, also for those that have no use for it.
     asked = " and ".join(dict.fromkeys(each.name for each in formats))
     able = ", ".join(each.name for each in FORMATS if name in each.option_names())
-    raise BadInput(f"--{name} says nothing about {asked}", hint=f"it is for {able}")
+    raise BadInput(f"--{name.replace('_', '-')} says nothing about {asked}", hint=f"it is for {able}")
 
 
 def _renderer_for(chosen: Format, given: dict[str, Any]) -> Renderer:

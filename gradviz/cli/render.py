@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.look import look_options, renderers_for
+from gradviz.cli.look import check_that_it_will_be_measured, look_options, renderers_for
 from gradviz.cli.options import recording_options, table_below_help, viewing_options
 from gradviz.cli.progress import working
 from gradviz.rendering.renderer import FORMATS, Format, Renderer, Subject, format_named
@@ -65,6 +65,7 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
     source_choice, viewing = source_options(others), view_options(others)
     wanted = _outputs(outputs, formats, source_choice.name)
     renderers = renderers_for([output.format for output in wanted], others)
+    check_that_it_will_be_measured(others)
     check_outputs([output.path for output in wanted], inputs=source_choice.inputs)
     to_standard_output = any(output.path == "-" for output in wanted)
     if to_standard_output and source_choice.backward == "all" and not source_choice.is_capture:

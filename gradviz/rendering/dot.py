@@ -12,16 +12,18 @@ import graphviz  # type: ignore[import-untyped]  # The package ships no types.
 from gradviz.errors import check_choice
 from gradviz.graph.view import Item
 from gradviz.rendering import labels
-from gradviz.rendering.dot_labels import face_label, page_label, plain_lines
-from gradviz.rendering.faces import faces_of
+from gradviz.rendering.colouring import drawn_colouring, ink_of, middle_tint
+from gradviz.rendering.dot_labels import face_label, page_label, plain_lines, scale_row
 from gradviz.rendering.geometry import Arrows, Direction
 from gradviz.rendering.labels import ItemText
+from gradviz.rendering.link_looks import WIDTHS, LinkLook, link_looks
 from gradviz.rendering.link_words import link_texts
 from gradviz.rendering.palette import LEAF_ROLES, ROLE_STYLES, THEMES, Role, Shape, Theme, ThemeName, failed_item
 from gradviz.rendering.plain_items import GRADIENT_WORDS, drawable_links, flat, legend_roles, nested_items
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.source_links import editor_template, source_link
 from gradviz.rendering.svg_frame import recorded_facts, remarks
+from gradviz.rendering.tints import COLOR_BY, ColorBy, Ink
 
 # Shape and style for each of our outlines, in Graphviz's words.
 _SHAPES: dict[Shape, tuple[str, str]] = {
@@ -52,11 +54,13 @@ class DotRenderer:
     arrows: Arrows = "data"
     editor: str | None = None
     """An editor or a link template, see `gradviz.rendering.source_links`; without it there are no links."""
+    color_by: ColorBy = "role"
 
     def __post_init__(self) -> None:
         check_choice("direction", self.direction, ("TB", "LR"))
         check_choice("theme", self.theme, THEMES)
         check_choice("arrows", self.arrows, ("data", "gradient"))
+        check_choice("color_by", self.color_by, COLOR_BY)
         self._links_to()
 
     def render(self, subject: Subject) -> str:
@@ -64,11 +68,13 @@ class DotRenderer:
         facts = recorded_facts(subject)
         name = flat(subject.capture.program.name)
         backwards = self.arrows == "gradient"
-        painter = _Painter(subject, theme, self._links_to(), backwards=backwards)
+        painter = _Painter(subject, theme, self._links_to(), self.color_by, backwards=backwards)
         dot = graphviz.Digraph("gradviz", comment=f"{name}: {facts}")
         error, notes = remarks(subject)
         lines = [facts, GRADIENT_WORDS if backwards else "", error, *notes]
-        label = page_label(subject, lines, legend_roles(painter.faces), theme)
+        legend = [] if painter.colouring else legend_roles(painter.faces)
+        scale = scale_row(painter.colouring, theme) if painter.colouring else ""
+        label = page_label(subject, lines, legend, theme, first_row=scale)
         dot.attr("graph", rankdir=self.direction, label=label, **_page(theme))
         dot.attr("node", fontname=_FONT, fontsize="12", margin="0.16,0.07", height="0.35")
         back = {"dir": "back"} if backwards else {}
@@ -99,10 +105,13 @@ def _page(theme: Theme) -> Attributes:
 class _Painter:
     """Adds the items and links of one view to a graph."""
 
-    def __init__(self, subject: Subject, theme: Theme, template: str | None, *, backwards: bool) -> None:
+    def __init__(
+        self, subject: Subject, theme: Theme, template: str | None, color_by: ColorBy, *, backwards: bool
+    ) -> None:
         self.view, self.theme, self.template, self.backwards = subject.view, theme, template, backwards
         self.texts = labels.item_texts(subject.capture, subject.graph, self.view)
-        self.faces = faces_of(subject.graph, self.view, self.texts)
+        self.colouring, self.faces = drawn_colouring(subject, color_by, self.texts)
+        self.looks = link_looks(subject, self.colouring)
         self.link_texts = link_texts(subject.capture, subject.graph, self.view, self.texts)
         self.failed = failed_item(self.view, subject.graph)
 
@@ -130,14 +139,16 @@ class _Painter:
                 # No gradient flows here.
                 head = {"dir": "none"} if self.backwards else {}
                 look = {"style": "dashed", "color": self.theme.quiet_link} | head
+            look |= _gradient_look(self.looks[number], self.theme)
             label = {"label": f"  {plain_lines([words.label])}"} if words.label else {}
             tooltip = plain_lines(words.tooltip)
             dot.edge(f"i{link.source}", f"i{link.target}", tooltip=tooltip, **label, **look)
 
     def _words(self, item: Item) -> Attributes:
         face, text, failed = self.faces[item.id], self.texts[item.id], item.id == self.failed
-        ink = self.theme.failed if failed else self.theme.roles[face.role]
-        quiet = self.theme.quiet_text if face.role in _QUIET_ROLES and not failed else ink.text
+        ink = self._ink(item)
+        is_on_pale = face.role in _QUIET_ROLES and not failed and not face.tints
+        quiet = self.theme.quiet_text if is_on_pale else ink.text
         return {
             "label": face_label(face, quiet, self.theme, failed=failed),
             "tooltip": plain_lines([text.title, text.subtitle, text.shape, text.line, *text.tooltip]),
@@ -145,6 +156,23 @@ class _Painter:
             "color": ink.line,
             "penwidth": "3" if failed else "1.2",
         } | self._link(text)
+
+    def _ink(self, item: Item) -> Ink:
+        if item.id == self.failed:
+            return self.theme.failed
+        face = self.faces[item.id]
+        tint = middle_tint(face)
+        if tint is None or self.colouring is None:
+            return self.theme.roles[face.role]
+        return ink_of(tint, self.colouring.by, self.theme)
+
+    def _fill(self, item: Item) -> Attributes:
+        """From the first to the last of those that an item stands for: Graphviz blends two colours and no more."""
+        tints = self.faces[item.id].tints
+        if self.colouring is None or len(set(tints)) < 2 or item.id == self.failed:
+            return {"fillcolor": self._ink(item).fill}
+        first, last = (ink_of(tint, self.colouring.by, self.theme).fill for tint in (tints[0], tints[-1]))
+        return {"fillcolor": f"{first}:{last}", "gradientangle": "270"}
 
     def _link(self, text: ItemText) -> Attributes:
         link = source_link(self.template, *text.source) if self.template and text.source else None
@@ -156,11 +184,18 @@ class _Painter:
 
     def _node_look(self, item: Item) -> Attributes:
         face = self.faces[item.id]
-        ink = self.theme.failed if item.id == self.failed else self.theme.roles[face.role]
         shape, style = _SHAPES[ROLE_STYLES[face.role].shape]
         dashes = ",dashed" if ROLE_STYLES[face.role].dashed else ""
         # Outlines that lean or taper are drawn around the text's rectangle and grow large by themselves.
         margin = {} if shape in ("box", "note") else {"margin": "0.02,0.01"}
         peripheries = "2" if face.role == "checkpoint" or face.sheets else "1"
-        look = {"shape": shape, "style": style + dashes, "fillcolor": ink.fill, "peripheries": peripheries}
-        return look | margin
+        look = {"shape": shape, "style": style + dashes, "peripheries": peripheries}
+        return look | self._fill(item) | margin
+
+
+def _gradient_look(look: LinkLook, theme: Theme) -> Attributes:
+    if look.state == "broken":
+        return {"color": theme.failed.line, "penwidth": "2"}
+    if look.state == "lost":
+        return {"color": theme.quiet_link, "style": "dotted"}
+    return {} if look.step is None else {"penwidth": f"{WIDTHS[look.step]:g}"}

@@ -11,11 +11,13 @@ from html import escape
 
 import graphviz  # type: ignore[import-untyped]  # The package ships no types.
 
+from gradviz.rendering.colouring import Colouring, ink_of
 from gradviz.rendering.faces import Face
 from gradviz.rendering.palette import Role, Theme
 from gradviz.rendering.plain_items import FAILURE_WORDS, flat
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.role_words import role_words
+from gradviz.rendering.tints import STEPS
 
 _SMALL = "10"
 _LINE_LENGTH = 110
@@ -38,14 +40,30 @@ def face_label(face: Face, quiet: str, theme: Theme, *, failed: bool) -> str:
     return f"<{'<BR/>'.join(lines)}>"
 
 
-def page_label(subject: Subject, remarks: Iterable[str], legend: Sequence[Role], theme: Theme) -> str:
+def page_label(
+    subject: Subject, remarks: Iterable[str], legend: Sequence[Role], theme: Theme, *, first_row: str = ""
+) -> str:
     """Below the picture: a legend of the roles, what was drawn, and the remarks, a line each."""
     first, *others = [line for remark in remarks for line in textwrap.wrap(flat(remark), _LINE_LENGTH)]
     swatches = (_swatch(role, role_words(role, subject), theme) for role in legend)
-    rows = ["   ".join(swatches), f"<B>{_words(subject.capture.program.name)}</B> · {_words(first)}"]
+    rows = [first_row, "   ".join(swatches), f"<B>{_words(subject.capture.program.name)}</B> · {_words(first)}"]
     rows += map(_words, others)
     cells = "".join(f'<TR><TD ALIGN="LEFT">{row}</TD></TR>' for row in rows if row)
     return f'<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{cells}</TABLE>>'
+
+
+def scale_row(colouring: Colouring, theme: Theme) -> str:
+    """What the colours mean, as a row of the page's label: between the two ends of a scale its steps."""
+    told = dict(colouring.legend)
+    parts = []
+    for tint, words in told.items():
+        shown = [tint]
+        if colouring.scale is not None and tint == f"step{STEPS - 1}":
+            shown = [f"step{step}" for step in range(1, STEPS)]
+        squares = "".join(f'<FONT COLOR="{ink_of(each, colouring.by, theme).fill}">■</FONT>' for each in shown)
+        parts.append(f"{_words(words)} {squares}" if tint == "step0" else f"{squares} {_words(words)}")
+    gap = "" if colouring.scale is not None else "   "
+    return gap.join(parts[:2]) + "".join(f"   {part}" for part in parts[2:])
 
 
 def plain_lines(lines: Iterable[str]) -> str:

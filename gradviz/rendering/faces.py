@@ -6,7 +6,7 @@ Sizes come before positions: a layout engine is handed faces, and every painter 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
@@ -81,6 +81,8 @@ class Face:
     """A chip below the other words, or after those of a leaf."""
     mark_y: float = 0.0
     """Its baseline, from the upper edge."""
+    tints: tuple[str, ...] = ()
+    """Where it is not coloured by its role: see `gradviz.rendering.colouring`."""
 
     @property
     def is_leaf(self) -> bool:
@@ -110,6 +112,11 @@ def faces_of(graph: Graph, view: View, texts: tuple[ItemText, ...]) -> tuple[Fac
         _face(role_of(item, graph), replace(text, tooltip=()), is_open=item.is_open, sheets=item.repeat > 1)
         for item, text in zip(view.items, texts, strict=True)
     )
+
+
+def tinted(faces: Iterable[Face], tints: Iterable[tuple[str, ...]]) -> tuple[Face, ...]:
+    """The same faces in other colours."""
+    return tuple(replace(face, tints=own) for face, own in zip(faces, tints, strict=True))
 
 
 @lru_cache(maxsize=4096)
@@ -154,7 +161,7 @@ def _leaf_face(role: Role, text: ItemText) -> Face:
     """A leaf or a root: one line, so that it fits beside its user."""
     title = shorten_middle(_one_line(text.title), 150, LEAF_TITLE_SIZE, bold=True)
     title = " ".join(filter(None, (ROLE_STYLES[role].sign, title)))
-    aside = shorten_middle(_one_line(text.shape), 110, SMALL_SIZE)
+    aside = " · ".join(filter(None, (shorten_middle(_one_line(text.shape), 110, SMALL_SIZE), text.figure)))
     height = 26.0 if role == "root" else 23.0
     line = TextLine(title, height / 2 + 4, "leaf", aside)
     padding = 11.0 + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
@@ -164,7 +171,7 @@ def _leaf_face(role: Role, text: ItemText) -> Face:
 
 def _closed_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
     """An operation or a folded box: what it is, then torch's name for it, then its variable, shape and line."""
-    badge = shorten_middle(_one_line(text.badge), 110, BADGE_SIZE, bold=True)
+    badge = text.figure or shorten_middle(_one_line(text.badge), 110, BADGE_SIZE, bold=True)
     title = shorten_middle(_one_line(text.title), MAX_TEXT_WIDTH - _badge_room(badge), TITLE_SIZE, bold=True)
     lines = [TextLine(title, 19, "title", shorten_middle(_one_line(text.settings), MAX_SETTINGS_WIDTH, SMALL_SIZE))]
     widths = [line_width(lines[0]) + _badge_room(badge)]

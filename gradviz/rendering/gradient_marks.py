@@ -23,6 +23,8 @@ _REASONS = {
     "sum": "what came along each branch was fine, their sum is {}",
     "hook": "what was sent here was fine, a hook made it {}",
 }
+_WORDS = {"sum": "branches sum to {}", "hook": "a hook makes it {}"}
+_ASIDE = "a leaf beside it gets nothing but zeros, the rest of the gradient goes on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +47,22 @@ def gradient_mark(subject: SubjectWords, item: Item) -> GradientMark | None:
     if item.is_open:
         return None
     births = [subject.births.born[node] for node in item.nodes if node in subject.births.born]
-    return _birth_mark(subject, item, births) if births else _quiet_mark(subject, item)
+    loud = [birth for birth in births if not birth.is_aside]
+    if births and not loud and item.kind != "box":
+        return GradientMark(f"gradient {STATE_WORDS[births[0].state]} to a leaf", "quiet", _ASIDE)
+    return _birth_mark(subject, item, loud) if loud else _quiet_mark(subject, item)
 
 
 def _birth_mark(subject: SubjectWords, item: Item, births: Sequence[Birth]) -> GradientMark:
     worst = min((birth.state for birth in births), key=_WORST_FIRST.index)
     alike = [birth for birth in births if birth.state == worst]
     level: MarkLevel = "alarm" if worst in BROKEN else "warning"
-    words = f"gradient becomes {STATE_WORDS[worst]}"
+    word = STATE_WORDS[worst]
     if item.kind == "box":
-        return GradientMark(f"{words} inside", level)
+        return GradientMark(f"gradient becomes {word} inside", level)
+    by = alike[0].by
     share = _share(len(alike), len(arrived_by_repetition(subject, item)))
-    return GradientMark(words + share, level, _REASONS[alike[0].by].format(STATE_WORDS[worst]))
+    return GradientMark(_WORDS.get(by, "gradient becomes {}").format(word) + share, level, _REASONS[by].format(word))
 
 
 def _quiet_mark(subject: SubjectWords, item: Item) -> GradientMark | None:

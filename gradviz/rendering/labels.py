@@ -49,6 +49,8 @@ class ItemText:
     """The arguments that decide what an operation does: ``dim=-1``."""
     mark: GradientMark | None = None
     """That its gradient is zero, NaN or Inf."""
+    figure: str = ""
+    """What was measured of it, in a picture that is coloured by that."""
 
 
 def item_texts(capture: Capture, graph: Graph, view: View) -> tuple[ItemText, ...]:

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from gradviz.errors import BadInput, check_choice
 from gradviz.graph.view import Item
 from gradviz.rendering import labels
-from gradviz.rendering.faces import Face, faces_of
+from gradviz.rendering.colouring import drawn_colouring, ink_of, middle_tint
+from gradviz.rendering.faces import Face
 from gradviz.rendering.geometry import Arrows, Direction
+from gradviz.rendering.link_looks import WIDTHS, LinkLook, link_looks
 from gradviz.rendering.link_words import link_texts
-from gradviz.rendering.palette import ROLE_STYLES, THEMES, Ink, Role, Theme, ThemeName, failed_item
+from gradviz.rendering.palette import ROLE_STYLES, THEMES, Role, Theme, ThemeName, failed_item
 from gradviz.rendering.plain_items import (
     FAILURE_WORDS,
     GRADIENT_WORDS,
@@ -29,6 +31,7 @@ from gradviz.rendering.plain_items import (
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.role_words import role_words
 from gradviz.rendering.svg_frame import recorded_facts, remarks
+from gradviz.rendering.tints import COLOR_BY, ColorBy, Ink
 
 MAX_CHARACTERS = 50_000
 """``maxTextSize`` of Mermaid, which GitHub and GitLab leave as it is."""
@@ -72,15 +75,17 @@ class MermaidRenderer:
     direction: Direction = "TB"
     theme: ThemeName = "light"
     arrows: Arrows = "data"
+    color_by: ColorBy = "role"
 
     def __post_init__(self) -> None:
         check_choice("direction", self.direction, ("TB", "LR"))
         check_choice("theme", self.theme, THEMES)
         check_choice("arrows", self.arrows, ("data", "gradient"))
+        check_choice("color_by", self.color_by, COLOR_BY)
 
     def render(self, subject: Subject) -> str:
         backwards = self.arrows == "gradient"
-        chart = _Chart(subject, THEMES[self.theme], backwards=backwards)
+        chart = _Chart(subject, THEMES[self.theme], self.color_by, backwards=backwards)
         # Mermaid has no arrowhead at the start of a link, so links and direction are turned round together.
         direction = {"TB": "BT", "LR": "RL"}[self.direction] if backwards else self.direction
         text = "\n".join([*_front_matter(subject), f"flowchart {direction}", *chart.lines(), ""])
@@ -111,14 +116,15 @@ def _in_yaml(sign: str) -> str:
 class _Chart:
     """The lines of one flowchart."""
 
-    def __init__(self, subject: Subject, theme: Theme, *, backwards: bool) -> None:
+    def __init__(self, subject: Subject, theme: Theme, color_by: ColorBy, *, backwards: bool) -> None:
         self.subject, self.view, self.theme, self.backwards = subject, subject.view, theme, backwards
         texts = labels.item_texts(subject.capture, subject.graph, self.view)
-        self.faces = faces_of(subject.graph, self.view, texts)
+        self.colouring, self.faces = drawn_colouring(subject, color_by, texts)
+        self.looks = link_looks(subject, self.colouring)
         self.failed = failed_item(self.view, subject.graph)
         self.link_texts = link_texts(subject.capture, subject.graph, self.view, texts)
         self.links = list(drawable_links(self.view))
-        self.legend = legend_roles(self.faces)
+        self.legend = list(self._legend())
 
     @property
     def link_count(self) -> int:
@@ -147,16 +153,23 @@ class _Chart:
         if item.is_open:
             return f"subgraph i{item.id}[{words}]"
         start, end = _OUTLINES[face.role]
-        return f"i{item.id}{start}{words}{end}:::{'failed' if failed else _class_name(face.role)}"
+        return f"i{item.id}{start}{words}{end}:::{'failed' if failed else _class_of(face)}"
+
+    def _legend(self) -> Iterator[tuple[str, Role, str]]:
+        """Names of classes, with the outline and the words that explain them."""
+        if self.colouring is not None:
+            yield from ((_class_name(tint), "box", words) for tint, words in self.colouring.legend)
+        else:
+            yield from ((_class_name(role), role, role_words(role, self.subject)) for role in legend_roles(self.faces))
 
     def _below(self) -> Iterator[str]:
         """The legend, then facts, error and notes, held under the last item by links that are not drawn."""
         last = next((f"i{item.id}" for item in reversed(self.view.items) if not item.is_open), "")
         above = last
-        for role in self.legend:
+        for name, role, words in self.legend:
             start, end = _OUTLINES[role]
-            above = f"legend-{role}"
-            yield f"  {above}{start}{_quoted([role_words(role, self.subject)])}{end}:::{_class_name(role)}"
+            above = name.replace("is-", "legend-")
+            yield f"  {above}{start}{_quoted([words])}{end}:::{name}"
             yield self._link(last, "~~~", above)
         error, notes = remarks(self.subject)
         lines = [recorded_facts(self.subject), GRADIENT_WORDS if self.backwards else "", error, *notes]
@@ -165,11 +178,12 @@ class _Chart:
             yield self._link(above, "~~~", "notes")
 
     def _classes(self) -> Iterator[str]:
-        roles = {face.role for face in self.faces if not face.is_open}
+        roles = {face.role for face in self.faces if not face.is_open and not face.tints}
         for role in ROLE_STYLES:
             if role in roles:
                 dashes = ",stroke-dasharray:4 3" if ROLE_STYLES[role].dashed else ""
                 yield f"  classDef {_class_name(role)} {_style(self.theme.roles[role])}{dashes}"
+        yield from self._tint_classes()
         if self.failed is not None:
             yield f"  classDef failed {_style(self.theme.failed)},stroke-width:3px"
         yield f"  classDef notes fill:none,stroke:none,color:{self.theme.link},text-align:left"
@@ -179,6 +193,24 @@ class _Chart:
                 yield f"  classDef open{shade} {_style(ink)}"
                 yield f"  class {','.join(boxes)} open{shade}"
         yield f"  linkStyle default stroke:{self.theme.link}"
+        yield from self._link_styles()
+
+    def _tint_classes(self) -> Iterator[str]:
+        if self.colouring is None:
+            return
+        explained = {tint for tint, _ in self.colouring.legend}
+        for tint in sorted(explained | {middle_tint(face) or "plain" for face in self.faces}):
+            dashes = ",stroke-dasharray:4 3" if tint == "unknown" else ""
+            yield f"  classDef {_class_name(tint)} {_style(ink_of(tint, self.colouring.by, self.theme))}{dashes}"
+
+    def _link_styles(self) -> Iterator[str]:
+        """Mermaid counts links in the order in which they stand in the text."""
+        by_look: dict[LinkLook, list[str]] = {}
+        for place, (number, _) in enumerate(self.links):
+            by_look.setdefault(self.looks[number], []).append(str(place))
+        for look, places in by_look.items():
+            if style := _link_style(look, self.theme):
+                yield f"  linkStyle {','.join(places)} {style}"
 
     def _open_boxes(self) -> list[list[str]]:
         """The names of the open boxes of each shade."""
@@ -189,9 +221,21 @@ class _Chart:
         return shades
 
 
-def _class_name(role: Role) -> str:
+def _class_name(kind: str) -> str:
     """Of more than one word, as some roles are words of Mermaid or CSS."""
-    return f"is-{role}"
+    return f"is-{kind}"
+
+
+def _class_of(face: Face) -> str:
+    return _class_name(middle_tint(face) or face.role)
+
+
+def _link_style(look: LinkLook, theme: Theme) -> str:
+    if look.state == "broken":
+        return f"stroke:{theme.failed.line},stroke-width:3px"
+    if look.state == "lost":
+        return f"stroke:{theme.quiet_link},stroke-dasharray:1 4"
+    return "" if look.step is None else f"stroke-width:{WIDTHS[look.step]:g}px"
 
 
 def _style(ink: Ink) -> str:

@@ -13,6 +13,7 @@ from typing import Literal
 from gradviz.graph.model import Graph
 from gradviz.graph.view import Item, View
 from gradviz.rendering.gradient_marks import MarkLevel
+from gradviz.rendering.tints import DARK_TINTS, LIGHT_TINTS, Ink, Tints
 
 Role = Literal[
     "operation", "view", "custom", "inplace", "checkpoint", "compiled",
@@ -53,15 +54,6 @@ LEAF_ROLES: frozenset[Role] = frozenset({"parameter", "input", "constant", "carr
 
 
 @dataclass(frozen=True)
-class Ink:
-    """The three colours of one role."""
-
-    fill: str
-    line: str
-    text: str
-
-
-@dataclass(frozen=True)
 class Theme:
     """All colours of one theme."""
 
@@ -76,6 +68,7 @@ class Theme:
     failed: Ink
     marks: dict[MarkLevel, Ink]
     """Of the chips that say that a gradient is zero, NaN or Inf."""
+    tints: Tints
 
 
 LIGHT = Theme(
@@ -105,6 +98,7 @@ LIGHT = Theme(
         "warning": Ink("#7a4a00", "#7a4a00", "#ffffff"),
         "quiet": Ink("#ffffff", "#98a2b3", "#4a5366"),
     },
+    tints=LIGHT_TINTS,
 )
 
 DARK = Theme(
@@ -134,6 +128,7 @@ DARK = Theme(
         "warning": Ink("#f0c05a", "#f0c05a", "#2b1f00"),
         "quiet": Ink("#1d222d", "#6c778c", "#c3cbd9"),
     },
+    tints=DARK_TINTS,
 )
 
 THEMES: dict[ThemeName, Theme] = {"light": LIGHT, "dark": DARK}

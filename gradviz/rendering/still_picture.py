@@ -12,6 +12,7 @@ from gradviz.rendering.palette import THEMES, ThemeName
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.svg import Drawing, Engine, SvgRenderer
 from gradviz.rendering.text_metrics import without_glyphs
+from gradviz.rendering.tints import ColorBy
 
 _TOOLTIP = re.compile("<title>.*?</title>", re.DOTALL)
 
@@ -24,6 +25,7 @@ class StillPicture:
     theme: ThemeName = "light"
     engine: Engine = "graphlay"
     arrows: Arrows = "data"
+    color_by: ColorBy = "role"
 
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, THEMES)
@@ -40,5 +42,10 @@ class StillPicture:
 
     def _painter(self) -> SvgRenderer:
         return SvgRenderer(
-            direction=self.direction, theme=self.theme, engine=self.engine, arrows=self.arrows, embed_font=False
+            direction=self.direction,
+            theme=self.theme,
+            engine=self.engine,
+            arrows=self.arrows,
+            embed_font=False,
+            color_by=self.color_by,
         )

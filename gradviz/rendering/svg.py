@@ -10,13 +10,15 @@ from xml.sax.saxutils import escape, quoteattr
 from gradviz.errors import check_choice
 from gradviz.graph.view import View
 from gradviz.rendering import labels
-from gradviz.rendering.faces import Face, faces_of, printable
+from gradviz.rendering.colouring import Colouring, drawn_colouring
+from gradviz.rendering.faces import Face, printable
 from gradviz.rendering.geometry import Arrows, Direction, Layout, Rect
 from gradviz.rendering.graphviz_engine import check_that_dot_is_there, lay_out_with_dot
 from gradviz.rendering.headers import header_starts
 from gradviz.rendering.labels import ItemText
 from gradviz.rendering.layout import lay_out
 from gradviz.rendering.link_labels import LinkLabel, place_link_labels
+from gradviz.rendering.link_looks import LinkLook, link_looks
 from gradviz.rendering.link_words import LinkText, link_texts
 from gradviz.rendering.palette import failed_item
 from gradviz.rendering.renderer import Subject
@@ -24,8 +26,11 @@ from gradviz.rendering.shapes import number
 from gradviz.rendering.source_links import editor_template, source_link
 from gradviz.rendering.svg_frame import frame_of
 from gradviz.rendering.svg_items import header_markup, item_markup, open_box_markup
-from gradviz.rendering.svg_links import ARROWHEADS, label_markup, link_markup
-from gradviz.rendering.svg_style import ThemeChoice, mark_rules, style_sheet
+from gradviz.rendering.svg_legend import LegendOptions, legend_tints
+from gradviz.rendering.svg_links import arrowheads, label_markup, link_markup
+from gradviz.rendering.svg_style import More, ThemeChoice, mark_rules, style_sheet
+from gradviz.rendering.svg_tints import Bands, link_rules, tint_rules
+from gradviz.rendering.tints import COLOR_BY, ColorBy
 
 Engine = Literal["graphlay", "dot"]
 
@@ -41,12 +46,15 @@ class SvgRenderer:
     editor: str | None = None
     """An editor or a link template, see `gradviz.rendering.source_links`; without it there are no links."""
     embed_font: bool = True
+    color_by: ColorBy = "role"
+    """What colours of items mean."""
 
     def __post_init__(self) -> None:
         check_choice("direction", self.direction, ("TB", "LR"))
         check_choice("theme", self.theme, ("auto", "light", "dark"))
         check_choice("engine", self.engine, ("graphlay", "dot"))
         check_choice("arrows", self.arrows, ("data", "gradient"))
+        check_choice("color_by", self.color_by, COLOR_BY)
         if self.engine == "dot":
             check_that_dot_is_there()
         self._link_template()
@@ -61,28 +69,45 @@ class SvgRenderer:
         """The SVG together with its size, with `extra_notes` below those of the view."""
         view = subject.view
         texts = labels.item_texts(subject.capture, subject.graph, view)
-        faces = faces_of(subject.graph, view, texts)
+        colouring, faces = drawn_colouring(subject, self.color_by, texts)
+        words_of_links = link_texts(subject.capture, subject.graph, view, texts)
         engine = lay_out_with_dot if self.engine == "dot" else lay_out
         layout = engine(view, faces, self.direction)
         layout = replace(layout, notes=layout.notes + extra_notes)
-        frame = frame_of(subject, faces, layout, self.arrows)
-        words_of_links = link_texts(subject.capture, subject.graph, view, texts)
+        looks = link_looks(subject, colouring)
+        frame = frame_of(subject, faces, layout, LegendOptions(self.arrows, colouring, frozenset(looks)))
         failed = failed_item(view, subject.graph)
-        scene = _Scene(view, texts, words_of_links, faces, layout, failed, self.arrows, self._link_template())
+        scene = _Scene(
+            view, texts, words_of_links, faces, layout, failed, self.arrows, self._link_template(), looks,
+            Bands(self.direction),
+        )  # fmt: skip
+        painted = "".join(scene.markup())
         width, height = number(frame.width), number(frame.height)
-        more = [mark_rules] if any(face.mark for face in faces) else []
+        more = _more_rules(faces, colouring, looks)
         markup = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" role="img">\n'
             f"<title>{escape(printable(frame.name))}</title>\n"
             f"<style>{escape(style_sheet(self.theme, embed_font=self.embed_font, more=more))}</style>\n"
-            f"<defs>{ARROWHEADS}</defs>\n"
+            f"<defs>{arrowheads(looks)}{scene.bands.definitions()}</defs>\n"
             f'<rect class="page" width="{width}" height="{height}"/>\n'
             f"{frame.markup}"
             f'<g transform="translate({number(frame.left)} {number(frame.top)})">\n'
-            f"{''.join(scene.markup())}</g>\n</svg>\n"
+            f"{painted}</g>\n</svg>\n"
         )
         return Drawing(markup, frame.width, frame.height)
+
+
+def _more_rules(faces: Sequence[Face], colouring: Colouring | None, looks: Sequence[LinkLook]) -> list[More]:
+    """Only what this picture needs: most have neither."""
+    more: list[More] = []
+    if colouring is not None:
+        more.append(tint_rules(colouring, and_also=legend_tints(colouring)))
+    if any(look != LinkLook() for look in looks):
+        more.append(link_rules)
+    if any(face.mark for face in faces):
+        more.append(mark_rules)
+    return more
 
 
 @dataclass(frozen=True)
@@ -106,6 +131,8 @@ class _Scene:
     failed: int | None
     arrows: Arrows
     link_template: str | None
+    looks: Sequence[LinkLook]
+    bands: Bands
 
     def markup(self) -> Iterator[str]:
         """Layer by layer: open boxes, then links, then closed items and headers, and the words of links on top."""
@@ -128,9 +155,11 @@ class _Scene:
                 yield open_box_markup(face, box, depths[item.id], failed=item.id == self.failed)
 
     def _links(self) -> Iterator[str]:
-        for link, text, route in zip(self.view.links, self.link_texts, self.layout.routes, strict=True):
+        links = zip(self.view.links, self.link_texts, self.layout.routes, self.looks, strict=True)
+        for link, text, route, look in links:
             if route:
-                yield link_markup(text, route, self.arrows, is_quiet=self.faces[link.source].role == "constant")
+                is_quiet = self.faces[link.source].role == "constant"
+                yield link_markup(text, route, self.arrows, look, is_quiet=is_quiet)
 
     def _items(self, depths: Sequence[int], starts: Sequence[float]) -> Iterator[str]:
         for item, face, box in zip(self.view.items, self.faces, self.layout.boxes, strict=True):
@@ -138,7 +167,8 @@ class _Scene:
             if item.is_open:
                 markup = header_markup(item.id, face, text, box, starts[item.id], depths[item.id], failed=failed)
             else:
-                markup = item_markup(item.id, face, text, box, failed=failed)
+                fill = self.bands.style_for(face.tints)
+                markup = item_markup(item.id, face, text, box, failed=failed, fill=fill)
             yield self._linked_to_source(text, markup)
 
     def _depth_around(self, label: LinkLabel, depths: Sequence[int]) -> int | None:

@@ -8,11 +8,11 @@ from pathlib import PurePath
 from xml.sax.saxutils import escape
 
 from gradviz.rendering.faces import SMALL_SIZE, Face
-from gradviz.rendering.geometry import Arrows, Layout, Point
+from gradviz.rendering.geometry import Layout, Point
 from gradviz.rendering.plain_items import flat
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.shapes import number
-from gradviz.rendering.svg_legend import legend_markup
+from gradviz.rendering.svg_legend import LegendOptions, legend_markup
 from gradviz.rendering.text_metrics import shorten_middle, wrap, wrap_evenly
 from gradviz.rendering.words import counted, listed, short_line_words
 
@@ -34,7 +34,7 @@ class Frame:
     markup: str
 
 
-def frame_of(subject: Subject, faces: Sequence[Face], layout: Layout, arrows: Arrows) -> Frame:
+def frame_of(subject: Subject, faces: Sequence[Face], layout: Layout, options: LegendOptions) -> Frame:
     """The page around `layout`."""
     inner = max(layout.width, MIN_TEXT_WIDTH)
     text_room = min(inner, MAX_TEXT_WIDTH)
@@ -46,7 +46,7 @@ def frame_of(subject: Subject, faces: Sequence[Face], layout: Layout, arrows: Ar
         parts.append(_text(line, MARGIN, top))
     top += MARGIN
     y = top + layout.height + MARGIN
-    legend, height = legend_markup(subject, faces, arrows, Point(MARGIN, y), text_room)
+    legend, height = legend_markup(subject, faces, options, Point(MARGIN, y), text_room)
     y += height + 8 if legend else 0
     error, notes = remarks(subject, layout)
     for sentences, css_class in (([error] if error else [], "e"), (notes, "")):

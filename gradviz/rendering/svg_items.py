@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape
 
+from gradviz.rendering.colouring import middle_tint
 from gradviz.rendering.faces import (
     ASIDE_GAP,
     BADGE_GAP,
@@ -27,16 +28,19 @@ from gradviz.rendering.text_metrics import text_width
 _CLASSES = {"title": "t", "leaf": "v", "small": "q"}
 
 
-def item_markup(item: int, face: Face, text: ItemText, box: Rect, *, failed: bool) -> str:
-    """A closed item with its words."""
+def item_markup(item: int, face: Face, text: ItemText, box: Rect, *, failed: bool, fill: str = "") -> str:
+    """A closed item with its words; `fill` is the style of its outline where one colour is not enough."""
     front, behind = _sheets(face, box)
     shape = ROLE_STYLES[face.role].shape
     inner = inner_lines(shape, front)
     center = front.center.x
+    # Of several tints the middle one also colours the outline and the words.
+    classes = " ".join(filter(None, (face.role, middle_tint(face), "failed" if failed else "")))
+    style = f' style="{fill}"' if fill and not failed else ""
     parts = [
-        f'<g class="{face.role}{" failed" if failed else ""}" data-item="{item}">{tooltip(text)}',
+        f'<g class="{classes}" data-item="{item}">{tooltip(text)}',
         *(f'<path class="s" d="{outline(shape, sheet)}"/>' for sheet in behind),
-        f'<path class="s" d="{outline(shape, front)}"/>',
+        f'<path class="s"{style} d="{outline(shape, front)}"/>',
         f'<path class="i" d="{inner}"/>' if inner else "",
     ]
     beside = face.badge or (face.mark.text if face.mark and face.is_one_line else "")
@@ -48,8 +52,9 @@ def item_markup(item: int, face: Face, text: ItemText, box: Rect, *, failed: boo
         left = center - shift + line_width(title) / 2 + BADGE_GAP
         parts.append(_badge(face.badge, left, front.y + title.y))
     if face.mark:
-        width = line_width(face.lines[0]) if face.is_one_line else -badge_width(face.mark.text)
-        left = center - shift + width / 2 + (BADGE_GAP if face.is_one_line else 0.0)
+        left = center - badge_width(face.mark.text) / 2
+        if face.is_one_line:
+            left = center - shift + line_width(face.lines[0]) / 2 + BADGE_GAP
         parts.append(_mark(face.mark, left, front.y + face.mark_y))
     parts.append(_failure_tag(box) if failed else "")
     return "".join(parts) + "</g>\n"

@@ -2,33 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from xml.sax.saxutils import escape
 
 from gradviz.rendering.faces import printable
 from gradviz.rendering.geometry import Arrows, Route
 from gradviz.rendering.link_labels import LinkLabel
+from gradviz.rendering.link_looks import LinkLook
 from gradviz.rendering.link_words import LinkText
 from gradviz.rendering.shapes import number, rounded_route
 from gradviz.rendering.svg_style import shade
 
-ARROWHEADS = "".join(
-    f'<marker id="{name}" viewBox="0 0 8 8" refX="7.4" refY="4" markerWidth="8" markerHeight="8" orient="auto" '
-    f'markerUnits="userSpaceOnUse"><path class="{name}" d="M0 .6L8 4L0 7.4z"/></marker>'
-    for name in ("a", "ak")
-)
-"""Definitions that `link_markup` refers to: for links, and for quiet ones."""
+_WIDE_STEP = 4
+"""From this step of a scale on, links have a larger arrowhead."""
+_SIZES = {"a": 8, "ak": 8, "ab": 9, "aw": 13}
+
+
+def arrowheads(looks: Iterable[LinkLook]) -> str:
+    """Definitions that `link_markup` refers to: for links, for quiet ones, and what `looks` need."""
+    more = {_arrowhead(look) for look in looks} - {"a", "ak"}
+    return "".join(_marker(name) for name in ("a", "ak", *sorted(more)))
+
+
+def _marker(name: str) -> str:
+    size = _SIZES[name]
+    return (
+        f'<marker id="{name}" viewBox="0 0 8 8" refX="7.4" refY="4" markerWidth="{size}" markerHeight="{size}" '
+        f'orient="auto" markerUnits="userSpaceOnUse"><path class="{"a" if name == "aw" else name}" '
+        'd="M0 .6L8 4L0 7.4z"/></marker>'
+    )
+
+
+def _arrowhead(look: LinkLook) -> str:
+    if look.state:
+        return "ab" if look.state == "broken" else "ak"
+    return "aw" if look.step is not None and look.step >= _WIDE_STEP else "a"
+
 
 _BASELINE = 8.6
 """From the upper edge of a label."""
 
 
-def link_markup(text: LinkText, route: Route, arrows: Arrows, *, is_quiet: bool) -> str:
+def link_markup(text: LinkText, route: Route, arrows: Arrows, look: LinkLook, *, is_quiet: bool) -> str:
     """One link; a quiet one carries no gradient, so that it has no arrowhead where arrows follow that."""
     path = rounded_route(route if arrows == "data" else route[::-1])
     if is_quiet:
         drawn = ' class="k"' + (' marker-end="url(#ak)"' if arrows == "data" else "")
     else:
-        drawn = ' marker-end="url(#a)"'
+        kind = look.state or ("" if look.step is None else f"flow{look.step}")
+        drawn = (f' class="{kind}"' if kind else "") + f' marker-end="url(#{_arrowhead(look)})"'
     tooltip = escape("\n".join(printable(line) for line in text.tooltip))
     return f'<g><title>{tooltip}</title><path class="w" d="{path}"/><path{drawn} d="{path}"/></g>\n'
 

@@ -12,8 +12,9 @@ from typing import Literal
 
 from gradviz.rendering import faces
 from gradviz.rendering.link_labels import LABEL_SIZE
-from gradviz.rendering.palette import LIGHT, ROLE_STYLES, THEMES, Ink, Theme
+from gradviz.rendering.palette import LIGHT, ROLE_STYLES, THEMES, Theme
 from gradviz.rendering.text_metrics import FONT_FAMILY, FONT_FOLDER
+from gradviz.rendering.tints import Ink
 
 ThemeChoice = Literal["auto", "light", "dark"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from gradviz.analysis.gradient_births import births_in
 from gradviz.graph.constant_places import with_constants_in_place
 from gradviz.graph.model import BackwardCall, Graph, Node
+from gradviz.rendering.item_gradients import norm_of
 from tests.end_to_end.command import SAMPLES
 from tests.golden.drawn_pictures import DrawnPicture, drawn_picture
 from tests.golden.gallery import PICTURES, Picture
@@ -28,6 +31,13 @@ WHOLE_GRAPHS = {
     "leaf_and_non_leaf": "w -> Mul -> Add -> y; {x} -> Mul; b -> Add",
     "grad_or_backward_1": "x1 -> Pow -> Add -> y; x2 -> Mul -> Add",
     "grad_or_backward_2": "x1 -> Pow -> Add -> y; x2 -> Mul -> Add",
+    "dead_relu": """
+        model.0.weight -> T -> Addmm -> Tanh -> Addmm -> Relu -> Addmm -> LogSoftmax -> NllLoss -> loss
+        {inputs} -> Addmm; model.0.bias -> Addmm
+        model.2.weight -> T -> Addmm; model.2.bias -> Addmm
+        model.4.weight -> T -> Addmm; model.4.bias -> Addmm
+        {labels} -> NllLoss
+    """,
     "mlp": """
         model.0.weight -> T -> Addmm -> Relu -> Addmm -> LogSoftmax -> NllLoss -> loss
         {inputs} -> Addmm; model.0.bias -> Addmm
@@ -117,8 +127,8 @@ WHOLE_GRAPHS = {
 }
 """Every edge once, in the direction of the data: leaves, ``{constants}``, operations, and the roots at the ends."""
 
-TOO_LARGE_FOR_A_LINE = {"unrolled_rnn", "resnet50", "gpt2"}
-"""`test_real_models` compares these with what a naive walk finds."""
+TOO_LARGE_FOR_A_LINE = {"unrolled_rnn", "resnet50", "gpt2", "vanishing_gradient_gradient"}
+"""`test_real_models` compares what a naive walk finds in the largest of these."""
 
 
 @pytest.fixture
@@ -219,6 +229,28 @@ def test_complex_numbers_are_shown_until_they_end(look: Look) -> None:
     dtypes = [(word_for(node), node.outputs[0].dtype) for node in drawn.graph.nodes if node.outputs[0] is not None]
     assert [word for word, dtype in dtypes if dtype == "complex64"] == ["weight", "Mm", "bias", "Add"]
     assert b"complex64" in drawn.svg
+
+
+def test_the_relu_that_never_fires_is_where_the_gradient_becomes_zero(look: Look) -> None:
+    drawn = look("dead_relu")
+    marked = re.findall(rb'data-item="\d+"><title>(\w+)[^<]*</title>(?:(?!</g>).)*<g class="warning">', drawn.svg)
+    assert marked == [b"relu"]
+    births = births_in(drawn.graph)
+    assert [word_for(drawn.graph.nodes[node]) for node, birth in births.born.items() if not birth.is_aside] == ["Relu"]
+    assert {name for node in births.arrived for name in drawn.graph.nodes[node].names} == {
+        "model.0.weight", "model.0.bias", "model.2.weight", "model.2.bias", "model.4.weight",
+    }  # fmt: skip
+
+
+def test_the_colours_of_one_picture_show_how_the_gradient_fades_from_layer_to_layer(look: Look) -> None:
+    drawn = look("vanishing_gradient_gradient")
+    (bands,) = set(re.findall(rb'<linearGradient id="bands0".*?</linearGradient>', drawn.svg))
+    steps = [int(step) for step in re.findall(rb'class="step(\d)"', bands)]
+    assert steps == sorted(steps)
+    assert (steps[0], steps[-1]) == (0, 6)
+    norms = [norm_of(node.arrived) or 0.0 for node in drawn.graph.nodes if word_for(node) == "Sigmoid"]
+    assert len(norms) == 10
+    assert all(later > 4 * earlier for earlier, later in pairwise(norms))
 
 
 def test_a_custom_function_is_known_as_one(look: Look) -> None:

@@ -29,16 +29,19 @@ class Picture:
     backward: int | None = None
     """Which backward call it shows, where the sample makes several that are worth a picture."""
     exit_code: int = 0
+    color_by: str | None = None
+    """Never ``time``: no two runs take the same."""
 
     @property
     def name(self) -> str:
-        return self.sample if self.backward is None else f"{self.sample}_{self.backward}"
+        return "_".join(map(str, filter(None, (self.sample, self.backward, self.color_by))))
 
     @property
     def words(self) -> tuple[str, ...]:
         """What follows ``gradviz render``, seen from the folder that holds ``samples``."""
         options = () if self.backward is None else ("--backward", str(self.backward))
-        return (*options, f"samples/{self.sample}.py")
+        colours = () if self.color_by is None else ("--color-by", self.color_by)
+        return (*options, *colours, f"samples/{self.sample}.py")
 
     @property
     def file(self) -> Path:
@@ -74,6 +77,8 @@ GROUPS: dict[str, tuple[Picture, ...]] = {
     ),
     "Where gradients stop, vanish and enter": (
         Picture("zero_or_no_gradient"),
+        Picture("dead_relu"),
+        Picture("vanishing_gradient", color_by="gradient"),
         Picture("weight_or_weight_data"),
         Picture("no_grad_in_the_middle"),
         Picture("injected_gradient"),

@@ -42,9 +42,14 @@ def test_zero_is_born_in_the_node_that_got_something_and_passed_on_by_the_others
     assert born("w -> Mul -> Sign -> Sum -> loss; b -> Mul", flow) == {"SignBackward0": Birth("zero", "node")}
 
 
-def test_one_lost_branch_is_a_birth_even_where_the_sum_lives_on() -> None:
-    flow = {"Add": (FINE, [ZERO, FINE]), "w": (FINE, [])}
-    assert born("w -> Add -> loss; b -> Add", flow) == {"AddBackward0": Birth("zero", "node")}
+def test_one_lost_branch_is_a_birth_even_where_the_others_live_on() -> None:
+    flow = {"Mul": (FINE, [ZERO, FINE]), "Exp": (ZERO, [ZERO]), "w": (ZERO, [])}
+    assert born("w -> Exp -> Mul -> loss; b -> Mul", flow) == {"MulBackward0": Birth("zero", "node")}
+
+
+def test_a_weight_alone_that_gets_zero_is_an_aside() -> None:
+    flow = {"Mul": (FINE, [ZERO, FINE]), "w": (ZERO, []), "Exp": (FINE, [FINE])}
+    assert born("w -> Mul -> loss; x -> Exp -> Mul", flow) == {"MulBackward0": Birth("zero", "node", is_aside=True)}
 
 
 def test_inf_that_turns_into_nan_further_on_was_born_once() -> None:

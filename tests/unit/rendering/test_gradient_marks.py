@@ -44,6 +44,11 @@ def test_nan_is_louder_than_zero() -> None:
     assert marks(graph) == {"log": "alarm: gradient becomes NaN", "w": "quiet: gradient NaN"}
 
 
+def test_a_leaf_whose_branches_cancel_says_so() -> None:
+    graph = with_flow("w -> Sub -> loss; w -> Sub", {"Sub": (FINE, [FINE, FINE]), "w": (ZERO, [])})
+    assert marks(graph) == {"w": "warning: branches sum to 0"}
+
+
 def test_gradients_that_are_fine_have_no_mark() -> None:
     graph = graph_of("w -> Sum -> loss")
     assert marks(graph) == marks(with_flow("w -> Sum -> loss", {"Sum": (FINE, [FINE]), "w": (FINE, [])})) == {}

@@ -1,0 +1,209 @@
+"""What the items of one picture are coloured by, when not by their role: the choice of colour for each, and the scale.
+
+Every item has a *tint* for each of those that it stands for, so that a fade within twelve layers drawn once is seen.
+Formats find the colours of a tint with `ink_of`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from gradviz.analysis.gradient_births import BROKEN, state_of
+from gradviz.analysis.gradient_flow import has_gradients
+from gradviz.analysis.memory import keeps_unknown, kept_bytes
+from gradviz.errors import BadInput
+from gradviz.graph.model import Graph
+from gradviz.graph.view import Item, View
+from gradviz.rendering.byte_words import byte_words
+from gradviz.rendering.faces import Face, faces_of, tinted
+from gradviz.rendering.gradient_marks import STATE_WORDS
+from gradviz.rendering.gradient_words import gradient_words
+from gradviz.rendering.item_gradients import Gradients, arrived_by_repetition, norm_of
+from gradviz.rendering.labels import ItemText
+from gradviz.rendering.module_colours import module_categories
+from gradviz.rendering.palette import Theme
+from gradviz.rendering.renderer import Subject
+from gradviz.rendering.scales import Scale, scale_for, seconds_words
+from gradviz.rendering.subject_words import SubjectWords
+from gradviz.rendering.tints import STEPS, ColorBy, Ink, Quantity
+
+Tint = str
+"""``step3``, ``category1``, ``plain``, ``unknown`` or ``broken``; also its class in style sheets."""
+Reading = float | Tint
+"""What was measured, or the tint of what has no place on a scale."""
+
+QUANTITY_WORDS: dict[Quantity, str] = {
+    "gradient": "norm of the gradient that arrived",
+    "memory": "kept in memory for backward",
+    "time": "engine time",
+}
+
+
+@dataclass(frozen=True)
+class Colouring:
+    """How the items of one view are coloured."""
+
+    by: ColorBy
+    tints: tuple[tuple[Tint, ...], ...]
+    """For each item one, or one for each of those that it stands for; none for an open box and a root."""
+    figures: tuple[str, ...]
+    """For each item what was measured, in words; empty where nothing was."""
+    scale: Scale | None = None
+    categories: tuple[str, ...] = field(default=())
+    """What ``category0`` and so on stand for."""
+
+    @property
+    def present(self) -> set[Tint]:
+        """Every tint that appears."""
+        return {tint for tints in self.tints for tint in tints}
+
+    @property
+    def legend(self) -> list[tuple[Tint, str]]:
+        """A tint and its words, in order, for formats whose legends are lists: of a scale the two ends."""
+        told = [(f"category{place}", name) for place, name in enumerate(self.categories)]
+        if self.by in QUANTITY_WORDS and self.scale is not None:
+            what = QUANTITY_WORDS[self.by]
+            told += [("step0", f"{what}: {self.scale.low_words}"), (f"step{STEPS - 1}", self.scale.high_words)]
+        others = (("unknown", "not measured"), ("broken", "NaN or Inf"))
+        return told + [other for other in others if other[0] in self.present]
+
+    def with_figures(self, view: View, texts: Sequence[ItemText]) -> tuple[ItemText, ...]:
+        """The words of items with their figures."""
+        return tuple(
+            _with_figure(item, text, figure) for item, text, figure in zip(view.items, texts, self.figures, strict=True)
+        )
+
+
+def colouring_of(subject: Subject, by: ColorBy) -> Colouring | None:
+    """None where items have the colours of their roles; raises `BadInput` where what is asked for was not recorded."""
+    if by == "role":
+        return None
+    words = SubjectWords(subject.capture, subject.graph, subject.view)
+    if by == "module":
+        categories, chosen = module_categories(words)
+        tints = tuple(
+            () if item.is_open or item.root is not None else ("plain",) if place is None else (f"category{place}",)
+            for item, place in zip(subject.view.items, chosen, strict=True)
+        )
+        return Colouring(by, tints, ("",) * len(tints), categories=tuple(categories))
+    _check_that_it_was_measured(subject.graph, by)
+    measure, in_words = _MEASURES[by], _IN_WORDS[by]
+    items = subject.view.items
+    readings = [() if item.is_open or item.root is not None else measure(words, item) for item in items]
+    scale = scale_for(by, [reading for own in readings for reading in own if not isinstance(reading, str)])
+    return Colouring(
+        by,
+        tuple(tuple(_tint(reading, scale) for reading in own) for own in readings),
+        tuple(
+            in_words(words, item, own) if not item.is_open else "" for item, own in zip(items, readings, strict=True)
+        ),
+        scale,
+    )
+
+
+def drawn_colouring(
+    subject: Subject, by: ColorBy, texts: tuple[ItemText, ...]
+) -> tuple[Colouring | None, tuple[Face, ...]]:
+    """The colouring and the faces of a view whose items have these words."""
+    colouring = colouring_of(subject, by)
+    if colouring is None:
+        return None, faces_of(subject.graph, subject.view, texts)
+    faces = faces_of(subject.graph, subject.view, colouring.with_figures(subject.view, texts))
+    return colouring, tinted(faces, colouring.tints)
+
+
+def middle_tint(face: Face) -> Tint | None:
+    """Its only tint, or that of the middle one of those that it stands for; None where it has its role's colours."""
+    return face.tints[len(face.tints) // 2] if face.tints else None
+
+
+def ink_of(tint: Tint, by: ColorBy, theme: Theme) -> Ink:
+    """The colours of a tint."""
+    tints = theme.tints
+    if tint == "broken":
+        return theme.failed
+    if tint.startswith("step") and by in ("gradient", "memory", "time"):
+        return tints.ramps[by][int(tint.removeprefix("step"))]
+    if tint.startswith("category"):
+        return tints.categories[int(tint.removeprefix("category"))]
+    return tints.unknown if tint == "unknown" else tints.plain
+
+
+def _check_that_it_was_measured(graph: Graph, by: Quantity) -> None:
+    if by == "memory" and not graph.knows_saved_tensors:
+        raise BadInput("this was recorded before gradviz looked at saved tensors", hint="record it again")
+    if by != "memory" and not has_gradients(graph):
+        what = "gradients" if by == "gradient" else "engine times"
+        raise BadInput(
+            f"no {what} were recorded with this graph, so nothing can be coloured by {by}",
+            hint="record a script that calls backward(), without --no-gradients",
+        )
+
+
+def _tint(reading: Reading, scale: Scale | None) -> Tint:
+    if isinstance(reading, str):
+        return reading
+    return f"step{scale.step(reading)}" if scale is not None and reading > 0 else "plain"
+
+
+def _gradients(words: SubjectWords, item: Item) -> tuple[Reading, ...]:
+    if item.kind in ("constant", "carried"):
+        return ("plain",)
+    return tuple(_gradient(arrived) for arrived in arrived_by_repetition(words, item)) or ("unknown",)
+
+
+def _gradient(arrived: Gradients) -> Reading:
+    state, norm = state_of(arrived), norm_of(arrived)
+    if state in BROKEN:
+        return "broken"
+    return "unknown" if state is None or norm is None else norm
+
+
+def _bytes(words: SubjectWords, item: Item) -> tuple[Reading, ...]:
+    size = kept_bytes(words.graph, item.nodes)
+    return ("unknown",) if not size and keeps_unknown(words.graph, item.nodes) else (float(size),)
+
+
+def _seconds(words: SubjectWords, item: Item) -> tuple[Reading, ...]:
+    if not item.nodes:
+        return ("plain",)
+    runs = [run for run in (words.graph.nodes[node].run for node in item.nodes) if run is not None]
+    return (sum(run.seconds for run in runs),) if runs else ("unknown",)
+
+
+def _gradient_in_words(words: SubjectWords, item: Item, _readings: Sequence[Reading]) -> str:
+    return gradient_words(words, item)
+
+
+def _bytes_in_words(words: SubjectWords, item: Item, readings: Sequence[Reading]) -> str:
+    size = readings[0] if readings else 0.0
+    unknown = ["?"] if keeps_unknown(words.graph, item.nodes) else []
+    known = [] if isinstance(size, str) or not size else [byte_words(round(size))]
+    return " + ".join(known + unknown)
+
+
+def _seconds_in_words(_words: SubjectWords, _item: Item, readings: Sequence[Reading]) -> str:
+    return "".join(seconds_words(seconds) for seconds in readings if not isinstance(seconds, str))
+
+
+_MEASURES: dict[Quantity, Callable[[SubjectWords, Item], tuple[Reading, ...]]] = {
+    "gradient": _gradients,
+    "memory": _bytes,
+    "time": _seconds,
+}
+_IN_WORDS: dict[Quantity, Callable[[SubjectWords, Item, Sequence[Reading]], str]] = {
+    "gradient": _gradient_in_words,
+    "memory": _bytes_in_words,
+    "time": _seconds_in_words,
+}
+
+
+_SAID_BY_MARKS = frozenset(STATE_WORDS.values())
+
+
+def _with_figure(item: Item, text: ItemText, figure: str) -> ItemText:
+    if not figure or (text.mark is not None and figure in _SAID_BY_MARKS):
+        return text
+    times = f"×{item.repeat:,}" if item.repeat > 1 else ""
+    return replace(text, figure=" · ".join(filter(None, (times, figure))))

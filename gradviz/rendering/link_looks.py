@@ -1,0 +1,47 @@
+"""How a link is drawn for the gradient that flows back along it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gradviz.analysis.gradient_births import BROKEN, state_of
+from gradviz.graph.view import Link
+from gradviz.rendering.colouring import Colouring
+from gradviz.rendering.item_gradients import LinkGradients
+from gradviz.rendering.renderer import Subject
+from gradviz.rendering.scales import Scale
+from gradviz.rendering.subject_words import SubjectWords
+
+LinkState = Literal["", "lost", "broken"]
+"""``lost``: nothing but zeros flow back; ``broken``: there are NaN or Inf among what does."""
+WIDTHS = (0.8, 1.2, 1.7, 2.3, 3.0, 3.8, 4.8)
+"""In pixels, for the steps of a scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLook:
+    """How one link is drawn."""
+
+    state: LinkState = ""
+    step: int | None = None
+    """On the scale of gradients, where the picture shows one."""
+
+
+def link_looks(subject: Subject, colouring: Colouring | None) -> list[LinkLook]:
+    """For every link of a view, in its order; they are as wide as their gradient in a picture coloured by that."""
+    scale = colouring.scale if colouring is not None and colouring.by == "gradient" else None
+    gradients = LinkGradients(SubjectWords(subject.capture, subject.graph, subject.view))
+    return [_look(gradients, link, scale) for link in subject.view.links]
+
+
+def _look(gradients: LinkGradients, link: Link, scale: Scale | None) -> LinkLook:
+    along = gradients.along(link) if link.node is not None else ()
+    state = state_of(along)
+    if state in BROKEN:
+        return LinkLook("broken")
+    if state in ("zero", "none"):
+        return LinkLook("lost")
+    # Where a link stands for edges of several repetitions, the largest counts: a thin one would hide it.
+    norms = [each.norm for each in along if each is not None and each.norm]
+    return LinkLook(step=scale.step(max(norms)) if scale is not None and norms else None)
