@@ -1,7 +1,8 @@
 """gradviz: see and understand PyTorch's autograd graph.
 
 `inspect` shows a tensor that is there already, `record` watches a ``with`` block, `load` opens a file; each gives an
-`Inspection`. Everything is loaded when it is first used: importing gradviz imports neither torch nor anything else.
+`Inspection`. `watch` notes now and then how large the gradients of a long training are. Everything is loaded when it is
+first used: importing gradviz imports neither torch nor anything else.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from typing import TYPE_CHECKING
 from gradviz._version import __version__
 
 if TYPE_CHECKING:
-    from gradviz.api import Recording, inspect, load, record
+    from gradviz.api import Recording, Watch, inspect, load, record, watch
     from gradviz.capture.capture import Capture
     from gradviz.errors import BadCapture, BadInput, GradvizError, MissingDependency, NothingFound, NothingRecorded
     from gradviz.graph.model import Graph, Node
     from gradviz.inspection import Inspection
 else:
     _HOMES = {
-        "gradviz.api": ("Recording", "inspect", "load", "record"),
+        "gradviz.api": ("Recording", "Watch", "inspect", "load", "record", "watch"),
         "gradviz.capture.capture": ("Capture",),
         "gradviz.errors": (
             "BadCapture",
@@ -56,8 +57,10 @@ __all__ = [
     "NothingFound",
     "NothingRecorded",
     "Recording",
+    "Watch",
     "__version__",
     "inspect",
     "load",
     "record",
+    "watch",
 ]

@@ -17,6 +17,7 @@ from gradviz.inspection import Inspection
 if TYPE_CHECKING:
     from gradviz.capture.capture import Capture
     from gradviz.recording.inline import BlockRecorder
+    from gradviz.recording.model_watch import ModelWatch
 
 
 def inspect(*tensors: Any, model: Any = None) -> Inspection:
@@ -93,6 +94,60 @@ def record(*, backward: int | None = None, gradients: bool = True, values: int =
     if type(values) is not int or values < 0:
         raise BadInput(f"values={values!r} is not a number of elements", hint="values=64 keeps small tensors whole")
     return Recording(backward, gradients=gradients, values_up_to=values)
+
+
+def watch(
+    model: Any,
+    *,
+    every: int = 100,
+    to: str | os.PathLike[str] = "run.gradviz",
+    scaler: Any = None,
+    tensorboard: str | os.PathLike[str] | None = None,
+) -> Watch:
+    """Note how large the gradients of a model are while it trains, for ``gradviz flow run.gradviz --over-steps``.
+
+    A hook on each parameter measures the first step and then every `every`-th one: norms of gradients and weights,
+    zeros, NaN and Inf. Nothing else is put into torch, and in between a hook does next to nothing.
+
+    A *step* is a backward call that reaches a parameter of the model, and what is measured is its ``.grad`` as that
+    call leaves it. Where gradients are accumulated over several calls, an `every` that is a multiple of their number
+    measures the last of each round. Under DDP the first process writes, and measures its own share before the
+    processes exchange theirs. Watch a model after it was wrapped or sharded, not before.
+
+    An older file of that name is replaced. It is readable while the program trains, also when that is killed. Without
+    `Watch.close`, or a ``with`` block, watching goes on until the program ends.
+
+    Args:
+        model: the module that trains; parameters which require no gradient now are not watched.
+        every: how many steps lie between two that are measured, from 1 on.
+        to: the run log to write, a ``.gradviz`` file.
+        scaler: a ``torch.amp.GradScaler``; norms are then divided by its factor. Without it, the gradients of a scaled
+            loss are noted as they are, that is scaled.
+        tensorboard: a folder for the same figures as TensorBoard events; needs the package ``tensorboard``.
+
+    Raises:
+        BadInput: there is nothing to watch in `model`, or it is watched already; `every` is no such number; `to` or
+            `tensorboard` cannot be written.
+        MissingDependency: TensorBoard is asked for and not installed.
+
+    Example:
+        >>> import tempfile, torch, gradviz
+        >>> model = torch.nn.Linear(3, 1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with gradviz.watch(model, every=2, to=f"{folder}/run.gradviz") as watching:
+        ...         for step in range(5):
+        ...             model(torch.ones(2, 3)).sum().backward()
+        >>> watching.steps
+        5
+    """
+    if type(every) is not int or every < 1:
+        raise BadInput(f"every={every!r} is not a number from 1 on", hint="every=100 measures each hundredth step")
+    path = _run_log_path(to)
+    from gradviz.recording.model_watch import WatchPlan, begin_watch
+
+    folder = None if tensorboard is None else Path(tensorboard)
+    plan = WatchPlan(path, every, scaler, folder, sys._getframe(1).f_code.co_filename)
+    return Watch(path, begin_watch(model, plan))
 
 
 def load(path: str | os.PathLike[str]) -> Inspection:
@@ -175,3 +230,42 @@ class Recording(Inspection):
 
     def _state(self) -> str:
         return "the recording is still running" if self._recorder is not None else "nothing was recorded yet"
+
+
+class Watch:
+    """A model that is watched, until `close` or the end of a ``with`` block."""
+
+    def __init__(self, path: Path, watching: ModelWatch | None) -> None:
+        self.path = path
+        """The run log."""
+        self._watching = watching
+
+    @property
+    def steps(self) -> int:
+        """Backward calls that were counted so far; 0 in a process of a distributed training that does not write."""
+        return self._watching.step if self._watching is not None else 0
+
+    def close(self) -> None:
+        """Write what is left, and take every hook off; safe to call twice."""
+        if self._watching is not None:
+            self._watching.close()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _run_log_path(to: Any) -> Path:
+    """Where the run log goes, once it is sure that it can be written there."""
+    from gradviz.capture.capture_file import CAPTURE_SUFFIX
+    from gradviz.output import check_outputs
+
+    if not isinstance(to, (str, os.PathLike)):
+        raise BadInput(f"to= takes the path of a file, not an object of type {type(to).__name__}")
+    path = Path(to)
+    if path.suffix != CAPTURE_SUFFIX:
+        raise BadInput(f"to={os.fspath(to)!r}: a run log's name ends in {CAPTURE_SUFFIX}")
+    check_outputs([path])
+    return path.absolute()

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.leftovers import changes, snapshot
 from tests.shared_runs import SharedFolders, shared_folders
+
+# The same examples in every run, and no clock: machines differ.
+hypothesis.settings.register_profile("gradviz", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("gradviz")
 
 
 @pytest.fixture(autouse=True)

@@ -117,8 +117,13 @@ def gradient_flow(capture: Capture, graph: Graph) -> GradientFlow:
             name = node.names[0] if node.names else f"{node.kind} {node.id}"
             known = Parameter((name,), tensor or TensorFacts((), "?"))
             rows.append(_row_of(capture, graph, known, node, arrivals))
+    return flow_of_rows(rows, _first_nan(graph))
+
+
+def flow_of_rows(rows: Sequence[FlowRow], first_nan: int | None = None) -> GradientFlow:
+    """The flow whose rows are these, with its profile and trend."""
     profile = _profile(rows)
-    return GradientFlow(tuple(rows), profile, _trend(profile), _first_nan(graph))
+    return GradientFlow(tuple(rows), profile, _trend(profile), first_nan)
 
 
 def _arrivals(graph: Graph) -> dict[int, int]:
@@ -166,13 +171,13 @@ def folded(rows: Sequence[FlowRow], depth: int) -> list[FlowRow]:
     The only parameter of a module says more than the module.
     """
     result = []
-    for module, inside in groupby(rows, lambda row: _module(row.name, depth)):
+    for module, inside in groupby(rows, lambda row: module_at(row.name, depth)):
         together = list(inside)
         result.extend([_together(module, together)] if module and len(together) > 1 else together)
     return result
 
 
-def _module(name: str, depth: int) -> str:
+def module_at(name: str, depth: int) -> str:
     """The module into which a parameter is folded; nothing for one that lies no deeper than `depth`."""
     path = name.split(".")[:-1]
     return ".".join(path[: depth + 1]) if len(path) > depth else ""

@@ -26,6 +26,7 @@ import msgspec
 
 from gradviz.capture.capture import Capture
 from gradviz.capture.encoding import encoded
+from gradviz.capture.run_log_file import is_run_log
 from gradviz.errors import BadCapture, BadInput
 from gradviz.graph.graph_check import InvalidGraph
 
@@ -43,6 +44,9 @@ _LONGEST_FIRST_LINE = 40
 _FRAME = struct.Struct(">QI")
 # The default level takes five times as long for a file that is a tenth smaller.
 _COMPRESSION_LEVEL = 1
+# A file made to exhaust memory grows a thousandfold. Recordings of long loops grow twentyfold, and the densest that
+# can be thought of, all of them zeros kept whole, two hundredfold.
+_ALWAYS_ALLOWED, _MOST_GROWTH = 64 << 20, 250
 _RECORD_AGAIN = "copy it again, or record it again with 'gradviz record'"
 
 
@@ -101,14 +105,29 @@ def _unpack(data: bytes, name: str) -> bytes:
         raise _damaged(name, f"{len(payload) - length} bytes follow its end")
     if zlib.crc32(payload) != checksum:
         raise _damaged(name, "its checksum does not match")
+    return _decompressed(payload, name)
+
+
+def _decompressed(payload: memoryview, name: str) -> bytes:
+    most = _ALWAYS_ALLOWED + _MOST_GROWTH * len(payload)
+    stream = zlib.decompressobj()
     try:
-        return zlib.decompress(payload)
+        data = stream.decompress(payload, most)
     except zlib.error as error:
         raise _damaged(name, "its payload cannot be decompressed") from error
+    if stream.unconsumed_tail:
+        raise _damaged(name, f"its payload grows to more than {most:,} bytes, as no recording does")
+    if not stream.eof or stream.unused_data:
+        raise _damaged(name, "its payload cannot be decompressed")
+    return data
 
 
 def _after_first_line(data: bytes, name: str) -> memoryview:
     """What follows the first line, once that has said that this gradviz can read the rest."""
+    if is_run_log(data):
+        raise BadCapture(
+            f"{name!r} is a run log of gradviz.watch(), which holds no graph", hint=f"'gradviz flow {name}' shows it"
+        )
     if not is_capture(data):
         kind = "is empty" if not data else "is not a gradviz capture"
         raise BadCapture(f"{name!r} {kind}", hint="make one with 'gradviz record'")

@@ -21,6 +21,9 @@ NARROWEST = 40
 @root_shares_option
 @click.option("--depth", type=click.IntRange(min=0), metavar="N", help="How many levels of modules to open.")
 @click.option("--all", "show_all", is_flag=True, help="A row for every parameter.")
+@click.option("--over-steps", is_flag=True, help="All steps of a run log that gradviz.watch() wrote.")
+@click.option("-o", "--output", metavar="OUT.svg", help="With --over-steps: draw them, module by step.")
+@click.option("--to-tensorboard", metavar="DIR", help="Write the steps of a run log as TensorBoard events.")
 @click.option("--json", "as_json", is_flag=True, help="Every parameter's figures as JSON.")
 @click.option("--ascii", "only_ascii", is_flag=True, help="No signs beyond ASCII.")
 @terminal_options(least_width=NARROWEST)
@@ -30,12 +33,17 @@ def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: boo
     from gradviz.cli.flow_table import FlowTable
     from gradviz.cli.paging import show
     from gradviz.cli.rescue import recording_kept
+    from gradviz.cli.run_log import RunLogOptions, is_run_log_file, show_run_log
     from gradviz.cli.source import open_source, tell_that_it_was_stopped
     from gradviz.cli.terminal import standard_output
     from gradviz.cli.views import source_options
 
     source_choice, terminal = source_options(others), standard_output(others["color"])
     _check(source_choice, depth, show_all=show_all, as_json=as_json)
+    run_log_options = RunLogOptions(others["over_steps"], others["output"], others["to_tensorboard"])
+    is_log = is_run_log_file(source_choice)
+    if not is_log:
+        run_log_options.refuse(source_choice)
     table = FlowTable(
         width=others["width"] or max(terminal.width, NARROWEST),
         color=terminal.has_colors,
@@ -43,6 +51,10 @@ def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: boo
         depth=depth,
         show_all=show_all,
     )
+    if is_log:
+        text = show_run_log(source_choice, run_log_options, table, as_json=as_json)
+        show(text, terminal, use_pager=not (no_pager or as_json))
+        return 0
     source = open_source(source_choice, own_output=True)
     with recording_kept(source, source_choice):
         _check_that_gradients_are_there(source, source_choice)

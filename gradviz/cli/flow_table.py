@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from math import ceil, floor, log10
-from textwrap import wrap
 
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +13,7 @@ from rich.text import Text
 from gradviz.analysis.gradient_flow import FlowRow, GradientFlow, Trend, deepest_that_fits, folded, gradient_flow
 from gradviz.capture.capture import Capture
 from gradviz.cli.loss_table import conflicts, loss_table
+from gradviz.cli.text_tables import ASCII_LEVELS, LEVELS, printed, shortened_path, wrapped
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.operation_words import autograd_name
 from gradviz.graph.root_shares import RootShares
@@ -28,8 +27,18 @@ MOST_NAMES = 6
 _BAR = 16
 _PROFILE = "input {} loss"
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-_LEVELS = "▁▂▃▄▅▆▇█"
-_ASCII_LEVELS = "_.-=+*%#"
+
+
+@dataclass(frozen=True)
+class FlowPage:
+    """What one table is about."""
+
+    title: str
+    flow: GradientFlow
+    remarks: tuple[tuple[str, str], ...] = ()
+    """Sentences, each with its style."""
+    disclosures: tuple[str, ...] = ()
+    shares: RootShares | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,51 +53,44 @@ class FlowTable:
 
     def text(self, capture: Capture, graphs: Sequence[Graph]) -> str:
         """The tables of all graphs, one below the other."""
-        console = Console(
-            file=StringIO(), width=self.width, force_terminal=self.color, no_color=not self.color, highlight=False,
-            color_system="standard" if self.color else None, legacy_windows=False, _environ={},
-        )  # fmt: skip
-        with console.capture() as captured:
-            for number, graph in enumerate(graphs):
-                if number:
-                    console.print()
-                self._print(console, capture, graph)
-        lines = (line.rstrip() for line in captured.get().splitlines())
-        return "\n".join(lines) + "\n"
+        return "\n".join(self.text_of(_page(capture, graph)) for graph in graphs)
 
-    def _print(self, console: Console, capture: Capture, graph: Graph) -> None:
-        flow = gradient_flow(capture, graph)
-        depth = self.depth
+    def text_of(self, page: FlowPage) -> str:
+        """One table, and what there is to say about it."""
+        return printed(self.width, self.color, lambda console: self._print(console, page))
+
+    def _print(self, console: Console, page: FlowPage) -> None:
+        flow, depth = page.flow, self.depth
         if depth is None and not self.show_all:
             depth = deepest_that_fits(flow.rows, MOST_ROWS)
         rows = list(flow.rows) if depth is None else folded(flow.rows, depth)
         reached = [row for row in rows if row.count]
-        console.print(Text(_title(capture, graph), style="bold"))
+        console.print(Text(page.title, style="bold"))
         if reached:
             console.print(self._table(reached))
         if flow.trend is not None:
             console.print(Text("\n" + self._profile(flow.profile)))
             is_steep = flow.trend.verdict != "steady"
-            console.print(_wrapped(_verdict(flow.trend), self.width, "bold yellow" if is_steep else ""))
-        if graph.root_shares is not None:
-            self._print_losses(console, graph.root_shares, rows)
-        for remark, style in _remarks(flow, graph):
-            console.print(_wrapped(remark, self.width, style))
+            console.print(wrapped(_verdict(flow.trend), self.width, "bold yellow" if is_steep else ""))
+        if page.shares is not None:
+            self._print_losses(console, page.shares, rows)
+        for remark, style in page.remarks:
+            console.print(wrapped(remark, self.width, style))
         if len(rows) < len(flow.rows):
             hidden = sum(row.parameters for row in rows if row.shape is None)
             folded_away = f"{hidden:,} of {len(flow.rows):,} parameters are folded into modules"
             more = "--all shows every one, --depth N opens fewer or more levels"
-            console.print(_wrapped(f"{folded_away}; {more}", self.width, "dim"))
-        for sentence in capture.disclosures:
-            console.print(_wrapped(f"not recorded: {sentence}", self.width, "yellow"))
+            console.print(wrapped(f"{folded_away}; {more}", self.width, "dim"))
+        for sentence in page.disclosures:
+            console.print(wrapped(f"not recorded: {sentence}", self.width, "yellow"))
 
     def _print_losses(self, console: Console, shares: RootShares, rows: Sequence[FlowRow]) -> None:
         names = listed([loss.name for loss in shares.losses], len(shares.losses))
         console.print()
-        console.print(_wrapped(f"what each of {len(shares.losses)} losses gives: {names}", self.width, "bold"))
+        console.print(wrapped(f"what each of {len(shares.losses)} losses gives: {names}", self.width, "bold"))
         console.print(loss_table(shares, rows, self.width, self._ellipsis))
         for sentence in conflicts(shares, rows):
-            console.print(_wrapped(sentence, self.width, ""))
+            console.print(wrapped(sentence, self.width, ""))
 
     def _table(self, rows: Sequence[FlowRow]) -> Table:
         scale = _Scale.of(rows)
@@ -104,7 +106,7 @@ class FlowTable:
             table.add_column("NaN/Inf", justify="right", no_wrap=True, style="bold red")
         table.add_column(scale.title, no_wrap=True, width=_BAR)
         for row in rows:
-            cells = [_shortened_path(row.name, name_room, self._ellipsis), _shape(row), *_figures(row)]
+            cells = [shortened_path(row.name, name_room, self._ellipsis), _shape(row), *_figures(row)]
             if has_broken:
                 cells.append(f"{row.nans:,}/{row.infs:,}" if row.nans or row.infs else "")
             table.add_row(*cells, self._bar(row, scale), style=_style(row))
@@ -128,7 +130,7 @@ class FlowTable:
         """Sizes from the input to the loss as a line of blocks, some left out where there are too many."""
         shown = min(len(profile), self.width - len(_PROFILE.format("")))
         sizes = [log10(profile[place * len(profile) // shown]) for place in range(shown)]
-        low, levels = min(sizes), _ASCII_LEVELS if self.only_ascii else _LEVELS
+        low, levels = min(sizes), ASCII_LEVELS if self.only_ascii else LEVELS
         step = (len(levels) - 1) / max(max(sizes) - low, 1)
         return _PROFILE.format("".join(levels[round((size - low) * step)] for size in sizes))
 
@@ -162,6 +164,12 @@ class _Scale:
         return (log10(norm) - self.low) / (self.high - self.low)
 
 
+def _page(capture: Capture, graph: Graph) -> FlowPage:
+    flow = gradient_flow(capture, graph)
+    remarks = tuple(_remarks(flow, graph))
+    return FlowPage(_title(capture, graph), flow, remarks, capture.disclosures, graph.root_shares)
+
+
 def _title(capture: Capture, graph: Graph) -> str:
     call = graph.backward
     which = f"{call.function} {call.number}{_place(graph, call.call_site)}" if call is not None else "graph"
@@ -192,26 +200,27 @@ def _style(row: FlowRow) -> str:
     return "bold red" if row.nans or row.infs else "yellow" if row.is_zero else ""
 
 
-def _shortened_path(name: str, room: int, ellipsis: str) -> str:
-    """The end of a long dotted path says which parameter it is."""
-    return name if len(name) <= room else ellipsis + name[len(name) - room + 1 :]
-
-
 def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
     if flow.first_nan is not None:
         yield f"NaN or Inf first made by {_node_words(graph, graph.nodes[flow.first_nan])}", "bold red"
     lost: dict[int, list[str]] = {}
-    silent: dict[str, list[str]] = {}
     for row in flow.rows:
         if row.lost_at is not None:
             lost.setdefault(row.lost_at, []).append(row.name)
-        if row.nothing is not None:
-            silent.setdefault(row.nothing, []).append(row.name)
     for place, names in lost.items():
         yield f"all zero since {_node_words(graph, graph.nodes[place])}: {listed(names, MOST_NAMES)}", "yellow"
     older = [row.name for row in flow.rows if row.outcome == "accumulated"]
     if older:
         yield f"added to an older .grad, which is not counted here: {listed(older, MOST_NAMES)}", ""
+    yield from silent_remarks(flow)
+
+
+def silent_remarks(flow: GradientFlow) -> Iterator[tuple[str, str]]:
+    """For each reason, which parameters got no gradient; with the style of the sentence."""
+    silent: dict[str, list[str]] = {}
+    for row in flow.rows:
+        if row.nothing is not None:
+            silent.setdefault(row.nothing, []).append(row.name)
     for reason, names in silent.items():
         yield f"no gradient, {reason}: {listed(names, MOST_NAMES)}", "yellow"
 
@@ -222,7 +231,3 @@ def _node_words(graph: Graph, node: Node) -> str:
 
 def _place(graph: Graph, call_site: int | None) -> str:
     return "" if call_site is None else f" at {line_words(graph.call_sites[call_site])}"
-
-
-def _wrapped(sentence: str, width: int, style: str) -> Text:
-    return Text("\n".join(wrap(sentence, width, subsequent_indent="  ", break_on_hyphens=False)), style=style)

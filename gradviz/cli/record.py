@@ -20,6 +20,7 @@ def record_command(output: str | None, **others: Any) -> int:
     """Run SCRIPT and write what was recorded to one file, which every other command takes in place of a script."""
     from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
     from gradviz.cli.rescue import recording_kept
+    from gradviz.cli.run_log import is_run_log_file
     from gradviz.cli.source import open_source, tell_that_it_was_stopped
     from gradviz.cli.views import source_options
     from gradviz.errors import BadInput
@@ -27,6 +28,8 @@ def record_command(output: str | None, **others: Any) -> int:
     from gradviz.rendering.words import counted
 
     source_choice = source_options(others)
+    if is_run_log_file(source_choice):
+        raise BadInput(f"{source_choice.name} is a run log of gradviz.watch()", hint="gradviz flow shows it")
     if source_choice.is_capture:
         raise BadInput(f"{source_choice.name} is a capture already", hint="render or tree show it")
     path = output or Path(source_choice.name).name.removesuffix(".py") + CAPTURE_SUFFIX

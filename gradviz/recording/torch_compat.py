@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from types import CodeType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -36,6 +36,18 @@ current_graph_task_id: Callable[[], int] = getattr(torch._C, "_current_graph_tas
 
 current_autograd_node: Callable[[], Any] = getattr(torch._C, "_current_autograd_node", lambda: None)
 """The node that the engine runs on this thread."""
+
+_CUSTOM_BACKWARD = sys.modules["torch.autograd.function"].BackwardCFunction.apply.__code__
+
+
+def is_inside_custom_backward(frame: FrameType | None) -> bool:
+    """Whether a custom function's backward runs above `frame`: what reentrant checkpointing runs is inside one."""
+    while frame is not None:
+        if frame.f_code is _CUSTOM_BACKWARD:
+            return True
+        frame = frame.f_back
+    return False
+
 
 DISABLE_TORCH_FUNCTION: Callable[[], Any] = torch._C.DisableTorchFunction
 """While entered, reading a tensor's attributes reaches no mode and no subclass of the user."""

@@ -18,6 +18,7 @@ BENCHMARKS = (
     "saved_capture_time",
     "capture_file_time",
     "memory_total",
+    "watched_training",
 )
 
 

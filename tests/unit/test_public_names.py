@@ -24,10 +24,12 @@ PUBLIC = {
     "NothingFound",
     "NothingRecorded",
     "Recording",
+    "Watch",
     "__version__",
     "inspect",
     "load",
     "record",
+    "watch",
 }
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Program
@@ -179,3 +182,43 @@ def test_a_call_log_that_refers_to_nothing_is_refused() -> None:
     assert calls is not None
     broken = replace(small_capture(), calls=replace(calls, tensors=()))
     assert "call 0 refers to tensor 0 of 0 at $.calls" in refusal(write_capture(broken))
+
+
+@given(st.data())
+def test_whatever_happens_to_its_bytes_a_file_is_refused_or_gives_back_what_was_written(data: st.DataObject) -> None:
+    whole = write_capture(small_capture())
+    start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(whole))] * 2)))
+    damaged = whole[:start] + data.draw(st.binary(max_size=20)) + whole[end:]
+    if damaged == whole:
+        assert read_capture(damaged, "run.gradviz") == small_capture()
+    else:
+        refusal(damaged)
+
+
+@given(st.data())
+def test_a_payload_with_any_fault_and_a_right_checksum_is_refused_or_is_a_whole_capture(data: st.DataObject) -> None:
+    payload = msgspec.msgpack.encode(small_capture())
+    start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(payload))] * 2)))
+    crafted = file_with(payload[:start] + data.draw(st.binary(max_size=20)) + payload[end:])
+    try:
+        capture = read_capture(crafted, "run.gradviz")
+    except BadCapture as error:
+        assert "\n" not in str(error)
+    else:
+        for graph in capture.graphs:
+            graph.check_invariants()
+
+
+def test_a_payload_that_grows_beyond_every_recording_is_refused_before_it_fills_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gradviz.capture.capture_file._ALWAYS_ALLOWED", 1 << 20)
+    bomb = file_with(bytes(80 << 20))
+    tracemalloc.start()
+    try:
+        line = refusal(bomb)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "grows to more than" in line
+    assert peak < 60 << 20

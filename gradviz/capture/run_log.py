@@ -1,0 +1,117 @@
+"""What `gradviz.watch` notes of a long run: now and then, the figures of every parameter's gradient.
+
+One row of figures has a place for each parameter, in the order of the header, and is kept as the packed bytes of an
+array: a run of days is read at once, and only what is looked at becomes numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from typing import Literal, TypeVar
+
+from msgspec import Struct
+
+from gradviz.capture.capture import Program
+
+_Number = TypeVar("_Number", int, float)
+
+
+class WatchedParameter(Struct, frozen=True, omit_defaults=True):
+    """One parameter, as it was when watching began."""
+
+    name: str
+    shape: tuple[int, ...] = ()
+    dtype: str = "?"
+
+    @property
+    def count(self) -> int:
+        """Elements."""
+        product = 1
+        for size in self.shape:
+            product *= size
+        return product
+
+
+class RunHeader(Struct, frozen=True, omit_defaults=True):
+    """What is watched, known before the first step."""
+
+    program: Program
+    parameters: tuple[WatchedParameter, ...]
+    """Those that train, in the order of the model."""
+    every: int = 1
+    frozen: tuple[str, ...] = ()
+    """Names of those that do not require a gradient, and are not watched."""
+    is_unscaled: bool = False
+    """Whether gradients were divided by the factor of a gradient scaler."""
+
+
+class StepFigures(Struct, frozen=True, omit_defaults=True):
+    """The gradients of one measured step. `norms` and the like are read with `floats` and `integers`."""
+
+    step: int
+    """The how-manieth backward call it was that reached a parameter, counted from 1."""
+    norms: bytes = b""
+    """L2 norms of the finite elements, float64; NaN where no gradient arrived, or none could be measured."""
+    weight_norms: bytes = b""
+    """Of the parameters themselves, float64, when the gradient arrived; NaN where that is not known."""
+    zeros: bytes = b""
+    """Elements that are exactly zero, int64. Left out, as the next two are, where all are 0."""
+    nans: bytes = b""
+    infs: bytes = b""
+    unmeasured: dict[str, tuple[int, ...]] = {}
+    """Places of parameters whose gradient arrived and could not be measured, by the reason."""
+
+
+class RunEnd(Struct, frozen=True, omit_defaults=True):
+    """That watching was ended, and did not break off."""
+
+    steps: int
+    """Backward calls that were counted."""
+    disclosures: tuple[str, ...] = ()
+    """What could not be noted, in plain sentences."""
+
+
+class RunLog(Struct, frozen=True):
+    """A whole run log, as far as it can be read."""
+
+    header: RunHeader
+    steps: tuple[StepFigures, ...]
+    end: RunEnd | None = None
+    """None where the run did not come to its end, or still goes on."""
+    cut: str | None = None
+    """What is wrong with the bytes after the last step, where something is."""
+
+
+def packed_floats(values: list[float]) -> bytes:
+    """Bytes of a row of figures: float64, little endian."""
+    return _packed("d", values)
+
+
+def packed_integers(values: list[int]) -> bytes:
+    """Bytes of a row of counts: int64, little endian; nothing where all are 0."""
+    return _packed("q", values) if any(values) else b""
+
+
+def floats(row: bytes) -> array[float]:
+    """The numbers of a row of figures."""
+    return _unpacked(array("d"), row)
+
+
+def integers(row: bytes, length: int) -> array[int]:
+    """The numbers of a row of counts for `length` parameters."""
+    return _unpacked(array("q"), row or bytes(8 * length))
+
+
+def _packed(code: Literal["d", "q"], values: list[float] | list[int]) -> bytes:
+    row = array(code, values)
+    if sys.byteorder == "big":
+        row.byteswap()
+    return row.tobytes()
+
+
+def _unpacked(row: array[_Number], data: bytes) -> array[_Number]:
+    row.frombytes(data)
+    if sys.byteorder == "big":
+        row.byteswap()
+    return row

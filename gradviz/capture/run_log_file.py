@@ -1,0 +1,241 @@
+"""The file of a run log: written while a program trains, record by record, and readable whenever it breaks off.
+
+The file, from its first byte:
+
+====================== ============================================================================
+``gradviz run log 1``  and a line feed: what it is and the format version, for people and ``file``
+records                one after the other: first a `RunHeader`, then `StepFigures`, at last a `RunEnd`
+====================== ============================================================================
+
+Each record:
+
+========== ========================================================================================
+1 byte     what it is: ``H``, ``S`` or ``E``
+4 bytes    unsigned, big endian: length of the payload
+4 bytes    unsigned, big endian: CRC-32 of these five bytes
+4 bytes    unsigned, big endian: CRC-32 of the payload
+payload    one MessagePack map from field name to value; a field that has its default is left out
+========== ========================================================================================
+
+A length has a checksum of its own, so that a file which was cut (its program was killed, the disk was full) is told
+from a damaged one. In both cases the steps before that place are read, and it is said that others are missing. A
+reader passes over records of other kinds.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from gradviz.capture.encoding import encoded
+from gradviz.capture.run_log import RunEnd, RunHeader, RunLog, StepFigures
+from gradviz.errors import BadCapture, BadInput
+
+RUN_LOG_VERSION = 1
+"""Raised when an older gradviz would misread a new file.
+
+1   first format
+"""
+
+_MAGIC = b"gradviz run log "
+_LONGEST_FIRST_LINE = 40
+_START, _CHECKSUM = struct.Struct(">cI"), struct.Struct(">I")
+_FRAME_SIZE = _START.size + 2 * _CHECKSUM.size
+_KINDS: dict[bytes, type[msgspec.Struct]] = {b"H": RunHeader, b"S": StepFigures, b"E": RunEnd}
+_WATCH_AGAIN = "write it again with gradviz.watch()"
+
+
+class RunLogWriter:
+    """Writes a run log to the file at `path`; each record is handed to the system at once.
+
+    The file is opened, and an older one replaced, when there is a first step to write: a program that fails before
+    costs nobody the log of yesterday. Raises `OSError` wherever the system does.
+    """
+
+    def __init__(self, path: Path, header: RunHeader) -> None:
+        self._path = path
+        self._header = header
+        self._file: BinaryIO | None = None
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def add(self, figures: StepFigures) -> None:
+        """Append one step. Where that fails the file is closed, and what it holds is readable."""
+        beginning = b"" if self._file is not None else self._beginning()
+        with self._closed_on_failure():
+            _write_whole(self._opened(), beginning + record(b"S", figures))
+
+    def close(self, end: RunEnd) -> None:
+        """Append the end, and close the file."""
+        if self._file is None:
+            return
+        with self._closed_on_failure():
+            _write_whole(self._file, record(b"E", end))
+        self._file.close()
+
+    @contextmanager
+    def _closed_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            if self._file is not None:
+                self._file.close()
+            raise
+
+    def _opened(self) -> BinaryIO:
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("wb", buffering=0)
+        return self._file
+
+    def _beginning(self) -> bytes:
+        return _MAGIC + str(RUN_LOG_VERSION).encode() + b"\n" + record(b"H", self._header)
+
+
+def _write_whole(file: BinaryIO, data: bytes) -> None:
+    """All of it or nothing: after a part of a record, the next ones could not be read."""
+    written, start = 0, os.fstat(file.fileno()).st_size
+    try:
+        while written < len(data):
+            written += file.write(data[written:]) or 0
+    except OSError:
+        # A pipe or a device cannot be cut; what was wrong with it is to be told, not this.
+        with suppress(OSError):
+            os.ftruncate(file.fileno(), start)
+        raise
+
+
+def record(kind: bytes, content: msgspec.Struct) -> bytes:
+    """One record of the file."""
+    payload = encoded(content, msgspec.msgpack.encode)
+    start = _START.pack(kind, len(payload))
+    return b"".join((start, _CHECKSUM.pack(zlib.crc32(start)), _CHECKSUM.pack(zlib.crc32(payload)), payload))
+
+
+def is_run_log(head: bytes) -> bool:
+    """Whether a file that begins with `head` is a run log, of any version and in any state."""
+    return head.startswith(_MAGIC)
+
+
+def load_run_log(path: Path) -> RunLog:
+    """The run log in the file at `path`."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"cannot read {str(path)!r}: {error.strerror}") from error
+    return read_run_log(data, str(path))
+
+
+def read_run_log(data: bytes, name: str) -> RunLog:
+    """The run log in `data`, up to the first record that cannot be read, of which `RunLog.cut` tells.
+
+    Raises:
+        BadCapture: the file called `name` is no run log, or nothing of it can be read; one line says why.
+    """
+    reader = _Records(data, _end_of_first_line(data, name))
+    header = reader.next()
+    if not isinstance(header, RunHeader):
+        raise BadCapture(f"{name!r} {reader.cut or 'is damaged: it does not begin with a header'}", hint=_WATCH_AGAIN)
+    steps: list[StepFigures] = []
+    end = None
+    while end is None and (found := reader.next()) is not None:
+        if isinstance(found, StepFigures) and _is_whole(found, header, steps):
+            steps.append(found)
+        elif isinstance(found, RunEnd):
+            end = found
+        elif type(found) in (StepFigures, RunHeader):
+            reader.cut = f"is damaged after step {steps[-1].step}" if steps else "is damaged after its header"
+            break
+    if end is not None and reader.rest:
+        reader.cut = f"is damaged: {reader.rest:,} bytes follow its end"
+    return RunLog(header, tuple(steps), end, reader.cut)
+
+
+class _Records:
+    """Reads record after record, until the end or a place where that cannot be."""
+
+    def __init__(self, data: bytes, start: int) -> None:
+        self._data = memoryview(data)
+        self._place = start
+        self.cut: str | None = None
+        """Why no more records are read, where that is not the end of the file."""
+
+    @property
+    def rest(self) -> int:
+        """Bytes that were not read."""
+        return len(self._data) - self._place
+
+    def next(self) -> Any:
+        """The next record of a kind that is known; None where there is no more."""
+        while self.rest and self.cut is None:
+            kind, payload = self._raw()
+            if payload is None:
+                return None
+            if kind not in _KINDS:
+                continue
+            try:
+                return msgspec.msgpack.decode(payload, type=_KINDS[kind])
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                self.cut = f"is damaged: {error}"
+        return None
+
+    def _raw(self) -> tuple[bytes, memoryview | None]:
+        if self.rest < _FRAME_SIZE:
+            return self._cut_short()
+        kind, length = _START.unpack_from(self._data, self._place)
+        (start_checksum,) = _CHECKSUM.unpack_from(self._data, self._place + _START.size)
+        (checksum,) = _CHECKSUM.unpack_from(self._data, self._place + _START.size + _CHECKSUM.size)
+        if zlib.crc32(self._data[self._place : self._place + _START.size]) != start_checksum:
+            self.cut = f"is damaged at byte {self._place:,}"
+            return kind, None
+        if self.rest < _FRAME_SIZE + length:
+            return self._cut_short()
+        payload = self._data[self._place + _FRAME_SIZE :][:length]
+        if zlib.crc32(payload) != checksum:
+            self.cut = f"is damaged after byte {self._place:,}: a checksum does not match"
+            return kind, None
+        self._place += _FRAME_SIZE + length
+        return kind, payload
+
+    def _cut_short(self) -> tuple[bytes, None]:
+        self.cut = f"is cut short: its last {self.rest:,} bytes are no whole record"
+        return b"", None
+
+
+def _is_whole(figures: StepFigures, header: RunHeader, before: list[StepFigures]) -> bool:
+    """Whether every row has a place for each parameter, and the step comes after those before it."""
+    count = len(header.parameters)
+    rows = (figures.norms, figures.weight_norms)
+    counts = (figures.zeros, figures.nans, figures.infs)
+    places = (place for group in figures.unmeasured.values() for place in group)
+    return (
+        all(len(row) == 8 * count for row in rows)
+        and all(len(row) in (0, 8 * count) for row in counts)
+        and all(0 <= place < count for place in places)
+        and figures.step > (before[-1].step if before else 0)
+    )
+
+
+def _end_of_first_line(data: bytes, name: str) -> int:
+    """Where the records begin, once the first line has said that this gradviz can read them."""
+    if not is_run_log(data):
+        kind = "is empty" if not data else "is not a run log of gradviz"
+        raise BadCapture(f"{name!r} {kind}", hint="gradviz.watch(model) writes one")
+    first_line, line_feed, _ = data[:_LONGEST_FIRST_LINE].partition(b"\n")
+    version = first_line[len(_MAGIC) :]
+    if not line_feed or not version.isdigit() or int(version) == 0:
+        raise BadCapture(f"{name!r} is damaged: its first line does not end in a format version", hint=_WATCH_AGAIN)
+    if int(version) > RUN_LOG_VERSION:
+        raise BadCapture(
+            f"{name!r} has run log format {int(version)}, and this gradviz reads up to {RUN_LOG_VERSION}",
+            hint="upgrade gradviz to open it",
+        )
+    return len(first_line) + 1
