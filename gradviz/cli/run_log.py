@@ -74,6 +74,7 @@ def _check(source: SourceOptions, options: RunLogOptions, *, as_json: bool) -> N
         ("--backward", source.backward is not None),
         ("--keep-going", source.keep_going),
         ("--values", bool(source.values)),
+        ("--values-up-to", source.values_up_to is not None),
         ("--root-shares", source.root_shares),
     ):
         if is_given:
@@ -119,7 +120,8 @@ def _last_step(log: RunLog, look: FlowTable, name: str) -> str:
 
     flow = flow_of_last_step(log)
     title = f"gradients of step {log.steps[-1].step:,} of {log.header.program.name}"
-    text = look.text_of(FlowPage(title, flow, tuple(silent_remarks(flow)), tuple(what_is_missing(log))))
+    missing = ((sentence, "yellow") for sentence in what_is_missing(log))
+    text = look.text_of(FlowPage(title, flow, (*silent_remarks(flow), *missing)))
     if len(log.steps) == 1:
         return text
     return f"{text}next:  gradviz flow {name} --over-steps   shows all {len(log.steps):,} measured steps\n"

@@ -27,14 +27,12 @@ def test_a_command_prints_what_the_readme_shows(command: str, output: str, tmp_p
 
 
 def test_the_python_that_the_readme_shows_runs(tmp_path: Path) -> None:
-    examples = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    examples = "".join(re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL))
     given = (
         "import torch\nmodel = torch.nn.Sequential(torch.nn.Linear(4, 2))\n"
         "inputs = torch.ones(3, 4)\nloss = model(inputs).sum()\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", given + "".join(examples)], cwd=tmp_path, capture_output=True, text=True
-    )
+    run = subprocess.run([sys.executable, "-c", given + examples], cwd=tmp_path, capture_output=True, text=True)
     assert run.stderr == ""
     assert {path.name for path in tmp_path.iterdir()} == {"net.svg", "run.gradviz"}
 
