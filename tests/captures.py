@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
-from gradviz.graph.call_log import Call, CallLog, LeafEnd, LoggedOptimizer, LoggedTensor, TensorUse, ValueFacts
+from gradviz.graph.call_log import (
+    Call,
+    CallLog,
+    Definition,
+    LeafEnd,
+    LoggedOptimizer,
+    LoggedTensor,
+    TensorUse,
+    ValueFacts,
+)
 from gradviz.graph.model import (
     BackwardCall,
     CallSite,
@@ -55,7 +64,16 @@ def small_call_log() -> CallLog:
             Call(
                 "torch.Tensor.item", inputs=(TensorUse(2, "0", 0, True, False),), result=4.0, raised="RuntimeError: no"
             ),
-            Call("torch.optim.SGD.step", "step", optimizer=0, inside=1, is_autocast=True, name="1", results=(1, 2.0)),
+            Call(
+                "torch.optim.SGD.step",
+                "step",
+                optimizer=0,
+                inside=1,
+                is_autocast=True,
+                name="1",
+                results=(1, 2.0),
+                definition=0,
+            ),
         ),
         tensors=(
             LoggedTensor(TensorFacts((2, 3), "float32"), 0, 0, 0, names=("x",), from_numpy_of=1),
@@ -67,6 +85,7 @@ def small_call_log() -> CallLog:
         call_sites=(CallSite("/project/train.py", 3), CallSite("/project/train.py", 7)),
         scopes=(ModuleScope("model", "Linear", parameter_count=12),),
         optimizers=(LoggedOptimizer("SGD", ("opt",), ((1,),), (0.1,)),),
+        definitions=(Definition("Swish.backward", "/project/train.py", 3, 7),),
         dropped=3,
         dropped_at=1,
     )

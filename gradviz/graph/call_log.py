@@ -21,13 +21,21 @@ from gradviz.graph.model import CallSite, ModuleScope, Scalar
 from gradviz.graph.tensor_facts import TensorFacts
 
 CallKind = Literal[
-    "operation", "custom", "compiled", "backward", "step", "zero_grad", "add_param_group", "register_parameter", "seen"
+    "operation",
+    "custom",
+    "compiled",
+    "backward",
+    "step",
+    "zero_grad",
+    "add_param_group",
+    "register_parameter",
+    "register_module",
 ]
 """``operation``: a torch function or method; ``custom``: an ``autograd.Function``, of which calls in its forward are
 `Call.inside`; ``compiled``: all that one call of compiled code did; ``backward``: ``backward()`` or ``grad()``;
 ``step``, ``zero_grad``, ``add_param_group``: of optimizers (``zero_grad`` also of modules); ``register_parameter``: a
-module's parameter was replaced by another object; ``seen``: no call, but a tensor that something out of sight made
-(``torch.from_numpy``, ``nn.Parameter``, another thread) has turned up, at the line of its first use."""
+module got a parameter in place of another (inputs ``new``, ``old``), or one that was made from a tensor with a
+``grad_fn`` (``source``); ``register_module``: a child in place of another (``new.weight``, ``old.weight``)."""
 
 GradMode = Literal["enabled", "no_grad", "inference"]
 
@@ -108,7 +116,9 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     optimizer: int | None = None
     """Index in `CallLog.optimizers`, for the calls of one."""
     name: str | None = None
-    """Of ``register_parameter``: the attribute; of ``backward``: its number within the run."""
+    """Of ``register_parameter`` and ``register_module``: the attribute; of ``backward``: its number within the run."""
+    definition: int | None = None
+    """Index in `CallLog.definitions`: of a custom function its backward, of ``register_hook`` the hook."""
 
     @property
     def live_inputs(self) -> tuple[TensorUse, ...]:
@@ -172,6 +182,15 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """Of each group; None where that is no number."""
 
 
+class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+    """A function of the program that torch calls back. `Capture.sources` has its lines."""
+
+    name: str
+    file: str
+    first_line: int
+    last_line: int
+
+
 class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Every call that was seen, in the order in which they began."""
 
@@ -180,6 +199,7 @@ class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     call_sites: tuple[CallSite, ...] = ()
     scopes: tuple[ModuleScope, ...] = ()
     optimizers: tuple[LoggedOptimizer, ...] = ()
+    definitions: tuple[Definition, ...] = ()
     dropped: int = 0
     """Calls that were forgotten to bound the memory; nothing that is kept was computed by them, unless the capture's
     disclosures say so."""

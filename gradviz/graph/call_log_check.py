@@ -19,6 +19,7 @@ def check_references(log: CallLog) -> None:
         "call site": len(log.call_sites),
         "scope": len(log.scopes),
         "optimizer": len(log.optimizers),
+        "definition": len(log.definitions),
     }
     for what, number, index in _to_what_stands_before(log):
         if index is not None and not 0 <= index < number:
@@ -51,6 +52,7 @@ def _of_call(call: Call) -> Iterator[tuple[str, int | None]]:
     yield "call site", call.grad_mode_site
     yield "scope", call.scope
     yield "optimizer", call.optimizer
+    yield "definition", call.definition
     for use in call.inputs:
         yield "tensor", use.tensor
     for use in call.outputs:

@@ -43,6 +43,10 @@ _TELL_NOTHING = frozenset(
 )
 
 
+_UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"})
+"""What they give holds whatever was there before."""
+
+
 class FunctionTable:
     """Remembers what it found out about each function."""
 
@@ -68,6 +72,10 @@ class FunctionTable:
     def is_exit(self, function: Any) -> bool:
         """True for what turns a tensor into something that is none."""
         return getattr(function, "__name__", None) in _EXITS
+
+    def leaves_uninitialized(self, function: Any) -> bool:
+        """True for what gives memory without writing into it."""
+        return getattr(function, "__name__", None) in _UNINITIALIZED
 
     def _judge(self, function: Any) -> FunctionKind:
         name = getattr(function, "__name__", "")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
-from gradviz.graph.call_log import Call, CallLog, LeafEnd, LoggedOptimizer, LoggedTensor, TensorUse
+from gradviz.graph.call_log import Call, CallLog, Definition, LeafEnd, LoggedOptimizer, LoggedTensor, TensorUse
 from gradviz.graph.model import CallSite
 from gradviz.recording.call_recorder import CallRecorder
 from gradviz.recording.call_rows import Row, RowUse
@@ -17,9 +18,9 @@ from gradviz.recording.grad_mode_watch import Place
 from gradviz.recording.gradients import measuring
 from gradviz.recording.graph_tables import ScopeTable
 from gradviz.recording.known_tensors import KnownStorage, KnownTensor, requires_grad
-from gradviz.recording.names import ModuleNames, NameTable, modules_inside
+from gradviz.recording.names import ModuleNames, NameTable, modules_inside, names_on_stack
 from gradviz.recording.optimizers import KnownOptimizer
-from gradviz.recording.stacks import CallSiteTable, StackTable
+from gradviz.recording.stacks import CallSiteTable, StackTable, function_name
 
 
 class CallLogBuilder:
@@ -30,8 +31,16 @@ class CallLogBuilder:
         self._forward = log
         self._stacks = stacks
         self._modules: ModuleNames | None = None
+        self._optimizers_made = 0
+        recorder.name_now = self._at_new_optimizer
 
     # -- names ---------------------------------------------------------------------------------------------------
+
+    def _at_new_optimizer(self, frame: FrameType) -> None:
+        """The program's models are complete. Naming costs: of many optimizers not each one is worth it."""
+        self._optimizers_made += 1
+        if self._optimizers_made & (self._optimizers_made - 1) == 0:
+            self.note_names(names_on_stack(frame))
 
     def note_names(self, names: NameTable) -> None:
         """Name what modules and variables hold now. Parameters, and leaves that require grad, are noted if unseen."""
@@ -117,6 +126,7 @@ class _OneLog:
         self._sites = CallSiteTable(stacks)
         self._scopes = ScopeTable(forward, modules or ModuleNames(forward.called_modules(), NameTable()))
         self._places: dict[Place, int] = {}
+        self._definitions: dict[CodeType, int] = {}
         self._numbers: dict[int, int] = {}
         self._tensors: list[KnownTensor] = []
         self._storages: dict[int, int] = {}
@@ -138,6 +148,7 @@ class _OneLog:
             call_sites=(*self._sites.sites, *(_site(place) for place in self._places)),
             scopes=self._scopes.scopes,
             optimizers=optimizers,
+            definitions=tuple(_definition(code) for code in self._definitions),
             dropped=self._recorder.rows.dropped,
             dropped_at=self._recorder.rows.dropped_at,
         )
@@ -173,7 +184,14 @@ class _OneLog:
             raised=row.raised,
             optimizer=self._optimizers.get(id(row.optimizer)),
             name=row.name,
+            definition=self._definition_of(row),
         )
+
+    def _definition_of(self, row: Row) -> int | None:
+        code = row.definition
+        if code is None or is_library_file(code.co_filename):
+            return None
+        return self._definitions.setdefault(code, len(self._definitions))
 
     def _use(self, use: RowUse) -> TensorUse:
         return TensorUse(self._number(use.known), use.place, use.version, use.requires_grad, use.is_leaf, use.values)
@@ -217,6 +235,12 @@ class _OneLog:
 
     def _storage(self, storage: KnownStorage | None) -> int | None:
         return None if storage is None else self._storages.setdefault(id(storage), len(self._storages))
+
+
+def _definition(code: CodeType) -> Definition:
+    lines = [line for _, _, line in code.co_lines() if line]
+    last = max([code.co_firstlineno, *lines])
+    return Definition(function_name(code), code.co_filename, code.co_firstlineno, last)
 
 
 def _place_of(row: Row | None) -> int | None:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -92,6 +92,8 @@ class CallRecorder:
         self.grad_mode = GradModeWatch()
         self.arrays = NumpyArrays()
         self.backward_calls = 0
+        self.name_now: Callable[[FrameType], None] = lambda frame: None
+        """Told when an optimizer is made, which is when the program's names are all there."""
         self._where = where
         self._functions = FunctionTable()
         self._thread = threading.get_ident()
@@ -152,6 +154,8 @@ class CallRecorder:
             self._note_values_leaving(pending, result)
         if row.outputs or is_exit or self._functions.kind(pending.function) is FunctionKind.ALWAYS_TOLD:
             row.scalars = scalars_with_places(pending.args, pending.kwargs)
+            if row.function in _TAKE_HOOKS and len(pending.args) > 1:
+                row.definition = _code_of(pending.args[1])
             self._add(row)
 
     @_shielded
@@ -168,6 +172,7 @@ class CallRecorder:
     def _take_outputs(self, pending: Pending, result: Any) -> None:
         row, seen = pending.row, set()
         made_nodes = row.node_count > 0
+        row.reads_values = not self._functions.leaves_uninitialized(pending.function)
         for place, tensor in tensors_inside(result, "return"):
             row.outputs.append(self._given(tensor, place, row, made_nodes=made_nodes))
             seen.add(id(tensor))
@@ -208,8 +213,10 @@ class CallRecorder:
             self._claim_inner(known, row)
         version = version_of(tensor)
         values = None
+        if known.storage is not None and known.storage.is_uninitialized and is_input:
+            return RowUse(known, place, version, None)
         if version != known.values_of_version or not is_input:
-            values = self.values.facts(tensor)
+            values = self.values.facts(tensor) if row.reads_values else None
             known.values_of_version = version
         return RowUse(known, place, version, values)
 
@@ -222,9 +229,11 @@ class CallRecorder:
             known.status = True, is_leaf(tensor, True)
             use.is_leaf = known.status[1]
         if known.storage is not None and not use.is_leaf:
-            known.storage.has_graph = True
+            known.storage.computed = known
         if is_new:
             known.producer = row
+        if known.storage is not None:
+            known.storage.is_uninitialized = not row.reads_values
         return use
 
     def _claim_unseen(self, known: KnownTensor, tensor: torch.Tensor, row: Row) -> None:
@@ -323,6 +332,7 @@ class CallRecorder:
         variables = local_variables(frame)
         name = getattr(variables.get("cls"), "__qualname__", "Function").rpartition("<locals>.")[2]
         row = self.new_row(f"{name}.apply", "custom", frame)
+        row.definition = _code_of(getattr(variables.get("cls"), "backward", None))
         row.sequence_nr, row.node_count = torch_compat.peek_sequence_nr(), 1
         self.await_results(row)
         self._note_arguments(row, variables.get("args", ()), variables.get("kwargs", {}))
@@ -413,6 +423,16 @@ class CallRecorder:
                 "something was still in use"
             )
         return told
+
+
+_TAKE_HOOKS = frozenset({"torch.Tensor.register_hook", "torch.Tensor.register_post_accumulate_grad_hook"})
+
+
+def _code_of(function: Any) -> CodeType | None:
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return code if isinstance(code, CodeType) else None
 
 
 def _is_on_stack(frame_id: int, frame: FrameType | None) -> bool:

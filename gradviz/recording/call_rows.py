@@ -7,6 +7,7 @@ what is about parameters and optimizers; and whatever the tensors that are still
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from types import CodeType
 from typing import Any
 
 from gradviz.graph.call_log import CallKind, GradMode, ValueFacts
@@ -17,7 +18,7 @@ from gradviz.recording.known_tensors import KnownTensor
 from gradviz.recording.stacks import NO_STACK
 
 MOST_ROWS = 100_000
-_LASTING: frozenset[CallKind] = frozenset({"add_param_group", "register_parameter"})
+_LASTING: frozenset[CallKind] = frozenset({"add_param_group", "register_parameter", "register_module"})
 _STEP_ENDS: frozenset[CallKind] = frozenset({"step", "zero_grad"})
 
 
@@ -38,6 +39,7 @@ class Row:
     """One call, as `gradviz.graph.call_log.Call` describes it."""
 
     __slots__ = (
+        "definition",
         "function",
         "grad_mode",
         "grad_mode_place",
@@ -52,6 +54,7 @@ class Row:
         "optimizer",
         "outputs",
         "raised",
+        "reads_values",
         "result",
         "results",
         "scalars",
@@ -77,9 +80,11 @@ class Row:
         self.grad_mode_place: Place | None = None
         self.is_autocast = False
         self.is_open = False
+        self.reads_values = True
         self.raised: str | None = None
         self.optimizer: Any = None
         self.name: str | None = None
+        self.definition: CodeType | None = None
         self.number = -1
         """Its place, given when the log is built."""
 

@@ -29,12 +29,14 @@ _SWEEP_AFTER = 4_096
 class KnownStorage:
     """Memory that some known tensors share."""
 
-    __slots__ = ("has_graph", "weak")
+    __slots__ = ("computed", "is_uninitialized", "weak")
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.weak = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-        self.has_graph = False
-        """True once a tensor with a ``grad_fn`` lay in it."""
+        self.computed: KnownTensor | None = None
+        """The newest tensor with a ``grad_fn`` that lay in it."""
+        self.is_uninitialized = False
+        """True while nothing was written into it: what it holds is chance."""
 
 
 class KnownTensor:
@@ -97,7 +99,7 @@ class KnownTensors:
             self.forget_dead()
         known = KnownTensor(tensor, self._facts.of_tensor(tensor), self.storage(tensor))
         if known.storage is not None and not known.is_leaf:
-            known.storage.has_graph = True
+            known.storage.computed = known
         self._tensors[_address(tensor)] = known
         return known
 

@@ -138,7 +138,7 @@ def _has_other_holders(snapshot: dict[str, Any], frame: FrameType) -> bool:
     return sys.getrefcount(snapshot) > 4
 
 
-def namespaces_of_traceback(trace: TracebackType | None) -> list[Mapping[str, Any]]:
+def namespaces_of_traceback(trace: TracebackType | None, *, with_libraries: bool = True) -> list[Mapping[str, Any]]:
     """Variables of every frame that an exception passed through: the reader's own first, innermost first."""
     own: list[Mapping[str, Any]] = []
     others: list[Mapping[str, Any]] = []
@@ -147,7 +147,7 @@ def namespaces_of_traceback(trace: TracebackType | None) -> list[Mapping[str, An
         if not is_gradviz_code(code):
             (others if is_library_file(code.co_filename) else own).append(local_variables(trace.tb_frame))
         trace = trace.tb_next
-    return [*reversed(own), *reversed(others)]
+    return [*reversed(own), *reversed(others if with_libraries else [])]
 
 
 class ModuleNames:

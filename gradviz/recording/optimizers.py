@@ -21,7 +21,7 @@ from gradviz.recording.call_rows import Row, RowUse
 from gradviz.recording.file_kinds import torch_folder
 from gradviz.recording.gradients import measuring
 from gradviz.recording.known_tensors import KnownTensor, requires_grad, version_of
-from gradviz.recording.names import local_variables
+from gradviz.recording.names import local_variables, modules_inside
 from gradviz.recording.stacks import calling_frame
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class Optimizers:
         self._hooks = [
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
-            module_call.register_module_parameter_registration_hook(self._on_registration),
+            module_call.register_module_parameter_registration_hook(self._on_parameter),
+            module_call.register_module_module_registration_hook(self._on_module),
         ]
 
     def stop(self) -> None:
@@ -122,6 +123,8 @@ class Optimizers:
         row = self._recorder.new_row(name, kind, frame)
         if issubclass(type(owner), torch.optim.Optimizer):
             row.optimizer = self.find(owner)
+            if kind == "add_param_group":
+                self._recorder.name_now(frame)
         self._current = key, row
         return row
 
@@ -161,25 +164,45 @@ class Optimizers:
                 if found is not None and version_of(tensor) != before.get(id(found)):
                     row.outputs.append(recorder.use(tensor, place, row, is_input=False))
 
-    def _on_registration(self, module: Any, name: str, parameter: Any) -> None:
+    def _on_parameter(self, module: Any, name: str, parameter: Any) -> None:
         recorder = self._recorder
         if recorder.is_elsewhere() or not _is_tensor(parameter):
             return
         with recorder.shield():
             old = module._parameters.get(name)
-            if old is parameter:
-                old = None
             with torch_compat.DISABLE_TORCH_FUNCTION():
                 storage = recorder.tensors.storage(parameter)
-            if old is None and (storage is None or not storage.has_graph):
+            source = storage.computed if storage is not None else None
+            if source is None and (old is None or old is parameter):
                 return
-            function = f"{_full_name(type(module))}.register_parameter"
-            row = recorder.new_row(function, "register_parameter", calling_frame())
-            row.name = name
+            row = self._registration(module, "register_parameter", name)
             with measuring():
-                for place, tensor in (("new", parameter), ("old", old)):
-                    if tensor is not None:
-                        row.inputs.append(recorder.use(tensor, place, row, is_input=True))
+                row.inputs.append(recorder.use(parameter, "new", row, is_input=True))
+                if old is not None and old is not parameter:
+                    row.inputs.append(recorder.use(old, "old", row, is_input=True))
+            if source is not None:
+                row.inputs.append(RowUse(source, "source", None, None))
+
+    def _on_module(self, module: Any, name: str, child: Any) -> None:
+        recorder = self._recorder
+        if recorder.is_elsewhere():
+            return
+        with recorder.shield():
+            old = module._modules.get(name)
+            if old is None or old is child or child is None:
+                return
+            row = self._registration(module, "register_module", name)
+            with torch_compat.DISABLE_TORCH_FUNCTION():
+                for word, each in (("new", child), ("old", old)):
+                    for path, inner in modules_inside(each, word):
+                        for own_name, tensor in inner._parameters.items():
+                            if tensor is not None:
+                                row.inputs.append(_plain_use(recorder, tensor, f"{path}.{own_name}", row))
+
+    def _registration(self, module: Any, kind: CallKind, name: str) -> Row:
+        row = self._recorder.new_row(f"{_full_name(type(module))}.{kind}", kind, calling_frame())
+        row.name = name
+        return row
 
 
 def _plain_use(recorder: CallRecorder, tensor: torch.Tensor, place: str, row: Row) -> RowUse:

@@ -139,8 +139,8 @@ class _Session:
         recorder.stop()
         from gradviz.recording.names import namespaces_of_traceback
 
+        recorder.note_end(namespaces_of_traceback(error.__traceback__, with_libraries=False))
         namespaces = namespaces_of_traceback(error.__traceback__)
-        recorder.note_end(namespaces)
         recorder.note_refused_backward(error, namespaces)
         if not recorder.has_graphs():
             recorder.record_loose_ends(namespaces)

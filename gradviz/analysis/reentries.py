@@ -1,0 +1,126 @@
+"""Values that left torch and came back: through NumPy, as Python numbers, or as a parameter made from a result.
+
+What happens in between is out of sight. How sure a connection is stands with it: shared memory proves it, a number
+that is equal to the last digit as good as proves it, and otherwise there is only the order of things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from gradviz.analysis.cuts import is_exit
+from gradviz.graph.call_log import Call, CallLog
+
+Certainty = Literal["memory", "value", "order"]
+"""``order``: it came in after the other had left, in the same step and in a call that makes tensors from outside."""
+
+
+class Reentry(Struct, frozen=True):
+    """A value that came into a call."""
+
+    exit: int
+    """The call where it had left; for ``memory``, the one that made the tensor whose memory it is."""
+    tensor: int
+    """The tensor that it was then."""
+    into: int
+    """The tensor that it came in as."""
+    certainty: Certainty
+
+
+def find_reentries(log: CallLog) -> dict[int, tuple[Reentry, ...]]:
+    """By call: the values that came into it, or with a tensor that it took first, from outside of torch."""
+    found: dict[int, tuple[Reentry, ...]] = {}
+    finder = _Finder(log)
+    for number, call in enumerate(log.calls):
+        entries = tuple(finder.of_call(number, call))
+        if entries:
+            found[number] = entries
+    return found
+
+
+_FROM_OUTSIDE = frozenset(
+    {"torch.tensor", "torch.as_tensor", "torch.asarray", "torch.full", "torch.full_like", "torch.Tensor.new_tensor"}
+)
+_STEP_BOUNDARIES = frozenset({"backward", "step", "zero_grad"})
+_FLOATING = ("float", "bfloat", "complex")
+
+
+class _Finder:
+    """Reads the log from front to back."""
+
+    def __init__(self, log: CallLog) -> None:
+        self._log = log
+        self._left_with_value: dict[float, tuple[int, int]] = {}
+        self._left_in_step: dict[bool, tuple[int, int]] = {}
+        """The newest exit of this step, as numbers and as arrays."""
+        self._made_in_storage: dict[int, tuple[int, int]] = {}
+        """By storage, the newest tensor with a ``grad_fn`` in it, with the call that made it."""
+        self._descended: set[int] = set()
+        """Tensors that have to do with something that requires grad."""
+
+    def of_call(self, number: int, call: Call) -> Iterator[Reentry]:
+        entries = [*self._of_memory(number, call), *self._of_numbers(number, call)]
+        if not entries:
+            entries = list(self._of_order(number, call))
+        self._go_past(number, call, bool(entries))
+        return iter(entries)
+
+    def _of_memory(self, number: int, call: Call) -> Iterator[Reentry]:
+        for use in call.inputs:
+            tensor = self._log.tensors[use.tensor]
+            if tensor.first_seen != number or tensor.producer is not None or not use.is_leaf:
+                continue
+            made = self._made_in_storage.get(tensor.storage) if tensor.storage is not None else None
+            if made is not None and made[1] != use.tensor:
+                yield Reentry(*made, use.tensor, "memory")
+            elif tensor.from_numpy_of is not None:
+                origin = self._log.tensors[tensor.from_numpy_of]
+                if origin.producer is not None and origin.producer < number:
+                    yield Reentry(origin.producer, tensor.from_numpy_of, use.tensor, "memory")
+
+    def _of_numbers(self, number: int, call: Call) -> Iterator[Reentry]:
+        for scalar in call.scalars.values():
+            left = self._left_with_value.get(scalar) if isinstance(scalar, float) else None
+            if left is not None and call.outputs:
+                yield Reentry(*left, call.outputs[0].tensor, "value")
+
+    def _of_order(self, number: int, call: Call) -> Iterator[Reentry]:
+        for use in call.inputs:
+            tensor = self._log.tensors[use.tensor]
+            is_from_outside = tensor.first_seen == number and tensor.producer is None and tensor.role == "tensor"
+            if is_from_outside and self._is_floating(use.tensor) and use.is_leaf and True in self._left_in_step:
+                yield Reentry(*self._left_in_step[True], use.tensor, "order")
+        if call.function in _FROM_OUTSIDE and call.outputs and self._is_floating(call.outputs[0].tensor):
+            was_array = not call.scalars and not call.inputs
+            left = self._left_in_step.get(was_array) or (self._left_in_step.get(False) if was_array else None)
+            if left is not None:
+                yield Reentry(*left, call.outputs[0].tensor, "order")
+
+    def _go_past(self, number: int, call: Call, has_entries: bool) -> None:
+        if call.kind in _STEP_BOUNDARIES:
+            self._left_in_step.clear()
+        is_descended = has_entries or any(use.requires_grad or use.tensor in self._descended for use in call.inputs)
+        if not is_descended:
+            return
+        if call.kind in ("operation", "custom", "compiled"):
+            self._descended.update(use.tensor for use in call.outputs)
+        for use in call.outputs:
+            storage = self._log.tensors[use.tensor].storage
+            if use.has_grad_fn and storage is not None:
+                self._made_in_storage[storage] = number, use.tensor
+        if is_exit(call) and call.inputs:
+            self._left_in_step[call.function.endswith(("numpy", "__array__"))] = number, call.inputs[0].tensor
+            for value in (call.result, *call.results):
+                if isinstance(value, float) and value != int_or_none(value):
+                    self._left_with_value[value] = number, call.inputs[0].tensor
+
+    def _is_floating(self, tensor: int) -> bool:
+        return self._log.tensors[tensor].facts.dtype.startswith(_FLOATING)
+
+
+def int_or_none(value: float) -> int | None:
+    """The whole number that `value` is; None for all others, NaN and Inf included."""
+    return int(value) if value - value == 0 and value == int(value) else None
