@@ -15,6 +15,7 @@ CODE := gradviz tests samples
 INSTALLED := $(VENV)/.installed
 TEST_INSTALLED := $(VENV)/.installed-test
 CONFORMANCE_INSTALLED := $(VENV)/.installed-conformance
+BENCH_INSTALLED := $(VENV)/.installed-bench
 
 .PHONY: help demo test lint format conformance bench gallery demo-capture clean
 
@@ -53,7 +54,7 @@ format: $(TEST_INSTALLED)
 conformance: $(CONFORMANCE_INSTALLED)
 	$(PYTHON) -m tests.conformance
 
-bench: $(TEST_INSTALLED)
+bench: $(BENCH_INSTALLED)
 	$(PYTHON) -m tests.benchmarks
 
 gallery: $(TEST_INSTALLED)
@@ -77,4 +78,8 @@ $(TEST_INSTALLED): $(INSTALLED)
 
 $(CONFORMANCE_INSTALLED): $(TEST_INSTALLED)
 	$(PIP) --editable ".[conformance]"
+	@touch $@
+
+$(BENCH_INSTALLED): $(TEST_INSTALLED)
+	$(PIP) --editable ".[bench]"
 	@touch $@

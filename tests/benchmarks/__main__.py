@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 
 from gradviz.errors import near_matches
-from tests.benchmarks.measuring import Row
+from tests.benchmarks.measuring import Row, duration
 
 BENCHMARKS = (
     "help_time",
@@ -29,17 +29,15 @@ def main(wanted: list[str]) -> None:
         module = import_module(f"tests.benchmarks.{name}")
         print(f"\n{(module.__doc__ or name).splitlines()[0]}")
         for row in module.measure():
-            print(_line(row), flush=True)
+            print(row if isinstance(row, str) else _line(row), flush=True)
+
+
+def _time(row: Row) -> str:
+    return "-" if math.isnan(row.seconds) else duration(row.seconds)
 
 
 def _line(row: Row) -> str:
-    return f"  {row.what:<44} {_duration(row.seconds):>10}  {row.remark}".rstrip()
-
-
-def _duration(seconds: float) -> str:
-    if math.isnan(seconds):
-        return "-"
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
+    return f"  {row.what:<44} {_time(row):>10}  {row.remark}".rstrip()
 
 
 if __name__ == "__main__":

@@ -41,6 +41,11 @@ def python(arguments: Sequence[str | Path]) -> None:
         raise RuntimeError(f"{' '.join(command)} failed:\n{result.stderr}")
 
 
+def duration(seconds: float) -> str:
+    """In seconds or milliseconds."""
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
+
+
 def times_as_long(seconds: float, plain: float) -> str:
     return f"{seconds / plain:.2f} x plain"
 

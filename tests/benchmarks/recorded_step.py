@@ -1,49 +1,106 @@
-"""What each level of recording adds to one training step of five models, beside torch's own anomaly mode."""
+"""What each level of recording adds to one training step of five models, beside anomaly mode and torchlens.
+
+Each model is measured in a process of its own, and torchlens in a further one, since it replaces functions of torch.
+The time of every way is shown as a multiple of the plain step of the same process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
+from unittest.mock import patch
 
-from tests.benchmarks.measuring import Row, medians_in_turns, times_as_long
+from tests.benchmarks.measuring import REPOSITORY, duration, medians_in_turns
 
-TURNS = 7
+TURNS = {"tiny MLP": 200, "GPT-2 12x64": 15, "RNN 1,000": 11}
+"""Of the others seven."""
+TORCHLENS_TURNS = 3
+TORCHLENS_LIMIT = 300
+"""Seconds."""
 
-Step = Callable[[], object]
+MODELS = ("tiny MLP", "GPT-2 12x64", "GPT-2 12x512", "ResNet-50", "RNN 1,000")
+PLAIN, ANOMALY, RECORDED = "plain", "anomaly mode, its default", "and with saved tensors: all of it"
+WAYS = (
+    "recorded, structure only",
+    "with lines and modules",
+    "and with gradients on every edge",
+    RECORDED,
+    "anomaly mode without NaN check",
+    ANOMALY,
+)
 
 
-def measure() -> Iterator[Row]:
-    for model, make in MODELS.items():
-        found = medians_in_turns(_rivals(make()), turns=TURNS)
-        plain, anomaly = found["plain"], found["anomaly mode"] - found["plain"]
-        for way, seconds in found.items():
-            remark = times_as_long(seconds, plain)
-            if way.startswith("recorded"):
-                remark += f", {(seconds - plain) / anomaly:.2f} x the extra of anomaly mode"
-            yield Row(f"{model}: {way}", seconds, remark)
+def measure() -> Iterator[str]:
+    """The table, line by line; models are columns."""
+    yield _line("one training step", MODELS)
+    found = {model: _in_a_process_of_its_own(model, "ways") for model in MODELS}
+    yield _line(PLAIN, [duration(found[model][PLAIN]) for model in MODELS])
+    for way in WAYS:
+        yield _line(way, [f"{found[model][way] / found[model][PLAIN]:.2f} x" for model in MODELS])
+    lens = {model: _in_a_process_of_its_own(model, "torchlens", TORCHLENS_LIMIT) for model in MODELS}
+    yield _line("torchlens, forward and backward", [_times_or_failure(lens[model]) for model in MODELS])
+    yield _line("extra of all / extra of anomaly mode", [f"{_share(found[model]):.2f}" for model in MODELS])
+    for model in MODELS:
+        if "failure" in lens[model]:
+            yield f"  torchlens and {model}: {lens[model]['failure']}"
 
 
-def _rivals(step: Step) -> dict[str, Step]:
+def _line(what: str, cells: Any) -> str:
+    return f"  {what:<37}" + "".join(f"{cell:>14}" for cell in cells)
+
+
+def _share(found: Mapping[str, float]) -> float:
+    return (found[RECORDED] - found[PLAIN]) / (found[ANOMALY] - found[PLAIN])
+
+
+def _times_or_failure(found: Mapping[str, Any]) -> str:
+    return "failed" if "failure" in found else f"{found['torchlens'] / found[PLAIN]:.2f} x"
+
+
+def _in_a_process_of_its_own(model: str, what: str, limit: float | None = None) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.benchmarks.recorded_step", model, what]
+    try:
+        result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return {"failure": f"took more than {limit} s for {TORCHLENS_TURNS + 1} steps"}
+    if result.returncode != 0:
+        if what == "ways":
+            raise RuntimeError(result.stderr)
+        return {"failure": result.stderr.strip().rpartition("\n")[2]}
+    figures: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])  # torchlens prints, too
+    return figures
+
+
+def _ways(model: str) -> dict[str, float]:
     from gradviz.recording.plan import RecordingPlan
+    from tests.benchmarks.models import model as made
 
-    def with_anomaly_mode(check_nan: bool) -> None:
-        import torch
-
-        with torch.autograd.set_detect_anomaly(True, check_nan=check_nan):
-            step()
-
-    lines_only = RecordingPlan(keep_going=True, gradients=False)
-    return {
-        "plain": step,
-        "anomaly mode without NaN check": lambda: with_anomaly_mode(False),
-        "anomaly mode": lambda: with_anomaly_mode(True),
-        "recorded, structure only": lambda: _walked(step),
-        "recorded, lines and modules": lambda: _recorded(step, lines_only),
-        "recorded, gradients on every edge": lambda: _recorded(step, RecordingPlan(keep_going=True)),
+    step = made(model).step
+    lines, everything = RecordingPlan(keep_going=True, gradients=False), RecordingPlan(keep_going=True)
+    rivals: dict[str, Callable[[], object]] = {
+        PLAIN: step,
+        WAYS[0]: lambda: _walked(step),
+        WAYS[1]: lambda: _recorded(step, lines, saved_tensors=False),
+        WAYS[2]: lambda: _recorded(step, everything, saved_tensors=False),
+        RECORDED: lambda: _recorded(step, everything),
+        WAYS[4]: lambda: _with_anomaly_mode(step, check_nan=False),
+        ANOMALY: lambda: _with_anomaly_mode(step, check_nan=True),
     }
+    return medians_in_turns(rivals, turns=TURNS.get(model, 7))
 
 
-def _walked(step: Step) -> None:
+def _with_anomaly_mode(step: Callable[[], object], *, check_nan: bool) -> None:
+    import torch
+
+    with torch.autograd.set_detect_anomaly(True, check_nan=check_nan):
+        step()
+
+
+def _walked(step: Callable[[], object]) -> None:
     """The backward call is noticed and its graph is walked; nobody watches the forward."""
     from gradviz.recording.backward_watch import BackwardWatch
     from gradviz.recording.graph_walker import walk
@@ -61,99 +118,38 @@ def _walked(step: Step) -> None:
         watch.stop()
 
 
-def _recorded(step: Step, plan: Any) -> None:
+def _recorded(step: Callable[[], object], plan: Any, *, saved_tensors: bool = True) -> None:
     from gradviz.recording.recorder import Recorder
+    from gradviz.recording.saved_tensors import SavedTensorReader
 
-    recorder = Recorder(plan)
-    recorder.start()
-    try:
-        step()
-    finally:
-        recorder.stop()
+    def nothing(_: Any, classes: list[Any]) -> list[tuple[()]]:
+        return [()] * len(classes)
 
-
-def _tiny_mlp() -> Step:
-    import torch
-    from torch import nn
-
-    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
-    return _step_of(model, lambda: model(torch.ones(4, 8)).pow(2).mean())
+    with nullcontext() if saved_tensors else patch.object(SavedTensorReader, "of_walk", nothing):
+        recorder = Recorder(plan)
+        recorder.start()
+        try:
+            step()
+        finally:
+            recorder.stop()
 
 
-def _gpt2(width: int, *, batch: int, length: int) -> Step:
-    import torch
-    from transformers import GPT2Config, GPT2LMHeadModel
+def _torchlens(model: str) -> dict[str, float]:
+    """Its counterpart of a recorded step: the forward is traced, and the gradient of every operation is kept."""
+    from tests.benchmarks.models import model as made
 
-    config = GPT2Config(
-        n_embd=width, n_head=width // 64, n_positions=length, vocab_size=500, bos_token_id=0, eos_token_id=0
-    )
-    model: Any = GPT2LMHeadModel(config)
-    tokens = torch.randint(0, config.vocab_size, (batch, length))
-    return _step_of(model, lambda: model(input_ids=tokens, labels=tokens).loss)
-
-
-def _resnet() -> Step:
-    """Bottlenecks as in ResNet-50, for pictures of 64 x 64."""
-    import torch
-    from torch import nn
-
-    class Bottleneck(nn.Module):
-        def __init__(self, channels: int, inner: int, out: int, stride: int) -> None:
-            super().__init__()
-            self.path = nn.Sequential(
-                nn.Conv2d(channels, inner, 1, bias=False), nn.BatchNorm2d(inner), nn.ReLU(),
-                nn.Conv2d(inner, inner, 3, stride, 1, bias=False), nn.BatchNorm2d(inner), nn.ReLU(),
-                nn.Conv2d(inner, out, 1, bias=False), nn.BatchNorm2d(out),
-            )  # fmt: skip
-            is_same = channels == out and stride == 1
-            self.shortcut = nn.Identity() if is_same else nn.Conv2d(channels, out, 1, stride, bias=False)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.relu(self.path(x) + self.shortcut(x))
-
-    layers: list[nn.Module] = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2)]
-    channels = 64
-    for inner, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
-        for block in range(blocks):
-            layers.append(Bottleneck(channels, inner, 4 * inner, stride if block == 0 else 1))
-            channels = 4 * inner
-    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
-    pictures = torch.randn(4, 3, 64, 64)
-    return _step_of(model, lambda: model(pictures).logsumexp(1).sum())
-
-
-def _rnn() -> Step:
-    import torch
-    from torch import nn
-
-    cell, steps = nn.RNNCell(16, 32), torch.randn(1_000, 4, 16)
-
-    def loss() -> torch.Tensor:
-        hidden = torch.zeros(4, 32)
-        for step in steps:
-            hidden = cell(step, hidden)
-        return hidden.sum()
-
-    return _step_of(cell, loss)
-
-
-def _step_of(model: Any, loss: Callable[[], Any]) -> Step:
-    import torch
-
-    # Threads that wait for each other measure what else the machine is doing.
-    torch.set_num_threads(1)
+    own = made(model)
+    plain = medians_in_turns({PLAIN: own.step}, turns=7)[PLAIN]  # before torchlens replaces anything
+    import torchlens  # type: ignore[import-not-found,unused-ignore]
 
     def step() -> None:
-        model.zero_grad()
-        loss().backward()
+        own.loss.zero_grad()
+        options = torchlens.options.CaptureOptions(save_grads=True)
+        trace = torchlens.trace(own.loss, own.inputs, capture=options)
+        trace.log_backward(trace[trace.output_layers[0]].out)
 
-    return step
+    return {PLAIN: plain, **medians_in_turns({"torchlens": step}, turns=TORCHLENS_TURNS)}
 
 
-MODELS: dict[str, Callable[[], Step]] = {
-    "tiny MLP": _tiny_mlp,
-    "GPT-2 12x64": lambda: _gpt2(64, batch=1, length=64),
-    "GPT-2 12x512": lambda: _gpt2(512, batch=4, length=128),
-    "ResNet-50 64x64": _resnet,
-    "RNN, 1,000 steps": _rnn,
-}
+if __name__ == "__main__":
+    print(json.dumps((_torchlens if sys.argv[2] == "torchlens" else _ways)(sys.argv[1])))
