@@ -25,7 +25,7 @@ from gradviz.graph.model import (
     Root,
     TensorFacts,
 )
-from gradviz.graph.saved_tensors import AllocatorReading, SavedTensor, Storage
+from gradviz.graph.saved_tensors import AllocatorReading, SavedTensor, Storage, TorchObjects
 
 WEIGHT = TensorFacts(shape=(4, 3), dtype="float32")
 
@@ -135,5 +135,9 @@ def small_graph() -> Graph:
             Storage(4, names=("loss",)),
         ),
         knows_saved_tensors=True,
-        allocators=(AllocatorReading("cuda:0", "torch.cuda.memory_allocated", 1024, 2048, 512, 512, 3),),
+        allocators=(
+            AllocatorReading(
+                "cuda:0", "torch.cuda.memory_allocated", 1024, 2048, 512, 512, 3, (TorchObjects("nodes", 4, 480),)
+            ),
+        ),
     )

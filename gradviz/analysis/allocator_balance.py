@@ -19,8 +19,11 @@ class Balance:
     """Made by it, and kept by variables only."""
     rounding: int
     """The allocator gives out whole blocks."""
-    nodes: int
-    """How many the graph has: each takes memory of its own."""
+
+    @property
+    def objects(self) -> int:
+        """torch's own: nodes, and tensors apart from their data."""
+        return sum(each.count * each.bytes_of_one for each in self.reading.objects)
 
     @property
     def retained(self) -> int:
@@ -30,7 +33,7 @@ class Balance:
     @property
     def rest(self) -> int:
         """What none of these explains."""
-        return self.retained - self.saved - self.in_variables - self.rounding + self.reading.freed
+        return self.retained - self.saved - self.in_variables - self.rounding - self.objects + self.reading.freed
 
 
 def balances(graph: Graph) -> list[Balance]:
@@ -49,7 +52,6 @@ def balances(graph: Graph) -> list[Balance]:
                 saved=sum(storage.bytes for place, storage in new if place in kept),
                 in_variables=sum(storage.bytes for place, storage in new if place not in kept),
                 rounding=sum(_rounding(storage, reading.block) for _, storage in new),
-                nodes=len(graph.nodes),
             )
         )
     return found

@@ -60,6 +60,18 @@ class Storage(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defau
     """True where it was there when the forward computation began."""
 
 
+class TorchObjects(Struct, frozen=True, gc=False):
+    """Objects of torch's own that a graph keeps, beside the data of tensors."""
+
+    what: str
+    """``nodes``; ``slots``, the places in them for saved tensors; ``tensors``, ``views``, and ``results``, which have
+    no history of their own; ``storages``; or the name of a node that takes more than others, for what it takes more.
+    """
+    count: int
+    bytes_of_one: int = 0
+    """What the smallest of this sort takes, measured in the process that was recorded."""
+
+
 class AllocatorReading(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """What the allocator of one device had given out when forward began, and when backward was called."""
 
@@ -74,3 +86,5 @@ class AllocatorReading(Struct, frozen=True, omit_defaults=True, gc=False, repr_o
     """The allocator gives out multiples of so many bytes."""
     imported_modules: int = 0
     """Python modules that were imported meanwhile: their code takes memory, too."""
+    objects: tuple[TorchObjects, ...] = ()
+    """Part of what was given out, where it comes from the C library."""

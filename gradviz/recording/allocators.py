@@ -30,7 +30,7 @@ class InUse(NamedTuple):
 def read() -> dict[str, InUse]:
     """By device, for those whose allocator can be asked. Starts no device that the program has not started."""
     found = {}
-    malloc = _bytes_from_malloc()
+    malloc = bytes_from_malloc()
     if malloc is not None:
         found["cpu"] = InUse("malloc", malloc())
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
@@ -51,7 +51,7 @@ class _MallocInfo(ctypes.Structure):
 
 
 @lru_cache(maxsize=1)
-def _bytes_from_malloc() -> Callable[[], int] | None:
+def bytes_from_malloc() -> Callable[[], int] | None:
     """Bytes that the C library has given out; None where it does not tell, or another allocator took its place."""
     try:
         mallinfo = ctypes.CDLL(None).mallinfo2

@@ -25,6 +25,7 @@ from gradviz.recording.graph_walker import Walk, leaf_variables, walk
 from gradviz.recording.names import ModuleNames, NameTable, outermost, parameters_inside
 from gradviz.recording.roots import RootTensor
 from gradviz.recording.tensor_facts import FactsTable
+from gradviz.recording.torch_objects import with_sizes
 
 
 class Recorded(NamedTuple):
@@ -97,7 +98,7 @@ class CaptureBuilder:
         self, program: str, arguments: tuple[str, ...], outcome: Any, error: ScriptError | None, backward_calls: int
     ) -> Capture:
         """Everything that was recorded."""
-        graphs = tuple(self.graphs)
+        graphs = tuple(map(with_sizes, self.graphs))
         calls = self.call_log.build() if self._forward.calls is not None else None
         return Capture(
             program=Program(program, arguments, platform.python_version(), str(torch.__version__), __version__),

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from gradviz.graph.saved_tensors import AllocatorReading
+from gradviz.graph.saved_tensors import AllocatorReading, TorchObjects
 from gradviz.recording import allocators, torch_compat
 from gradviz.recording.names import NameTable, modules_inside, names_on_stack, parameters_inside
 
@@ -78,8 +78,8 @@ class ForwardMemory:
         """Those that were there when forward began and still are, by the address of their C++ object."""
         return frozenset(key for key, (reference, _, _) in self._known.items() if not _is_gone(reference))
 
-    def readings(self) -> tuple[AllocatorReading, ...]:
-        """One for each device whose allocator could be asked both times."""
+    def readings(self, objects: tuple[TorchObjects, ...] = ()) -> tuple[AllocatorReading, ...]:
+        """One for each device whose allocator could be asked both times; `objects` are in the processor's memory."""
         freed: dict[str, int] = {}
         for reference, size, device in self._known.values():
             if _is_gone(reference):
@@ -93,6 +93,7 @@ class ForwardMemory:
                 freed.get(device, 0),
                 now.block,
                 self._imported if device == "cpu" else 0,
+                objects if device == "cpu" else (),
             )
             for device, now in self._after.items()
             if device in self._before

@@ -15,7 +15,7 @@ import torch
 from msgspec.structs import replace
 
 from gradviz.graph.model import Attribute, BackwardCall, Constant, Graph, HeldTensor, Node, Root
-from gradviz.graph.saved_tensors import Storage
+from gradviz.graph.saved_tensors import Storage, TorchObjects
 from gradviz.recording import torch_compat
 from gradviz.recording.forward_calls import public_name
 from gradviz.recording.forward_log import ForwardLog, ThreadLog
@@ -72,17 +72,18 @@ class GraphBuilder:
         one = _OneGraph(self, walk, modules, log)
         with without_collector():
             nodes = one.nodes()
+        storages = one.storages()  # when everything has been referred to
         return Graph(
             nodes=nodes,
             roots=tuple(self._root(root, walk) for root in roots),
             backward=replace(backward.call, call_site=one.sites.site_of(backward.stack)) if backward else None,
-            # Last, when everything has been referred to.
+            # Last, for the same reason.
             scopes=one.scopes.scopes,
             call_sites=one.sites.sites,
             constants=one.constants_with_values(),
-            storages=one.storages(),
+            storages=storages,
             knows_saved_tensors=True,
-            allocators=self.memory.readings(),
+            allocators=self.memory.readings(one.objects(nodes, storages)),
         )
 
     def _root(self, root: RootTensor, walk: Walk) -> Root:
@@ -251,6 +252,10 @@ class _OneGraph:
                 place_of_maker = self.walk.position.get(torch_compat.grad_fn_of(tensor))
                 if place_of_maker is not None:
                     yield place_of_maker, tensor.output_nr, tensor
+
+    def objects(self, nodes: Sequence[Node], storages: Sequence[Storage]) -> tuple[TorchObjects, ...]:
+        """torch's own objects that the graph consists of."""
+        return self._saved.objects.counted(nodes, storages)
 
     def _public_name(self, function: Any) -> str:
         name = self._forward_calls.get(id(function))

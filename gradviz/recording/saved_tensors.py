@@ -24,6 +24,7 @@ from gradviz.recording.packing import CheckpointedTensors, holds_no_memory, pack
 from gradviz.recording.storage_table import StorageTable
 from gradviz.recording.tensor_facts import FactsTable
 from gradviz.recording.torch_compat import DISABLE_TORCH_FUNCTION
+from gradviz.recording.torch_objects import ObjectCounter
 
 _VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
@@ -34,6 +35,7 @@ class SavedTensorReader:
 
     def __init__(self, walk: Walk, facts: FactsTable, unreadable: Counter[str]) -> None:
         self.storages = StorageTable()
+        self.objects = ObjectCounter()
         self._walk = walk
         self._facts = facts
         self._unreadable = unreadable
@@ -100,6 +102,7 @@ class SavedTensorReader:
             source, source_nr = self._walk.position.get(data.grad_fn), data.output_nr
         saved_version = _version_when_saved(wrapper, slot, data) if version else version
         storage = self.storages.place_of(data)
+        self.objects.add(data, storage)
         saved = SavedTensor(
             slot.name, facts, data.nbytes, storage, "slot", "held", None, source, source_nr, saved_version, version
         )

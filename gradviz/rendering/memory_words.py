@@ -10,6 +10,7 @@ from gradviz.analysis.memory import StorageUse, Unknown
 from gradviz.analysis.memory_remedies import SavedTwice
 from gradviz.graph.model import CallSite
 from gradviz.graph.operation_words import stem_of
+from gradviz.graph.saved_tensors import TorchObjects
 from gradviz.graph.source_lines import line_words
 from gradviz.rendering.byte_words import byte_words
 from gradviz.rendering.words import counted
@@ -50,6 +51,7 @@ def balance_words(balance: Balance) -> list[str]:
     parts = [
         (balance.saved, "kept by nodes, and made by forward"),
         (balance.in_variables, "made by forward, and kept by variables only"),
+        (balance.objects, _objects_words(balance.reading.objects)),
         (balance.rounding, f"rounded up to blocks of {reading.block} bytes"),
         (-reading.freed, "tensors from before that are gone, such as old gradients"),
         (balance.rest, _rest_words(balance)),
@@ -59,17 +61,26 @@ def balance_words(balance: Balance) -> list[str]:
     return [first, *(f"{byte_words(size):>10}  {what}" for size, what in parts if size)]
 
 
+def _objects_words(objects: Sequence[TorchObjects]) -> str:
+    counts = {each.what: each.count for each in objects}
+    tensors = sum(counts.get(sort, 0) for sort in ("tensors", "views", "results"))
+    parts = ((counts.get("nodes", 0), "node"), (tensors, "tensor"), (counts.get("storages", 0), "storage"))
+    listed = ", ".join(counted(count, what) for count, what in parts if count)
+    return f"torch's own objects, without data: {listed}, each at what one takes in this process"
+
+
 def _rest_words(balance: Balance) -> str:
-    share = f", {balance.rest / balance.retained:.1%}" if balance.retained > 0 else ""
+    share = f", {abs(balance.rest) / balance.retained:.1%}" if balance.retained > 0 else ""
+    if 0 > balance.rest >= -balance.objects:
+        return f"counted too much{share}: small objects that took memory which malloc had ready"
     if balance.rest < 0:
-        return f"not traced{share}: saved tensors from before that no variable held"
+        return f"counted too much{share}: saved tensors from before that no variable held"
     if balance.reading.device != "cpu":
-        return f"not traced{share}: tensors out of sight, and what libraries set up at first use"
-    each = byte_words(balance.rest // max(balance.nodes, 1))
-    count = balance.reading.imported_modules
-    modules = f", {counted(count, 'imported module')}" if count else ""
-    nodes = f"{each} for each of {balance.nodes:,} nodes"
-    return f"not traced{share}: torch's own objects ({nodes}), what libraries set up at first use{modules}"
+        return f"unexplained{share}: tensors out of sight, and what libraries set up at first use"
+    modules = balance.reading.imported_modules
+    imported = f", {counted(modules, 'imported module')}" if modules else ""
+    first = "; --backward 3 shows a later call, without it" if balance.rest > balance.retained // 50 else ""
+    return f"unexplained{share}: what libraries set up at first use{imported}{first}"
 
 
 def checkpointing_words(entry: Checkpointing, operations: int) -> str:

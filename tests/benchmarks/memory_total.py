@@ -85,7 +85,12 @@ def _print_figures(model: str) -> None:
     recorder.stop()
     (graph,) = recorder.capture(model, (), "finished", None).graphs
     balance = next(each for each in balances(graph) if each.reading.device == "cpu")
-    parts = {"saved": balance.saved, "variables": balance.in_variables, "freed": -balance.reading.freed}
+    parts = {
+        "saved": balance.saved,
+        "variables": balance.in_variables,
+        "torch objects": balance.objects,
+        "freed": -balance.reading.freed,
+    }
     print(
         json.dumps(
             {

@@ -1,7 +1,7 @@
 """What each level of recording adds to one training step of five models, beside anomaly mode and torchlens.
 
 Each model is measured in a process of its own, and torchlens in a further one, since it replaces functions of torch.
-The time of every way is shown as a multiple of the plain step of the same process.
+Every way's time on the processor is shown as a multiple of that of the plain step of the same process.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -90,7 +91,7 @@ def _ways(model: str) -> dict[str, float]:
         WAYS[4]: lambda: _with_anomaly_mode(step, check_nan=False),
         ANOMALY: lambda: _with_anomaly_mode(step, check_nan=True),
     }
-    return medians_in_turns(rivals, turns=TURNS.get(model, 7))
+    return medians_in_turns(rivals, turns=TURNS.get(model, 7), clock=time.process_time)
 
 
 def _with_anomaly_mode(step: Callable[[], object], *, check_nan: bool) -> None:
@@ -139,7 +140,8 @@ def _torchlens(model: str) -> dict[str, float]:
     from tests.benchmarks.models import model as made
 
     own = made(model)
-    plain = medians_in_turns({PLAIN: own.step}, turns=7)[PLAIN]  # before torchlens replaces anything
+    # Before torchlens replaces anything.
+    plain = medians_in_turns({PLAIN: own.step}, turns=7, clock=time.process_time)[PLAIN]
     import torchlens  # type: ignore[import-not-found,unused-ignore]
 
     def step() -> None:
@@ -148,7 +150,7 @@ def _torchlens(model: str) -> dict[str, float]:
         trace = torchlens.trace(own.loss, own.inputs, capture=options)
         trace.log_backward(trace[trace.output_layers[0]].out)
 
-    return {PLAIN: plain, **medians_in_turns({"torchlens": step}, turns=TORCHLENS_TURNS)}
+    return {PLAIN: plain, **medians_in_turns({"torchlens": step}, turns=TORCHLENS_TURNS, clock=time.process_time)}
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gradviz.recording.allocators import bytes_from_malloc
 from gradviz.recording.plan import RecordingPlan
 from tests.integration.recording.helpers import record, record_failing, recorder
 from tests.integration.recording.small_graphs import PROGRAMS, Program, weight
@@ -248,3 +249,25 @@ def test_reference_counts_of_what_the_program_holds_are_unchanged() -> None:
 
     native = run()
     assert record(run).value == native
+
+
+def test_memory_and_objects_after_recordings_are_what_they_were() -> None:
+    in_use = bytes_from_malloc()
+    if in_use is None:
+        pytest.skip("the C library of this machine does not tell what it gave out")
+    model, x = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1)), torch.ones(64, 64)
+
+    def record_some(times: int) -> tuple[int, int]:
+        for _ in range(times):
+            record(lambda: model(x).sum().backward())
+            model.zero_grad()
+        gc.collect()
+        return in_use(), len(gc.get_objects())
+
+    record_some(3)  # caches of torch, of Python and of gradviz's own
+    memory, objects = record_some(1)
+    memory_later, objects_later = record_some(20)
+
+    # One recording is some 50,000 bytes and 500 objects: if any stayed, there would be twenty of them.
+    assert memory_later - memory < 20 * 1_000
+    assert objects_later - objects < 20

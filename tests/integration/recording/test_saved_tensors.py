@@ -342,3 +342,23 @@ def test_a_forward_after_the_first_is_compared_on_its_own() -> None:
     (balance,) = found
     assert balance.saved == 4 * 2048 * 512 * FLOAT
     assert abs(balance.rest) < balance.retained / 100
+
+
+def test_of_an_rnn_torchs_own_objects_explain_what_is_kept_beside_the_data() -> None:
+    cell, steps = nn.RNNCell(8, 8), torch.randn(400, 4, 8)
+
+    def train() -> None:
+        for _ in range(3):
+            state = torch.zeros(4, 8)
+            for each in steps:
+                state = cell(each, state)
+            state.sum().backward()
+
+    (graph,) = record(train, RecordingPlan(backward=3, keep_going=True)).capture.graphs
+
+    found = [balance for balance in balances(graph) if balance.reading.device == "cpu"]
+    if not found:
+        pytest.skip("the C library here does not tell how much it has given out")
+    (balance,) = found
+    assert balance.objects > 4 * balance.saved  # tiny tensors: nearly all of it
+    assert abs(balance.rest) < balance.retained // 10

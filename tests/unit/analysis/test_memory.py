@@ -10,7 +10,7 @@ from gradviz.analysis.memory_cells import cells_of
 from gradviz.analysis.memory_groups import by_dtype, by_line, by_module, by_operation
 from gradviz.analysis.memory_remedies import halved_by_autocast, large_for_small_views, saved_twice
 from gradviz.graph.model import Graph
-from gradviz.graph.saved_tensors import AllocatorReading, SavedTensor
+from gradviz.graph.saved_tensors import AllocatorReading, SavedTensor, TorchObjects
 from tests.builders import GraphBuilder, facts
 from tests.unit.analysis.memory_graphs import relu_and_square, saved, stack_of_blocks
 
@@ -105,3 +105,12 @@ def test_the_allocator_is_explained_part_by_part() -> None:
 
     assert (balance.retained, balance.saved, balance.in_variables, balance.rounding) == (1400, 1000, 10, 24 + 502)
     assert balance.rest == 1400 + 50 - 1000 - 10 - 24 - 502
+
+
+def test_torchs_own_objects_are_part_of_what_the_allocator_gave_out() -> None:
+    objects = (TorchObjects("nodes", 3, 500), TorchObjects("views", 2, 50))
+    reading = AllocatorReading("cpu", "malloc", before=0, after=2000, objects=objects)
+
+    (balance,) = balances(Graph(allocators=(reading,)))
+
+    assert (balance.objects, balance.rest) == (1600, 400)
