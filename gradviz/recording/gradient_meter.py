@@ -144,6 +144,8 @@ def _why_not_measured(gradient: torch.Tensor) -> str | None:
         return "it is quantized"
     if gradient.layout not in (torch.strided, torch.sparse_coo):
         return f"its layout is {str(gradient.layout).removeprefix('torch.')}"
+    if not gradient.is_sparse and not torch_compat.has_storage(gradient):
+        return "vmap runs over it"
     if gradient.layout == torch.strided and gradient.numel() and _has_no_memory(gradient):
         # As sharded training does with parameters. To read it would end the process.
         return "its memory has been given back"

@@ -119,7 +119,7 @@ class GradientWatch:
         self._last_end[ident] = perf_counter()
 
     def _measure(self, place: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
-        if torch.is_grad_enabled() or torch_compat.has_dispatch_modes():
+        if torch.is_grad_enabled() or torch_compat.has_dispatch_modes() or torch_compat.computes_forward_gradients():
             with measuring():
                 self._take_all(place, sent, received)
         else:
@@ -176,5 +176,10 @@ _NOTHING_SENT = (0, UNDEFINED)
 @contextmanager
 def measuring() -> Iterator[None]:
     """No graph is made of what is done inside, and no mode or subclass of the program sees it."""
-    with torch_compat.DISABLE_TORCH_FUNCTION(), torch_compat.DISABLE_DISPATCH_MODES(), torch.no_grad():
+    with (
+        torch_compat.DISABLE_TORCH_FUNCTION(),
+        torch_compat.DISABLE_DISPATCH_MODES(),
+        torch.no_grad(),
+        torch_compat.without_forward_gradients(),
+    ):
         yield

@@ -249,7 +249,7 @@ class _OneGraph:
             yield place, 0, variable
         for tensor, _ in self.names.tensors.values():
             with torch_compat.DISABLE_TORCH_FUNCTION():
-                place_of_maker = self.walk.position.get(torch_compat.grad_fn_of(tensor))
+                place_of_maker = self.walk.position.get(torch_compat.grad_fn_there_already(tensor))
                 if place_of_maker is not None:
                     yield place_of_maker, tensor.output_nr, tensor
 
@@ -267,7 +267,7 @@ class _OneGraph:
         held: dict[int, tuple[HeldTensor, ...]] = {}
         for tensor, _ in self.names.tensors.values():
             with torch_compat.DISABLE_TORCH_FUNCTION():
-                place = self.walk.position.get(torch_compat.grad_fn_of(tensor))
+                place = self.walk.position.get(torch_compat.grad_fn_there_already(tensor))
                 if place is not None:
                     entry = HeldTensor(
                         self.names.variables_of(tensor),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 
 from gradviz.graph.saved_tensors import Storage, StorageKind
+from gradviz.recording import torch_compat
 from gradviz.recording.forward_memory import ForwardMemory, storage_of
 from gradviz.recording.names import ModuleNames, modules_inside
 
@@ -76,10 +77,7 @@ def _kind_of_variable(tensor: torch.Tensor, memory: ForwardMemory) -> StorageKin
 
 
 def _is_leaf(tensor: torch.Tensor) -> bool:
-    try:
-        return tensor.is_leaf
-    except RuntimeError:
-        return False  # a view that torch no longer vouches for
+    return not tensor.requires_grad or (torch_compat.may_be_asked(tensor) and tensor.is_leaf)
 
 
 def _owned_by_modules(

@@ -134,6 +134,21 @@ def is_transforming() -> bool:
     return getattr(_functorch, "peek_interpreter_stack", lambda: None)() is not None
 
 
+has_storage: Callable[[torch.Tensor], bool] = getattr(torch._C, "_has_storage", lambda _: True)
+"""Whether the tensor has memory of its own: those that vmap wraps around others have none."""
+
+
+def computes_forward_gradients() -> bool:
+    """True while the program computes with dual numbers."""
+    return bool(getattr(torch.autograd.forward_ad, "_current_level", -1) >= 0)
+
+
+def without_forward_gradients() -> Any:
+    """While entered, tangents of dual numbers are not propagated."""
+    switch = getattr(torch.autograd.forward_ad, "_set_fwd_grad_enabled", None)
+    return switch(False) if switch is not None else nullcontext()
+
+
 has_dispatch_modes: Callable[[], bool | int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: True)
 """Whether any dispatch mode of the program is active on this thread."""
 
@@ -170,6 +185,20 @@ def grad_fn_of(tensor: torch.Tensor) -> Any:
         return tensor.grad_fn if tensor.requires_grad else None
     except RuntimeError:
         return None
+
+
+def may_be_asked(tensor: torch.Tensor) -> bool:
+    """Whether a tensor that requires grad can be asked for ``grad_fn`` and ``is_leaf`` without consequences.
+
+    For a view whose base was changed in place torch makes a new node then, or refuses. The program's later nodes would
+    get other sequence numbers, and by these the engine orders its sums.
+    """
+    return not (tensor._is_view() and tensor._version)
+
+
+def grad_fn_there_already(tensor: torch.Tensor) -> Any:
+    """The same as `grad_fn_of`, but None where torch might first have to make that node."""
+    return tensor.grad_fn if tensor.requires_grad and may_be_asked(tensor) else None
 
 
 _functorch = getattr(torch._C, "_functorch", None)

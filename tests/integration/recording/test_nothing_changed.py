@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.autograd.forward_ad as forward_ad
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -279,3 +280,29 @@ def test_asking_for_gradients_makes_no_node_of_ours() -> None:
         return torch._C._autograd._get_sequence_nr() - before
 
     assert record(run).value == run()
+
+
+def test_views_that_went_stale_are_not_asked_for_their_node() -> None:
+    def run() -> int:
+        before = torch._C._autograd._get_sequence_nr()
+        hidden = weight(4) * 2
+        view, element = hidden.view(2, 2), hidden[0]
+        hidden.add_(1)
+        hidden.sum().backward()
+        assert view.shape == (2, 2)
+        assert element.shape == ()
+        return torch._C._autograd._get_sequence_nr() - before
+
+    assert record(run).value == run()
+
+
+# torch's own way of getting the formulas for forward mode.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_dual_numbers_are_measured_without_their_tangents() -> None:
+    def run() -> Tensor | None:
+        w = weight(3)
+        with forward_ad.dual_level():
+            (forward_ad.make_dual(w, torch.ones(3)).exp() * 2).sum().backward()
+        return w.grad
+
+    assert same(record(run).value, run())
