@@ -129,7 +129,10 @@ def _run_command(command: list[str]) -> int:
         else:
             _run_as_main_program(command[1:])
     except SystemExit as request:
-        return request.code if isinstance(request.code, int) else int(request.code is not None)
+        if request.code is None or isinstance(request.code, int):
+            return request.code or 0
+        print(request.code, file=sys.stderr)
+        return 1
     except BaseException as error:
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename == __file__:

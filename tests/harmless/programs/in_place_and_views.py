@@ -30,4 +30,3 @@ with torch.no_grad():
     w.add_(1)
     w.grad.zero_()
 w.requires_grad_(False)
-w.resize_(6)
