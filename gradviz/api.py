@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gradviz.capture.capture import Capture
     from gradviz.recording.inline import BlockRecorder
     from gradviz.recording.model_watch import ModelWatch
+    from gradviz.recording.plan import RecordingPlan
 
 
 def inspect(*tensors: Any, model: Any = None) -> Inspection:
@@ -53,7 +54,9 @@ def inspect(*tensors: Any, model: Any = None) -> Inspection:
     return Inspection(capture, roots)
 
 
-def record(*, backward: int | None = None, gradients: bool = True, values: int = 0) -> Recording:
+def record(
+    *, backward: int | None = None, gradients: bool = True, values: int = 0, root_shares: bool = False
+) -> Recording:
     """Record what a ``with`` block computes: each operation with its line and module, and every backward call.
 
     The block runs as it would without; torch is put back as it was at its end, also when the block raises. What it
@@ -64,6 +67,8 @@ def record(*, backward: int | None = None, gradients: bool = True, values: int =
         backward: record only this call of ``backward()`` or ``grad()``, counted from 1; without it, all of them.
         gradients: measure what flows along every edge while backward runs.
         values: keep every number of tensors with so many elements or fewer, of the forward and of gradients.
+        root_shares: measure what each root, or each term of a loss that is a sum, gives to every leaf's gradient:
+            ``graph.root_shares``. Each costs a backward, and memory for its gradients of all leaves.
 
     Returns:
         An `Inspection` that can be looked at once the block has ended.
@@ -93,7 +98,18 @@ def record(*, backward: int | None = None, gradients: bool = True, values: int =
         raise BadInput(f"backward={backward!r} is not a number from 1 on", hint="leave it out to record every call")
     if type(values) is not int or values < 0:
         raise BadInput(f"values={values!r} is not a number of elements", hint="values=64 keeps small tensors whole")
-    return Recording(backward, gradients=gradients, values_up_to=values)
+    from gradviz.recording.plan import RecordingPlan
+
+    plan = RecordingPlan(
+        backward,
+        keep_going=True,
+        gradients=gradients,
+        values_up_to=values,
+        root_shares=root_shares,
+        begins_midway=True,
+        remedy_when_full="record(backward=N) picks a single one",
+    )
+    return Recording(plan)
 
 
 def watch(
@@ -181,10 +197,8 @@ def load(path: str | os.PathLike[str]) -> Inspection:
 class Recording(Inspection):
     """The `Inspection` of a ``with gradviz.record():`` block, once that has ended."""
 
-    def __init__(self, backward: int | None = None, *, gradients: bool = True, values_up_to: int = 0) -> None:
-        self._backward = backward
-        self._gradients = gradients
-        self._values_up_to = values_up_to
+    def __init__(self, plan: RecordingPlan) -> None:
+        self._plan = plan
         self._recorder: BlockRecorder | None = None
         self._finished: Capture | None = None
 
@@ -197,20 +211,10 @@ class Recording(Inspection):
 
     def __enter__(self) -> Recording:
         from gradviz.recording.inline import BlockRecorder
-        from gradviz.recording.plan import RecordingPlan
 
         if self._recorder is not None or self._finished is not None:
             raise BadInput("this recording was used already", hint="call gradviz.record() for each block")
-        remedy = "record(backward=N) picks a single one"
-        plan = RecordingPlan(
-            self._backward,
-            keep_going=True,
-            gradients=self._gradients,
-            values_up_to=self._values_up_to,
-            begins_midway=True,
-            remedy_when_full=remedy,
-        )
-        recorder = BlockRecorder(plan)
+        recorder = BlockRecorder(self._plan)
         recorder.start()
         self._recorder = recorder
         return self

@@ -9,7 +9,7 @@ import click
 from gradviz.cli.options import recording_options, root_shares_option, terminal_options
 
 if TYPE_CHECKING:
-    from gradviz.cli.source import Source, SourceOptions
+    from gradviz.cli.source import SourceOptions
 
 
 NARROWEST = 40
@@ -31,6 +31,7 @@ def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: boo
     """Run SCRIPT, and print which gradient its first backward() brought to every parameter, in the model's order."""
     from gradviz.analysis.flow_document import flow_json
     from gradviz.cli.flow_table import FlowTable
+    from gradviz.cli.gradient_check import check_gradients
     from gradviz.cli.paging import show
     from gradviz.cli.rescue import recording_kept
     from gradviz.cli.run_log import RunLogOptions, is_run_log_file, show_run_log
@@ -57,7 +58,7 @@ def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: boo
         return 0
     source = open_source(source_choice, own_output=True)
     with recording_kept(source, source_choice):
-        _check_that_gradients_are_there(source, source_choice)
+        check_gradients(source, source_choice)
         text = flow_json(source.capture, source.graphs) if as_json else table.text(source.capture, source.graphs)
         show(text, terminal, use_pager=not (no_pager or as_json))
     tell_that_it_was_stopped(source, source_choice)
@@ -77,23 +78,3 @@ def _check(source: SourceOptions, depth: int | None, *, show_all: bool, as_json:
         raise BadInput(
             "--root records a graph without running backward: no gradient flows", hint="pick a call with --backward N"
         )
-
-
-def _check_that_gradients_are_there(source: Source, options: SourceOptions) -> None:
-    from gradviz.analysis.gradient_flow import has_gradients
-    from gradviz.errors import NothingRecorded
-
-    if any(has_gradients(graph) for graph in source.graphs):
-        return
-    name, hint = options.name, None
-    if source.graphs[0].backward is None and not (source.capture.error and source.capture.error.in_backward):
-        message, hint = f"{name}: no backward() ran, so no gradient flowed", "call backward() on the loss"
-    elif options.is_capture:
-        message = f"{name} was recorded without gradients"
-        hint = "record it again, with this gradviz and without --no-gradients"
-    else:
-        why = source.capture.disclosures[0] if source.capture.disclosures else "backward failed before any node ran"
-        message = f"no gradient of {name} to show: {why}"
-    refusal = NothingRecorded(message, hint=hint)
-    refusal.exit_code = source.exit_code or refusal.exit_code
-    raise refusal

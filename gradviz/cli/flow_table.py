@@ -201,6 +201,9 @@ def _style(row: FlowRow) -> str:
 
 
 def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
+    failed = graph.backward.failed_node if graph.backward is not None else None
+    if failed is not None:
+        yield f"backward failed in {_node_words(graph, graph.nodes[failed])}", "bold red"
     if flow.first_nan is not None:
         yield f"NaN or Inf first made by {_node_words(graph, graph.nodes[flow.first_nan])}", "bold red"
     lost: dict[int, list[str]] = {}

@@ -39,6 +39,7 @@ _COLUMNS = table_below_help(
 @terminal_options(least_width=20)
 def tree_command(reverse: bool, no_pager: bool, **others: Any) -> int:
     """Run SCRIPT, and print the autograd graph that its first backward() walks: from the loss down to the leaves."""
+    from gradviz.cli.gradient_check import check_columns, check_columns_before_the_run
     from gradviz.cli.paging import show
     from gradviz.cli.rescue import recording_kept
     from gradviz.cli.source import open_source, tell_that_it_was_stopped
@@ -48,8 +49,10 @@ def tree_command(reverse: bool, no_pager: bool, **others: Any) -> int:
     source_choice, viewing = source_options(others), view_options(others | {"downstream": reverse})
     terminal = standard_output(others["color"])
     renderer = _renderer(terminal, reverse, others)
+    check_columns_before_the_run(others["columns"], source_choice)
     source = open_source(source_choice, own_output=True)
     with recording_kept(source, source_choice):
+        check_columns(others["columns"], source, source_choice)
         text = _all_trees(source, viewing, renderer)
         show(text, terminal, use_pager=not no_pager)
     tell_that_it_was_stopped(source, source_choice)

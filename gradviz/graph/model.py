@@ -268,8 +268,8 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
 
         Edges follow the data, so that ``networkx.ancestors`` gives what a node was computed from; their keys are
         places among the inputs of the node that takes it. Attributes are plain text and numbers, and are left out
-        where nothing is known: ``label``, ``grad_fn``, ``kind``, ``shape``, ``dtype``, ``module``, ``file``, ``line``
-        and others. Inputs that need no gradient are no nodes; ``constants`` names them.
+        where nothing is known: ``label``, ``grad_fn``, ``kind``, ``shape``, ``dtype``, ``module``, ``file``, ``line``,
+        ``gradient_norm`` and others. Inputs that need no gradient are no nodes; ``constants`` names them.
         """
         from gradviz.graph.networkx_export import networkx_graph
 

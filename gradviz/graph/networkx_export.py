@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradviz.errors import MissingDependency
+from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node, TensorFacts
 from gradviz.graph.operation_words import call_of, calls_of_several_names, constant_names, node_word
 from gradviz.graph.root_names import root_names
@@ -14,7 +15,7 @@ from gradviz.graph.source_lines import readers_lines
 if TYPE_CHECKING:
     import networkx
 
-PlainAttribute = str | int | bool
+PlainAttribute = str | int | float | bool
 
 
 def networkx_graph(graph: Graph) -> networkx.MultiDiGraph[int]:
@@ -55,6 +56,13 @@ def _edges(graph: Graph) -> Iterator[tuple[int, int, int, dict[str, PlainAttribu
             if edge is not None:
                 tensor = graph.nodes[edge.target].output(edge.input_nr)
                 attributes = dict(_tensor_attributes(tensor))
+                if position < len(node.gradients):
+                    attributes |= dict(_gradient_attributes(node.gradients[position]))
+                share = node.shares[position] if position < len(node.shares) else None
+                if share is not None and share.share is not None:
+                    attributes["gradient_share"] = _six_digits(share.share)
+                if share is not None and share.cosine is not None:
+                    attributes["gradient_cosine"] = _six_digits(share.cosine)
                 yield edge.target, node.id, position, attributes | {"position": position, "output_nr": edge.input_nr}
 
 
@@ -80,6 +88,9 @@ def _node_attributes(graph: Graph, node: Node, *, shares_its_call: bool) -> Iter
         yield "forward_call", node.forward_call
     if node.sequence_nr is not None:
         yield "sequence_nr", node.sequence_nr
+    yield from _gradient_attributes(next((figures for figures in node.arrived if figures), None))
+    if node.run is not None:
+        yield "backward_order", node.run.order
     if node.scope is not None:
         yield "module", graph.scopes[node.scope].path
         yield "module_class", graph.scopes[node.scope].class_name
@@ -90,6 +101,27 @@ def _tensor_attributes(tensor: TensorFacts | None) -> Iterator[tuple[str, PlainA
         yield "shape", "[" + ", ".join(map(str, tensor.shape)) + "]"
         yield "dtype", tensor.dtype
         yield "device", tensor.device
+
+
+def _gradient_attributes(figures: TensorFigures | None) -> Iterator[tuple[str, PlainAttribute]]:
+    """Norm and state of a gradient: of a node that which arrived, of an edge that which was sent along it."""
+    if figures is None:
+        return
+    broken = [word for word, count in (("NaN", figures.nans), ("Inf", figures.infs)) if count]
+    if figures.is_undefined:
+        yield "gradient", "undefined"
+    elif figures.unmeasured is not None:
+        yield "gradient", f"not measured: {figures.unmeasured}"
+    else:
+        yield "gradient", ", ".join(broken) or ("zero" if figures.is_zero else "finite")
+    if figures.norm is not None:
+        yield "gradient_norm", _six_digits(figures.norm)
+        yield "gradient_zeros", figures.zeros
+
+
+def _six_digits(number: float) -> float:
+    """More of them differ from machine to machine."""
+    return float(f"{number:.6g}")
 
 
 def _constant_names(graph: Graph, node: Node) -> list[str]:

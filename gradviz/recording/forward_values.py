@@ -122,13 +122,17 @@ class ForwardValues:
     def disclosures(self) -> Iterator[str]:
         """What of the values that were wanted is not told."""
         if large := self.unknown["large"]:
-            outputs = "1 output is not kept: it has" if large == 1 else f"{large:,} outputs are not kept: they have"
-            yield f"the value of {outputs} more than {self.up_to:,} elements (--values-up-to N keeps larger ones)"
-        if unseen := self.unknown["unseen"]:
-            outputs = "1 small output is" if unseen == 1 else f"{unseen:,} small outputs is"
-            yield f"the value of {outputs} unknown: it never left the torch call or the code that made it"
+            kept = "value of 1 output is not kept: it has"
+            if large > 1:
+                kept = f"values of {large:,} outputs are not kept: they have"
+            yield f"the {kept} more than {self.up_to:,} elements (--values-up-to N keeps larger ones)"
         if len(self._results) + len(self._constants) >= MOST_KEPT:
             yield f"of the forward's values the first {MOST_KEPT:,} were kept"
+        elif unseen := self.unknown["unseen"]:
+            unknown = "value of 1 small output is unknown: it"
+            if unseen > 1:
+                unknown = f"values of {unseen:,} small outputs are unknown: they"
+            yield f"the {unknown} never left the torch call or the code that made {'it' if unseen == 1 else 'them'}"
 
 
 _SAME_NUMBERS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "SqueezeBackward1", "UnsqueezeBackward0"})

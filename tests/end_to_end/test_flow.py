@@ -85,6 +85,8 @@ def test_nan_is_traced_to_the_operation_that_made_it(folder: Path) -> None:
 def test_a_capture_without_gradients_says_how_to_record_them(fading: Path, folder: Path) -> None:
     gradviz("record", fading, "--no-gradients", cwd=folder)
     assert "without --no-gradients" in refused("flow", "train.gradviz", cwd=folder)
+    assert "without --no-gradients" in refused("tree", "train.gradviz", "--columns", "gradient", cwd=folder)
+    assert "with --values" in refused("tree", "train.gradviz", "--columns", "+value", cwd=folder)
 
 
 def test_options_that_leave_nothing_to_show_are_refused_before_the_script_runs(fading: Path, folder: Path) -> None:
@@ -92,6 +94,7 @@ def test_options_that_leave_nothing_to_show_are_refused_before_the_script_runs(f
     assert "--root" in refused("flow", fading, "--root", "loss", cwd=folder)
     assert "--depth" in refused("flow", fading, "--depth", "1", "--all", cwd=folder)
     assert "--depth" in refused("flow", fading, "--depth", "1", "--json", cwd=folder)
+    assert "--values" in refused("tree", fading, "--columns", "value", cwd=folder)
     assert "--root-shares" in refused("record", fading, "--root-shares", "--no-gradients", cwd=folder)
 
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import io
 
 import networkx
+from msgspec.structs import replace
 
+from gradviz.graph.gradients import BranchShare, NodeRun, TensorFigures
+from gradviz.graph.model import Graph
 from gradviz.rendering.graphml import GraphmlRenderer
 from gradviz.rendering.renderer import Subject
+from tests.builders import graph_of
 from tests.captures import small_capture
 from tests.unit.rendering.test_json import NOTHING_DRAWN
 
 
-def read_back() -> networkx.MultiDiGraph[str]:
+def read_back(graph: Graph | None = None) -> networkx.MultiDiGraph[str]:
     capture = small_capture()
-    content = GraphmlRenderer().render(Subject(capture, capture.graphs[0], NOTHING_DRAWN))
-    graph = networkx.read_graphml(io.BytesIO(content), force_multigraph=True)
-    assert isinstance(graph, networkx.MultiDiGraph)
-    return graph
+    content = GraphmlRenderer().render(Subject(capture, graph or capture.graphs[0], NOTHING_DRAWN))
+    made = networkx.read_graphml(io.BytesIO(content), force_multigraph=True)
+    assert isinstance(made, networkx.MultiDiGraph)
+    return made
 
 
 def test_every_node_comes_back_with_what_is_known_of_it() -> None:
@@ -34,3 +38,23 @@ def test_edges_follow_the_data_and_have_names_of_their_own() -> None:
 
 def test_what_could_not_be_recorded_is_said() -> None:
     assert read_back().graph["notes"] == small_capture().disclosures[0]
+
+
+def test_gradients_are_attributes_of_the_edges_that_they_flowed_along() -> None:
+    sent = TensorFigures(norm=0.5, count=4, zeros=1)
+    broken = TensorFigures(norm=2.0, count=4, nans=1, infs=2)
+    graph = graph_of("w -> Mul -> Sum -> loss; v -> Mul")
+    (product,) = graph.find("Mul")
+    shares = (BranchShare(0.25, -1.0), None)
+    nodes = [
+        replace(node, gradients=(sent, broken), shares=shares, arrived=(sent,), run=NodeRun(1))
+        if node == product
+        else node
+        for node in graph.nodes
+    ]
+    made = read_back(replace(graph, nodes=tuple(nodes)))
+    first, second = (data for _, target, data in made.edges(data=True) if target == str(product.id))
+    assert (first["gradient"], first["gradient_norm"], first["gradient_zeros"]) == ("finite", 0.5, 1)
+    assert (first["gradient_share"], first["gradient_cosine"]) == (0.25, -1.0)
+    assert second["gradient"] == "NaN, Inf" and "gradient_share" not in second
+    assert made.nodes[str(product.id)]["backward_order"] == 1
