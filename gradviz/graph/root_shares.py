@@ -7,7 +7,7 @@ from them, for one parameter as well as for all of a module together.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import isfinite, sqrt
+from math import isfinite, nan, sqrt
 
 from msgspec import Struct
 
@@ -27,14 +27,16 @@ class LeafProducts(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_
 
     leaf: int
     """Id of the node."""
-    products: tuple[float, ...]
-    """Row by row: as many rows and columns as there are losses. Half of the matrix is the mirror of the other."""
+    products: tuple[float | None, ...]
+    """Row by row: as many rows and columns as there are losses. Half of the matrix is the mirror of the other. None
+    where a gradient holds NaN or Inf."""
 
 
 class Products:
     """Inner products of the gradients of several losses, at one leaf or summed over several."""
 
     def __init__(self, count: int, products: Iterable[float]) -> None:
+        """`products` row by row; NaN for what is not known."""
         flat = list(products)
         self._rows = [flat[first : first + count] for first in range(0, count * count, count)]
 
@@ -72,5 +74,8 @@ class RootShares(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
 
     def together(self, entries: Iterable[LeafProducts] | None = None) -> Products | None:
         """What arrived at several leaves, or at all, as if they were one."""
-        found = [entry.products for entry in (self.leaves if entries is None else entries)]
+        found = [
+            [nan if product is None else product for product in entry.products]
+            for entry in (self.leaves if entries is None else entries)
+        ]
         return Products(len(self.losses), map(sum, zip(*found, strict=True))) if found else None

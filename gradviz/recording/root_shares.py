@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
+from math import isfinite
 from typing import Any
 
 import torch
@@ -51,11 +52,12 @@ def _products(places: Sequence[int], gradients: Sequence[Sequence[Any]]) -> Iter
         flat = [_flat(of_loss[position]) for of_loss in gradients]
         if not any(each is not None for each in flat):
             continue
-        matrix = [[0.0] * count for _ in range(count)]
+        matrix: list[list[float | None]] = [[0.0] * count for _ in range(count)]
         for one, other in combinations_with_replacement(range(count), 2):
             left, right = flat[one], flat[other]
             if left is not None and right is not None:
-                matrix[one][other] = matrix[other][one] = float(left @ right)
+                product = float(left @ right)
+                matrix[one][other] = matrix[other][one] = product if isfinite(product) else None
         yield LeafProducts(place, tuple(product for row in matrix for product in row))
 
 

@@ -2,8 +2,8 @@
 
 Names and nesting are those of `gradviz.graph.model`; a field that has its default is left out, and `graph_schema`
 names the defaults. What an allocator says and how long nodes ran are left out: they differ from run to run, and the
-same program must give the same bytes; a capture has them. JSON has no infinite numbers: such an attribute of a node is
-the text ``inf``, ``-inf`` or ``nan``.
+same program must give the same bytes; a capture has them. JSON has no infinite numbers: such an attribute of a node, or
+number of a tensor that ``--values`` kept, is the text ``inf``, ``-inf`` or ``nan``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from gradviz.capture.capture import Parameter, Program, ScriptError
 from gradviz.capture.encoding import encoded
+from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Attribute, Graph, Node, Scalar
 from gradviz.rendering.renderer import Subject
 
@@ -60,7 +61,12 @@ class JsonRenderer:
 
 def graph_schema() -> dict[str, Any]:
     """JSON Schema of what `JsonRenderer` writes."""
-    return msgspec.json.schema(GraphDocument)
+    schema = msgspec.json.schema(GraphDocument)
+    number = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
+    for kind in schema["$defs"]["TensorFigures"]["properties"]["values"]["anyOf"]:
+        if kind["type"] == "array":
+            kind["items"] = number
+    return schema
 
 
 def _document(subject: Subject) -> GraphDocument:
@@ -75,9 +81,30 @@ def _document(subject: Subject) -> GraphDocument:
         sources=capture.sources,
         selection=subject.selection_notes,
         graph=replace(
-            graph, nodes=tuple(_without_time(_with_finite_attributes(node)) for node in graph.nodes), allocators=()
+            graph,
+            nodes=tuple(_with_finite_values(_without_time(_with_finite_attributes(node))) for node in graph.nodes),
+            roots=tuple(replace(root, gradient=_finite_figures(root.gradient)) for root in graph.roots),
+            constants=tuple(replace(constant, value=_finite_figures(constant.value)) for constant in graph.constants),
+            allocators=(),
         ),
     )
+
+
+def _with_finite_values(node: Node) -> Node:
+    """The node itself, unless a number of a tensor that was kept whole is none for JSON."""
+    of_node = {name: getattr(node, name) for name in ("gradients", "arrived", "before_hooks", "values")}
+    changed = {name: tuple(map(_finite_figures, figures)) for name, figures in of_node.items() if figures}
+    leaf = node.leaf_gradient
+    if leaf is not None:
+        leaf = replace(leaf, before=_finite_figures(leaf.before), after=_finite_figures(leaf.after))
+    return replace(node, **changed, leaf_gradient=leaf) if changed or leaf is not None else node
+
+
+def _finite_figures(figures: TensorFigures | None) -> TensorFigures | None:
+    if figures is None or figures.values is None or all(map(math.isfinite, figures.values)):
+        return figures
+    # Only here, on its way out, a tensor's number may be text.
+    return replace(figures, values=tuple(map(_finite_scalar, figures.values)))
 
 
 def _without_time(node: Node) -> Node:

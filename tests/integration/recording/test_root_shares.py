@@ -149,6 +149,22 @@ def test_a_hook_of_the_program_that_raises_costs_only_the_shares() -> None:
     assert leaf_named(recording.graph, "w").arrived
 
 
+def test_a_loss_that_brings_nan_leaves_the_others_known() -> None:
+    w, v = weight(2), weight(2)
+
+    def run() -> None:
+        broken = (w * torch.nan).sum()
+        fine = (w + 2 * v).sum()
+        (broken + fine).backward()
+
+    recording = record(run, PLAN)
+    shares = shares_in(recording)
+    at_w, at_v = (shares.at([leaf_named(recording.graph, name).id]) for name in ("w", "v"))
+    assert at_w is not None and at_v is not None
+    assert (at_w.norm(0), at_w.norm(1), at_w.share(1)) == (None, pytest.approx(2**0.5), None)
+    assert at_v.share(1) == pytest.approx(1)
+
+
 def test_shares_survive_the_file() -> None:
     w = weight(2)
     capture = record(lambda: (w.sum() + w.exp().sum()).backward(), PLAN).capture

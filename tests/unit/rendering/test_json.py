@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.view import View
 from gradviz.rendering.json import GraphDocument, JsonRenderer, graph_schema
@@ -74,6 +75,14 @@ def test_infinite_attributes_are_text_and_not_null() -> None:
 
 def test_names_in_any_script_stay_readable() -> None:
     assert '"Größe </script>"' in rendered(Graph(nodes=(Node(id=0, name="Größe </script>"),)))
+
+
+def test_infinite_numbers_of_a_tensor_that_was_kept_whole_are_text_and_not_null() -> None:
+    figures = TensorFigures(count=3, nans=1, infs=1, values=(1.5, float("nan"), float("-inf")))
+    node = Node(id=0, name="LogBackward0", values=(figures,), arrived=(figures,))
+    written = parsed(Graph(nodes=(node,)))["graph"]["nodes"][0]
+    assert written["values"][0]["values"] == written["arrived"][0]["values"] == [1.5, "nan", "-inf"]
+    assert '"nan"' in json.dumps(graph_schema()["$defs"]["TensorFigures"]["properties"]["values"])
 
 
 def test_the_schema_describes_nodes_by_their_defaults() -> None:
