@@ -25,6 +25,8 @@ MOST_ROWS = 40
 MOST_NAMES = 6
 """So many of the parameters that got nothing are named for each reason."""
 _BAR = 16
+_CALM = 10
+"""A gradient that changes less than so many times over depth is called steady."""
 _PROFILE = "input {} loss"
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
@@ -136,7 +138,9 @@ class FlowTable:
 
 
 def _verdict(trend: Trend) -> str:
-    word = trend.verdict if trend.verdict == "steady" else trend.verdict.upper()
+    word = trend.verdict.upper()
+    if trend.verdict == "steady":
+        word = "steady" if 1 / _CALM <= trend.factor <= _CALM else "within bounds"
     change = f"grows {trend.factor:.2g}" if trend.factor >= 1 else f"shrinks {1 / trend.factor:.2g}"
     sizes = f"root mean square {trend.near_loss:.1e}, then {trend.near_input:.1e}"
     return f"{word}: from the loss to the input the gradient {change} times ({sizes})"
