@@ -75,7 +75,8 @@ class SavedTensorReader:
                         found += self._of_slot(place, wrapper, slot.numbered(number), each)
             elif raw is not None:
                 found += self._of_slot(place, wrapper, slot, raw)
-        if not found and _is_freed(wrapper, known):
+        # Of Python functions the first reading tells: it raises where they were freed.
+        if not found and known.kind not in _PYTHON_KINDS and _is_freed(wrapper, known):
             return (SavedTensor(known.saved[0].name, state="freed"),)
         if known.kind in _PYTHON_KINDS:
             for name, tensor in tensors_on_ctx(wrapper):

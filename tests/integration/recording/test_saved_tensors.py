@@ -362,3 +362,17 @@ def test_of_an_rnn_torchs_own_objects_explain_what_is_kept_beside_the_data() -> 
     (balance,) = found
     assert balance.objects > 4 * balance.saved  # tiny tensors: nearly all of it
     assert abs(balance.rest) < balance.retained // 10
+
+
+def test_a_custom_function_that_saves_nothing_is_read_like_any_other() -> None:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            return grad * 2
+
+    recording = record(lambda: Doubled.apply(torch.ones(2, requires_grad=True)).sum().backward())
+    assert recording.capture.disclosures == ()
