@@ -131,11 +131,36 @@ def _grouped(graph: Graph, terms: Iterator[Start]) -> list[Loss]:
         key = (name, None) if name else (node_word(node), site)
         loss = groups.setdefault(key, Loss(key[0], site))
         loss.starts.append(start)
-    words = Counter(name for name, _ in groups)
-    for (name, site), loss in groups.items():
-        if words[name] > 1 and site is not None:
-            loss.name = f"{name} at {line_words(graph.call_sites[site])}"
+    _tell_apart(graph, list(groups.values()))
     return list(groups.values())
+
+
+def _tell_apart(graph: Graph, losses: list[Loss]) -> None:
+    """Losses of one name are called by what they were computed from, ``sum of pow``, and else are numbered."""
+    for name_of in (_with_its_input, _with_its_line):
+        words = Counter(loss.name for loss in losses)
+        alike = [loss for loss in losses if words[loss.name] > 1]
+        for loss in alike:
+            loss.name = name_of(graph, loss)
+    words = Counter(loss.name for loss in losses)
+    numbers: Counter[str] = Counter()
+    for loss in losses:
+        if words[loss.name] > 1:
+            numbers[loss.name] += 1
+            loss.name = f"{loss.name} #{numbers[loss.name]}"
+
+
+def _with_its_input(graph: Graph, loss: Loss) -> str:
+    node = graph.nodes[loss.starts[0].slot[0]]
+    edge = next((edge for edge in node.edges if edge is not None), None)
+    if edge is None:
+        return loss.name
+    source = graph.nodes[edge.target]
+    return f"{loss.name} of {next(iter(_variables(source, edge.input_nr)), None) or node_word(source)}"
+
+
+def _with_its_line(graph: Graph, loss: Loss) -> str:
+    return loss.name if loss.call_site is None else f"{loss.name} at {line_words(graph.call_sites[loss.call_site])}"
 
 
 def _few(losses: list[Loss]) -> list[Loss]:

@@ -75,7 +75,8 @@ class MeasuredCalls:
         try:
             shares = measured_root_shares(recorded.walk, graph, request)
         except Exception as error:  # of a hook of the program, too: its own backward will raise it again
-            self.builder.disclose(f"shares of losses could not be measured: {type(error).__name__}: {error}")
+            reason = str(error).partition("\n")[0]
+            self.builder.disclose(f"shares of losses could not be measured: {type(error).__name__}: {reason}")
             return graph
         if shares is None:
             self.builder.disclose(NOTHING_TO_COMPARE)

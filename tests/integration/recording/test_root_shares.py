@@ -97,6 +97,12 @@ def test_many_losses_of_a_loop_are_told_as_one() -> None:
     assert norms(recording, "w") == pytest.approx({"other": float(torch.ones(2).exp().norm()), "sum": 60 * 2**0.5})
 
 
+def test_terms_of_the_same_operation_are_told_apart_by_what_they_are_computed_from() -> None:
+    w = weight(2)
+    recording = record(lambda: (w.sum() + w.pow(2).sum() + w.exp().sum()).backward(), PLAN)
+    assert [loss.name for loss in shares_in(recording).losses] == ["sum of w", "sum of pow", "sum of exp"]
+
+
 def test_a_term_that_is_used_twice_is_not_counted_twice() -> None:
     w = weight(2)
 
