@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -67,6 +68,17 @@ class Unknown(Struct, frozen=True):
     slot: str
     why: str
     module: str | None
+    file: str | None
+    line: int | None
+
+
+class ChangedSince(NamedTuple):
+    """A saved tensor that was changed in place afterwards."""
+
+    operation: str
+    slot: str
+    saved_version: int
+    version: int
     file: str | None
     line: int | None
 
@@ -142,6 +154,15 @@ def kept_bytes(graph: Graph, nodes: Iterable[int]) -> int:
 def keeps_unknown(graph: Graph, nodes: Iterable[int]) -> bool:
     """Whether one of them keeps something that could not be sized."""
     return any(saved.state == "unknown" for node in nodes for saved in graph.nodes[node].saved)
+
+
+def changed_since(graph: Graph) -> Iterator[ChangedSince]:
+    """Saved tensors that were written to after they had been saved, as far as torch tells."""
+    for node in graph.nodes:
+        for saved in node.saved:
+            if saved.is_changed and saved.saved_version is not None and saved.version is not None:
+                versions = saved.saved_version, saved.version
+                yield ChangedSince(node.name, saved.slot, *versions, *line_of(graph, node))
 
 
 def _identity(node: Node, saved: SavedTensor) -> tuple[object, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gradviz.analysis.memory import GraphMemory, StorageUse, line_of
 from gradviz.analysis.produced_storages import behind_views, storages_of_outputs
@@ -66,11 +68,32 @@ def _copies_beside_their_source(graph: Graph) -> Iterator[SavedTwice]:
 
 def large_for_small_views(memory: GraphMemory) -> list[StorageUse]:
     """Storages of which the saved tensors see less than half, and that nothing else is known to hold."""
-    return [
-        use
-        for use in memory.storages
-        if use.kind == "intermediate" and not use.names and use.seen_bytes * 2 < use.bytes
-    ]
+    return [use for use in memory.storages if use.counts and not use.names and use.seen_bytes * 2 < use.bytes]
+
+
+class Repeated(NamedTuple):
+    """Several forward computations of one model, all of which wait for one backward."""
+
+    path: str
+    calls: int
+    bytes: int
+    """What they keep together."""
+
+
+def forwards_kept_at_once(graph: Graph, memory: GraphMemory) -> list[Repeated]:
+    """Outermost modules that were called several times, each time keeping memory: losses that were added up."""
+    bytes_of_call: Counter[int] = Counter()
+    for use in memory.counted():
+        scope = graph.nodes[use.held_by[0].node].scope
+        while scope is not None and (parent := graph.scopes[scope].parent) is not None:
+            scope = parent
+        if scope is not None and use.kind == "intermediate":
+            bytes_of_call[scope] += use.bytes
+    by_path: dict[str, list[int]] = {}
+    for scope, size in bytes_of_call.items():
+        by_path.setdefault(graph.scopes[scope].path, []).append(size)
+    found = [Repeated(path, len(sizes), sum(sizes)) for path, sizes in by_path.items() if len(sizes) > 1]
+    return sorted(found, key=lambda each: -each.bytes)
 
 
 def halved_by_autocast(graph: Graph) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from gradviz.cli.options import recording_options, terminal_options
 from gradviz.cli.progress import working
@@ -43,6 +44,8 @@ def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: 
     if output is not None:
         _check_suffix(output)
         check_outputs([output], inputs=source_choice.inputs)
+    if as_json:
+        _check_that_no_table_is_chosen()
     takes_one = as_json or output is not None
     if takes_one and source_choice.backward == "all" and not source_choice.is_capture:
         raise _several()
@@ -64,6 +67,14 @@ def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: 
         click.echo(f"wrote {output}", err=True)
     tell_that_it_was_stopped(source, source_choice)
     return source.exit_code
+
+
+def _check_that_no_table_is_chosen() -> None:
+    from gradviz.errors import BadInput
+
+    for name in ("by", "rows"):
+        if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise BadInput(f"--{name} chooses among tables, and --json gives everything", hint="leave out one of them")
 
 
 def _several() -> Exception:

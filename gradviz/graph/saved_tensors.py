@@ -47,6 +47,11 @@ class SavedTensor(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
     version: int | None = 0
     """Its version when the graph was recorded; None for tensors that do not count them."""
 
+    @property
+    def is_changed(self) -> bool:
+        """True for one that is known to have been written to since it was saved."""
+        return self.saved_version is not None and self.version is not None and self.saved_version != self.version
+
 
 class Storage(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """One block of memory under one or more tensors."""

@@ -25,7 +25,6 @@ class SavedSlot:
     """What to read without unpacking."""
     result_nr: int | None = None
     """Which of the node's own outputs is kept here; None for what it was given."""
-    is_in_list: bool = False
 
     @property
     def unpacking_attribute(self) -> str:
@@ -34,7 +33,7 @@ class SavedSlot:
 
     def numbered(self, number: int) -> SavedSlot:
         """One tensor of a list."""
-        return SavedSlot(f"{self.name}[{number}]", self.attribute, self.result_nr, is_in_list=True)
+        return SavedSlot(f"{self.name}[{number}]", self.attribute, self.result_nr)
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,17 +184,31 @@ def _is_freed(wrapper: Any, known: NodeClass) -> bool:
 def _version_when_saved(wrapper: Any, slot: SavedSlot, tensor: torch.Tensor) -> int | None:
     """The version that torch noted, of a tensor that no hook packed and that was written to at some time.
 
-    Only torch's own check tells it, which hands the tensor out if all is well. That makes a new node for a view whose
-    base was changed, so views are not asked; nor are lists, of which others may be packed.
+    Only torch's own check tells it, which hands the tensor out if all is well, and with it all others of its list.
     """
-    if tensor._is_view() or slot.is_in_list:
+    raw = getattr(wrapper, slot.attribute)
+    together = [each for each in (raw if type(raw) is tuple else (raw,)) if each is not None]
+    if not all(map(_may_be_checked, together)):
         return None
     try:
         getattr(wrapper, slot.unpacking_attribute)
     except RuntimeError as error:
         versions = _VERSIONS.search(str(error))
-        return int(versions.group(2)) if versions else None
+        # The first of a list that has another version than expected: certain only where no other was written to.
+        is_this_one = sum(each.data is not None and each.data._version > 0 for each in together) == 1
+        return int(versions.group(2)) if versions and is_this_one else None
     return tensor._version
+
+
+def _may_be_checked(raw: Any) -> bool:
+    """Whether torch's check of the version does nothing else.
+
+    It would run an unpack hook, and of a view whose base was changed it would make a new node, unless the base needs
+    no gradient.
+    """
+    if raw.unpack_hook is not None:
+        return False
+    return raw.data is None or not raw.data._is_view() or not raw.data._base.requires_grad
 
 
 def _parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]] | None:

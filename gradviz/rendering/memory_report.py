@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, get_args
 
 from rich.console import Console, Group, RenderableType
@@ -12,8 +13,13 @@ from rich.text import Text
 
 from gradviz.analysis.allocator_balance import balances
 from gradviz.analysis.checkpointing import checkpointing, worth_checkpointing
-from gradviz.analysis.memory import memory_of
-from gradviz.analysis.memory_remedies import halved_by_autocast, large_for_small_views, saved_twice
+from gradviz.analysis.memory import changed_since, memory_of
+from gradviz.analysis.memory_remedies import (
+    forwards_kept_at_once,
+    halved_by_autocast,
+    large_for_small_views,
+    saved_twice,
+)
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput, check_choice
 from gradviz.graph.model import Graph
@@ -98,6 +104,7 @@ class _Report:
         if self.options.by is None:
             yield from _section("against the allocator", self._balances())
             yield from _section("what would help", self._remedies())
+        yield from _section("changed in place since it was saved: backward refuses it", self._changed())
         yield from _section("not known, and in no figure", self._unknown())
         yield from _section("notes", self.capture.disclosures)
 
@@ -136,6 +143,8 @@ class _Report:
 
     def _remedies(self) -> Iterator[str]:
         least = self.memory.saved_bytes // _WORTH_DOING + 1
+        repeated = [each for each in forwards_kept_at_once(self.graph, self.memory) if each.bytes >= least]
+        yield from map(words.repeated_words, repeated[:_MOST_REMEDIES])
         operations = sum(not node.is_leaf for node in self.graph.nodes)
         for entry in worth_checkpointing(self.checkpointing, least)[:_MOST_REMEDIES]:
             yield words.checkpointing_words(entry, operations)
@@ -146,6 +155,9 @@ class _Report:
         yield from map(words.saved_twice_words, twice[:_MOST_REMEDIES])
         views = [use for use in large_for_small_views(self.memory) if use.bytes - use.seen_bytes >= least]
         yield from map(words.small_view_words, views[:_MOST_REMEDIES])
+
+    def _changed(self) -> Iterator[str]:
+        return map(words.changed_words, islice(changed_since(self.graph), self.options.rows))
 
     def _unknown(self) -> Iterator[str]:
         unknown, most = self.memory.unknown, self.options.rows

@@ -46,6 +46,8 @@ def _facts(subject: SubjectWords, node: Node, saved: SavedTensor) -> Iterator[st
         yield "of unknown size" + (f", packed by the hook {saved.packed_by}" if saved.packed_by else "")
     else:
         yield byte_words(saved.bytes)
+    if saved.is_changed:
+        yield f"changed in place since: version {saved.saved_version} when saved, {saved.version} now"
     if saved.storage is not None:
         yield from _sharing(subject, node, saved.storage, saved.bytes)
 

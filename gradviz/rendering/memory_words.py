@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from gradviz.analysis.allocator_balance import Balance
 from gradviz.analysis.checkpointing import Checkpointing
-from gradviz.analysis.memory import StorageUse, Unknown
-from gradviz.analysis.memory_remedies import SavedTwice
+from gradviz.analysis.memory import ChangedSince, StorageUse, Unknown
+from gradviz.analysis.memory_remedies import Repeated, SavedTwice
 from gradviz.graph.model import CallSite
 from gradviz.graph.operation_words import stem_of
 from gradviz.graph.saved_tensors import TorchObjects
@@ -89,6 +89,24 @@ def checkpointing_words(entry: Checkpointing, operations: int) -> str:
     return (
         f"checkpoint {entry.path} ({entry.class_name}{times(entry.calls)}): at least {size} less, up to {peak} of it "
         f"back at a time; computes {entry.operations:,} of {operations:,} operations again"
+    )
+
+
+def repeated_words(repeated: Repeated) -> str:
+    """Forward computations that are kept together, where one at a time might do."""
+    each = byte_words(repeated.bytes // repeated.calls)
+    return (
+        f"{repeated.path} was called {repeated.calls:,} times before this backward, which keeps {each} for each call: "
+        "a backward() after each call keeps one at a time; a loss that is only to be printed needs .item()"
+    )
+
+
+def changed_words(changed: ChangedSince) -> str:
+    """A saved tensor that was written to, which backward will refuse."""
+    place = place_words((changed.file, changed.line))
+    return (
+        f"{stem_of(changed.operation)}.{changed.slot} at {place}: saved at version {changed.saved_version}, "
+        f"now at version {changed.version}"
     )
 
 

@@ -106,6 +106,8 @@ def test_each_table_can_be_had_alone(by: str, folder: Path) -> None:
         (["--by", "modules"], "did you mean 'module'?"),
         (["-o", "memory.png"], "a treemap is .svg"),
         (["-o", "train.py"], "does not end in .svg"),
+        (["--json", "--by", "line"], "--by chooses among tables"),
+        (["--json", "--rows", "3"], "--rows chooses among tables"),
         (["--json", "--backward", "all"], "pick one with --backward N"),
     ],
 )

@@ -277,6 +277,41 @@ def test_a_change_in_place_shows_in_the_versions() -> None:
     assert (saved.saved_version, saved.version) == (0, 1)
 
 
+def test_the_versions_of_views_of_plain_data_and_of_lists_are_told_too() -> None:
+    x, rows, index = torch.ones(4, requires_grad=True), torch.ones(3, 4), torch.tensor([0, 2])
+
+    def step() -> None:
+        loss = (x * rows[0]).sum() + x[index].sum()
+        rows[0] = 2
+        index[0] = 1
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+    graph = graph_of_step(step)
+
+    changed = [
+        slot(node_named(graph, "MulBackward0"), "other"),
+        slot(node_named(graph, "IndexBackward0"), "indices[0]"),
+    ]
+    assert [(saved.saved_version, saved.version) for saved in changed] == [(0, 1), (0, 1)]
+
+
+def test_to_tell_the_version_of_a_view_makes_no_node_for_it() -> None:
+    x = torch.ones(4, requires_grad=True)
+
+    def step() -> int:
+        base = x * 1
+        view = base[:2]
+        loss = (view * view).sum()
+        base.add_(1)
+        numbers = torch._C._autograd._get_sequence_nr()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+        return torch._C._autograd._get_sequence_nr() - numbers
+
+    assert record(step).value == step()
+
+
 def test_a_graph_that_was_freed_says_so_and_counts_nothing() -> None:
     x = torch.randn(4, requires_grad=True)
 

@@ -8,7 +8,12 @@ from gradviz.analysis.allocator_balance import balances
 from gradviz.analysis.memory import memory_of
 from gradviz.analysis.memory_cells import cells_of
 from gradviz.analysis.memory_groups import by_dtype, by_line, by_module, by_operation
-from gradviz.analysis.memory_remedies import halved_by_autocast, large_for_small_views, saved_twice
+from gradviz.analysis.memory_remedies import (
+    forwards_kept_at_once,
+    halved_by_autocast,
+    large_for_small_views,
+    saved_twice,
+)
 from gradviz.graph.model import Graph
 from gradviz.graph.saved_tensors import AllocatorReading, SavedTensor, TorchObjects
 from tests.builders import GraphBuilder, facts
@@ -66,6 +71,17 @@ def test_a_small_view_is_told_from_several_views_that_see_everything() -> None:
     (found,) = large_for_small_views(memory_of(builder.build()))
 
     assert (found.held_by[0].operation, found.seen_bytes) == ("PowBackward0", 12)
+
+
+def test_several_calls_of_a_model_that_wait_for_one_backward_are_told() -> None:
+    builder = GraphBuilder()
+    calls = [builder.scope("model", "Net") for _ in range(3)]
+    for scope in calls:
+        builder.operation("Tanh", builder.leaf("w"), saved=[saved("result", builder.storage(100), 100)], scope=scope)
+    builder.root(1)
+    graph = builder.build()
+
+    assert forwards_kept_at_once(graph, memory_of(graph)) == [("model", 3, 300)]
 
 
 def test_a_cast_that_is_kept_beside_its_source_is_saved_twice() -> None:

@@ -42,6 +42,13 @@ def test_a_small_view_names_the_size_of_what_it_keeps() -> None:
     assert kept(builder.build(), "mul") == ["saves self: [10], 40 B, of a storage of 3.91 KiB"]
 
 
+def test_a_tensor_that_was_changed_since_it_was_saved_says_so() -> None:
+    builder = GraphBuilder()
+    slots = [SavedTensor("self", bytes=400, saved_version=1, version=3)]
+    builder.root(builder.operation("Mul", builder.leaf("w"), saved=slots))
+    assert kept(builder.build(), "mul") == ["saves self: 400 B, changed in place since: version 1 when saved, 3 now"]
+
+
 def test_very_many_saved_tensors_are_not_all_listed() -> None:
     builder = GraphBuilder()
     slots = [saved(f"tensors[{index}]", builder.storage(4), 4) for index in range(100)]
