@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gradviz.errors import BadInput
 from gradviz.inspection import Inspection
@@ -55,7 +55,11 @@ def inspect(*tensors: Any, model: Any = None) -> Inspection:
 
 
 def record(
-    *, backward: int | None = None, gradients: bool = True, values: int = 0, root_shares: bool = False
+    *,
+    backward: int | Literal["last"] | None = None,
+    gradients: bool = True,
+    values: int = 0,
+    root_shares: bool = False,
 ) -> Recording:
     """Record what a ``with`` block computes: each operation with its line and module, and every backward call.
 
@@ -64,7 +68,8 @@ def record(
     that of the tensors which were computed in the block and which variables still hold.
 
     Args:
-        backward: record only this call of ``backward()`` or ``grad()``, counted from 1; without it, all of them.
+        backward: record only this call of ``backward()`` or ``grad()``, counted from 1, or the ``"last"`` one of a
+            long run; without it, all of them, until a million nodes are kept.
         gradients: measure what flows along every edge while backward runs.
         values: keep every number of tensors with so many elements or fewer, of the forward and of gradients.
         root_shares: measure what each root, or each term of a loss that is a sum, gives to every leaf's gradient:
@@ -94,20 +99,23 @@ def record(
         └─○ bias    [1]     AccumulateGrad
         ...
     """
-    if backward is not None and (type(backward) is not int or backward < 1):
-        raise BadInput(f"backward={backward!r} is not a number from 1 on", hint="leave it out to record every call")
+    if backward not in (None, "last") and (type(backward) is not int or backward < 1):
+        raise BadInput(
+            f"backward={backward!r} is neither a number from 1 on nor 'last'", hint="leave it out to record every call"
+        )
     if type(values) is not int or values < 0:
         raise BadInput(f"values={values!r} is not a number of elements", hint="values=64 keeps small tensors whole")
     from gradviz.recording.plan import RecordingPlan
 
     plan = RecordingPlan(
-        backward,
+        None if backward == "last" else backward,
+        only_last=backward == "last",
         keep_going=True,
         gradients=gradients,
         values_up_to=values,
         root_shares=root_shares,
         begins_midway=True,
-        remedy_when_full="record(backward=N) picks a single one",
+        remedy_when_full="record(backward=N) picks a single one, and backward='last' keeps the last",
     )
     return Recording(plan)
 

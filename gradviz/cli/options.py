@@ -15,13 +15,13 @@ MOST_WHOLE = 4096
 
 
 class _BackwardNumber(click.ParamType[int | str]):
-    name = "N|all"
+    name = "N|last|all"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        if value == "all" or isinstance(value, int):
+        if value in ("last", "all") or isinstance(value, int):
             return value  # type: ignore[no-any-return]
         if not str(value).isdecimal() or int(value) < 1:
-            self.fail(f"{value!r} is neither a number from 1 on nor 'all'", param, ctx)
+            self.fail(f"{value!r} is neither a number from 1 on, nor 'last' or 'all'", param, ctx)
         return int(value)
 
 
@@ -30,7 +30,7 @@ _RECORDING = (
     click.option(
         "--backward",
         type=_BackwardNumber(),
-        metavar="N|all",
+        metavar="N|last|all",
         help="Which backward() or grad() call to record; without it, the first.",
     ),
     click.option("--keep-going", is_flag=True, help="Let the script run to its end after the last wanted backward."),

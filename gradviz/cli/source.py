@@ -123,7 +123,8 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
     if options.root is not None:
         parse_root(options.root)  # better now than after hours of training
     plan = RecordingPlan(
-        backward=None if options.backward == "all" else int(options.backward or 1),
+        backward=None if options.backward in ("all", "last") else int(options.backward or 1),
+        only_last=options.backward == "last",
         keep_going=options.keep_going,
         root=options.root,
         gradients=options.gradients,
@@ -188,6 +189,8 @@ def _load(options: SourceOptions) -> Source:
 def _select(capture: Capture, options: SourceOptions) -> tuple[Graph, ...]:
     if options.backward is None or options.backward == "all":
         return capture.graphs
+    if options.backward == "last":
+        return capture.graphs[-1:]
     chosen = tuple(graph for graph in capture.graphs if graph.backward and graph.backward.number == options.backward)
     if not chosen:
         numbers = ", ".join(str(graph.backward.number) for graph in capture.graphs if graph.backward) or "none"

@@ -18,7 +18,7 @@ from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph
 from gradviz.recording import torch_compat
 from gradviz.recording.call_log_builder import CallLogBuilder
-from gradviz.recording.forward_log import ThreadLog
+from gradviz.recording.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import CallAt, GraphBuilder
 from gradviz.recording.graph_walker import Walk, leaf_variables, walk
@@ -80,6 +80,14 @@ class CaptureBuilder:
             self.disclose(f"torch {torch.__version__} does not tell {what}")
         self._note_parameters(models, module_names)
         return recorded
+
+    def forget_graphs(self) -> None:
+        """Those of earlier calls are not wanted, nor what there was to say about them."""
+        self.graphs.clear()
+        self.node_count = 0
+        self.unmeasured.clear()
+        self._disclosures.clear()
+        self._builder.forget_unknowns()
 
     @property
     def saw_no_forward(self) -> bool:
@@ -144,8 +152,8 @@ class CaptureBuilder:
         if self._builder.unseen_calls:
             nodes = "1 node is" if self._builder.unseen_calls == 1 else f"{self._builder.unseen_calls:,} nodes are"
             yield (
-                f"the lines of {nodes} unknown: made before the recording began, by a thread that is not recorded, or "
-                "by code below Python"
+                f"the lines of {nodes} unknown: made before the recording began or more than "
+                f"{KEPT_CALLS} backward calls ago, by a thread that is not recorded, or by code below Python"
             )
         callers = tuple(dict.fromkeys(name for graph in self.graphs for name in callers_of_backward(graph)))
         if callers:

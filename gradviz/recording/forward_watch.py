@@ -223,6 +223,13 @@ class ForwardWatch:
     def end_backward(self, row: int) -> None:
         """The backward call of `row` is over."""
         self._log().close_row(row, _peek())
+        self.forget_what_is_old()
+
+    @_shielded
+    def forget_what_is_old(self) -> None:
+        """A backward call is over: what was computed long before it is not kept. The log of every call refers to it."""
+        if self.calls is None:
+            self.log.end_call(self._log(), _peek())
 
     @_shielded
     def _note_custom_function(self, frame: FrameType) -> None:

@@ -60,6 +60,11 @@ class GraphBuilder:
     def __post_init__(self) -> None:
         self.outputs = OutputReader(self.facts, self.unreadable)
 
+    def forget_unknowns(self) -> None:
+        """The graphs that were built are not wanted: what could not be read of them does not count."""
+        self.unreadable.clear()
+        self.unseen_calls = 0
+
     def build(
         self,
         walk: Walk,

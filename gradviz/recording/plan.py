@@ -17,6 +17,8 @@ class RecordingPlan:
 
     backward: int | None = 1
     """The call to record, counted from 1; None for all."""
+    only_last: bool = False
+    """All calls are recorded, and each takes the place of the one before."""
     keep_going: bool = False
     root: str | None = None
     """An expression to record at the script's end instead of any backward."""
@@ -32,7 +34,7 @@ class RecordingPlan:
     """The program computed before the recording began, and may have freed what is recorded."""
     max_kept_nodes: int = MAX_KEPT_NODES
     """Recording all calls ends when so many nodes are kept."""
-    remedy_when_full: str = "--backward N picks a single one"
+    remedy_when_full: str = "--backward N picks a single one, --backward last keeps the last"
     """What to do then, in the words of whoever asked for the recording."""
     working: Callable[[str], AbstractContextManager[object]] = nullcontext
     """Entered with a few words on what is done, around work of ours that may take long."""
@@ -40,6 +42,11 @@ class RecordingPlan:
     def wants(self, number: int) -> bool:
         """True for a backward call that is to be recorded."""
         return self.backward is None or number == self.backward
+
+    @property
+    def keeps_one(self) -> bool:
+        """True where a single graph is wanted."""
+        return self.backward is not None or self.only_last
 
     def is_last(self, number: int) -> bool:
         """True when nothing is left to record after this call."""

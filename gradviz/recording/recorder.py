@@ -101,10 +101,11 @@ class Recorder:
             try:
                 return self._run_unwanted(request, number, run)
             finally:
+                self._forward.forget_what_is_old()
                 self._await_forward_of(number + 1)
         self.note_memory()
-        if self._plan.backward is not None:
-            self._builder.graphs.clear()  # of an earlier call that failed, and that the program caught
+        if self._plan.keeps_one:
+            self._builder.forget_graphs()
         row = self._forward.note_backward(torch_compat.peek_sequence_nr(), request)
         recorded = self._record_request(request, number)
         # Only an earlier call can have freed anything: the usual first one pays nothing for this.

@@ -61,7 +61,7 @@ def test_a_single_call_can_be_picked() -> None:
 
 @pytest.mark.parametrize("number", [0, -1, True, "all", 1.5])
 def test_a_number_that_is_none_is_refused_before_the_block(number: int) -> None:
-    with pytest.raises(BadInput, match="is not a number from 1 on"):
+    with pytest.raises(BadInput, match="is neither a number from 1 on nor 'last'"):
         gradviz.record(backward=number)
 
 
