@@ -33,20 +33,40 @@ def arrived_by_repetition(subject: SubjectWords, item: Item) -> list[Gradients]:
     leaving = subject.node_leaving(item) if item.kind == "box" else None
     if leaving is None:
         return []
-    node, output_nr = leaving
+    node, output_nr = _within(subject, item, *leaving)
     return [nodes[each].arrived[output_nr : output_nr + 1] for each in _in_each_repetition(subject, item, node)]
 
 
+def _within(subject: SubjectWords, item: Item, node: int, output_nr: int) -> tuple[int, int]:
+    """Back through views that are drawn as part of what takes the data: they change no norm."""
+    own = set(item.nodes)
+    while node not in own:
+        edge = next(iter(subject.graph.nodes[node].edges), None)
+        if edge is None:
+            break
+        node, output_nr = edge.target, edge.input_nr
+    return node, output_nr
+
+
 def _in_each_repetition(subject: SubjectWords, item: Item, leaving: int) -> list[int]:
-    """The counterparts of the node through which data leaves a repeated box, as far as they can be told."""
-    nodes = subject.graph.nodes
+    """The counterparts of the node through which data leaves a box that stands for several, as far as can be told."""
+    nodes, count = subject.graph.nodes, _repetitions(subject, item)
     operations = [node for node in item.nodes if not nodes[node].is_leaf]
-    period, rest = divmod(len(operations), item.repeat)
-    if item.repeat == 1 or rest or leaving not in operations:
+    period, rest = divmod(len(operations), count)
+    if count == 1 or rest or leaving not in operations:
         return [leaving]
     place = operations.index(leaving) % period
     counterparts = operations[place::period]
     return counterparts if len({nodes[node].name for node in counterparts}) == 1 else [leaving]
+
+
+def _repetitions(subject: SubjectWords, item: Item) -> int:
+    """How many boxes one stands for, also as part of repeated ones around it."""
+    count = item.repeat
+    while item.parent is not None:
+        item = subject.view.items[item.parent]
+        count *= item.repeat
+    return count
 
 
 class LinkGradients:

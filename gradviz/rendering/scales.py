@@ -48,11 +48,11 @@ def _gradient_scale(least: float, most: float) -> Scale:
     low = min(floor(log10(least) + 1e-9), high - LEAST_DECADES)
     low = max(low, high - _MOST_DECADES)
     up_to = "≤ " if 10.0**low > least * 1.001 else ""
-    return Scale(10.0**low, 10.0**high, True, f"{up_to}1e{low}", _power_words(high))
+    return Scale(10.0**low, 10.0**high, True, f"{up_to}{_power_words(low)}", _power_words(high))
 
 
 def _power_words(exponent: int) -> str:
-    return f"{10**exponent:,}" if 0 <= exponent <= 3 else f"1e{exponent}"
+    return f"{10.0**exponent:g}" if abs(exponent) <= 3 else f"1e{exponent}"
 
 
 def _memory_scale(least: float, most: float) -> Scale:

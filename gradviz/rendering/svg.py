@@ -103,7 +103,7 @@ def _more_rules(faces: Sequence[Face], colouring: Colouring | None, looks: Seque
     more: list[More] = []
     if colouring is not None:
         more.append(tint_rules(colouring, and_also=legend_tints(colouring)))
-    if any(look != LinkLook() for look in looks):
+    if any(look != LinkLook() for look in looks) or (colouring is not None and colouring.by == "gradient"):
         more.append(link_rules)
     if any(face.mark for face in faces):
         more.append(mark_rules)

@@ -107,9 +107,10 @@ def _tint_entries(colouring: Colouring) -> Iterator[_Entry]:
     if scale is not None:
         cells = "".join(_cell(f"step{step}", step * _CELL_WIDTH) for step in range(STEPS))
         before = f"{QUANTITY_WORDS[colouring.by]}: {scale.low_words}"
-        log = "; log scale" if scale.is_log else ""
-        links = ", also for the width of links" if colouring.by == "gradient" else ""
-        yield _Entry(cells, f"{scale.high_words}{log}{links}", STEPS * _CELL_WIDTH, before)
+        log = ", log scale" if scale.is_log else ""
+        yield _Entry(cells, f"{scale.high_words}{log}", STEPS * _CELL_WIDTH, before)
+        if colouring.by == "gradient":
+            yield _Entry(_arrow_swatch(f"flow{STEPS - 1}", "a"), "links: as wide as that is large")
     if "plain" in colouring.present:
         yield _Entry(_tint_swatch("plain"), _PLAIN_WORDS[colouring.by])
     if "unknown" in colouring.present:
