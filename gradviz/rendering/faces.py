@@ -161,7 +161,9 @@ def _leaf_face(role: Role, text: ItemText) -> Face:
     """A leaf or a root: one line, so that it fits beside its user."""
     title = shorten_middle(_one_line(text.title), 150, LEAF_TITLE_SIZE, bold=True)
     title = " ".join(filter(None, (ROLE_STYLES[role].sign, title)))
-    aside = " · ".join(filter(None, (shorten_middle(_one_line(text.shape), 110, SMALL_SIZE), text.figure)))
+    aside = " · ".join(
+        filter(None, (shorten_middle(_one_line(text.shape), 110, SMALL_SIZE), text.figure, text.numbers))
+    )
     height = 26.0 if role == "root" else 23.0
     line = TextLine(title, height / 2 + 4, "leaf", aside)
     padding = 11.0 + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
@@ -180,6 +182,12 @@ def _closed_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
     for number, words in enumerate(filter(None, quiet)):
         widths.append(text_width(words, SMALL_SIZE))
         lines.append(TextLine(words, 34 + 14 * number, "small"))
+    if text.numbers:
+        numbers = TextLine(
+            shorten_middle(text.numbers, MAX_TEXT_WIDTH, LEAF_TITLE_SIZE, bold=True), lines[-1].y + 15, "leaf"
+        )
+        lines.append(numbers)
+        widths.append(line_width(numbers))
     if text.mark:
         widths.append(badge_width(text.mark.text))
     padding = _SIDE_PADDING + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from math import hypot
+from typing import NamedTuple
 
-from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.gradients import BranchShare, TensorFigures
 from gradviz.graph.view import Item, Link
 from gradviz.rendering.subject_words import SubjectWords
 
@@ -69,18 +70,28 @@ def _repetitions(subject: SubjectWords, item: Item) -> int:
     return count
 
 
+class LinkBranch(NamedTuple):
+    """What flows back along one edge."""
+
+    gradient: TensorFigures | None
+    """None where it was not measured."""
+    share: BranchShare | None = None
+
+
 class LinkGradients:
     """What flowed back along every link of a view. Linear in the number of edges."""
 
     def __init__(self, subject: SubjectWords) -> None:
         self._subject = subject
 
-    def along(self, link: Link) -> Sequence[TensorFigures | None]:
-        """The gradients of all edges that a link stands for; None where one was not measured."""
+    def along(self, link: Link) -> Sequence[LinkBranch]:
+        """One for each edge that a link stands for; none for one along which no gradient flows."""
+        if link.node is None:
+            return ()
         items = self._subject.view.items
         target = items[link.target]
         if target.root is not None:
-            return (self._subject.graph.roots[target.root].gradient,)
+            return (LinkBranch(self._subject.graph.roots[target.root].gradient),)
         source = items[link.source]
         if source.kind == "carried" and source.source is not None:
             source = items[source.source]
@@ -95,23 +106,24 @@ class LinkGradients:
         return {node: item.id for item in self._subject.view.items if not item.is_open for node in item.nodes}
 
     @cached_property
-    def _by_items(self) -> dict[tuple[int, int], list[TensorFigures | None]]:
+    def _by_items(self) -> dict[tuple[int, int], list[LinkBranch]]:
         return self._gathered(of_leaves=False)
 
     @cached_property
-    def _by_leaf(self) -> dict[tuple[int, int], list[TensorFigures | None]]:
+    def _by_leaf(self) -> dict[tuple[int, int], list[LinkBranch]]:
         return self._gathered(of_leaves=True)
 
-    def _gathered(self, *, of_leaves: bool) -> dict[tuple[int, int], list[TensorFigures | None]]:
+    def _gathered(self, *, of_leaves: bool) -> dict[tuple[int, int], list[LinkBranch]]:
         """By the item (or the leaf, which is drawn in several places) that gave the data, and the item that took it."""
-        found: dict[tuple[int, int], list[TensorFigures | None]] = {}
+        found: dict[tuple[int, int], list[LinkBranch]] = {}
         nodes, owners = self._subject.graph.nodes, self._owners
         for user in nodes:
             taker = owners.get(user.id)
-            for edge, gradient in zip(user.edges, user.gradients, strict=False):
+            shares = (*user.shares, *(None for _ in user.edges))
+            for edge, gradient, share in zip(user.edges, user.gradients, shares, strict=False):
                 if edge is None or taker is None or nodes[edge.target].is_leaf != of_leaves:
                     continue
                 giver = edge.target if of_leaves else owners.get(edge.target)
                 if giver is not None and (of_leaves or giver != taker):
-                    found.setdefault((giver, taker), []).append(gradient)
+                    found.setdefault((giver, taker), []).append(LinkBranch(gradient, share))
         return found

@@ -14,6 +14,7 @@ from gradviz.graph.view import Item, View
 from gradviz.rendering import tooltips
 from gradviz.rendering.box_words import box_badge, box_path, box_subtitle, box_title
 from gradviz.rendering.gradient_marks import GradientMark, gradient_mark
+from gradviz.rendering.number_words import item_numbers
 from gradviz.rendering.scope_words import relative_path
 from gradviz.rendering.setting_words import setting_words
 from gradviz.rendering.size_words import constant_shapes, leaving_shapes, operation_shapes
@@ -49,6 +50,8 @@ class ItemText:
     """The arguments that decide what an operation does: ``dim=-1``."""
     mark: GradientMark | None = None
     """That its gradient is zero, NaN or Inf."""
+    numbers: str = ""
+    """Its value and its gradient, where they are small and were kept: ``↓ 10  ↑ 0.1``."""
     figure: str = ""
     """What was measured of it, in a picture that is coloured by that."""
 
@@ -56,7 +59,10 @@ class ItemText:
 def item_texts(capture: Capture, graph: Graph, view: View) -> tuple[ItemText, ...]:
     """The words for every item of `view`, in its order."""
     subject = SubjectWords(capture, graph, view)
-    return tuple(replace(_text_of(subject, item), mark=gradient_mark(subject, item)) for item in view.items)
+    return tuple(
+        replace(_text_of(subject, item), mark=gradient_mark(subject, item), numbers=item_numbers(subject, item))
+        for item in view.items
+    )
 
 
 def _text_of(subject: SubjectWords, item: Item) -> ItemText:

@@ -36,7 +36,7 @@ def link_looks(subject: Subject, colouring: Colouring | None) -> list[LinkLook]:
 
 
 def _look(gradients: LinkGradients, link: Link, scale: Scale | None) -> LinkLook:
-    along = gradients.along(link) if link.node is not None else ()
+    along = [branch.gradient for branch in gradients.along(link)]
     state = state_of(along)
     if state in BROKEN:
         return LinkLook("broken")

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from itertools import islice
 
 from gradviz.capture.capture import Capture
+from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node, TensorFacts
 from gradviz.graph.operation_words import autograd_name, call_of
 from gradviz.graph.view import Item, Link, View
+from gradviz.rendering.gradient_tooltips import link_gradients
+from gradviz.rendering.item_gradients import LinkGradients
 from gradviz.rendering.labels import ItemText
+from gradviz.rendering.number_words import link_numbers
 from gradviz.rendering.subject_words import SubjectWords
 from gradviz.rendering.words import counted, full_tensor_words, listed, shape_words
 
@@ -32,17 +36,21 @@ class LinkText:
 def link_texts(capture: Capture, graph: Graph, view: View, texts: Sequence[ItemText]) -> tuple[LinkText, ...]:
     """The words for every link of `view`, in its order; `texts` are those of its items."""
     subject = SubjectWords(capture, graph, view)
-    return tuple(_text_of(subject, link, texts) for link in view.links)
+    gradients = LinkGradients(subject)
+    return tuple(_text_of(subject, gradients, link, texts) for link in view.links)
 
 
-def _text_of(subject: SubjectWords, link: Link, texts: Sequence[ItemText]) -> LinkText:
+def _text_of(subject: SubjectWords, gradients: LinkGradients, link: Link, texts: Sequence[ItemText]) -> LinkText:
     source, target = texts[link.source], texts[link.target]
     ends = f"{source.path or source.title} → {target.path or target.title}"
     if link.node is None:
         return LinkText(tooltip=(ends, "no gradient flows here"))
     flow = _flow_along(subject, link, link.node)
     tooltip = tuple(line for line in _tooltip(link, flow) if line != target.title)
-    return LinkText(_label(subject, link, flow, source), (ends, *tooltip))
+    branches = gradients.along(link)
+    numbers = link_numbers(flow.value, branches, is_needed=flow.is_one_of_several and link.edge_count == 1)
+    label = "  ".join(filter(None, (_label(subject, link, flow, source), numbers)))
+    return LinkText(label, (ends, *tooltip, *link_gradients(link, branches)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,11 @@ class _Flow:
     def tensor(self) -> TensorFacts | None:
         output_nr = 0 if self.views else self.output_nr
         return self.node.output(output_nr)
+
+    @property
+    def value(self) -> TensorFigures | None:
+        output_nr = 0 if self.views else self.output_nr
+        return self.node.values[output_nr] if output_nr < len(self.node.values) else None
 
     @property
     def name(self) -> str:

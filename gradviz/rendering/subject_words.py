@@ -51,6 +51,11 @@ class SubjectWords:
         """Where gradients become zero, NaN or Inf."""
         return births_in(self.graph)
 
+    @cached_property
+    def run_count(self) -> int:
+        """How many nodes the engine ran."""
+        return sum(node.run is not None for node in self.graph.nodes)
+
     def operation_title(self, node: Node) -> str:
         """The forward call that made it, or its own name where that call made several that are shown."""
         return node_word(node, shares_its_call=call_of(node) in self._several_named)

@@ -14,6 +14,7 @@ from gradviz.rendering.colouring import QUANTITY_WORDS, Colouring, Tint
 from gradviz.rendering.faces import SMALL_SIZE, Face
 from gradviz.rendering.geometry import Arrows, Point, Rect
 from gradviz.rendering.link_looks import LinkLook
+from gradviz.rendering.number_words import DOWN, UP
 from gradviz.rendering.palette import LEAF_ROLES, ROLE_STYLES, Role
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.role_words import role_words
@@ -90,6 +91,9 @@ def _entries(subject: Subject, faces: Sequence[Face], options: LegendOptions) ->
         yield _Entry(_sheets_swatch(tint), f"several alike, drawn once{sums}")
     if subject.view.links:
         yield _Entry(_arrow_swatch("", "a"), _ARROW_WORDS[options.arrows])
+    if any(DOWN in line.text or DOWN in line.aside for face in faces for line in face.lines):
+        signs = f'<g class="f"><text x="3" y="{number(_BASELINE)}">{DOWN} {UP}</text></g>'
+        yield _Entry(signs, "value and gradient")
     states = {look.state for look in options.looks}
     if "lost" in states:
         yield _Entry(_arrow_swatch("lost", "ak"), "gradient 0 or none")

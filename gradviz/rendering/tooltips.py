@@ -10,10 +10,13 @@ from gradviz.graph.operation_words import autograd_name
 from gradviz.graph.source_lines import line_words
 from gradviz.graph.view import Item
 from gradviz.rendering.box_words import operations_in
+from gradviz.rendering.gradient_marks import gradient_mark
+from gradviz.rendering.gradient_tooltips import MOST_NUMBERS, figures_lines, node_gradients, range_of_gradients
 from gradviz.rendering.memory_tooltips import kept_by_box, kept_by_node
 from gradviz.rendering.scope_words import scope_tooltip
 from gradviz.rendering.size_words import differing_shapes
 from gradviz.rendering.subject_words import SubjectWords
+from gradviz.rendering.value_words import value_words
 from gradviz.rendering.words import counted, full_tensor_words, listed
 
 _NOTABLE: dict[NodeKind, str] = {
@@ -31,6 +34,8 @@ def operation(subject: SubjectWords, item: Item, node: Node) -> tuple[str, ...]:
         *scope_tooltip(subject, node.scope),
         *_outputs(node),
         *_settings(node),
+        *_mark(subject, item),
+        *node_gradients(subject, item, node),
         *kept_by_node(subject, node),
         *_merged(subject, item, node),
         *_not_drawn(subject, item),
@@ -40,7 +45,15 @@ def operation(subject: SubjectWords, item: Item, node: Node) -> tuple[str, ...]:
 def leaf(subject: SubjectWords, item: Item, node: Node) -> tuple[str, ...]:
     """About a parameter or an input."""
     alike = [f"stands for {len(item.nodes):,} {node.kind}s, one of each repetition"] if len(item.nodes) > 1 else []
-    return (*_held(node), *_outputs(node), *_settings(node), *alike, *_only_first(subject, item))
+    return (
+        *_held(node),
+        *_outputs(node),
+        *_settings(node),
+        *_mark(subject, item),
+        *node_gradients(subject, item, node),
+        *alike,
+        *_only_first(subject, item),
+    )
 
 
 def constant(subject: SubjectWords, item: Item, of: Constant) -> tuple[str, ...]:
@@ -48,7 +61,8 @@ def constant(subject: SubjectWords, item: Item, of: Constant) -> tuple[str, ...]
     alike = [f"stands for {len(item.constants):,} tensors, one of each repetition"] if len(item.constants) > 1 else []
     names = ["also " + listed(of.names[1:])] if of.names[1:] else []
     first = _only_first(subject, item)
-    return (*of.names[:1], *names, full_tensor_words(of.tensor), "needs no gradient", *alike, *first)
+    value = [f"value = {value_words(of.value, MOST_NUMBERS)}"] if value_words(of.value) else []
+    return (*of.names[:1], *names, full_tensor_words(of.tensor), "needs no gradient", *value, *alike, *first)
 
 
 def carried(subject: SubjectWords, item: Item, source: str, instead: str) -> tuple[str, ...]:
@@ -67,6 +81,7 @@ def carried(subject: SubjectWords, item: Item, source: str, instead: str) -> tup
 def root(subject: SubjectWords, of: Root) -> tuple[str, ...]:
     """About a tensor that backward started from."""
     lines = [full_tensor_words(of.tensor)] if of.tensor else []
+    lines += figures_lines("gradient that it began with", of.gradient)
     backward = subject.graph.backward
     if backward is None:
         return tuple(lines)
@@ -84,8 +99,16 @@ def box(subject: SubjectWords, item: Item) -> tuple[str, ...]:
         *_repeated(subject, item),
         *(_source(subject, subject.common_call_site(item)) if item.scope is None else ()),
         *_contents(subject, item),
+        *range_of_gradients(subject, item),
         *kept_by_box(subject, item),
     )
+
+
+def _mark(subject: SubjectWords, item: Item) -> Iterator[str]:
+    """Why an item has its mark."""
+    mark = gradient_mark(subject, item)
+    if mark is not None and mark.reason:
+        yield mark.reason
 
 
 def _repeated(subject: SubjectWords, item: Item) -> Iterator[str]:

@@ -20,8 +20,13 @@ def shape_words(tensor: TensorFacts | None) -> str:
     """``[8, 64]``, with the dtype where it is not float32."""
     if tensor is None:
         return ""
-    shape = "[" + ", ".join(map(str, tensor.shape)) + "]" if tensor.shape else "scalar"
+    shape = shape_words_of(tensor.shape)
     return shape if tensor.dtype == "float32" else f"{shape} {tensor.dtype}"
+
+
+def shape_words_of(shape: Sequence[int | str]) -> str:
+    """``[8, 64]``, ``scalar``."""
+    return "[" + ", ".join(map(str, shape)) + "]" if shape else "scalar"
 
 
 def full_tensor_words(tensor: TensorFacts) -> str:

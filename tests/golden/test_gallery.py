@@ -1,7 +1,12 @@
-"""The committed pictures are what the samples are drawn as today, byte for byte."""
+"""The committed pictures are what the samples are drawn as today, byte for byte.
+
+But for the figures of gradients in the small print: sums of floating-point numbers end differently on another machine,
+and where a gradient is zero but for rounding, all its digits do. What those figures say is tested on numbers by hand.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,11 +19,20 @@ from tests.shared_runs import SharedFolders
 ACTUAL = Path(__file__).parent / "actual"
 
 
+_MEASURED = re.compile(rb"^(gradient|sizes 1e|its part of the sum|cosine to the|\.grad was added)[^<\n]*", re.MULTILINE)
+_TOOLTIP = re.compile(rb"<title>[^<]*</title>")
+
+
+def without_measured(svg: bytes) -> bytes:
+    """The picture without the figures of gradients in its tooltips; the lines in which they stand remain."""
+    return _TOOLTIP.sub(lambda tooltip: _MEASURED.sub(rb"\1", tooltip[0]), svg)
+
+
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
 def test_a_sample_is_drawn_as_its_committed_picture(picture: Picture, shared: SharedFolders) -> None:
     drawn = drawn_picture(picture, shared).svg
     actual = ACTUAL / picture.file.name
-    if picture.file.exists() and drawn == picture.file.read_bytes():
+    if picture.file.exists() and without_measured(drawn) == without_measured(picture.file.read_bytes()):
         actual.unlink(missing_ok=True)
         return
     ACTUAL.mkdir(exist_ok=True)
