@@ -30,7 +30,11 @@ class FactsTable:
 
     def new_single(self, key: tuple[Any, ...]) -> tuple[TensorFacts]:
         """Facts of an only output that is not yet in `single`."""
-        outputs = self.single[key] = (self._by_content.get(key) or self._make(key),)
+        shape, dtype, device = key
+        plain = (_plain_sizes(shape), dtype, device)
+        outputs = (self._by_content.get(plain) or self._make(plain),)
+        if all(type(size) is int for size in shape):  # the size of a ragged dimension belongs to the program
+            self.single[key] = outputs
         return outputs
 
     def of_metadata(self, metadata: Any) -> TensorFacts:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradviz.capture.capture_file import read_capture, write_capture
 from gradviz.graph.model import TensorFacts
 from tests.integration.recording.helpers import leaf_named, node_named, nodes_named, record
 from tests.integration.recording.small_graphs import weight
@@ -258,3 +259,12 @@ def test_integers_and_indices_are_constants_and_not_edges() -> None:
     graph = record(run).graph
     picked = nodes_named(graph, "IndexBackward0")[0]
     assert [constant.names for constant in graph.constants] == [("index",)], picked
+
+
+def test_a_recording_with_ragged_sizes_can_be_written() -> None:
+    def run() -> None:
+        ragged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged, requires_grad=True)
+        (ragged * 2).values().sum().backward()
+
+    capture = record(run).capture
+    assert read_capture(write_capture(capture), "run.gradviz") == capture
