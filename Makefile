@@ -17,7 +17,7 @@ TEST_INSTALLED := $(VENV)/.installed-test
 CONFORMANCE_INSTALLED := $(VENV)/.installed-conformance
 BENCH_INSTALLED := $(VENV)/.installed-bench
 
-.PHONY: help demo test lint format conformance bench gallery demo-capture clean
+.PHONY: help demo test lint format conformance bench harmless gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
@@ -26,6 +26,7 @@ help:
 	@echo "make format        let ruff rewrite the code"
 	@echo "make conformance   compare recordings with torch on all of torch's own test inputs and on 112 real models; takes long"
 	@echo "make bench         what gradviz costs, measured"
+	@echo "make harmless      programs run plain and recorded, and compared; CORPUS=FOLDER adds scripts of yours"
 	@echo "make gallery       draw every sample anew, in samples/gallery; the tests compare with these pictures"
 	@echo "make demo-capture  record anew what 'gradviz demo' shows"
 	@echo "make clean         remove what these made, the virtual environment included"
@@ -56,6 +57,12 @@ conformance: $(CONFORMANCE_INSTALLED)
 
 bench: $(BENCH_INSTALLED)
 	$(PYTHON) -m tests.benchmarks
+
+# Scripts to compare besides the collection and the samples: make harmless CORPUS=~/my-scripts
+CORPUS ?=
+
+harmless: $(TEST_INSTALLED)
+	$(PYTHON) -m tests.harmless --way every --way first $(if $(CORPUS),--corpus $(CORPUS))
 
 gallery: $(TEST_INSTALLED)
 	$(PYTHON) -m tests.golden.gallery

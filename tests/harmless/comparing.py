@@ -37,9 +37,9 @@ def differences(plain: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[D
         return [Difference("a run ended before it could be looked at", *ends)]
     return [
         *_of_output(plain, recorded),
-        *_of_calls(plain, recorded),
+        *of_calls(plain, recorded),
         *_of_memory(plain, recorded),
-        *_of_facts(plain, recorded),
+        *of_facts(plain, recorded),
     ]
 
 
@@ -61,7 +61,8 @@ def _of_lines(place: str, plain: Sequence[str], recorded: Sequence[str]) -> Iter
             return
 
 
-def _of_calls(plain: Mapping[str, Any], recorded: Mapping[str, Any]) -> Iterator[Difference]:
+def of_calls(plain: Mapping[str, Any], recorded: Mapping[str, Any]) -> Iterator[Difference]:
+    """Calls of the program's own functions, by thread."""
     ours, theirs = recorded["end"].get("calls", {}), plain["end"].get("calls", {})
     for thread in sorted({*ours, *theirs}):
         left, right = theirs.get(thread, []), ours.get(thread, [])
@@ -79,7 +80,8 @@ def _of_memory(plain: Mapping[str, Any], recorded: Mapping[str, Any]) -> Iterato
         yield Difference("peak memory", f"{left / 2**20:.0f} MiB", f"{right / 2**20:.0f} MiB")
 
 
-def _of_facts(plain: Mapping[str, Any], recorded: Mapping[str, Any]) -> Iterator[Difference]:
+def of_facts(plain: Mapping[str, Any], recorded: Mapping[str, Any]) -> Iterator[Difference]:
+    """What was there at the end, and at exit."""
     for moment in ("end", "exit"):
         for group in sorted({*plain[moment], *recorded[moment]} - {"calls", "peak memory"}):
             place = f"at {moment}, {group}"

@@ -107,6 +107,8 @@ class _Describer:
 
     def _visit_tensor(self, path: str, tensor: torch.Tensor, depth: int) -> None:
         self.lines[path] = f"{_look_of(tensor)} {self._storage_of(tensor)} {_bits_of(tensor)}"
+        if _answers_itself(tensor):
+            self._visit_parts(path, self.lines[path], _named(vars(tensor).items()), depth)
         if (tensor.is_leaf or tensor.retains_grad) and not torch._is_functional_tensor(tensor):
             gradient = tensor.grad
             if gradient is not None:
@@ -142,10 +144,18 @@ def _bits_of(tensor: torch.Tensor) -> str:
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) and hasattr(tensor, "__tensor_flatten__"):
         names, _ = tensor.__tensor_flatten__()
         return " ".join(_bits_of(getattr(tensor, name)) for name in names)
+    if _answers_itself(tensor):
+        return "without values of its own"
     try:
         return _digest(_bytes_of(tensor.detach()))
     except (RuntimeError, NotImplementedError, TypeError) as why:
         return f"unreadable: {type(why).__name__}"
+
+
+def _answers_itself(tensor: torch.Tensor) -> bool:
+    """Whether its class is one of the program's that wraps other tensors: their values are described then."""
+    kind = type(tensor)
+    return not kind.__module__.startswith("torch.") and getattr(kind.__torch_dispatch__, "__func__", None) is not None
 
 
 def _bytes_of(tensor: torch.Tensor) -> bytes:

@@ -137,11 +137,16 @@ def memory_facts(torch: Any) -> Facts:
     """Tensors that Python holds, after a collection, and the bytes that they keep."""
     gc.collect()
     held: list[Any] = [value for value in gc.get_objects() if issubclass(type(value), torch.Tensor)]
+    tensors = {id(tensor): tensor for tensor in held}
     # Python knows a gradient, or what a node saved, only once somebody has asked for it.
-    held += _saved_by_graphs(torch, held)
-    held += [tensor.grad for tensor in held if not torch._is_functional_tensor(tensor) and tensor.is_leaf]
-    tensors = list({id(tensor): tensor for tensor in held if tensor is not None}.values())
-    return {"live tensors": str(len(tensors)), "bytes of live tensors": str(sum(_storages(tensors).values()))}
+    while held:
+        found = [*_saved_by_graphs(torch, held), *_gradients(torch, held)]
+        held = [tensor for tensor in {id(tensor): tensor for tensor in found}.values() if id(tensor) not in tensors]
+        tensors.update((id(tensor), tensor) for tensor in held)
+    return {
+        "live tensors": str(len(tensors)),
+        "bytes of live tensors": str(sum(_storages(list(tensors.values())).values())),
+    }
 
 
 def peak_memory() -> int:
@@ -151,6 +156,12 @@ def peak_memory() -> int:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
     except (OSError, StopIteration):
         return 0
+
+
+def _gradients(torch: Any, tensors: list[Any]) -> Iterator[Any]:
+    for tensor in tensors:
+        if not torch._is_functional_tensor(tensor) and tensor.is_leaf and tensor.grad is not None:
+            yield tensor.grad
 
 
 MOST_NODES = 4_000

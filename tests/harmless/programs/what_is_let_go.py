@@ -23,7 +23,6 @@ for _ in range(3):
     loss = watched(out.sum())
     loss.backward()
     gradient = watched(x.grad)
-    node = watched(loss.grad_fn)
-    del model, x, out, loss, gradient, node
+    del model, x, out, loss, gradient
 alive = [reference() is not None for reference in references]
 gc.enable()
