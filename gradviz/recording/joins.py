@@ -21,6 +21,7 @@ from typing import NamedTuple
 import torch
 
 from gradviz.graph.gradients import BranchShare
+from gradviz.recording import torch_compat
 
 Slot = tuple[int, int]
 """One output of a node: its place in the walk, and which output. Of a sender: which edge."""
@@ -89,6 +90,9 @@ class Joins:
         if held is None:
             return None
         self._held_bytes -= held.matrix.nbytes
+        if not held.matrix.is_cpu:
+            # It was made on the stream of a sender, and must not be used anew before this one has read it.
+            held.matrix.record_stream(torch_compat.current_stream(held.matrix.device))
         there = min(next(held.next_row), len(held.rows))
         rows = held.matrix[:there]
         whole = rows.sum(0)

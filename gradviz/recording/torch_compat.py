@@ -104,7 +104,7 @@ def can_read_values(tensor: torch.Tensor) -> bool:
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-def current_stream(device: torch.device) -> object:
+def current_stream(device: torch.device) -> Any:
     """The stream on which work for the device is queued now; None for devices that have none."""
     current = getattr(getattr(torch, device.type, None), "current_stream", None)
     return current(device) if current is not None else None

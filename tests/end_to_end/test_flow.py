@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from gradviz.analysis.flow_document import FlowDocument
 from tests.end_to_end.command import gradviz, refused, written_script
 
 FADING = """
@@ -65,6 +67,7 @@ def test_depth_folds_parameters_into_modules(fading: Path, folder: Path) -> None
 
 def test_json_has_every_parameter_in_the_order_of_the_model(fading: Path, folder: Path) -> None:
     run = gradviz("flow", fading, "--json", cwd=folder)
+    msgspec.json.decode(run.stdout, type=FlowDocument)
     (flow,) = json.loads(run.stdout)["flows"]
     names = [row["name"] for row in flow["parameters"]]
     assert names[0] == "net.layers.0.weight"
@@ -142,3 +145,31 @@ def test_shares_of_losses_are_kept_in_the_recording_and_told_as_json(folder: Pat
     (parameter,) = flow["parameters"]
     assert sum(each["share"] for each in parameter["losses"]) == pytest.approx(1)
     assert parameter["cosines"][0]["cosine"] == pytest.approx(-0.5976, abs=1e-3)
+
+
+BROKEN = """
+import torch
+
+class Broken(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise ValueError("no formula")
+
+w, v = (torch.ones(3, requires_grad=True) for _ in range(2))
+loss = (Broken.apply(w) + v.exp()).sum()
+loss.backward()
+"""
+
+
+def test_what_ran_before_backward_failed_is_kept_and_the_place_is_told(folder: Path) -> None:
+    script = written_script(folder, BROKEN)
+    run = gradviz("flow", script, cwd=folder)
+    assert run.exit_code == 1
+    assert "ValueError: no formula" in run.stderr
+    assert "backward failed in BrokenBackward at train.py:14" in run.stdout
+    tree = gradviz("tree", script, "--columns", "gradient", cwd=folder).stdout
+    assert "1.73" in tree, "the gradient that reached the sum"
