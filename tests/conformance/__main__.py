@@ -16,6 +16,7 @@ from tests.conformance.order import Order
 PARTS = {
     "operators": "tests.conformance.operators",
     "modules": "tests.conformance.modules",
+    "unusual": "tests.conformance.unusual",
     "families": "tests.zoo.examination",
 }
 """By name, in the order in which they run."""

@@ -26,6 +26,8 @@ def wrong_figures(gradient: torch.Tensor | None, figures: TensorFigures | None) 
     if figures.is_undefined:
         yield "is said to be undefined"
         return
+    if figures.unmeasured is not None:
+        return
     expected = {
         "shape": tuple(gradient.shape),
         "dtype": str(gradient.dtype).removeprefix("torch."),
@@ -34,7 +36,7 @@ def wrong_figures(gradient: torch.Tensor | None, figures: TensorFigures | None) 
     for what, value in expected.items():
         if getattr(figures, what) != value:
             yield f"has {what} {value}, not {getattr(figures, what)}"
-    if figures.unmeasured is None and gradient.numel():
+    if gradient.numel():
         yield from _wrong_numbers(gradient, figures)
 
 

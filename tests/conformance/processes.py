@@ -45,8 +45,11 @@ def _examine_all(samples: Samples, named: list[tuple[int, str]], share: int) -> 
     tally = Tally()
     for place, name in named:
         tally.subjects[name] += 0
-        for sample in islice(samples(name, place, tally), 0, None, share):
-            examine(sample, tally)
+        try:
+            for sample in islice(samples(name, place, tally), 0, None, share):
+                examine(sample, tally)
+        except Exception as error:  # of torch while it makes inputs
+            tally.failures.append(f"{name}: its samples could not be made: {type(error).__name__}: {error}")
     return tally
 
 

@@ -48,8 +48,12 @@ def _noting_errors(errors: list[str]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # The same text may hold addresses or names of files only in a traceback, never in its first line.
-        errors.append(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        errors.append(_first_line(error))
+
+
+def _first_line(error: Exception) -> str:
+    """Without the lines that follow, which may hold addresses."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def run_plain(sample: Sample) -> Run:
@@ -58,7 +62,7 @@ def run_plain(sample: Sample) -> Run:
     try:
         outputs = forward(prepared)
     except Exception as error:
-        raise NoTest(f"torch refuses the forward: {type(error).__name__}") from error
+        raise NoTest(f"torch refuses the forward of {sample.subject}: {_first_line(error)}") from error
     if not prepared.leaves:
         raise NoTest("no input can require grad")
     if not outputs:
@@ -68,6 +72,14 @@ def run_plain(sample: Sample) -> Run:
     with _noting_errors(errors):
         gradients = list(torch.autograd.grad(outputs, prepared.leaves, cotangents(outputs), allow_unused=True))
     return _finished(outputs, gradients, errors)
+
+
+def plain_runs_elsewhere(sample: Sample) -> Iterator[Run]:
+    """Plain runs with their tensors in other places of the memory."""
+    in_the_way = []
+    for size in range(1, 33):
+        in_the_way.append(torch.empty(size * 16, dtype=torch.uint8))
+        yield run_plain(sample)
 
 
 def run_watched(sample: Sample) -> tuple[Run, KnownGraph]:
