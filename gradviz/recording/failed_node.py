@@ -1,6 +1,7 @@
 """Which node raised, when backward did. torch does not say, so it is worked out afterwards.
 
-A node of a Python function is in the traceback. For the others: on one device the engine runs nodes by falling
+A node of a Python function is in the traceback. Where it was watched which nodes ran, it is the one that was next: all
+that send it gradients had run, and it had not. For the others: on one device the engine runs nodes by falling
 sequence number, and without ``retain_graph`` it frees what a node saved as soon as the node has run. So the node that
 failed is the first in that order that was freed by an *earlier* backward, or else the first that still has its saved
 tensors. A message that names a function decides between equals. Nodes from which no wanted input is reached do not run.
@@ -35,6 +36,7 @@ def find(
     inputs: Sequence[tuple[int, int] | None],
     freed_before: frozenset[int],
     retains_graph: bool,
+    ran: frozenset[int] | None = None,
 ) -> int | None:
     """Place of the node that raised `error`, or None where it cannot be told.
 
@@ -44,11 +46,14 @@ def find(
         inputs: place and output of the nodes at which gradients were wanted; empty for all leaves.
         freed_before: places of nodes that were freed before the call.
         retains_graph: the call frees nothing, so that nothing can be told from what is freed.
+        ran: places of the nodes that ran to their end, where that was watched.
     """
     order = _order_of_execution(walked, inputs)
     in_python = _by_traceback(walked, order, error)
     if in_python is not None:
         return in_python
+    if ran is not None and not inputs:
+        return _next_to_run(walked, ran)
     named = _NAMED_IN_MESSAGE.search(str(error))
     if named:
         places = [place for place in order if walked.wrappers[place].name() == named.group(1)]
@@ -76,6 +81,13 @@ def _order_of_execution(walked: Walk, inputs: Sequence[tuple[int, int] | None]) 
     numbers = walked.sequence_nrs
     places = (place for place, number in enumerate(numbers) if number != LEAF_SEQUENCE_NR and reaches[place])
     return sorted(places, key=lambda place: -numbers[place])
+
+
+def _next_to_run(walked: Walk, ran: frozenset[int]) -> int | None:
+    """The node that the engine would have taken next: of all that wait for nothing, leaves come first."""
+    waiting = set(range(len(walked.wrappers))) - ran
+    held_up = {edge.target for place in waiting for edge in walked.edges[place] if edge is not None}
+    return max(waiting - held_up, key=walked.sequence_nrs.__getitem__, default=None)
 
 
 def _by_traceback(walked: Walk, order: list[int], error: BaseException) -> int | None:

@@ -184,6 +184,7 @@ class Recorder:
                 inputs=slots_in(recorded.walk, request.inputs),
                 freed_before=freed_before,
                 retains_graph=request.retain_graph or request.create_graph,
+                ran=_places_that_ran(self._builder.graphs[recorded.place]),
             )
         except Exception as defect:  # the program's own error is the one to be seen
             self._builder.disclose_defect("the node that failed could not be found", defect)
@@ -288,6 +289,13 @@ class Recorder:
         if _running is not self:
             self._forward.memory.forget()
         return self._builder.capture(program, arguments, outcome, error, self.backward_calls)
+
+
+def _places_that_ran(graph: Graph) -> frozenset[int] | None:
+    """Nodes that backward ran to their end; None where nobody watched."""
+    if all(root.gradient is None for root in graph.roots):
+        return None
+    return frozenset(node.id for node in graph.nodes if node.run is not None)
 
 
 _running: Recorder | None = None

@@ -170,6 +170,24 @@ def test_with_a_kept_graph_a_failed_custom_function_is_marked_still() -> None:
     assert failed_name(record_failing(run, ValueError)) == "FragileBackward"
 
 
+def test_with_a_kept_graph_an_operation_that_failed_is_told_by_those_that_ran() -> None:
+    def run() -> None:
+        x = weight(3).exp()
+        y = x.sin()
+        x.add_(1)
+        (y * y).sum().backward(retain_graph=True)
+
+    assert failed_name(record_failing(run, RuntimeError)) == "SinBackward0"
+
+
+def test_an_operation_on_lists_that_frees_what_it_saved_before_it_fails_is_marked() -> None:
+    def run() -> None:
+        sums = torch._foreach_addcdiv([torch.ones(0), weight(2)], [weight(0), weight(2)], [weight(0), weight(2)])
+        torch.stack([each.sum() for each in sums]).sum().backward()
+
+    assert failed_name(record_failing(run, IndexError)) == "ForeachAddcdivBackward0Scalar"
+
+
 def test_no_node_is_marked_when_backward_never_began() -> None:
     def run() -> None:
         (weight(3) * 2).backward()  # not a scalar
