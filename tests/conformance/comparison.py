@@ -34,6 +34,8 @@ def differences(graph: Graph, known: KnownGraph, run: Run) -> Iterator[str]:
         yield from (f"{name}: {problem}" for problem in _wrong_flow(node, truth))
         yield from (f"{name}: {problem}" for problem in _wrong_leaf(node, truth, run))
     yield from _wrong_storages(graph, known, same.place_of)
+    if run.error is not None:
+        yield from _wrong_failure(graph, known, same.place_of)
 
 
 class _Correspondence:
@@ -106,6 +108,14 @@ def _wrong_storages(graph: Graph, known: KnownGraph, place_of: dict[int, int]) -
         yield f"storages are told apart wrongly: {sorted(pairs, key=str)}"
 
 
+def _wrong_failure(graph: Graph, known: KnownGraph, place_of: dict[int, int]) -> Iterator[str]:
+    """The node that raised is the one that was begun and did not end."""
+    begun = [place_of[number] for number, node in enumerate(known.nodes) if node.received and node.sent is None]
+    told = graph.backward.failed_node if graph.backward is not None else None
+    if begun and told not in begun:
+        yield f"backward failed in node {begun}, not in {told}"
+
+
 def _wrong_attributes(node: Node, truth: KnownNode) -> Iterator[str]:
     for name, value in truth.attributes.items():
         if not any(part in f"_saved_{name}" for part in _REPEATED_IN_SHAPES):
@@ -133,15 +143,15 @@ def _is_same_value(recorded: Any, value: Any) -> bool:
 
 
 def _wrong_flow(node: Node, truth: KnownNode) -> Iterator[str]:
-    if (node.run is not None) != (truth.received is not None):
-        yield f"{'ran' if truth.received is not None else 'did not run'}, which the recording denies"
+    if (node.run is not None) != (truth.sent is not None):
+        yield f"{'ran' if truth.sent is not None else 'did not run'}, which the recording denies"
         return
-    if truth.received is None:
+    if truth.sent is None:
         return
-    for output_nr, gradient in enumerate(truth.received):
+    for output_nr, gradient in enumerate(truth.received or ()):
         figures = node.arrived[output_nr] if output_nr < len(node.arrived) else None
         yield from (f"what arrived at output {output_nr} {problem}" for problem in wrong_figures(gradient, figures))
-    for edge_nr, gradient in enumerate(truth.sent or ()):
+    for edge_nr, gradient in enumerate(truth.sent):
         if node.edges[edge_nr] is not None:
             figures = node.gradients[edge_nr] if edge_nr < len(node.gradients) else None
             yield from (f"what was sent along edge {edge_nr} {problem}" for problem in wrong_figures(gradient, figures))

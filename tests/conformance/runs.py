@@ -76,10 +76,11 @@ def run_plain(sample: Sample) -> Run:
 
 def plain_runs_elsewhere(sample: Sample) -> Iterator[Run]:
     """Plain runs with their tensors in other places of the memory."""
-    in_the_way = []
-    for size in range(1, 33):
-        in_the_way.append(torch.empty(size * 16, dtype=torch.uint8))
-        yield run_plain(sample)
+    in_the_way: list[object] = []
+    for size in range(100):
+        run = run_plain(sample)
+        in_the_way += [run, torch.empty(8 + size % 7, dtype=torch.uint8)]
+        yield run
 
 
 def run_watched(sample: Sample) -> tuple[Run, KnownGraph]:
