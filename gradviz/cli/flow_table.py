@@ -13,7 +13,7 @@ from rich.text import Text
 from gradviz.analysis.gradient_flow import FlowRow, GradientFlow, Trend, deepest_that_fits, folded, gradient_flow
 from gradviz.capture.capture import Capture
 from gradviz.cli.loss_table import conflicts, loss_table
-from gradviz.cli.text_tables import ASCII_LEVELS, LEVELS, printed, shortened_path, wrapped
+from gradviz.cli.text_tables import ASCII_LEVELS, LEVELS, printed, shortened_paths, wrapped
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.operation_words import autograd_name
 from gradviz.graph.root_shares import RootShares
@@ -98,7 +98,6 @@ class FlowTable:
         scale = _Scale.of(rows)
         has_broken = any(row.nans or row.infs for row in rows)
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim underline")
-        name_room = max(18, self.width - 58 - 10 * has_broken)
         table.add_column("parameter", no_wrap=True)
         table.add_column("shape", no_wrap=True, max_width=16, overflow="ellipsis")
         table.add_column("norm", justify="right", no_wrap=True)
@@ -107,12 +106,20 @@ class FlowTable:
         if has_broken:
             table.add_column("NaN/Inf", justify="right", no_wrap=True, style="bold red")
         table.add_column(scale.title, no_wrap=True, width=_BAR)
-        for row in rows:
-            cells = [shortened_path(row.name, name_room, self._ellipsis), _shape(row), *_figures(row)]
-            if has_broken:
-                cells.append(f"{row.nans:,}/{row.infs:,}" if row.nans or row.infs else "")
-            table.add_row(*cells, self._bar(row, scale), style=_style(row))
+        cells = [[_shape(row), *_figures(row), *_broken(row)][: 4 + has_broken] for row in rows]
+        names = shortened_paths([row.name for row in rows], self._room_for_names(table, cells), self._ellipsis)
+        for row, name, others in zip(rows, names, cells, strict=True):
+            table.add_row(name, *others, self._bar(row, scale), style=_style(row))
         return table
+
+    def _room_for_names(self, table: Table, cells: Sequence[Sequence[str]]) -> int:
+        """What the other columns leave: these are as wide as what is in them."""
+        others = [column for column in table.columns[1:] if column.width is None]
+        taken = sum(
+            min(max(len(str(column.header)), *(len(row[place]) for row in cells)), column.max_width or self.width) + 2
+            for place, column in enumerate(others)
+        )
+        return max(18, self.width - taken - 2 - _BAR)
 
     @property
     def _ellipsis(self) -> str:
@@ -202,6 +209,10 @@ def _number(value: float | None) -> str:
 
 def _style(row: FlowRow) -> str:
     return "bold red" if row.nans or row.infs else "yellow" if row.is_zero else ""
+
+
+def _broken(row: FlowRow) -> list[str]:
+    return [f"{row.nans:,}/{row.infs:,}" if row.nans or row.infs else ""]
 
 
 def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from gradviz.analysis.gradient_flow import FlowRow
 from gradviz.analysis.loss_shares import CONFLICT, Pair, pairs, products_of_rows
+from gradviz.cli.text_tables import shortened_paths
 from gradviz.graph.root_shares import Products, RootShares
 from gradviz.rendering.words import listed
 
@@ -37,11 +38,11 @@ def loss_table(shares: RootShares, rows: Sequence[FlowRow], width: int, ellipsis
             table.add_column(_shortened(name, _SHARE + 2, ellipsis), justify="right", no_wrap=True)
     table.add_column("cosine" if has_two else "least cosine", justify="right" if has_two else "left", no_wrap=True)
     room = max(_NAME, width - (_NORM * has_norms + _SHARE + 4) * len(names) - least - 2)
-    for row, products in measured:
+    paths = shortened_paths([row.name for row, _ in measured], room, ellipsis)
+    for shown, (_, products) in zip(paths, measured, strict=True):
         cells = [cell for loss in range(len(names)) for cell in _cells(products, loss, has_norm=has_norms)]
         worst = next(iter(pairs(shares, products)), None)
         style = "yellow" if worst is not None and worst.is_conflict else ""
-        shown = _end(row.name, room, ellipsis)
         table.add_row(shown, *cells, _worst(worst, names, has_pairs=has_pairs), style=style)
     return table
 
@@ -81,8 +82,3 @@ def _worst(pair: Pair | None, names: Sequence[str], *, has_pairs: bool) -> str:
 
 def _shortened(name: str, room: int, ellipsis: str) -> str:
     return name if len(name) <= room else name[: room - 1] + ellipsis
-
-
-def _end(name: str, room: int, ellipsis: str) -> str:
-    """The end of a long dotted path says which parameter it is."""
-    return name if len(name) <= room else ellipsis + name[len(name) - room + 1 :]

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gradviz.analysis.flow_over_steps import FlowOverSteps, Series, depth_that_fits, flow_over_steps
 from gradviz.capture.run_log import RunLog
-from gradviz.cli.text_tables import ASCII_LEVELS, LEVELS, printed, shortened_path, wrapped
+from gradviz.cli.text_tables import ASCII_LEVELS, LEVELS, printed, shortened_paths, wrapped
 from gradviz.rendering.heat_map import Columns, LogScale, typical
 from gradviz.rendering.run_log_words import findings, run_facts, run_title, size_words, what_is_missing
 
@@ -60,9 +60,9 @@ class StepsTable:
         table.add_column("zeros", justify="right", no_wrap=True)
         table.add_column(_span_title(flow.steps, signs), no_wrap=True)
         ellipsis = "~" if self.only_ascii else "…"
-        for each in flow.series:
-            cells = [shortened_path(each.name, name_room, ellipsis), *_ends(each), self._signs(each, columns, scale)]
-            table.add_row(*cells, style=_style(each))
+        shown = shortened_paths([each.name for each in flow.series], name_room, ellipsis)
+        for name, each in zip(shown, flow.series, strict=True):
+            table.add_row(name, *_ends(each), self._signs(each, columns, scale), style=_style(each))
         return table
 
     def _signs(self, series: Series, columns: Columns, scale: LogScale) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import StringIO
 from textwrap import wrap
 
@@ -29,6 +29,27 @@ def wrapped(sentence: str, width: int, style: str) -> Text:
     return Text("\n".join(wrap(sentence, width, subsequent_indent="  ", break_on_hyphens=False)), style=style)
 
 
-def shortened_path(name: str, room: int, ellipsis: str) -> str:
-    """The end of a long dotted path says which parameter it is."""
-    return name if len(name) <= room else ellipsis + name[len(name) - room + 1 :]
+def shortened_paths(names: Sequence[str], room: int, ellipsis: str) -> list[str]:
+    """Dotted paths that take no more than `room` columns.
+
+    Where some are longer, all lose the part that they have in common. The end of one that is still too long says which
+    parameter it is; where that is the same for several, as in an encoder and a decoder, the beginning is kept as well.
+    """
+    if max(map(len, names), default=0) <= room:
+        return list(names)
+    common = _common_parts([name.split(".") for name in names])
+    paths = [".".join(name.split(".")[common:]) for name in names]
+    for kept in (0, room // 3):
+        cut = [path if len(path) <= room else path[:kept] + ellipsis + path[kept + 1 - room :] for path in paths]
+        if len(set(cut)) == len(set(paths)):
+            break
+    return cut
+
+
+def _common_parts(paths: Sequence[Sequence[str]]) -> int:
+    """How many parts all paths begin with, their last one and what a number counts not among them."""
+    same = [len(set(parts)) == 1 for parts in zip(*(path[:-1] for path in paths), strict=False)]
+    common = (*same, False).index(False)
+    while common and any(path[common].isdigit() for path in paths):
+        common -= 1
+    return common
