@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 
 from gradviz.graph.model import Constant, ModuleScope
@@ -89,8 +91,25 @@ class ConstantTable:
         tensor = reference()
         if tensor is None:
             return Constant(facts)
-        if id(tensor) in self._modules.parameters:
-            return Constant(facts, "parameter", tuple(self._modules.parameters[id(tensor)]))
-        if id(tensor) in self._modules.buffers:
-            return Constant(facts, "buffer", tuple(self._modules.buffers[id(tensor)]))
-        return Constant(facts, "data", self._modules.variables.variables_of(tensor))
+        names = self._named(tensor)
+        base = _whole_base(tensor) if names is None else None
+        if base is not None:
+            names = self._named(base)
+        return Constant(facts, *names) if names is not None else Constant(facts)
+
+    def _named(self, tensor: torch.Tensor) -> tuple[Literal["data", "parameter", "buffer"], tuple[str, ...]] | None:
+        """The kind and the names of a tensor that has names."""
+        modules = self._modules
+        if id(tensor) in modules.parameters:
+            return "parameter", tuple(modules.parameters[id(tensor)])
+        if id(tensor) in modules.buffers:
+            return "buffer", tuple(modules.buffers[id(tensor)])
+        variables = modules.variables.variables_of(tensor)
+        return ("data", variables) if variables else None
+
+
+def _whole_base(tensor: torch.Tensor) -> torch.Tensor | None:
+    """What a tensor shows in another shape, if that is all of it: ``labels`` for ``labels.view(-1)``."""
+    with torch_compat.DISABLE_TORCH_FUNCTION():
+        base: torch.Tensor | None = tensor._base
+        return base if base is not None and base.numel() == tensor.numel() else None

@@ -215,3 +215,22 @@ def test_a_variable_whose_view_went_stale_costs_no_graph() -> None:
     graph = record(run).graph
     assert graph.roots[0].name == "loss"
     assert node_named(graph, "AddBackward0").names == ("base",)
+
+
+def test_data_that_is_passed_on_in_another_shape_keeps_its_name() -> None:
+    labels, frozen, scores = (
+        torch.tensor([[0, 1], [2, 0]]),
+        nn.Linear(3, 4, bias=False).requires_grad_(False),
+        weight(4, 3),
+    )
+
+    def run() -> None:
+        hidden = scores @ frozen.weight.t()
+        loss = nn.functional.cross_entropy(hidden, labels.view(-1))
+        (loss + nn.functional.mse_loss(hidden[:2, 0], labels[0].float())).backward()
+
+    graph = record(run).graph
+    assert constants_of(graph, node_named(graph, "MmBackward0")) == [("parameter", ("frozen.weight",))]
+    assert constants_of(graph, node_named(graph, "NllLossBackward0")) == [("data", ("labels",))]
+    # A part of it, in another dtype, is something else.
+    assert constants_of(graph, node_named(graph, "MseLossBackward0")) == [("data", ())]
