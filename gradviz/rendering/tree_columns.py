@@ -127,7 +127,7 @@ def _node(of: RowFacts) -> str:
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("name", "the variable that holds what an operation gives", lambda of: of.text.name, 6, 2),
+    Column("name", "the variable that holds what an operation gives", lambda of: of.text.name, 6, 2, keeps_end=True),
     Column("shape", "what it gives; the dtype is added where it is not float32", _shape, 8, 10),
     Column("dtype", "of the same tensor", _dtype, 7, 7),
     Column("device", "of the same tensor", _device, 4, 6),
