@@ -16,6 +16,7 @@ from types import FrameType, ModuleType
 from typing import Any, Literal
 
 from gradviz.recording import torch_compat
+from gradviz.recording.stand_in import StandIns
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class BackwardWatch:
         self._note_inner = note_inner
         self._originals: list[tuple[ModuleType, Any]] = []
         self._process = os.getpid()
+        self._stand_ins = StandIns()
 
     def start(self) -> None:
         """Replace torch's entry to the engine."""
@@ -99,6 +101,7 @@ class BackwardWatch:
                 gradients=tuple(args[0]) if args else (),
                 frame=sys._getframe(1),
             )
-            return self._handle(request, lambda: original(t_outputs, *args, **kwargs))
+            call = self._stand_ins.call_below_callers
+            return self._handle(request, lambda: call(request.frame, original, (t_outputs, *args), kwargs))
 
         return run_backward

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any, Protocol
 
 from torch.overrides import TorchFunctionMode, handle_torch_function
@@ -71,7 +71,9 @@ class CallMode(TorchFunctionMode):
         before = _peek()
         self._is_handling = True
         try:
-            result = self._stand_ins.call(frame, func, args, kwargs or {})
+            stand_ins = self._stand_ins
+            call = stand_ins.call_below_callers if type(func) is FunctionType else stand_ins.call
+            result = call(frame, func, args, kwargs or {})
         except BaseException as error:
             if listener is not None and pending is not None:
                 listener.fail(pending, error)

@@ -56,6 +56,14 @@ def _is_made_by_library(file: str) -> bool:
     return False
 
 
+_MODULE_FILE = str(Path("torch", "nn", "modules", "module.py"))
+
+
+def is_hook_detour(code: CodeType) -> bool:
+    """True for the function of its own in which `Module._call_impl` runs a call while any hook is registered."""
+    return code.co_name == "inner" and code.co_filename.endswith(_MODULE_FILE)
+
+
 def is_gradviz_code(code: CodeType) -> bool:
     """True for code of this package, also where it stands in for the program's."""
     return code.co_filename.startswith(GRADVIZ_FOLDER) or code.co_name == STAND_IN

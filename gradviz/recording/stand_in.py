@@ -3,15 +3,22 @@
 torch prints a warning with the file and line of the Python frame that called it, and Python's filters and its memory
 of what was printed already go by that frame's module. While the recorder stands in between, that frame would be ours
 for every warning of the program. So the call is made from a small function that carries the file, line and globals
-of the frame that it stands in for.
+of the frame that it stands in for. Functions written in Python name a frame further up (``stacklevel``): for them, and
+for the engine, which runs hooks written in Python, the frames above are stood in for as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from gradviz.recording.file_kinds import STAND_IN
+from gradviz.recording.file_kinds import STAND_IN, is_gradviz_code, is_hook_detour
+
+CALLERS = 4
+"""Frames that are stood in for where the ones above count: the most that torch's own warnings go up, as they do in
+``softmax`` and in full backward hooks, is three."""
 
 _PATTERN: CodeType = (lambda function, args, kwargs: function(*args, **kwargs)).__code__
 
@@ -26,6 +33,16 @@ class StandIns:
 
     def call(self, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``function(*args, **kwargs)``, with a frame that looks like `frame`."""
+        return self._for(frame)(function, args, kwargs)
+
+    def call_below_callers(self, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same with those above `frame` as well, as many as `CALLERS`."""
+        callers = list(islice(_frames_without_us(frame), CALLERS))
+        for caller in callers[:-1]:
+            function, args, kwargs = self._for(caller), (function, args, kwargs), _NOTHING
+        return self._for(callers[-1])(function, args, kwargs)
+
+    def _for(self, frame: FrameType) -> FunctionType:
         key = (id(frame.f_code), frame.f_lasti)
         code = self._codes.get(key)
         if code is None:
@@ -33,4 +50,19 @@ class StandIns:
             code = self._codes[key] = _PATTERN.replace(
                 co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno, co_name=STAND_IN
             )
-        return FunctionType(code, frame.f_globals)(function, args, kwargs)
+        return FunctionType(code, frame.f_globals)
+
+
+_NOTHING: dict[str, Any] = {}
+
+
+def _frames_without_us(frame: FrameType | None) -> Iterator[FrameType]:
+    """The frame and those above it, but for ours, and the one that torch adds to a module's call for our hooks."""
+    while frame is not None:
+        code = frame.f_code
+        is_ours = is_gradviz_code(code) and code.co_name != STAND_IN
+        if is_ours and code.co_name == "run_users_code":
+            return  # the program ends here
+        if not is_ours and not is_hook_detour(code):
+            yield frame
+        frame = frame.f_back

@@ -9,9 +9,7 @@ import traceback
 from types import TracebackType
 
 from gradviz.capture.capture import ScriptError
-from gradviz.recording.file_kinds import is_gradviz_code, is_library_file
-
-_MODULE_FILE = ("torch", "nn", "modules", "module.py")
+from gradviz.recording.file_kinds import is_gradviz_code, is_hook_detour, is_library_file
 
 
 def script_error(error: BaseException, *, in_backward: bool) -> ScriptError:
@@ -49,7 +47,7 @@ def _kept_entries(trace: TracebackType | None) -> list[TracebackType]:
                 kept.clear()  # what stands above belongs to the command line
             elif name == "__torch_function__":
                 _drop_detour(kept)
-        elif not _is_hook_detour(trace):
+        elif not is_hook_detour(trace.tb_frame.f_code):
             kept.append(trace)
         elif kept:
             kept[-1] = _as_called_directly(kept[-1])
@@ -63,12 +61,6 @@ def _drop_detour(kept: list[TracebackType]) -> None:
         kept.pop()
         if kept:
             kept.pop()
-
-
-def _is_hook_detour(trace: TracebackType) -> bool:
-    """While any hook is registered, `Module._call_impl` runs the call in a function of its own."""
-    code = trace.tb_frame.f_code
-    return code.co_name == "inner" and code.co_filename.replace("\\", "/").endswith("/".join(_MODULE_FILE))
 
 
 def _as_called_directly(entry: TracebackType) -> TracebackType:

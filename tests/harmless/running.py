@@ -63,7 +63,8 @@ def compare(script: Path, folder: Path, run: Runner, way: str = "every", argumen
         unstable = {difference.place for difference in again}
         varies = sorted(unstable & {difference.place for difference in found})
         found = [difference for difference in found if difference.place not in unstable]
-    return Comparison(script.stem, found, varies, *told)
+    name = script.parent.name if script.stem == "script" else script.stem
+    return Comparison(name, found, varies, *told)
 
 
 def forked(nursery: Nursery) -> Runner:

@@ -235,7 +235,13 @@ def _is_ours(finder: Any) -> bool:
     return type(finder).__module__.startswith("gradviz")
 
 
+_LOADED_FOR_MODES = "torch._subclasses.schema_check_mode"
+"""torch loads it where it looks through modes that are active, as one is while the recorder runs."""
+
+
 def _is_seen(name: str) -> bool:
+    if name == _LOADED_FOR_MODES:
+        return False
     root = name.partition(".")[0]
     return root not in OURS and root not in sys.stdlib_module_names and root != "tests"
 

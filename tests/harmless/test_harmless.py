@@ -25,6 +25,7 @@ QUICK = (
     "checkpoints",
     "custom_functions",
     "forward_mode",
+    "hooks_of_every_kind",
     "in_place_and_views",
     "inference_mode",
     "modes_of_the_program",
@@ -32,6 +33,7 @@ QUICK = (
     "saved_tensors_hooks",
     "ten_steps_of_training",
     "tensor_subclasses",
+    "warnings_of_torch",
     "what_is_let_go",
 )
 
