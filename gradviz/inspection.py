@@ -136,7 +136,8 @@ class Inspection:
 
         Args:
             options: the keywords above, and those of the picture: ``direction`` (``"TB"`` or ``"LR"``), ``theme``
-                (``"auto"``, ``"light"`` or ``"dark"``), ``engine``, ...
+                (``"auto"``, ``"light"`` or ``"dark"``), ``color_by`` (``"role"``, ``"gradient"``,
+                ``"memory"``, ``"time"`` or ``"module"``), ``engine``, ...
 
         Returns:
             The text of an SVG file; a notebook shows it as a picture.

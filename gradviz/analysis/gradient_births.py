@@ -6,7 +6,7 @@ follows it: there something came in, and zero, nothing, NaN or Inf went out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -58,8 +58,10 @@ def state_of(gradients: Iterable[TensorFigures | None]) -> GradientState | None:
 def births_in(graph: Graph) -> GradientBirths:
     """Linear in the number of edges; empty where no gradients were recorded."""
     found = GradientBirths()
-    sent_to = _what_was_sent(graph)
-    for node in graph.nodes:
+    # Nearly all gradients are fine, and a quick look is enough for them.
+    suspicious = [node for node in graph.nodes if any(map(_is_bad, node.arrived)) or any(map(_is_bad, node.gradients))]
+    sent_to = _what_was_sent(graph, {node.id for node in suspicious})
+    for node in suspicious:
         state = state_of(node.arrived)
         if state is not None and state != "fine":
             found.arrived[node.id] = state
@@ -67,6 +69,12 @@ def births_in(graph: Graph) -> GradientBirths:
         if birth is not None:
             found.born[node.id] = birth
     return found
+
+
+def _is_bad(gradient: TensorFigures | None) -> bool:
+    if gradient is None:
+        return False
+    return bool(gradient.nans or gradient.infs or gradient.is_undefined or gradient.is_zero)
 
 
 def _birth_in(graph: Graph, node: Node, arrived: GradientState | None) -> Birth | None:
@@ -119,19 +127,19 @@ def _is_news(state: GradientState, sent: Sequence[TensorFigures]) -> bool:
     return not states & BROKEN if state in BROKEN else "fine" in states
 
 
-def _what_was_sent(graph: Graph) -> dict[tuple[int, int], list[TensorFigures]]:
-    """For each input of each node what came along its edges; for roots also what the call began with."""
+def _what_was_sent(graph: Graph, receivers: Set[int]) -> dict[tuple[int, int], list[TensorFigures]]:
+    """For each input of some nodes what came along its edges; for roots also what the call began with."""
     sent: dict[tuple[int, int], list[TensorFigures]] = {}
-    for target, slot, figures in _everything_sent(graph):
+    for target, slot, figures in _everything_sent(graph, receivers) if receivers else ():
         sent.setdefault((target, slot), []).append(figures)
     return sent
 
 
-def _everything_sent(graph: Graph) -> Iterator[tuple[int, int, TensorFigures]]:
+def _everything_sent(graph: Graph, receivers: Set[int]) -> Iterator[tuple[int, int, TensorFigures]]:
     for root in graph.roots:
-        if root.gradient is not None:
+        if root.gradient is not None and root.node in receivers:
             yield root.node, root.output_nr, root.gradient
     for node in graph.nodes:
         for edge, gradient in zip(node.edges, node.gradients, strict=False):
-            if edge is not None and gradient is not None:
+            if edge is not None and edge.target in receivers and gradient is not None:
                 yield edge.target, edge.input_nr, gradient

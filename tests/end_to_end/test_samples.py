@@ -23,6 +23,11 @@ Look = Callable[[str], DrawnPicture]
 
 WHOLE_GRAPHS = {
     "log_of_product": "x -> Mul -> Log -> result; y -> Mul",
+    "log_of_product_values": "x -> Mul -> Log -> result; y -> Mul",
+    "where_does_not_hide_nan_values": """
+        x -> Mul -> Sqrt -> Where -> Sum -> loss; scale -> Mul
+        {positive} -> Where; {} -> Where
+    """,
     "vector_gradient": """
         x -> Select -> Mul -> Log -> Mul -> y
         x -> Select -> Mul
@@ -240,6 +245,18 @@ def test_the_relu_that_never_fires_is_where_the_gradient_becomes_zero(look: Look
     assert {name for node in births.arrived for name in drawn.graph.nodes[node].names} == {
         "model.0.weight", "model.0.bias", "model.2.weight", "model.2.bias", "model.4.weight",
     }  # fmt: skip
+
+
+def test_every_number_of_a_chain_rule_stands_on_the_picture(look: Look) -> None:
+    svg = look("log_of_product_values").svg.decode("utf-8")
+    for numbers in ("↓ 2  ↑ 0.5", "↓ 5  ↑ 0.2", "↓ 10  ↑ 0.1", "↓ 2.3  ↑ 1"):
+        assert numbers in svg
+
+
+def test_nan_is_born_behind_where(look: Look) -> None:
+    graph = look("where_does_not_hide_nan_values").graph
+    births = {word_for(graph.nodes[node]): birth.state for node, birth in births_in(graph).born.items()}
+    assert births == {"Sqrt": "nan"}
 
 
 def test_the_colours_of_one_picture_show_how_the_gradient_fades_from_layer_to_layer(look: Look) -> None:

@@ -32,7 +32,8 @@ def drawn_picture(picture: Picture, shared: SharedFolders) -> DrawnPicture:
     folder = shared.folder(f"picture_of_{picture.name}", lambda folder: _draw_to_the_end(picture, folder))
     return DrawnPicture(
         svg=(folder / "picture.svg").read_bytes(),
-        document=msgspec.json.decode((folder / "graph.json").read_bytes(), type=GraphDocument),
+        # JSON has no NaN: there it is a text.
+        document=msgspec.json.decode((folder / "graph.json").read_bytes(), type=GraphDocument, strict=False),
         stdout=(folder / "stdout.txt").read_text(encoding="utf-8"),
     )
 

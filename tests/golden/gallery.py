@@ -31,17 +31,21 @@ class Picture:
     exit_code: int = 0
     color_by: str | None = None
     """Never ``time``: no two runs take the same."""
+    with_values: bool = False
 
     @property
     def name(self) -> str:
-        return "_".join(map(str, filter(None, (self.sample, self.backward, self.color_by))))
+        return "_".join(
+            map(str, filter(None, (self.sample, self.backward, self.color_by, self.with_values and "values")))
+        )
 
     @property
     def words(self) -> tuple[str, ...]:
         """What follows ``gradviz render``, seen from the folder that holds ``samples``."""
         options = () if self.backward is None else ("--backward", str(self.backward))
         colours = () if self.color_by is None else ("--color-by", self.color_by)
-        return (*options, *colours, f"samples/{self.sample}.py")
+        values = ("--values",) if self.with_values else ()
+        return (*options, *colours, *values, f"samples/{self.sample}.py")
 
     @property
     def file(self) -> Path:
@@ -52,6 +56,7 @@ class Picture:
 GROUPS: dict[str, tuple[Picture, ...]] = {
     "First steps": (
         Picture("log_of_product"),
+        Picture("log_of_product", with_values=True),
         Picture("vector_gradient"),
         Picture("leaf_and_non_leaf"),
         Picture("grad_or_backward", backward=1),
@@ -79,6 +84,7 @@ GROUPS: dict[str, tuple[Picture, ...]] = {
         Picture("zero_or_no_gradient"),
         Picture("dead_relu"),
         Picture("vanishing_gradient", color_by="gradient"),
+        Picture("where_does_not_hide_nan", with_values=True),
         Picture("weight_or_weight_data"),
         Picture("no_grad_in_the_middle"),
         Picture("injected_gradient"),

@@ -91,3 +91,19 @@ def test_a_file_that_a_format_refuses_does_not_cost_the_others(capsys: pytest.Ca
     said = refusal(capsys, "large.gradviz", "--all", "-o", "a.mmd", "-o", "a.svg")
     assert "too large for Mermaid" in said and "show less with --depth or --max-items" in said
     assert written() == {"a.svg"}
+
+
+def test_colours_that_cannot_be_are_refused_before_the_script_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    told = refusal(capsys, "no_such_script.py", "--no-gradients", "--color-by", "time")
+    assert told == "--color-by time needs what --no-gradients leaves out; leave out one"
+    told = refusal(capsys, "run.gradviz", "-o", "a.json", "--color-by", "memory")
+    assert told == "--color-by says nothing about json; it is for svg, png, pdf, dot, mermaid"
+    told = refusal(capsys, "run.gradviz", "-o", "a.svg", "--color-by", "gradients")
+    assert told == "unknown color_by 'gradients'; did you mean 'gradient'?"
+    assert written() == set()
+
+
+def test_a_recording_without_gradients_cannot_be_coloured_by_them(capsys: pytest.CaptureFixture[str]) -> None:
+    told = refusal(capsys, "large.gradviz", "-o", "a.svg", "--color-by", "gradient")
+    assert "no gradients were recorded with this graph" in told
+    assert written() == set()

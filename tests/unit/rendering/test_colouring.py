@@ -14,7 +14,8 @@ from gradviz.graph.gradients import NodeRun, TensorFigures
 from gradviz.graph.model import Graph
 from gradviz.rendering.colouring import Colouring, colouring_of
 from gradviz.rendering.labels import item_texts
-from gradviz.rendering.renderer import FORMATS, Format, Subject
+from gradviz.rendering.notebook import html_of
+from gradviz.rendering.renderer import FORMATS, Format, Subject, format_named
 from gradviz.rendering.tints import ColorBy
 from tests.builders import graph_of, transformer
 from tests.unit.analysis.memory_graphs import relu_and_square, stack_of_blocks
@@ -133,3 +134,13 @@ def test_every_class_of_an_svg_has_its_rule_and_every_fill_its_definition() -> N
     assert used
     assert [tint for tint in used if f".{tint} .s" not in svg] == []
     assert set(re.findall(r"url\(#(\w+)\)", svg)) <= set(re.findall(r' id="(\w+)"', svg))
+
+
+def test_two_coloured_pictures_on_one_page_of_a_notebook_share_no_name() -> None:
+    graph = fading(stack_of_blocks(3))
+    svg = str(format_named("svg").renderer(color_by="gradient").render(subject_of(graph, 1)))
+    page = html_of(svg)
+    names = set(re.findall(r' id="([^"]+)"', page))
+    assert any(name.endswith("-bands0") for name in names)
+    assert set(re.findall(r"url\(#([^)]+)\)", page)) <= names
+    assert "#bands0" not in page
