@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import ceil, floor, log10
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gradviz.analysis.gradient_flow import FlowRow, GradientFlow, Trend, deepest_that_fits, folded, gradient_flow
+from gradviz.analysis.shared_weights import shared_weights
 from gradviz.capture.capture import Capture
 from gradviz.cli.loss_table import conflicts, loss_table
 from gradviz.cli.text_tables import ASCII_LEVELS, LEVELS, printed, shortened_paths, wrapped
@@ -22,6 +24,8 @@ from gradviz.rendering.words import counted, listed
 
 MOST_ROWS = 40
 """More parameters than this are folded into modules, unless a depth is given."""
+MOST_SHARED = 3
+"""So many of the weights that several places use are told about."""
 MOST_NAMES = 6
 """So many of the parameters that got nothing are named for each reason."""
 _BAR = 16
@@ -230,6 +234,10 @@ def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
     older = [row.name for row in flow.rows if row.outcome == "accumulated"]
     if older:
         yield f"added to an older .grad, which is not counted here: {listed(older, MOST_NAMES)}", ""
+    for shared in islice(shared_weights(graph), MOST_SHARED):
+        name = next(iter(shared.leaf.names), "a parameter")
+        parts = [f"{share:.0%} from {_use_words(graph, node)}" for node, share in shared.uses]
+        yield f"{name} is used in {len(parts)} places: {listed(parts, len(parts))}", ""
     yield from silent_remarks(flow)
 
 
@@ -245,6 +253,11 @@ def silent_remarks(flow: GradientFlow) -> Iterator[tuple[str, str]]:
 
 def _node_words(graph: Graph, node: Node) -> str:
     return f"{autograd_name(node)}{_place(graph, node.call_site)}"
+
+
+def _use_words(graph: Graph, node: Node) -> str:
+    """The module that used a weight, or the operation and its line."""
+    return graph.scopes[node.scope].path if node.scope is not None else _node_words(graph, node)
 
 
 def _place(graph: Graph, call_site: int | None) -> str:

@@ -57,13 +57,12 @@ def conflicts(shares: RootShares, rows: Sequence[FlowRow]) -> Iterator[str]:
     against = [f"{names[pair.one]} and {names[pair.other]} ({pair.cosine:.2f})" for pair in found if pair.is_conflict]
     worst = [next(iter(pairs(shares, own)), None) for own in products_of_rows(shares, rows) if own is not None]
     places = sum(pair is not None and pair.is_conflict for pair in worst)
-    where = f" (cosine below {CONFLICT}): at {places:,} of {len(worst):,} rows" if places else ""
     if against:
         yield f"pulling against each other over all parameters: {listed(against, _MOST_PAIRS)}"
     else:
         yield "over all parameters no two losses pull against each other"
-    if where:
-        yield f"some do{where}" if not against else f"two of them do so{where}"
+    if places:
+        yield f"at {places:,} of {len(worst):,} rows two of them do (cosine below {CONFLICT})"
 
 
 def _cells(products: Products, loss: int, *, has_norm: bool) -> list[str]:

@@ -8,10 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from gradviz.analysis.gradient_flow import deepest_that_fits, folded, gradient_flow, has_gradients
+from gradviz.analysis.shared_weights import shared_weights
 from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
-from gradviz.graph.gradients import LeafGradient, NodeRun, TensorFigures
+from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures
 from gradviz.graph.model import BackwardCall, Graph, TensorFacts
-from tests.builders import GraphBuilder
+from tests.builders import GraphBuilder, graph_of
 
 SHAPE = (2, 3)
 NAMES = tuple(f"net.layers.{place}.weight" for place in range(9))
@@ -141,3 +142,12 @@ def test_a_graph_without_runs_has_no_gradients() -> None:
     build = GraphBuilder()
     build.root(build.operation("Sum", build.leaf("w")))
     assert not has_gradients(build.build())
+
+
+def test_a_weight_used_in_two_places_has_the_share_of_each() -> None:
+    graph = graph_of("w -> model.embed/Embedding -> Sum -> loss; w -> model.head/Mm -> Sum; v -> Sum")
+    by_name = {"EmbeddingBackward0": BranchShare(0.25), "MmBackward0": BranchShare(0.75)}
+    nodes = tuple(replace(n, shares=(by_name[n.name],)) if n.name in by_name else n for n in graph.nodes)
+    (shared,) = shared_weights(replace(graph, nodes=nodes))
+    assert shared.leaf.names == ("w",)
+    assert [(node.name, share) for node, share in shared.uses] == [("MmBackward0", 0.75), ("EmbeddingBackward0", 0.25)]

@@ -13,8 +13,8 @@ TWO = Products(2, (9.0, -3.0, -3.0, 2.0))
 
 
 def test_norm_share_and_cosine_are_those_of_the_vectors() -> None:
-    assert (TWO.norm(0), TWO.norm(1)) == (3, pytest.approx(sqrt(2)))
-    assert (TWO.share(0), TWO.share(1)) == (pytest.approx(6 / 5), pytest.approx(-1 / 5))
+    assert [TWO.norm(0), TWO.norm(1)] == pytest.approx([3, sqrt(2)])
+    assert [TWO.share(0), TWO.share(1)] == pytest.approx([6 / 5, -1 / 5])
     assert TWO.cosine(0, 1) == pytest.approx(-1 / sqrt(2))
 
 
