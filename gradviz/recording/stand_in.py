@@ -9,8 +9,6 @@ for the engine, which runs hooks written in Python, the frames above are stood i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -30,6 +28,7 @@ class StandIns:
         self._codes: dict[tuple[int, int], CodeType] = {}
         self._originals: list[CodeType] = []
         """Keeps alive the code objects whose ids are keys."""
+        self._verdicts: dict[int, int] = {}
 
     def call(self, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``function(*args, **kwargs)``, with a frame that looks like `frame`."""
@@ -37,10 +36,27 @@ class StandIns:
 
     def call_below_callers(self, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same with those above `frame` as well, as many as `CALLERS`."""
-        callers = list(islice(_frames_without_us(frame), CALLERS))
+        callers = self._callers(frame)
         for caller in callers[:-1]:
             function, args, kwargs = self._for(caller), (function, args, kwargs), _NOTHING
-        return self._for(callers[-1])(function, args, kwargs)
+        return self._for(callers[-1] if callers else frame)(function, args, kwargs)
+
+    def _callers(self, frame: FrameType | None) -> list[FrameType]:
+        """The frame and those above it, but for ours, and the one that torch adds to a module's call for our hooks."""
+        callers: list[FrameType] = []
+        verdicts = self._verdicts
+        while frame is not None and len(callers) < CALLERS:
+            code = frame.f_code
+            verdict = verdicts.get(id(code))
+            if verdict is None:
+                self._originals.append(code)
+                verdict = verdicts[id(code)] = _judged(code)
+            if verdict == _IS_END:
+                break
+            if verdict == _IS_CALLER:
+                callers.append(frame)
+            frame = frame.f_back
+        return callers
 
     def _for(self, frame: FrameType) -> FunctionType:
         key = (id(frame.f_code), frame.f_lasti)
@@ -56,13 +72,11 @@ class StandIns:
 _NOTHING: dict[str, Any] = {}
 
 
-def _frames_without_us(frame: FrameType | None) -> Iterator[FrameType]:
-    """The frame and those above it, but for ours, and the one that torch adds to a module's call for our hooks."""
-    while frame is not None:
-        code = frame.f_code
-        is_ours = is_gradviz_code(code) and code.co_name != STAND_IN
-        if is_ours and code.co_name == "run_users_code":
-            return  # the program ends here
-        if not is_ours and not is_hook_detour(code):
-            yield frame
-        frame = frame.f_back
+_IS_CALLER, _IS_SKIPPED, _IS_END = range(3)
+
+
+def _judged(code: CodeType) -> int:
+    if is_gradviz_code(code) and code.co_name != STAND_IN:
+        # Below the function that runs the program there is nothing of it.
+        return _IS_END if code.co_name == "run_users_code" else _IS_SKIPPED
+    return _IS_SKIPPED if is_hook_detour(code) else _IS_CALLER
