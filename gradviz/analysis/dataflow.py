@@ -193,7 +193,8 @@ class Dataflow:
             leaves.update(use.tensor for use in self.log.calls[row].inputs if _is_live_leaf(use))
             return True
 
-        leaves.update(use.tensor for use in self.log.calls[cut.call].inputs if _is_live_leaf(use))
+        own = self.log.calls[cut.call].inputs
+        leaves.update(use.tensor for use in own if _is_live_leaf(use) and use.tensor in cut.live_inputs)
         for tensor in cut.live_inputs:
             for _ in self._upwards(tensor, cut.call, since, go_on):
                 pass

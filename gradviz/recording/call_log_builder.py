@@ -30,9 +30,10 @@ class CallLogBuilder:
         self._recorder = recorder
         self._forward = log
         self._stacks = stacks
-        self._modules: ModuleNames | None = None
+        self._module_paths: dict[int, str] = {}
+        """By place in the forward log's modules. The names themselves would keep all that they name alive."""
         self._optimizers_made = 0
-        recorder.name_now = self._at_new_optimizer
+        recorder.optimizers.name_now = self._at_new_optimizer
 
     # -- names ---------------------------------------------------------------------------------------------------
 
@@ -45,23 +46,29 @@ class CallLogBuilder:
     def note_names(self, names: NameTable) -> None:
         """Name what modules and variables hold now. Parameters, and leaves that require grad, are noted if unseen."""
         called = self._forward.called_modules()
-        self._modules = modules = ModuleNames(called, names)
+        modules = ModuleNames(called, names)
+        for place, (reference, _) in enumerate(self._forward.modules):
+            path = modules.paths.get(id(reference()))
+            if path is not None:
+                self._module_paths[place] = path
         with measuring():
             for root in (*called, *(module for module, _ in names.modules.values())):
                 for _, module in modules_inside(root):
                     self._name_all("parameter", module._parameters, modules.parameters)
                     self._name_all("buffer", module._buffers, modules.buffers)
             for tensor, _ in names.tensors.values():
-                known = self._recorder.tensors.find(tensor)
+                known = self._recorder.writer.uses.tensors.find(tensor)
                 if known is None and requires_grad(tensor):
-                    known = self._recorder.tensors.add(tensor)
+                    known = self._recorder.writer.uses.tensors.add(tensor)
                 if known is not None:
                     known.names.update(dict.fromkeys(names.variables_of(tensor)))
 
     def _name_all(self, role: Any, tensors: Mapping[str, Any], names: Mapping[int, list[str]]) -> None:
         for tensor in tensors.values():
             if tensor is not None and not torch.nn.parameter.is_lazy(tensor):
-                known = self._recorder.tensors.find(tensor) or self._recorder.tensors.add(tensor)
+                known = self._recorder.writer.uses.tensors.find(tensor) or self._recorder.writer.uses.tensors.add(
+                    tensor
+                )
                 known.role = role
                 known.names.update(dict.fromkeys(names.get(id(tensor), ())))
 
@@ -90,7 +97,7 @@ class CallLogBuilder:
         ]
         with measuring():
             for tensor in (*owned, *held, *tensors):
-                known = self._recorder.tensors.find(tensor)
+                known = self._recorder.writer.uses.tensors.find(tensor)
                 if known is not None and known.end is None:
                     known.end = self._end_of(tensor, known)
 
@@ -100,7 +107,7 @@ class CallLogBuilder:
         gradient = tensor.grad if tensor.is_leaf else None
         if gradient is None:
             return LeafEnd(requires_grad(tensor))
-        facts = self._recorder.values.facts(gradient)
+        facts = self._recorder.writer.uses.values.facts(gradient)
         norm = float(torch.linalg.vector_norm(gradient)) if facts is not None and facts.is_finite else None
         return LeafEnd(requires_grad(tensor), True, norm, facts)
 
@@ -108,7 +115,11 @@ class CallLogBuilder:
 
     def build(self) -> CallLog:
         """The log of everything that was recorded and kept."""
-        return _OneLog(self._recorder, self._forward, self._stacks, self._modules).build()
+        names = ModuleNames((), NameTable())
+        for place, (reference, _) in enumerate(self._forward.modules):
+            if place in self._module_paths and (module := reference()) is not None:
+                names.paths[id(module)] = self._module_paths[place]
+        return _OneLog(self._recorder, self._forward, self._stacks, names).build()
 
 
 def _tensors_of(optimizer: KnownOptimizer) -> list[torch.Tensor]:
@@ -119,12 +130,10 @@ def _tensors_of(optimizer: KnownOptimizer) -> list[torch.Tensor]:
 class _OneLog:
     """The tables of a log while it is built. Numbers are given in order of appearance."""
 
-    def __init__(
-        self, recorder: CallRecorder, forward: ForwardLog, stacks: StackTable, modules: ModuleNames | None
-    ) -> None:
+    def __init__(self, recorder: CallRecorder, forward: ForwardLog, stacks: StackTable, modules: ModuleNames) -> None:
         self._recorder = recorder
         self._sites = CallSiteTable(stacks)
-        self._scopes = ScopeTable(forward, modules or ModuleNames(forward.called_modules(), NameTable()))
+        self._scopes = ScopeTable(forward, modules)
         self._places: dict[Place, int] = {}
         self._definitions: dict[CodeType, int] = {}
         self._numbers: dict[int, int] = {}
@@ -133,12 +142,12 @@ class _OneLog:
         self._optimizers = {id(optimizer): place for place, optimizer in enumerate(recorder.optimizers.all)}
 
     def build(self) -> CallLog:
-        rows = list(self._recorder.rows)
+        rows = list(self._recorder.writer.rows)
         for number, row in enumerate(rows):
             row.number = number
         self._find_all_sites(rows)
         calls = tuple([self._call(row) for row in rows])
-        for known in self._recorder.tensors.living():
+        for known in self._recorder.writer.uses.tensors.living():
             if known.role == "parameter" or known.status == (True, True):
                 self._number(known)
         optimizers = tuple(self._optimizer(known, rows) for known in self._recorder.optimizers.all)
@@ -149,8 +158,8 @@ class _OneLog:
             scopes=self._scopes.scopes,
             optimizers=optimizers,
             definitions=tuple(_definition(code) for code in self._definitions),
-            dropped=self._recorder.rows.dropped,
-            dropped_at=self._recorder.rows.dropped_at,
+            dropped=self._recorder.writer.rows.dropped,
+            dropped_at=self._recorder.writer.rows.dropped_at,
         )
 
     def _find_all_sites(self, rows: list[Row]) -> None:

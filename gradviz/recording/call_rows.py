@@ -145,13 +145,21 @@ def _step_start(rows: list[Row], start: int) -> int:
 
 
 def _rows_behind(rows: list[Row], living: Iterable[KnownTensor]) -> set[int]:
-    """Ids of the rows by which living tensors were computed. Newest first, so each row is looked at once."""
-    wanted = {id(known) for known in living if known.role == "tensor"}
+    """Ids of the rows by which living tensors were computed. Newest first, so each row is looked at once.
+
+    Not those that only changed a tensor's values, as every step does with parameters and averages.
+    """
+    wanted = {id(known) for known in living if _is_computed(known)}
     found: set[int] = set()
     for row in reversed(rows):
-        if any(id(use.known) in wanted for use in row.outputs):
+        if any(id(use.known) in wanted and (row.node_count or use.known.producer is row) for use in row.outputs):
             found.add(id(row))
-            wanted.update(id(use.known) for use in row.inputs if use.known.role == "tensor")
+            wanted.update(id(use.known) for use in row.inputs if _is_computed(use.known))
             if row.inside is not None:
                 found.add(id(row.inside))
     return found
+
+
+def _is_computed(known: KnownTensor) -> bool:
+    """False for parameters, buffers and other leaves that require grad."""
+    return known.role == "tensor" and known.status != (True, True)

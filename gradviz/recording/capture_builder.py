@@ -145,7 +145,7 @@ class CaptureBuilder:
         for reason, count in sorted(self.unmeasured.items()):
             yield f"{'1 gradient' if count == 1 else f'{count:,} gradients'} could not be measured: {reason}"
         if self._forward.calls is not None:
-            yield from self._forward.calls.disclosures()
+            yield from self._forward.calls.writer.disclosures()
         for what, count in self._forward.defects.items():
             yield f"{count:,} calls could not be noted, which is a defect of gradviz: {what}"
         yield from self._forward.values.disclosures()

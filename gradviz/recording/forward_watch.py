@@ -117,7 +117,7 @@ class ForwardWatch:
         """Take everything out of the way of `function`, called from `frame`; returns the row of its nodes."""
         log = self._log()
         row = log.add_row(_peek(), _peek(), function, self._stack(frame, log))
-        self._compiled_call = self.calls.begin_compiled(frame, function) if self.calls is not None else None
+        self._compiled_call = self.calls.events.begin_compiled(frame, function) if self.calls is not None else None
         # Inside backward torch itself has taken the mode off already, and will put it back.
         self._mode_was_on = self._mode.take_off()
         self._remove_probe()
@@ -134,7 +134,7 @@ class ForwardWatch:
             self._mode.put_on()
         self._log().close_row(row, _peek())
         if self.calls is not None and self._compiled_call is not None:
-            self.calls.end_compiled(self._compiled_call)
+            self.calls.events.end_compiled(self._compiled_call)
 
     def owns_hook(self, hook_id: int) -> bool:
         """True for the id of one of the recorder's own module hooks."""
@@ -238,7 +238,7 @@ class ForwardWatch:
         log = self._log()
         log.add_row(number, number + 1, "autograd.Function.apply", self._stack(frame, log))
         if self.calls is not None:
-            self.calls.note_custom_function(frame)
+            self.calls.events.note_custom_function(frame)
 
     def _note_tensor_hook(self, args: tuple[Any, ...], handle: Any) -> None:
         # Leaves carry their hooks themselves; of other tensors only the node knows, and it does not tell.

@@ -7,9 +7,10 @@ what its methods read of every parameter: the frame that reads is that of the me
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.nn.modules import module as module_call
@@ -18,14 +19,12 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from gradviz.graph.call_log import CallKind
 from gradviz.recording import torch_compat
 from gradviz.recording.call_rows import Row, RowUse
+from gradviz.recording.call_writer import CallWriter
 from gradviz.recording.file_kinds import torch_folder
 from gradviz.recording.gradients import measuring
 from gradviz.recording.known_tensors import KnownTensor, requires_grad, version_of
 from gradviz.recording.names import local_variables, modules_inside
 from gradviz.recording.stacks import calling_frame
-
-if TYPE_CHECKING:
-    from gradviz.recording.call_recorder import CallRecorder
 
 
 @dataclass(eq=False)
@@ -42,8 +41,10 @@ class KnownOptimizer:
 class Optimizers:
     """Watches all optimizers of the program between `start` and `stop`."""
 
-    def __init__(self, recorder: CallRecorder) -> None:
-        self._recorder = recorder
+    def __init__(self, writer: CallWriter) -> None:
+        self._writer = writer
+        self.name_now: Callable[[FrameType], None] = lambda frame: None
+        """Told when an optimizer is made, which is when the program's names are all there."""
         self._hooks: list[Any] = []
         self._known: dict[int, KnownOptimizer] = {}
         self.all: list[KnownOptimizer] = []
@@ -79,7 +80,7 @@ class Optimizers:
 
     def note_groups(self, known: KnownOptimizer) -> None:
         """Read which tensors it holds now."""
-        optimizer, tensors = known.weak(), self._recorder.tensors
+        optimizer, tensors = known.weak(), self._writer.uses.tensors
         groups = getattr(optimizer, "param_groups", None)
         if type(groups) is not list:
             return
@@ -110,9 +111,9 @@ class Optimizers:
             return
         owner = local_variables(frame).get("self")
         row = self._row_of_method(frame, owner, method[0])
-        if not any(use.known is self._recorder.tensors.find(tensor) for use in row.inputs[-1:]):
+        if not any(use.known is self._writer.uses.tensors.find(tensor) for use in row.inputs[-1:]):
             with measuring():
-                row.inputs.append(self._recorder.use(tensor, str(len(row.inputs)), row, is_input=True))
+                row.inputs.append(self._writer.uses.use(tensor, str(len(row.inputs)), row, is_input=True))
 
     def _row_of_method(self, frame: FrameType, owner: Any, kind: CallKind) -> Row:
         caller = frame.f_back
@@ -120,74 +121,74 @@ class Optimizers:
         if self._current is not None and self._current[0] == key and self._is_newest(self._current[1]):
             return self._current[1]
         name = _full_name(type(owner)) + f".{frame.f_code.co_name}"
-        row = self._recorder.new_row(name, kind, frame)
+        row = self._writer.new_row(name, kind, frame)
         if issubclass(type(owner), torch.optim.Optimizer):
             row.optimizer = self.find(owner)
             if kind == "add_param_group":
-                self._recorder.name_now(frame)
+                self.name_now(frame)
         self._current = key, row
         return row
 
     def _is_newest(self, row: Row) -> bool:
-        return self._recorder.rows.newest is row
+        return self._writer.rows.newest is row
 
     # -- hooks ---------------------------------------------------------------------------------------------------
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        recorder = self._recorder
-        if recorder.is_elsewhere():
+        writer = self._writer
+        if writer.is_elsewhere():
             return
-        with recorder.shield(), torch_compat.DISABLE_TORCH_FUNCTION():
+        with writer.shield(), torch_compat.DISABLE_TORCH_FUNCTION():
             known = self.find(optimizer)
             self.note_groups(known)
-            row = recorder.new_row(f"{_full_name(type(optimizer))}.step", "step", calling_frame())
+            row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", calling_frame())
             row.optimizer = known
             for place, tensor in _parameters_of(optimizer):
-                row.inputs.append(_plain_use(recorder, tensor, place, row))
-            recorder.open(row)
+                row.inputs.append(_plain_use(writer, tensor, place, row))
+            writer.open(row)
             self._stepping.append(row)
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        recorder = self._recorder
-        if recorder.is_elsewhere():
+        writer = self._writer
+        if writer.is_elsewhere():
             return
-        with recorder.shield(), measuring():
+        with writer.shield(), measuring():
             known = self.find(optimizer)
             row = next((row for row in reversed(self._stepping) if row.optimizer is known), None)
             if row is None:
                 return
             del self._stepping[self._stepping.index(row) :]
-            recorder.close(row)
+            writer.close(row)
             before = {id(use.known): use.version for use in row.inputs}
             for place, tensor in _parameters_of(optimizer):
-                found = recorder.tensors.find(tensor)
+                found = writer.uses.tensors.find(tensor)
                 if found is not None and version_of(tensor) != before.get(id(found)):
-                    row.outputs.append(recorder.use(tensor, place, row, is_input=False))
+                    row.outputs.append(writer.uses.use(tensor, place, row, is_input=False))
 
     def _on_parameter(self, module: Any, name: str, parameter: Any) -> None:
-        recorder = self._recorder
-        if recorder.is_elsewhere() or not _is_tensor(parameter):
+        writer = self._writer
+        if writer.is_elsewhere() or not _is_tensor(parameter):
             return
-        with recorder.shield():
+        with writer.shield():
             old = module._parameters.get(name)
             with torch_compat.DISABLE_TORCH_FUNCTION():
-                storage = recorder.tensors.storage(parameter)
+                storage = writer.uses.tensors.storage(parameter)
             source = storage.computed if storage is not None else None
             if source is None and (old is None or old is parameter):
                 return
             row = self._registration(module, "register_parameter", name)
             with measuring():
-                row.inputs.append(recorder.use(parameter, "new", row, is_input=True))
+                row.inputs.append(writer.uses.use(parameter, "new", row, is_input=True))
                 if old is not None and old is not parameter:
-                    row.inputs.append(recorder.use(old, "old", row, is_input=True))
+                    row.inputs.append(writer.uses.use(old, "old", row, is_input=True))
             if source is not None:
                 row.inputs.append(RowUse(source, "source", None, None))
 
     def _on_module(self, module: Any, name: str, child: Any) -> None:
-        recorder = self._recorder
-        if recorder.is_elsewhere():
+        writer = self._writer
+        if writer.is_elsewhere():
             return
-        with recorder.shield():
+        with writer.shield():
             old = module._modules.get(name)
             if old is None or old is child or child is None:
                 return
@@ -197,17 +198,17 @@ class Optimizers:
                     for path, inner in modules_inside(each, word):
                         for own_name, tensor in inner._parameters.items():
                             if tensor is not None:
-                                row.inputs.append(_plain_use(recorder, tensor, f"{path}.{own_name}", row))
+                                row.inputs.append(_plain_use(writer, tensor, f"{path}.{own_name}", row))
 
     def _registration(self, module: Any, kind: CallKind, name: str) -> Row:
-        row = self._recorder.new_row(f"{_full_name(type(module))}.{kind}", kind, calling_frame())
+        row = self._writer.new_row(f"{_full_name(type(module))}.{kind}", kind, calling_frame())
         row.name = name
         return row
 
 
-def _plain_use(recorder: CallRecorder, tensor: torch.Tensor, place: str, row: Row) -> RowUse:
+def _plain_use(writer: CallWriter, tensor: torch.Tensor, place: str, row: Row) -> RowUse:
     """Without values: those of parameters are known from what they were made by, or from their forward."""
-    known = recorder.tensors.find(tensor) or recorder.tensors.add(tensor)
+    known = writer.uses.tensors.find(tensor) or writer.uses.tensors.add(tensor)
     known.first_row = known.first_row or row
     known.status = requires_grad(tensor), known.status[1]
     return RowUse(known, place, version_of(tensor), None)

@@ -78,13 +78,13 @@ class Recorder:
         if calls is None or self._compiled.is_running:
             return self._on_backward(request, run)
         # Variables of functions are gone when the script ends. Naming costs, and the names seldom change.
-        number = calls.backward_calls + 1
-        if number & (number - 1) == 0 and not calls.is_elsewhere():
+        number = calls.events.backward_calls + 1
+        if number & (number - 1) == 0 and not calls.writer.is_elsewhere():
             try:
                 builder.call_log.note_names(names_on_stack(request.frame))
             except Exception as defect:  # whatever it is, it must not reach the program
                 builder.disclose_defect("tensors could not be named", defect)
-        return self._on_backward(request, lambda: calls.run_backward(request, run))
+        return self._on_backward(request, lambda: calls.events.run_backward(request, run))
 
     def note_end(self, namespaces: list[Mapping[str, Any]]) -> None:
         """The program has ended with these variables; where calls are logged, the leaves among them are looked at."""

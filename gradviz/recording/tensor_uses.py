@@ -1,0 +1,113 @@
+"""What a call took and gave, tensor by tensor, as they were at that moment.
+
+The results of custom functions and of compiled code pass unseen. They are claimed for their call when something else
+takes them: by the sequence number of their node, or because they were made by a call inside of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gradviz.recording import torch_compat
+from gradviz.recording.call_rows import Row, RowUse
+from gradviz.recording.call_values import tensors_with_places
+from gradviz.recording.known_tensors import KnownTensor, KnownTensors, is_leaf, requires_grad, version_of
+from gradviz.recording.numpy_arrays import NumpyArrays
+from gradviz.recording.tensor_facts import FactsTable
+from gradviz.recording.value_facts import ValueReader
+
+_MOST_UNCLAIMED = 1_000
+
+
+class TensorUses:
+    """Reads tensors for the rows of the call log. Its methods are to be called inside `gradients.measuring`."""
+
+    def __init__(self, facts: FactsTable) -> None:
+        self.tensors = KnownTensors(facts)
+        self.values = ValueReader()
+        self.arrays = NumpyArrays()
+        self._unclaimed: dict[int, Row] = {}
+        """Calls whose results are not known yet, by the sequence number of a node that they made."""
+
+    def use(self, tensor: torch.Tensor, place: str, row: Row, *, is_input: bool) -> RowUse:
+        """The tensor as it is now."""
+        known = self.tensors.find(tensor)
+        if known is None:
+            known = self.tensors.add(tensor)
+            known.first_row = row
+            if is_input:
+                self._claim_unseen(known, tensor, row)
+        flag = requires_grad(tensor)
+        if flag != known.status[0]:
+            known.status = flag, is_leaf(tensor, flag)
+        if is_input:
+            self._claim_inner(known, row)
+        version = version_of(tensor)
+        values = None
+        if known.storage is not None and known.storage.is_uninitialized and is_input:
+            return RowUse(known, place, version, None)
+        if version != known.values_of_version or not is_input:
+            values = self.values.facts(tensor) if row.reads_values else None
+            known.values_of_version = version
+        return RowUse(known, place, version, values)
+
+    def given(self, tensor: torch.Tensor, place: str, row: Row) -> RowUse:
+        """The tensor as the call of the row has given it back, or left it behind."""
+        is_new = self.tensors.find(tensor) is None
+        use = self.use(tensor, place, row, is_input=False)
+        known = use.known
+        if row.node_count and use.requires_grad and known.status[1]:
+            # A leaf that was changed in place by something that requires grad is none any more.
+            known.status = True, is_leaf(tensor, True)
+            use.is_leaf = known.status[1]
+        if known.storage is not None and not use.is_leaf:
+            known.storage.computed = known
+        if is_new:
+            known.producer = row
+        if known.storage is not None:
+            known.storage.is_uninitialized = not row.reads_values
+        return use
+
+    def _claim_unseen(self, known: KnownTensor, tensor: torch.Tensor, row: Row) -> None:
+        """A tensor that nobody saw being made: the result of a custom function, of compiled code, or of NumPy."""
+        if known.is_leaf:
+            known.from_numpy_of = self.arrays.origin_of(tensor)
+        elif self._unclaimed:
+            # The node of such a call is a Python object anyway, or else a single one.
+            node = torch_compat.grad_fn_of(tensor)
+            maker = self._unclaimed.get(node._sequence_nr()) if node is not None else None
+            if maker is not None and maker is not row:
+                self._give_to(maker, known, "return")
+
+    def _claim_inner(self, known: KnownTensor, row: Row) -> None:
+        """A tensor that was made inside a custom function and is used outside of it was given back by it."""
+        producer = known.producer
+        while producer is not None and (maker := producer.inside) is not None and maker.kind == "custom":
+            if maker.is_open or row.inside is maker or (row.inside is not None and row.inside.kind == "backward"):
+                return
+            self._give_to(maker, known, "return")
+            producer = maker
+
+    def _give_to(self, maker: Row, known: KnownTensor, place: str) -> None:
+        if not any(use.known is known for use in maker.outputs):
+            maker.outputs.append(RowUse(known, place, 0, None))
+        known.producer = maker
+
+    def await_results(self, row: Row) -> None:
+        """Its results will be known by the nodes that it made."""
+        for number in range(row.sequence_nr or 0, (row.sequence_nr or 0) + min(row.node_count, _MOST_UNCLAIMED)):
+            self._unclaimed[number] = row
+        while len(self._unclaimed) > _MOST_UNCLAIMED:
+            del self._unclaimed[next(iter(self._unclaimed))]
+
+    def note_gradient(self, gradient: torch.Tensor, leaf: torch.Tensor) -> None:
+        """`gradient` was read from the ``.grad`` of `leaf`."""
+        known = self.tensors.find(gradient) or self.tensors.add(gradient)
+        if known.producer is None:
+            known.gradient_of = self.tensors.find(leaf) or self.tensors.add(leaf)
+
+    def of_arguments(self, row: Row, args: Any, kwargs: Any) -> list[RowUse]:
+        """Every tensor among the arguments."""
+        return [self.use(tensor, place, row, is_input=True) for place, tensor in tensors_with_places(args, kwargs)]
