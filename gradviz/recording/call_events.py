@@ -30,6 +30,7 @@ class CallEvents:
         if writer.is_elsewhere():
             return
         with writer.shield():
+            writer.close_frame(id(frame))
             variables = local_variables(frame)
             function = variables.get("cls")
             name = getattr(function, "__qualname__", "Function").rpartition("<locals>.")[2]

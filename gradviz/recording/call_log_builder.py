@@ -47,7 +47,7 @@ class CallLogBuilder:
         """Name what modules and variables hold now. Parameters, and leaves that require grad, are noted if unseen."""
         called = self._forward.called_modules()
         modules = ModuleNames(called, names)
-        for place, (reference, _) in enumerate(self._forward.modules):
+        for place, (reference, _) in self._forward.modules.items():
             path = modules.paths.get(id(reference()))
             if path is not None:
                 self._module_paths[place] = path
@@ -116,7 +116,7 @@ class CallLogBuilder:
     def build(self) -> CallLog:
         """The log of everything that was recorded and kept."""
         names = ModuleNames((), NameTable())
-        for place, (reference, _) in enumerate(self._forward.modules):
+        for place, (reference, _) in self._forward.modules.items():
             if place in self._module_paths and (module := reference()) is not None:
                 names.paths[id(module)] = self._module_paths[place]
         return _OneLog(self._recorder, self._forward, self._stacks, names).build()

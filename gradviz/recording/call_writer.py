@@ -40,6 +40,12 @@ class CallWriter:
         """True on threads and in processes that are not recorded."""
         return threading.get_ident() != self._thread or os.getpid() != self._process
 
+    def close_frame(self, frame_id: int) -> None:
+        """A frame begins to run; whatever ran in one that had the same id is over."""
+        for row, known_id in self._open[::-1]:
+            if known_id == frame_id:
+                self.close(row)
+
     @contextmanager
     def shield(self) -> Iterator[None]:
         """A failure of ours inside is counted, and disclosed at the end; the program never sees it."""
