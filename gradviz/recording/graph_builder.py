@@ -140,7 +140,7 @@ class _OneGraph:
         nodes = list(
             map(
                 Node,
-                range(len(classes)),
+                walk.position.values(),  # the same numbers in the same order, and no new objects
                 [known.name for known in classes],
                 [known.kind for known in classes],
                 walk.sequence_nrs,

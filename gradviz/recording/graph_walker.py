@@ -132,8 +132,18 @@ def _in_dependency_order(found: dict[Any, Followers], numbers: list[int]) -> Wal
 
 
 def _arranged(wrappers: list[Any], numbers: list[int], position: dict[Any, int], found: dict[Any, Followers]) -> Walk:
-    edges = [
-        tuple([None if follower is None else Edge(position[follower], input_nr) for follower, input_nr in found[node]])
-        for node in wrappers
-    ]
+    edges = []
+    to_leaves: dict[tuple[int, int], Edge] = {}
+    for node in wrappers:
+        own: list[Edge | None] = []
+        for follower, input_nr in found[node]:
+            if follower is None:
+                own.append(None)
+            elif found[follower]:
+                own.append(Edge(position[follower], input_nr))
+            else:
+                # A weight that every step of a loop uses has as many edges: one object for all of them.
+                key = position[follower], input_nr
+                own.append(to_leaves.get(key) or to_leaves.setdefault(key, Edge(*key)))
+        edges.append(tuple(own))
     return Walk(wrappers, edges, numbers, position)

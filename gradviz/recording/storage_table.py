@@ -7,7 +7,7 @@ does. The address of the *data* is never asked for: asking copies a storage that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -17,12 +17,14 @@ from gradviz.recording.forward_memory import ForwardMemory, storage_of
 from gradviz.recording.names import ModuleNames, modules_inside
 
 
-@dataclass
+@dataclass(slots=True)
 class _Entry:
+    """Small: a long chain of operations has one for each of them."""
+
     bytes: int
     device: str
     kind: StorageKind | None = None
-    names: dict[str, None] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
 
 
 class StorageTable:
@@ -60,13 +62,13 @@ class StorageTable:
         if place is not None:
             entry = self._entries[place]
             entry.kind = entry.kind or kind
-            entry.names.update(dict.fromkeys(names))
+            entry.names = tuple(dict.fromkeys((*entry.names, *names)))
 
     def _storage(self, key: int, place: int, known: frozenset[int]) -> Storage:
         entry = self._entries[place]
         is_old = key in known
         kind = entry.kind or ("input" if is_old else "intermediate")
-        return Storage(entry.bytes, entry.device, kind, tuple(entry.names), is_old or kind in ("parameter", "buffer"))
+        return Storage(entry.bytes, entry.device, kind, entry.names, is_old or kind in ("parameter", "buffer"))
 
 
 def _kind_of_variable(tensor: torch.Tensor, memory: ForwardMemory) -> StorageKind | None:

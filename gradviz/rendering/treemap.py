@@ -39,7 +39,8 @@ class TreemapRenderer:
         left, top = _MARGIN, _MARGIN + 2.6 * _LINE
         total_width, total_height = self.width + 2 * _MARGIN, top + self.height + _MARGIN
         total = byte_words(memory.saved_bytes)
-        subtitle = f"{total} kept for backward; areas are bytes, yellow is input; parameters and buffers are left out"
+        colors = ", yellow is input" if memory.input_bytes else ""
+        subtitle = f"{total} kept for backward; areas are bytes{colors}; parameters and buffers are left out"
         whole = cells_of(graph, memory)
         cells = "".join(_markup(whole, Rect(left, top, self.width, self.height))) if whole.bytes else ""
         size = f'width="{number(total_width)}" height="{number(total_height)}"'
@@ -114,7 +115,8 @@ def _leaf(cell: Cell, place: Rect) -> str:
     role = "input" if cell.kind == "input" else "operation"
     x, room = place.x + _PADDING, place.width - 2 * _PADDING
     rows = max(int((place.height - 6) // _LINE), 0)
-    words = _text(cell.title, x, place.y + _LINE, room) if rows and room > _LEAST_TEXT else ""
+    title = cell.title if text_width(cell.title, SMALL_SIZE) <= room else cell.title.partition(".")[0]
+    words = _text(title, x, place.y + _LINE, room) if rows and room > _LEAST_TEXT else ""
     for row, line in enumerate([byte_words(cell.bytes), _place(cell)][: max(rows - 1, 0)], 2):
         words += _whole_text(line, x, place.y + _LINE * row, room)
     return f'<g class="{role}">{_tooltip(cell)}<rect class="s" {_rectangle(place)}/>{words}</g>\n'

@@ -33,8 +33,7 @@ def _cost_words(figures: dict[str, Any]) -> str:
 def _total_words(figures: dict[str, Any]) -> str:
     parts = ", ".join(f"{size / 2**20:.2f} MiB {what}" for what, size in figures["parts"].items())
     rest, retained = figures["parts"]["rest"], figures["retained"]
-    each = f"{rest / figures['nodes']:,.0f} bytes a node"
-    return f"{1 - rest / retained:.2%} of {retained / 2**20:.2f} MiB: {parts}, that is {each}"
+    return f"{1 - abs(rest) / retained:.2%} of {retained / 2**20:.2f} MiB: {parts}"
 
 
 def _step(model: str) -> Callable[[], None]:
