@@ -6,6 +6,8 @@ and the block takes its share of what that one records.
 
 from __future__ import annotations
 
+import atexit
+import sys
 import threading
 from types import FrameType
 from typing import Any, Literal
@@ -35,6 +37,11 @@ FORWARD_UNSEEN = (
 RECORDED_BY_THE_COMMAND = (
     "the gradviz command that runs this script was the one that recorded: of the backward calls in this block it kept "
     "those that it was asked for"
+)
+
+OPEN_AT_EXIT = (
+    "gradviz: a recording was still open when Python ended, and nothing of it was kept: leave its "
+    "`with gradviz.record():` block first"
 )
 
 Outcome = Literal["finished", "failed", "interrupted"]
@@ -99,6 +106,7 @@ class BlockRecorder:
         except BaseException:
             self.abandon()
             raise
+        atexit.register(self._tell_that_it_is_open)
         self._calls_before = self._recorder.backward_calls
         self._graphs_before = self._recorder.graphs
         self._first_sequence_nr = torch_compat.peek_sequence_nr()
@@ -106,9 +114,16 @@ class BlockRecorder:
     def abandon(self) -> None:
         """Put torch back and forget what was recorded."""
         recorder, self._recorder = self._recorder, None
+        atexit.unregister(self._tell_that_it_is_open)
         if recorder is not None and not self._is_guest:
             recorder.stop()
         _one_block_at_a_time.release()
+
+    def _tell_that_it_is_open(self) -> None:
+        """Python ends, and nobody can look at the recording any more; a file that nobody asked for helps nobody."""
+        self.abandon()
+        if sys.stderr is not None:
+            sys.stderr.write(f"{OPEN_AT_EXIT}\n")
 
     def finish(self, error: BaseException | None, frame: FrameType) -> Capture:
         """Put torch back, and give what was recorded; `frame` is that of the block, `error` what ended it."""

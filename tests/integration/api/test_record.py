@@ -292,3 +292,20 @@ def test_why_a_backward_in_the_block_gave_no_graph_is_told() -> None:
     assert kept.grad_fn is not None
     assert [graph.nodes[-1].name for graph in recording.graphs] == ["MulBackward0"]
     assert any("has no grad_fn" in sentence for sentence in recording.capture.disclosures)
+
+
+def test_a_block_that_is_open_when_python_ends_is_told_in_one_line(tmp_path: Path) -> None:
+    script = """
+import gradviz, torch
+with gradviz.record():
+    pass
+left_open = gradviz.record().__enter__()
+torch.ones(2, requires_grad=True).sum().backward()
+print("the end")
+"""
+    run = python(written_script(tmp_path, script), cwd=tmp_path)
+    assert (run.exit_code, run.stdout) == (0, "the end\n")
+    assert run.stderr == (
+        "gradviz: a recording was still open when Python ended, and nothing of it was kept: leave its "
+        "`with gradviz.record():` block first\n"
+    )
