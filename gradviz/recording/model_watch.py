@@ -169,6 +169,8 @@ class ModelWatch:
             self._defects[f"{type(defect).__name__}: {defect}"] += 1
 
     def _begin_step(self) -> None:
+        if os.getpid() != self._process:
+            return  # a forked child: the file is its parent's
         with self._lock:
             step = self._counter.calls
             is_measured = (step == 1 or step % self._header.every == 0) and self._is_measurable()
@@ -181,8 +183,6 @@ class ModelWatch:
                 self._measured = _MeasuredStep(step, scale)
 
     def _is_measurable(self) -> bool:
-        if os.getpid() != self._process:
-            return False  # a forked child: the file is its parent's
         obstacle = torch_compat.why_backward_cannot_be_measured()
         if obstacle is not None:
             self._defects[obstacle] += 1

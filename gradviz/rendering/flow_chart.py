@@ -16,7 +16,7 @@ from gradviz.capture.run_log import RunLog
 from gradviz.rendering.faces import SMALL_SIZE, printable
 from gradviz.rendering.geometry import Rect
 from gradviz.rendering.heat_colours import LEVELS, chart_style
-from gradviz.rendering.heat_map import Columns, LogScale, cells, size_classes, typical, zero_classes
+from gradviz.rendering.heat_map import LEAST_ZEROS, Columns, LogScale, cells, size_classes, typical, zero_classes
 from gradviz.rendering.run_log_words import findings, run_facts, run_title, size_words, what_is_missing
 from gradviz.rendering.shapes import number
 from gradviz.rendering.svg_style import ThemeChoice, style_sheet
@@ -58,7 +58,7 @@ class _Chart:
         self._look, self._log, self._flow = look, log, flow
         self._columns = Columns.of(len(flow.steps))
         self._scale = LogScale.of([size for each in flow.series for size in each.sizes if size > 0])
-        self._has_zeros = any(share > 0 for each in flow.series for share in each.zeros)
+        self._has_zeros = any(share >= LEAST_ZEROS for each in flow.series for share in each.zeros)
         self._row_height = 22.0 if len(flow.series) <= 12 else 17.0 if len(flow.series) <= 30 else 13.0
 
     def svg(self) -> str:
@@ -179,7 +179,7 @@ class _Chart:
             x += 22 + text_width(words, SMALL_SIZE) + 16
         if zeros is not None:
             yield from _ramp("z", Rect(zeros.x, y, zeros.width, 10))
-            yield _text("few", zeros.x, y + 23)
+            yield _text("1 %", zeros.x, y + 23)
             yield _text("100 %", zeros.right, y + 23, anchor="end")
 
 

@@ -19,6 +19,8 @@ from gradviz.rendering.shapes import number
 MOST_COLUMNS = 240
 """More steps than this share columns."""
 _MOST_DECADES = 12
+LEAST_ZEROS = 0.01
+"""A smaller share of zeros is chance, and not drawn."""
 _GAP = 1.0
 
 
@@ -83,9 +85,9 @@ def size_classes(series: Series, columns: Columns, scale: LogScale) -> list[str]
 
 
 def zero_classes(series: Series, columns: Columns) -> list[str]:
-    """The class of each cell: a shade of the share of zeros, or nothing where no gradient arrived, or no zero in it."""
+    """The class of each cell: a shade of the share of zeros, or nothing where there are none or few."""
     shares = (typical(series.zeros[span]) for span in columns.spans())
-    return ["" if isnan(share) or share == 0 else f"z{_level(share)}" for share in shares]
+    return ["" if isnan(share) or share < LEAST_ZEROS else f"z{_level(share)}" for share in shares]
 
 
 def cells(rows: Sequence[Sequence[str]], place: Rect) -> Iterator[str]:

@@ -21,7 +21,7 @@ def run_facts(log: RunLog) -> str:
     """How much of the run was measured."""
     scaled = ", divided by the factor of the gradient scaler" if log.header.is_unscaled else ""
     parameters = counted(len(log.header.parameters), "parameter")
-    return f"{counted(len(log.steps), 'step')} measured of {parameters}, every={log.header.every:,}{scaled}"
+    return f"{parameters} at {counted(len(log.steps), 'measured step')}, every={log.header.every:,}{scaled}"
 
 
 def size_words(value: float) -> str:

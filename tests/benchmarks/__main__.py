@@ -19,6 +19,7 @@ BENCHMARKS = (
     "capture_file_time",
     "memory_total",
     "watched_training",
+    "long_runs",
 )
 
 

@@ -58,7 +58,7 @@ size of the gradient, root mean square: ▁ 1e-7 to █ 1e1, ! NaN or Inf, 0 all
   zero
 NaN or Inf first at step 20: net.head
 all zero since step 10: net.dying
-3 steps measured of 3 parameters, every=10
+3 parameters at 3 measured steps, every=10
 """
     )
 

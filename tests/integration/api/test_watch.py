@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
 import pickle
 import sys
 import weakref
@@ -239,6 +240,22 @@ def test_a_defect_of_ours_is_told_in_the_log_and_training_goes_on(path: Path, mo
     end = load_run_log(path).end
     assert end is not None
     assert end.disclosures == ("4 times something could not be measured: ZeroDivisionError: division by zero",)
+
+
+def test_a_forked_child_writes_nothing_into_the_log_of_its_parent(path: Path) -> None:
+    model = small_model()
+    with gradviz.watch(model, every=1, to=path):
+        train(model, 2)
+        child = os.fork()
+        if child == 0:
+            try:
+                train(model, 3)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        train(model, 1)
+    log = load_run_log(path)
+    assert (steps_of(log), log.cut) == ([1, 2, 3], None)
 
 
 LONG_RUN = """
