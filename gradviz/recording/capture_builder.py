@@ -53,6 +53,8 @@ class CaptureBuilder:
             self.call_log = CallLogBuilder(forward.calls, forward.log, forward.stacks)
         self._parameters: dict[int, Parameter] = {}
         self._disclosures: dict[str, None] = {}
+        self._of_calls: dict[tuple[str, str], tuple[str, int]] = {}
+        """The first call that a sentence is about, and how many calls it is about."""
 
     def add_graph(
         self,
@@ -87,6 +89,7 @@ class CaptureBuilder:
         self.node_count = 0
         self.unmeasured.clear()
         self._disclosures.clear()
+        self._of_calls.clear()
         self._builder.forget_unknowns()
 
     @property
@@ -97,6 +100,11 @@ class CaptureBuilder:
     def disclose(self, sentence: str) -> None:
         """Say once what could not be recorded."""
         self._disclosures[sentence] = None
+
+    def disclose_of_call(self, before: str, call: str, after: str) -> None:
+        """The same of a backward call, named between two parts of the sentence; of later calls only how many."""
+        first, count = self._of_calls.get((before, after), (call, 0))
+        self._of_calls[before, after] = first, count + 1
 
     def disclose_defect(self, what: str, defect: Exception) -> None:
         """Say that `what`, through a fault of ours."""
@@ -140,6 +148,9 @@ class CaptureBuilder:
             )
 
     def _unknowns(self) -> Iterator[str]:
+        for (before, after), (call, count) in self._of_calls.items():
+            later = "" if count == 1 else " and 1 later call" if count == 2 else f" and {count - 1:,} later calls"
+            yield f"{before} {call}{later} {after}".lstrip()
         for what, count in sorted(self._builder.unreadable.items()):
             yield f"the {what} of {count:,} {'node' if count == 1 else 'nodes'} could not be read"
         for reason, count in sorted(self.unmeasured.items()):

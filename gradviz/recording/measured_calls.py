@@ -56,7 +56,8 @@ class MeasuredCalls:
         obstacle = torch_compat.why_backward_cannot_be_measured()
         if obstacle is not None:
             number = graph.backward.number if graph.backward else 0
-            self.builder.disclose(f"gradients of {request.function} {number} were not measured: {obstacle}")
+            call = f"{request.function} {number}"
+            self.builder.disclose_of_call("gradients of", call, f"were not measured: {obstacle}")
             return None
         if self.plan.root_shares:
             graph = self._with_root_shares(recorded, request)

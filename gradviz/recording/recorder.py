@@ -157,7 +157,8 @@ class Recorder:
             backward = BackwardCall(number, request.function, None, request.retain_graph, request.create_graph)
             return self._record_graph(roots, names, backward, request.frame)
         except Exception as error:  # whatever it is, it must not reach the program
-            self._builder.disclose_defect(f"backward {number} could not be recorded", error)
+            what = f"could not be recorded, which is a defect of gradviz: {type(error).__name__}: {error}"
+            self._builder.disclose_of_call("", f"backward {number}", what)
             return None
 
     def _record_graph(

@@ -124,3 +124,16 @@ def test_the_last_call_takes_the_place_of_all_before_it() -> None:
     assert [graph.backward.number for graph in recording.graphs if graph.backward] == [5]
     assert recording.capture.backward_calls == 5
     assert recording.graph.nodes[-1].run is not None
+
+
+def test_what_is_so_of_every_call_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "gradviz.recording.torch_compat.why_backward_cannot_be_measured", lambda: "compiled autograd runs it"
+    )
+    model = Net()
+    with gradviz.record() as recording:
+        for _ in range(5):
+            step(model)
+    assert recording.capture.disclosures == (
+        "gradients of backward 1 and 4 later calls were not measured: compiled autograd runs it",
+    )
