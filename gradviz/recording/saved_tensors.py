@@ -185,7 +185,10 @@ def _version_when_saved(wrapper: Any, slot: SavedSlot, tensor: torch.Tensor) -> 
     """The version that torch noted, of a tensor that no hook packed and that was written to at some time.
 
     Only torch's own check tells it, which hands the tensor out if all is well, and with it all others of its list.
+    Functions written in Python are not asked: some give their tensors up when they are read so.
     """
+    if torch_compat.python_function_class(wrapper) is not None:
+        return None
     raw = getattr(wrapper, slot.attribute)
     together = [each for each in (raw if type(raw) is tuple else (raw,)) if each is not None]
     if not all(map(_may_be_checked, together)):

@@ -218,6 +218,21 @@ def test_tensors_put_on_ctx_by_hand_are_listed() -> None:
     ]
 
 
+def test_a_custom_function_that_saved_a_tensor_written_to_before_is_read() -> None:
+    x = torch.randn(10, requires_grad=True)
+
+    def step() -> None:
+        scaled = x * 2
+        scaled.mul_(3)
+        Masked.apply(scaled).sum().backward()
+
+    capture = record(step).capture
+
+    first, *_ = node_named(capture.graphs[0], "MaskedBackward").saved
+    assert (first.slot, first.version, first.saved_version) == ("tensors[0]", 1, None)
+    assert capture.disclosures == ()
+
+
 def test_tensors_that_a_hook_captured_are_listed() -> None:
     x = torch.randn(10, requires_grad=True)
 
