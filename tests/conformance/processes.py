@@ -28,11 +28,8 @@ def spread(samples: Samples, names: Sequence[str], order: Order) -> Tally:
     """Examine all samples that the order wants of the subjects with these names."""
     chunks = [list(enumerate(names))[start : start + _AT_ONCE] for start in range(0, len(names), _AT_ONCE)]
     total = Tally()
-    if order.jobs == 1 or len(chunks) <= 1:
-        for chunk in chunks:
-            total.add(_examine_all(samples, chunk, order.share))
-        return total
-    with ProcessPoolExecutor(min(order.jobs, len(chunks)), get_context("spawn")) as pool:
+    # Also with a single job: the recorder looks for tensors in the variables of all callers, and here are many names.
+    with ProcessPoolExecutor(max(1, min(order.jobs, len(chunks))), get_context("spawn")) as pool:
         futures = [pool.submit(_examine_all, samples, chunk, order.share) for chunk in chunks]
         for chunk, future in zip(chunks, futures, strict=True):
             total.add(_outcome(chunk, future))
