@@ -39,7 +39,8 @@ def _tensors_that_retain() -> list[torch.Tensor]:
     # No list of them is kept anywhere. Whoever can read a `.grad` holds a tensor that the collector knows.
     with torch_compat.DISABLE_TORCH_FUNCTION():
         tensors = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
-        return [tensor for tensor in tensors if not tensor.is_leaf and tensor.retains_grad]
+        # Only others than leaves retain it; whether one is a leaf torch refuses to say of views that it gave up.
+        return [tensor for tensor in tensors if tensor.retains_grad]
 
 
 def _generator_states() -> Iterator[tuple[Callable[[Any], object], Any]]:

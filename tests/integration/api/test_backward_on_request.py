@@ -179,3 +179,13 @@ def test_a_recording_cannot_be_measured_again() -> None:
     with pytest.raises(BadInput, match=r"measures tensors that are there.*gradviz.inspect\(loss\)"):
         recording.backward()
     del loss
+
+
+def test_a_view_that_torch_gave_up_is_no_obstacle() -> None:
+    x = torch.ones(4, requires_grad=True)
+    doubled = x * 2
+    given_up = doubled.view(2, 2).unbind(0)
+    doubled.mul_(3)  # from here on torch refuses to say whether these views are leaves
+    loss = (x * 5).sum()
+    assert gradviz.inspect(loss).backward().graph.find("x")[0].arrived[0] is not None
+    assert not any(view.retains_grad for view in given_up)
