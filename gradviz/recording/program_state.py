@@ -1,7 +1,8 @@
 """What an extra backward changes of the program besides ``.grad`` of leaves, and how it is put back.
 
 A custom backward, or a checkpoint that computes again, may draw random numbers; and a tensor with ``retain_grad()``
-gets its gradient whoever asks for one.
+gets its gradient whoever asks for one. A custom backward may also call backward itself, as reversible layers do: that
+adds to the ``.grad`` of leaves that are in no walk.
 """
 
 from __future__ import annotations
@@ -15,15 +16,24 @@ from typing import Any
 
 import torch
 
+from gradviz.graph.model import Graph
 from gradviz.recording import torch_compat
 
 HOOKS_RAN = "hooks of the program ran once more for every backward that was measured on request"
 
 
 @contextmanager
-def program_left_as_it_was() -> Iterator[None]:
-    """Random generators, and the ``.grad`` of tensors with ``retain_grad()``, are afterwards what they were before."""
-    retaining = [(tensor, tensor.grad) for tensor in _tensors_that_retain()]
+def program_left_as_it_was(graph: Graph) -> Iterator[None]:
+    """Random generators, and every ``.grad`` that a backward through `graph` may set, are afterwards what they were."""
+    with torch_compat.DISABLE_TORCH_FUNCTION():
+        tensors = _tensors()
+        # Only others than leaves retain it; whether one is a leaf torch refuses to say of views that it gave up.
+        kept = [(tensor, tensor.grad) for tensor in tensors if tensor.retains_grad]
+        if any(node.kind in _MAY_CALL_BACKWARD for node in graph.nodes):
+            leaves = [tensor for tensor in tensors if _is_trained_leaf(tensor)]
+            kept += [(leaf, leaf.grad) for leaf in leaves]
+            for leaf in leaves:
+                leaf.grad = None  # what is not there is not added to
     states = list(_generator_states())
     try:
         yield
@@ -31,16 +41,20 @@ def program_left_as_it_was() -> Iterator[None]:
         for put_back, state in states:
             put_back(state)
         with torch_compat.DISABLE_TORCH_FUNCTION():
-            for tensor, grad in retaining:
+            for tensor, grad in kept:
                 tensor.grad = grad
 
 
-def _tensors_that_retain() -> list[torch.Tensor]:
+_MAY_CALL_BACKWARD = frozenset({"custom", "checkpoint"})
+
+
+def _tensors() -> list[torch.Tensor]:
     # No list of them is kept anywhere. Whoever can read a `.grad` holds a tensor that the collector knows.
-    with torch_compat.DISABLE_TORCH_FUNCTION():
-        tensors = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
-        # Only others than leaves retain it; whether one is a leaf torch refuses to say of views that it gave up.
-        return [tensor for tensor in tensors if tensor.retains_grad]
+    return [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
+
+
+def _is_trained_leaf(tensor: torch.Tensor) -> bool:
+    return tensor.requires_grad and torch_compat.may_be_asked(tensor) and tensor.is_leaf
 
 
 def _generator_states() -> Iterator[tuple[Callable[[Any], object], Any]]:

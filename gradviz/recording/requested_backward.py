@@ -61,7 +61,7 @@ class InspectedRoots:
         walked = _same_walk(graph, tensors, names)
         builder, facts = _builder(graph)
         calls = MeasuredCalls(plan, facts, builder)
-        _run(tensors, starts, names, walked, calls)
+        _run(graph, tensors, starts, names, walked, calls)
         if any(node.hooks for node in graph.nodes):
             builder.disclose(HOOKS_RAN)
         told = builder.capture(capture.program.name, (), "finished", None, 0).disclosures
@@ -131,7 +131,12 @@ def _same_walk(graph: Graph, tensors: Sequence[torch.Tensor], names: Sequence[st
 
 
 def _run(
-    tensors: Sequence[torch.Tensor], starts: list[Any], names: Sequence[str], walked: Walk, calls: MeasuredCalls
+    graph: Graph,
+    tensors: Sequence[torch.Tensor],
+    starts: list[Any],
+    names: Sequence[str],
+    walked: Walk,
+    calls: MeasuredCalls,
 ) -> None:
     has_begun = False
 
@@ -143,7 +148,7 @@ def _run(
 
     leaves = [variable for _, variable in leaf_variables(walked) if variable.requires_grad]
     watch = BackwardWatch(measure, calls.inner.note)
-    with program_left_as_it_was():
+    with program_left_as_it_was(graph):
         watch.start()
         try:
             torch.autograd.grad(tensors, leaves, starts, retain_graph=True, allow_unused=True)

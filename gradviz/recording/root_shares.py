@@ -33,7 +33,7 @@ def measured_root_shares(walk: Walk, graph: Graph, request: BackwardRequest) -> 
     if len(losses) < 2:
         return None
     leaves = [(place, variable) for place, variable in leaf_variables(walk) if variable.requires_grad]
-    with program_left_as_it_was(), unwatched():
+    with program_left_as_it_was(graph), unwatched():
         gradients = [_gradients_of(loss, walk, [variable for _, variable in leaves]) for loss in losses]
     with measuring():
         products = list(_products([place for place, _ in leaves], gradients))

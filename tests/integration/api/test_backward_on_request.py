@@ -189,3 +189,33 @@ def test_a_view_that_torch_gave_up_is_no_obstacle() -> None:
     loss = (x * 5).sum()
     assert gradviz.inspect(loss).backward().graph.find("x")[0].arrived[0] is not None
     assert not any(view.retains_grad for view in given_up)
+
+
+class Recomputed(torch.autograd.Function):
+    """Calls backward itself, as reversible layers do: the layer's parameters are in no graph around it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: nn.Module) -> Tensor:
+        ctx.layer, ctx.x = layer, x.detach()
+        return layer(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        with torch.enable_grad():
+            x = ctx.x.requires_grad_()
+            torch.autograd.backward(ctx.layer(x), gradient)
+        return x.grad, None
+
+
+def test_parameters_that_only_a_backward_inside_reaches_keep_their_grad() -> None:
+    layer = nn.Linear(3, 3)
+    x = torch.ones(2, 3, requires_grad=True)
+    loss = Recomputed.apply(x, layer).sum()
+    loss.backward(retain_graph=True)
+    before = layer.weight.grad
+    assert before is not None
+    values = before.clone()
+    measured = gradviz.inspect(loss).backward()
+    assert arrived(measured.graph.find("x")[0]).norm
+    assert layer.weight.grad is before
+    assert torch.equal(before, values)
