@@ -16,7 +16,7 @@ from gradviz.capture.capture_file import read_capture, write_capture
 from gradviz.inspection import Inspection
 from tests.conformance.bits import difference
 from tests.conformance.comparison import differences
-from tests.conformance.runs import NoTest, Run, plain_runs_elsewhere, run_plain, run_recorded, run_watched
+from tests.conformance.runs import NoTest, Run, first_line, plain_runs_elsewhere, run_plain, run_recorded, run_watched
 from tests.conformance.sample import Sample
 from tests.conformance.tally import Tally
 
@@ -35,7 +35,7 @@ def examine(sample: Sample, tally: Tally) -> None:
         return
     except Exception as error:  # of gradviz while it reads, writes or draws, or of what looks for faults
         last = traceback.extract_tb(error.__traceback__)[-1]
-        problems = [f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"]
+        problems = [f"{first_line(error)} ({Path(last.filename).name}:{last.lineno})"]
     tally.subjects[sample.subject] += 1
     if problems:
         tally.failures.append(f"{sample.name}: {'; '.join(problems[:3])}")
@@ -50,7 +50,7 @@ def _problems(sample: Sample, plain: Run, tally: Tally) -> Iterator[str]:
     try:
         recorded, capture = run_recorded(sample)
     except Exception as error:
-        yield f"recording raised {type(error).__name__}: {error}"
+        yield f"recording raised {first_line(error)}"
         return
     changes = list(_changes(plain, recorded))
     if changes and _is_unsteady(sample, plain):

@@ -48,10 +48,10 @@ def _noting_errors(errors: list[str]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        errors.append(_first_line(error))
+        errors.append(first_line(error))
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Without the lines that follow, which may hold addresses."""
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
@@ -62,7 +62,7 @@ def run_plain(sample: Sample) -> Run:
     try:
         outputs = forward(prepared)
     except Exception as error:
-        raise NoTest(f"torch refuses the forward of {sample.subject}: {_first_line(error)}") from error
+        raise NoTest(f"torch refuses the forward of {sample.subject}: {first_line(error)}") from error
     if not prepared.leaves:
         raise NoTest("no input can require grad")
     if not outputs:
@@ -87,7 +87,11 @@ def run_watched(sample: Sample) -> tuple[Run, KnownGraph]:
     """The same with ``backward()``, with what torch tells of its graph and with copies of all gradients."""
     prepared = sample.prepare()
     outputs = forward(prepared)
-    known = walk_naively(outputs, prepared.leaves, watch=True)
+    try:
+        known = walk_naively(outputs, prepared.leaves, watch=True)
+    except RuntimeError as error:
+        # It views a leaf to find its node, which it cannot do with a jagged one.
+        raise NoTest(f"torch does not tell the node of an output: {type(error).__name__}") from error
     errors: list[str] = []
     with _noting_errors(errors):
         torch.autograd.backward(outputs, cotangents(outputs))

@@ -45,14 +45,14 @@ def forward(prepared: Prepared) -> list[torch.Tensor]:
 
 
 def cotangents(outputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """A gradient for each output, the same each time; ones where there are no random numbers of the layout."""
+    """A gradient for each output, the same each time; of other layouts the output itself."""
     source = torch.Generator().manual_seed(SEED)
     return [_cotangent(output.detach(), source) for output in outputs]
 
 
 def _cotangent(output: torch.Tensor, source: torch.Generator) -> torch.Tensor:
     if type(output) is not torch.Tensor or output.layout != torch.strided or output.is_nested:
-        return torch.ones_like(output)
+        return output.clone()
     return torch.randn(output.shape, dtype=output.dtype, generator=source)
 
 
