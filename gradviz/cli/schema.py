@@ -6,9 +6,9 @@ import click
 
 
 @click.command("schema")
-@click.argument("what", metavar="[json|capture|memory|flow]", default="json")
+@click.argument("what", metavar="[json|capture|memory|flow|check]", default="json")
 def schema_command(what: str) -> int:
-    """Print the JSON Schema of a .json file, of a .gradviz file (capture), or of what memory or flow --json print."""
+    """Print the JSON Schema of a .json file, of a .gradviz file (capture), or of what memory, flow or check print as JSON."""
     import msgspec
 
     from gradviz.analysis.flow_document import flow_schema
@@ -16,9 +16,16 @@ def schema_command(what: str) -> int:
     from gradviz.capture.capture_file import capture_schema
     from gradviz.errors import BadInput, near_matches
     from gradviz.output import write_output
+    from gradviz.rendering.findings_json import check_schema
     from gradviz.rendering.json import graph_schema
 
-    schemas = {"json": graph_schema, "capture": capture_schema, "memory": memory_schema, "flow": flow_schema}
+    schemas = {
+        "json": graph_schema,
+        "capture": capture_schema,
+        "memory": memory_schema,
+        "flow": flow_schema,
+        "check": check_schema,
+    }
     if what not in schemas:
         raise BadInput(f"no schema of {what!r}", hint=near_matches(what, schemas))
     text = msgspec.json.format(msgspec.json.encode(schemas[what]()), indent=2).decode()

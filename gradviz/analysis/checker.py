@@ -1,0 +1,84 @@
+"""Runs rules over a capture, and puts what they found in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import SEVERITIES, Finding
+from gradviz.analysis.rule import Rule, is_called
+from gradviz.capture.capture import Capture
+from gradviz.errors import BadInput, near_matches
+
+FAILED_RULE = "GV000"
+"""Code of the note on a rule that broke down."""
+
+
+class CheckResult(Struct, frozen=True):
+    """What an examination came to."""
+
+    findings: tuple[Finding, ...]
+    """The gravest first; of equals, in the order of the rules."""
+    rules: tuple[str, ...]
+    """Codes of the rules that ran to their end."""
+
+
+def chosen_rules(rules: Iterable[type[Rule]], select: Sequence[str], ignore: Sequence[str]) -> list[type[Rule]]:
+    """Those that are selected (all, where nothing is) and not ignored, each by name, code, or how a code begins.
+
+    Raises `BadInput` for a word that fits no rule.
+    """
+    known = list(rules)
+    for word in (*select, *ignore):
+        if not any(is_called(rule.code, rule.name, word) for rule in known):
+            words = [word for rule in known for word in (rule.code, rule.name)]
+            raise BadInput(f"no rule {word!r}", hint=near_matches(word, words))
+    return [
+        rule
+        for rule in known
+        if (not select or any(is_called(rule.code, rule.name, word) for word in select))
+        and not any(is_called(rule.code, rule.name, word) for word in ignore)
+    ]
+
+
+def check_capture(capture: Capture, rules: Iterable[type[Rule]]) -> CheckResult:
+    """What the rules find. A rule that breaks down is told of, and costs nothing but itself."""
+    case = Case(capture)
+    findings: list[Finding] = []
+    completed: list[type[Rule]] = []
+    for rule in rules:
+        try:
+            found = list(rule().check(case))
+        except Exception as defect:
+            findings.append(_breakdown(rule, defect))
+        else:
+            findings += found
+            completed.append(rule)
+    kept = _without_the_shallower(findings, completed)
+    kept.sort(key=lambda finding: SEVERITIES.index(finding.severity))
+    return CheckResult(tuple(kept), tuple(rule.code for rule in completed))
+
+
+def _breakdown(rule: type[Rule], defect: Exception) -> Finding:
+    return Finding(
+        code=FAILED_RULE,
+        cause="failed_rule",
+        severity="note",
+        message=f"rule {rule.code} ({rule.name}) of {rule.__module__} broke down: {type(defect).__name__}: {defect}",
+        fix="the other rules ran; please report this to whoever wrote the rule",
+    )
+
+
+def _without_the_shallower(findings: Sequence[Finding], rules: Iterable[type[Rule]]) -> list[Finding]:
+    """Leave out what a rule says where one that it yields to speaks of the same tensors."""
+    explained: dict[str, set[str]] = {}
+    for finding in findings:
+        explained.setdefault(finding.cause, set()).update(finding.tensors)
+    deeper = {rule.code: rule.yields_to for rule in rules}
+    return [
+        finding
+        for finding in findings
+        if not any(explained.get(name, set()).intersection(finding.tensors) for name in deeper.get(finding.code, ()))
+    ]

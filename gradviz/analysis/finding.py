@@ -1,0 +1,90 @@
+"""One thing that is wrong with a recorded run, as data: facts and places, no colours and no layout."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from gradviz.graph.model import Attribute
+
+Severity = Literal["error", "warning", "note"]
+
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+"""From the gravest on: the program cannot do what it is for; it does something else than was meant; worth knowing."""
+
+Symptom = Literal[
+    "grad_none", "grad_zero", "grad_nan", "grad_inf", "grad_wrong", "raises", "memory_leak", "vanishing", "exploding",
+    "none",
+]  # fmt: skip
+"""What the reader notices; ``none`` where nobody would notice anything yet."""
+
+
+class Place(Struct, frozen=True, order=True):
+    """A line of source."""
+
+    file: str
+    line: int
+
+
+SourceText = dict[str, dict[int, str]]
+"""Lines of source by file and line."""
+
+
+def text_at(source: SourceText, place: Place | None) -> str:
+    """The text of a line; empty where it is not known."""
+    return "" if place is None else source.get(place.file, {}).get(place.line, "")
+
+
+class NodeAt(Struct, frozen=True):
+    """A node of one of the capture's graphs."""
+
+    graph: int
+    node: int
+
+
+class Finding(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What is wrong, why, and what to do: a verdict with its evidence."""
+
+    code: str
+    """Stable: ``GV101``."""
+    cause: str
+    """The rule's name: ``detached``."""
+    severity: Severity
+    symptom: Symptom = "none"
+    message: str
+    """The verdict in one sentence, with the names and the figures that matter."""
+    why: str = ""
+    """How the cause brings the symptom about."""
+    fix: str = ""
+    """What to do."""
+    changed_line: str | None = None
+    """The line at `place` as it should read, where that is certain."""
+    place: Place | None = None
+    """The line of the cause."""
+    symptom_place: Place | None = None
+    """Where it shows, if that is another line."""
+    op: str | None = None
+    """Name of the node that it is about, as ``grad_fn.name()`` gives it."""
+    tensors: tuple[str, ...] = ()
+    """Full names of the tensors concerned."""
+    nodes: tuple[NodeAt, ...] = ()
+    """Nodes that renderers mark."""
+    path: tuple[str, ...] = ()
+    """The way through the graph that shows it, a few words for each station."""
+    evidence: dict[str, Attribute] = {}
+    """Values, versions, counts: what the verdict rests on."""
+
+    def __post_init__(self) -> None:
+        if self.severity not in SEVERITIES:
+            raise ValueError(f"{self.code}: {self.severity!r} is no severity")
+
+    @property
+    def is_alarm(self) -> bool:
+        """False for what is only worth knowing."""
+        return self.severity != "note"
+
+
+def is_at_least(severity: Severity, threshold: Severity) -> bool:
+    """Whether the first is as grave as the second, or graver."""
+    return SEVERITIES.index(severity) <= SEVERITIES.index(threshold)

@@ -1,0 +1,109 @@
+"""How a gradient grows or shrinks on its way from the loss to the input, and which operation makes it so.
+
+Judged by what flows between layers, not by what weights get: where activations grow as fast as gradients do, every
+weight's gradient is equally large, and equally wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import hypot, log10
+from statistics import median
+
+from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.model import Graph, Node
+
+FEWEST_LAYERS = 6
+"""Fewer make no chain: a loss that is multiplied by a thousand is no exploding gradient."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What all nodes of one operation made of the gradients that came to them."""
+
+    operation: str
+    """``grad_fn.name()``."""
+    nodes: tuple[int, ...]
+    """In the order in which the engine ran them."""
+    decades: float
+    """Powers of ten, summed over the nodes: -3.0 for three nodes that each send a tenth of what came."""
+
+    @property
+    def factor(self) -> float:
+        """What one node makes of a gradient, typically: 0.1 for a tenth."""
+        return float(10 ** (self.decades / len(self.nodes)))
+
+
+@dataclass(frozen=True)
+class Descent:
+    """The gradient between layers, near the loss and near the input."""
+
+    near_loss: float
+    """Typical L2 norm in the third of the layers that it reached first."""
+    near_input: float
+    """The same for the third that it reached last."""
+    layers: int
+
+    @property
+    def factor(self) -> float:
+        """How many times as large it is near the input as near the loss."""
+        return self.near_input / self.near_loss
+
+
+def descent(graph: Graph) -> Descent | None:
+    """What arrived at the nodes that take a parameter, in the engine's order; None where those are few."""
+    norms = [norm for _, norm in sorted(_arrivals_at_layers(graph))]
+    if len(norms) < FEWEST_LAYERS:
+        return None
+    third = len(norms) // 3
+    return Descent(_typical(norms[:third]), _typical(norms[-third:]), len(norms))
+
+
+def _arrivals_at_layers(graph: Graph) -> Iterator[tuple[int, float]]:
+    for node in graph.nodes:
+        norm = _norm(node.arrived)
+        if node.run is not None and norm and _is_layer(graph, node):
+            yield node.run.order, norm
+
+
+def _is_layer(graph: Graph, node: Node) -> bool:
+    """Whether it takes a parameter. A transposed weight is no layer: what arrives there is the weight's gradient."""
+    targets = [graph.nodes[edge.target] for edge in node.edges if edge is not None]
+    return node.kind != "view" and any(target.kind == "parameter" for target in targets)
+
+
+def growths(graph: Graph) -> list[Growth]:
+    """Every operation that ran with known figures; the one that shrank gradients most comes first.
+
+    A node's own part is the change of the norm between what arrived and what it sent to other operations. What it
+    sends to a leaf ends there.
+    """
+    nodes: dict[str, list[tuple[int, int]]] = {}
+    decades: dict[str, float] = {}
+    for node in graph.nodes:
+        change = _change(graph, node)
+        if change is not None and node.run is not None:
+            nodes.setdefault(node.name, []).append((node.run.order, node.id))
+            decades[node.name] = decades.get(node.name, 0.0) + change
+    found = [Growth(name, tuple(number for _, number in sorted(ran)), decades[name]) for name, ran in nodes.items()]
+    return sorted(found, key=lambda growth: (growth.decades, growth.operation))
+
+
+def _change(graph: Graph, node: Node) -> float | None:
+    came = _norm(node.arrived)
+    went = _norm(
+        sent
+        for edge, sent in zip(node.edges, node.gradients, strict=False)
+        if edge is not None and not graph.nodes[edge.target].is_leaf
+    )
+    return log10(went / came) if came and went else None
+
+
+def _norm(gradients: Iterable[TensorFigures | None]) -> float:
+    """L2 norm of all of them together; zero where nothing is known."""
+    return hypot(*(figures.norm for figures in gradients if figures is not None and figures.norm is not None))
+
+
+def _typical(norms: Iterable[float]) -> float:
+    return float(10 ** median(map(log10, norms)))

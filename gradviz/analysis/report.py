@@ -1,0 +1,81 @@
+"""What a check tells its reader: the findings, what was left out, and what was looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from gradviz.analysis.baseline import Baseline, without_known
+from gradviz.analysis.case import Case
+from gradviz.analysis.checker import check_capture
+from gradviz.analysis.finding import Finding, Place, SourceText, text_at
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.suppressions import without_suppressed
+from gradviz.capture.capture import Capture
+
+
+class Report(Struct, frozen=True):
+    """One examined run, ready to be shown. Every format shows this and nothing else."""
+
+    program: str
+    findings: tuple[Finding, ...]
+    source: SourceText
+    """Text of the lines that findings name, by file and line."""
+    checked: tuple[str, ...]
+    """What was looked at, a few words each: ``148 parameters, all reached``."""
+    rules: tuple[str, ...] = ()
+    """Codes of the rules that ran."""
+    suppressed: int = 0
+    """Findings that comments in the source leave out."""
+    known: int = 0
+    """Findings that the baseline holds already."""
+    disclosures: tuple[str, ...] = ()
+
+    def line_at(self, place: Place | None) -> str:
+        """The text of a line; empty where it is not known."""
+        return text_at(self.source, place)
+
+
+def check_report(capture: Capture, rules: Iterable[type[Rule]], baseline: Baseline | None = None) -> Report:
+    """What these rules find, less what comments in the source and the baseline leave out."""
+    result = check_capture(capture, rules)
+    shown, suppressed = without_suppressed(capture, result.findings)
+    source = _source(capture, shown)
+    known: list[Finding] = []
+    if baseline is not None:
+        shown, known = without_known(baseline, shown, source)
+    checked = tuple(_what_was_checked(Case(capture)))
+    return Report(
+        capture.program.name, tuple(shown), source, checked, result.rules, len(suppressed), len(known),
+        capture.disclosures,
+    )  # fmt: skip
+
+
+def _source(capture: Capture, findings: Iterable[Finding]) -> SourceText:
+    places = {place for each in findings for place in (each.place, each.symptom_place) if place is not None}
+    source: SourceText = {}
+    for place in sorted(places):
+        text = capture.sources.get(place.file, {}).get(place.line)
+        if text is not None:
+            source.setdefault(place.file, {})[place.line] = text
+    return source
+
+
+def _what_was_checked(case: Case) -> Iterable[str]:
+    calls = case.capture.backward_calls
+    if calls:
+        yield f"{calls:,} backward {'call' if calls == 1 else 'calls'}"
+    if not case.measured_graphs:
+        return
+    rows = case.flow_of(case.measured_graphs[-1]).rows
+    silent = sum(row.nothing is not None for row in rows)
+    reached = f"{silent:,} without a gradient" if silent else "all reached"
+    yield f"{len(rows):,} {'parameter' if len(rows) == 1 else 'parameters'}, {reached}"
+    edges = sum(
+        figures is not None and figures.is_measured
+        for number in case.measured_graphs
+        for node in case.graphs[number].nodes
+        for figures in node.gradients
+    )
+    yield f"{edges:,} gradients measured"

@@ -1,0 +1,64 @@
+"""What a rule is: one problem, known by a stable code, explained by its own docstring."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Finding, Severity
+
+SECTIONS = ("What it finds", "Why it matters", "Example", "Instead")
+"""Of a rule's docstring, in this order. The terminal, pages and ``gradviz explain`` print that same text."""
+
+FAMILIES = {
+    "GV1": "missing gradient",
+    "GV2": "zero or vanishing gradient",
+    "GV3": "NaN, Inf or exploding gradient",
+    "GV4": "in-place changes and versions",
+    "GV5": "freed, retained and leaked graphs",
+    "GV6": "wrong gradient",
+    "GV7": "parameters and modules",
+    "GV8": "distributed training and checkpoints",
+    "GV9": "cost",
+}
+
+
+class Rule(ABC):
+    """Looks for one cause. Instances hold nothing: what a rule knows comes from the `Case`."""
+
+    code: ClassVar[str]
+    """``GV101``; the first digit is the family."""
+    name: ClassVar[str]
+    """The cause, as findings name it: ``detached``."""
+    severity: ClassVar[Severity]
+    yields_to: ClassVar[tuple[str, ...]] = ()
+    """Names of rules that go deeper: what one of them says about the same tensors replaces what this one says."""
+
+    @abstractmethod
+    def check(self, case: Case) -> Iterator[Finding]:
+        """Everything of this kind that is wrong with the run."""
+
+    def finding(self, message: str, **facts: Any) -> Finding:
+        """A finding of this rule; `facts` are fields of `Finding`."""
+        return Finding(code=self.code, cause=self.name, message=message, **{"severity": self.severity, **facts})
+
+    @classmethod
+    def headline(cls) -> str:
+        """The first line of its docstring."""
+        return inspect.cleandoc(cls.__doc__ or "").partition("\n")[0]
+
+    @classmethod
+    def documentation(cls) -> dict[str, str]:
+        """The sections of its docstring by their titles."""
+        text = inspect.cleandoc(cls.__doc__ or "")
+        parts = re.split(rf"^({'|'.join(SECTIONS)})\n-+\n", text, flags=re.MULTILINE)
+        return {title: body.strip("\n") for title, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def is_called(code: str, name: str, word: str) -> bool:
+    """Whether a word that somebody wrote means the rule: its name, its code, or how its code begins."""
+    return word == name or (word[:2].upper() == "GV" and code.startswith(word.upper()))

@@ -1,0 +1,91 @@
+"""``gradviz check``: why a gradient is missing, zero, NaN or wrong, and on which line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradviz.cli.options import table_below_help, terminal_options
+from gradviz.rendering.finding_formats import FINDING_FORMATS
+
+if TYPE_CHECKING:
+    from gradviz.analysis.baseline import Baseline
+    from gradviz.analysis.report import Report
+    from gradviz.cli.settings import CheckSettings
+    from gradviz.cli.source import SourceOptions
+
+NARROWEST = 40
+
+_FORMAT_ROWS = [f"{each.name:<10}{each.summary}" for each in FINDING_FORMATS]
+
+
+@click.command("check", epilog=table_below_help("Formats besides terminal:", _FORMAT_ROWS))
+@click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
+@click.option("--select", multiple=True, metavar="RULE", help="Only these rules: GV101, GV1 (a family), or a name.")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Without these rules.")
+@click.option("--format", metavar="FORMAT", help="How to say it; terminal is for people.")
+@click.option("--fail-on", metavar="error|warning|note|never", help="Exit with 1 from this severity on; warning.")
+@click.option("--baseline", metavar="FILE", help="Leave out the findings that this file holds.")
+@click.option("--write-baseline", metavar="FILE", help="Write the findings of this run to a file, as known.")
+@terminal_options(least_width=NARROWEST)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|CAPTURE [-- ARGUMENTS]...")
+def check_command(
+    words: tuple[str, ...], module: str | None, no_pager: bool, write_baseline: str | None, **options: Any
+) -> int:
+    """Run SCRIPT to its end, and say why gradients are missing, zero, NaN or wrong, and on which line."""
+    from gradviz.analysis.baseline import baseline_of
+    from gradviz.analysis.checker import chosen_rules
+    from gradviz.analysis.report import check_report
+    from gradviz.analysis.rules import RULES
+    from gradviz.cli.findings_text import FindingsText
+    from gradviz.cli.paging import show
+    from gradviz.cli.rescue import recording_kept
+    from gradviz.cli.settings import check_settings
+    from gradviz.cli.source import SourceOptions, open_source
+    from gradviz.cli.terminal import standard_output
+    from gradviz.output import check_outputs, write_output
+    from gradviz.rendering.finding_formats import finding_format
+
+    source_choice = SourceOptions(words, module, backward="all", keep_going=True)
+    terminal = standard_output(options["color"])
+    settings = check_settings(options, Path.cwd())
+    rules = chosen_rules(RULES, settings.select, settings.ignore)
+    for_programs = None if settings.format == "terminal" else finding_format(settings.format)
+    baseline = _baseline(settings.baseline, source_choice)
+    if write_baseline is not None:
+        check_outputs([write_baseline], inputs=source_choice.inputs)
+    source = open_source(source_choice, own_output=True, needs_graph=False)
+    with recording_kept(source, source_choice):
+        report = check_report(source.capture, rules, baseline)
+        if write_baseline is not None:
+            write_output(write_baseline, baseline_of(report.program, report.findings, report.source))
+        if for_programs is not None:
+            text = for_programs.renderer(report)
+        else:
+            text = FindingsText(options["width"] or max(terminal.width, NARROWEST), terminal.has_colors).text(report)
+        show(text, terminal, use_pager=not (no_pager or for_programs))
+    return source.exit_code or int(_is_failure(report, settings))
+
+
+def _baseline(path: str | None, source: SourceOptions) -> Baseline | None:
+    if path is None:
+        return None
+    from gradviz.analysis.baseline import read_baseline
+    from gradviz.errors import BadInput
+
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise BadInput(
+            f"cannot read the baseline {path}: {error.strerror}", hint="write one with --write-baseline"
+        ) from error
+    return read_baseline(content, path, source.name)
+
+
+def _is_failure(report: Report, settings: CheckSettings) -> bool:
+    from gradviz.analysis.finding import is_at_least
+
+    threshold = settings.threshold
+    return threshold is not None and any(is_at_least(finding.severity, threshold) for finding in report.findings)

@@ -1,0 +1,110 @@
+"""Findings for people: verdict, the line, why, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import StringIO
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from gradviz.analysis.finding import SEVERITIES, Finding, Place, Severity
+from gradviz.analysis.report import Report
+from gradviz.rendering.words import counted, listed
+
+_STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+MOST_TENSORS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class FindingsText:
+    """How the report looks in a terminal."""
+
+    width: int
+    color: bool = False
+
+    def text(self, report: Report) -> str:
+        """The whole report."""
+        console = Console(
+            file=StringIO(), width=self.width, force_terminal=self.color, no_color=not self.color, highlight=False,
+            color_system="standard" if self.color else None, legacy_windows=False, _environ={},
+        )  # fmt: skip
+        with console.capture() as captured:
+            for part in _parts(report):
+                console.print(part)
+        return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+
+
+def _parts(report: Report) -> Iterator[RenderableType]:
+    yield Text(f"{report.program}: {_summary(report)}", style="bold")
+    for finding in report.findings:
+        yield Text()
+        yield from _finding(report, finding)
+    yield Text()
+    if report.checked:
+        yield Text("checked: " + "; ".join(report.checked), style="dim")
+    for count, reason in ((report.suppressed, "by comments in the source"), (report.known, "in the baseline")):
+        if count:
+            yield Text(f"left out: {counted(count, 'finding')} {reason}", style="dim")
+    for sentence in report.disclosures:
+        yield Text(f"not recorded: {sentence}", style="yellow")
+
+
+def _summary(report: Report) -> str:
+    counts = {severity: sum(each.severity == severity for each in report.findings) for severity in SEVERITIES}
+    said = [counted(count, severity) for severity, count in counts.items() if count]
+    return ", ".join(said) if said else "nothing wrong found"
+
+
+def _finding(report: Report, finding: Finding) -> Iterator[RenderableType]:
+    head = Text.assemble(
+        (finding.severity, _STYLES[finding.severity]), f" {finding.code} {finding.cause}", (_at(finding.place), "bold")
+    )
+    yield head
+    yield Padding(Text(finding.message), (0, 0, 0, 2))
+    source = report.line_at(finding.place).strip()
+    if source and finding.place is not None:
+        yield Padding(Text.assemble((f"{finding.place.line} | ", "dim"), source), (0, 0, 0, 4))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for title, text in _rows(report, finding):
+        table.add_row(title, Text(text))
+    yield Padding(table, (0, 0, 0, 2))
+
+
+def _rows(report: Report, finding: Finding) -> Iterator[tuple[str, str]]:
+    if finding.tensors:
+        yield "tensors", listed(finding.tensors, MOST_TENSORS)
+    if finding.why:
+        yield "why", finding.why
+    if finding.symptom_place is not None:
+        source = report.line_at(finding.symptom_place).strip()
+        yield "shows", _at(finding.symptom_place).strip() + (f": {source}" if source else "")
+    if finding.path:
+        yield "path", " > ".join(finding.path)
+    if finding.evidence:
+        yield (
+            "evidence",
+            ", ".join(f"{name.replace('_', ' ')} {_value(value)}" for name, value in finding.evidence.items()),
+        )
+    if finding.fix:
+        yield "next", finding.fix
+    if finding.changed_line is not None:
+        yield "", finding.changed_line.strip()
+
+
+def _at(place: Place | None) -> str:
+    if place is None:
+        return ""
+    name = place.file.replace("\\", "/").rpartition("/")[2]
+    return f" {name}:{place.line}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)

@@ -1,0 +1,44 @@
+"""Every rule's page: its four sections are there, its example is found, and what it says to do instead is clean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gradviz.analysis.checker import check_capture
+from gradviz.analysis.rule import FAMILIES, SECTIONS, Rule
+from gradviz.analysis.rules import RULES
+from gradviz.recording.plan import RecordingPlan
+from gradviz.recording.program import find_script
+from gradviz.recording.script_runner import run
+
+every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+
+
+def causes_in(example: str, folder: Path) -> set[str]:
+    script = folder / "example.py"
+    script.write_text(f"import torch\n\ntorch.manual_seed(0)\n{example}\n")
+    capture = run(find_script(str(script)), (), RecordingPlan(backward=None)).capture
+    return {finding.cause for finding in check_capture(capture, RULES).findings if finding.is_alarm}
+
+
+@every_rule
+def test_a_rule_has_a_code_of_a_family_and_a_page_with_all_sections(rule: type[Rule]) -> None:
+    assert rule.code[:3] in FAMILIES
+    assert tuple(rule.documentation()) == SECTIONS
+    assert all(rule.documentation().values())
+    assert rule.headline().endswith(".")
+
+
+def test_codes_and_names_are_given_once_and_in_order() -> None:
+    codes = [rule.code for rule in RULES]
+    assert codes == sorted(set(codes))
+    assert len({rule.name for rule in RULES}) == len(RULES)
+
+
+@every_rule
+def test_the_example_of_a_rule_is_found_and_its_remedy_is_clean(rule: type[Rule], tmp_path: Path) -> None:
+    page = rule.documentation()
+    assert rule.name in causes_in(page["Example"], tmp_path)
+    assert causes_in(page["Instead"], tmp_path) == set()

@@ -1,0 +1,117 @@
+"""Rules run one by one: chosen by their codes, kept apart when one breaks down, the deeper one before the shallower."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gradviz.analysis.baseline import baseline_of, read_baseline
+from gradviz.analysis.case import Case
+from gradviz.analysis.checker import check_capture, chosen_rules
+from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.report import check_report
+from gradviz.analysis.rule import Rule
+from gradviz.capture.capture import Capture, Program
+from gradviz.errors import BadInput
+
+LINES = {"train.py": {3: "h = h.detach()  # a cut", 4: "h = h.round()  # gradviz: ignore[GV2]", 5: "loss.backward()"}}
+CAPTURE = Capture(Program("train.py"), sources=LINES)
+
+
+class Deep(Rule):
+    code, name, severity = "GV101", "detached", "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        yield self.finding("w is cut off", place=Place("train.py", 3), tensors=("w",))
+
+
+class Shallow(Rule):
+    code, name, severity, yields_to = "GV190", "nothing_arrived", "error", ("detached",)
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        yield self.finding("w got nothing", place=Place("train.py", 5), tensors=("w",))
+        yield self.finding("b got nothing", place=Place("train.py", 5), tensors=("b",))
+
+
+class Rounded(Rule):
+    code, name, severity = "GV201", "zero_gradient_op", "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        yield self.finding("round has no slope", place=Place("train.py", 4), tensors=("s",))
+
+
+class Broken(Rule):
+    code, name, severity = "GV999", "broken", "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        yield self.finding("half a finding")
+        raise KeyError("mask")
+
+
+RULES = (Rounded, Shallow, Broken, Deep)
+
+
+def messages(*rules: type[Rule]) -> list[str]:
+    return [finding.message for finding in check_capture(CAPTURE, rules).findings]
+
+
+def test_the_gravest_findings_come_first() -> None:
+    assert messages(Rounded, Deep) == ["w is cut off", "round has no slope"]
+
+
+def test_what_a_deeper_rule_explains_is_not_said_again() -> None:
+    assert messages(Shallow) == ["w got nothing", "b got nothing"]
+    assert messages(Shallow, Deep) == ["b got nothing", "w is cut off"]
+
+
+def test_a_rule_that_breaks_down_is_told_of_and_the_others_run() -> None:
+    result = check_capture(CAPTURE, (Broken, Deep))
+    verdict, breakdown = result.findings
+    assert verdict.message == "w is cut off"
+    assert (breakdown.code, breakdown.severity) == ("GV000", "note")
+    assert "GV999 (broken)" in breakdown.message
+    assert "KeyError: 'mask'" in breakdown.message
+    assert result.rules == ("GV101",)
+
+
+@pytest.mark.parametrize(
+    ("select", "ignore", "chosen"),
+    [
+        ([], [], ["GV201", "GV190", "GV999", "GV101"]),
+        (["GV1"], [], ["GV190", "GV101"]),
+        (["gv101", "broken"], [], ["GV999", "GV101"]),
+        (["GV1"], ["detached"], ["GV190"]),
+    ],
+)
+def test_rules_are_chosen_by_name_code_and_family(select: list[str], ignore: list[str], chosen: list[str]) -> None:
+    assert [rule.code for rule in chosen_rules(RULES, select, ignore)] == chosen
+
+
+def test_an_unknown_rule_is_refused_with_those_most_like_it() -> None:
+    with pytest.raises(BadInput, match=r"no rule 'GV102'.*GV101"):
+        chosen_rules(RULES, ["GV102"], [])
+
+
+def test_a_comment_on_the_line_leaves_a_finding_out_and_is_counted() -> None:
+    report = check_report(CAPTURE, (Rounded, Deep))
+    assert [finding.code for finding in report.findings] == ["GV101"]
+    assert report.suppressed == 1
+
+
+def test_only_what_a_baseline_does_not_hold_is_new_also_when_lines_have_moved() -> None:
+    before = check_report(CAPTURE, (Deep,))
+    known = read_baseline(baseline_of("train.py", before.findings, before.source), "known.json", "train.py")
+    lines = {"train.py": {3: "h = h.detach()  # a cut", 5: "loss.backward()"}}
+    report = check_report(Capture(Program("train.py"), sources=lines), (Shallow, Deep), known)
+    assert [finding.message for finding in report.findings] == ["b got nothing"]
+    assert report.known == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "refusal"),
+    [(b"{", "no baseline"), (b'{"program": "train.py"}', "no baseline"), (baseline_of("a.py", (), {}), "of a.py, not")],
+)
+def test_a_file_that_is_no_baseline_of_this_program_is_refused(content: bytes, refusal: str) -> None:
+    with pytest.raises(BadInput, match=refusal):
+        read_baseline(content, "known.json", "train.py")
