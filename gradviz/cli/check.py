@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,9 @@ def check_command(
     from gradviz.output import check_outputs, write_output
     from gradviz.rendering.finding_formats import finding_format
 
-    source_choice = SourceOptions(words, module, backward="all", keep_going=True)
+    source_choice = SourceOptions(words, module, backward="all")
+    if not source_choice.is_capture:
+        source_choice = replace(source_choice, keep_going=True)
     terminal = standard_output(options["color"])
     settings = check_settings(options, Path.cwd())
     rules = chosen_rules(RULES, settings.select, settings.ignore)

@@ -1,0 +1,89 @@
+"""``gradviz check``, as its users and their build servers call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.command import gradviz, refusal, written_script
+
+VANISHING = """
+import torch
+
+torch.manual_seed(0)
+net = torch.nn.Sequential(*[layer for _ in range(14) for layer in (torch.nn.Linear(8, 8), torch.nn.Sigmoid())])
+print("training")
+loss = net(torch.randn(4, 8)).sum()
+loss.backward()
+"""
+HEALTHY = VANISHING.replace("range(14)", "range(2)")
+
+
+def test_a_finding_names_the_operation_and_the_line_and_the_exit_code_is_1(tmp_path: Path) -> None:
+    run = gradviz("check", written_script(tmp_path, VANISHING), cwd=tmp_path)
+    assert run.exit_code == 1
+    assert "warning GV204 vanishing_chain train.py:7" in run.stdout
+    assert "14 x SigmoidBackward0" in run.stdout
+    assert "loss = net(torch.randn(4, 8)).sum()" in run.stdout
+    assert run.stderr == "training\n"
+
+
+def test_a_healthy_script_gets_a_clean_bill_that_says_what_was_checked(tmp_path: Path) -> None:
+    run = gradviz("check", written_script(tmp_path, HEALTHY), cwd=tmp_path)
+    assert run.exit_code == 0
+    assert "nothing wrong found" in run.stdout
+    assert "4 parameters, all reached" in run.stdout
+
+
+def test_a_capture_is_checked_like_its_script(tmp_path: Path) -> None:
+    script = written_script(tmp_path, VANISHING)
+    gradviz("record", script, "-o", "run.gradviz", cwd=tmp_path)
+    from_script = gradviz("check", script, "--format", "json", cwd=tmp_path)
+    from_capture = gradviz("check", "run.gradviz", "--format", "json", cwd=tmp_path)
+    assert json.loads(from_capture.stdout)["findings"] == json.loads(from_script.stdout)["findings"]
+
+
+@pytest.mark.parametrize(
+    ("options", "exit_code"),
+    [
+        (["--fail-on", "error"], 0),
+        (["--fail-on", "never"], 0),
+        (["--fail-on", "note"], 1),
+        (["--ignore", "GV2"], 0),
+        (["--select", "exploding_chain"], 0),
+    ],
+)
+def test_what_counts_as_a_failure_is_the_users_choice(options: list[str], exit_code: int, tmp_path: Path) -> None:
+    assert gradviz("check", written_script(tmp_path, VANISHING), *options, cwd=tmp_path).exit_code == exit_code
+
+
+def test_only_new_findings_count_beside_a_baseline(tmp_path: Path) -> None:
+    script = written_script(tmp_path, VANISHING)
+    assert gradviz("check", script, "--write-baseline", "known.json", cwd=tmp_path).exit_code == 1
+    run = gradviz("check", script, "--baseline", "known.json", cwd=tmp_path)
+    assert run.exit_code == 0
+    assert "left out: 1 finding in the baseline" in run.stdout
+
+
+def test_a_script_that_raises_gets_its_own_traceback_first(tmp_path: Path) -> None:
+    run = gradviz("check", written_script(tmp_path, VANISHING + "raise ValueError('mine')\n"), cwd=tmp_path)
+    assert run.exit_code == 1
+    assert "ValueError: mine" in run.stderr
+    assert "vanishing_chain" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--select", "GV2O4"], "no rule 'GV2O4'"),
+        (["--format", "xml"], "unknown format 'xml'"),
+        (["--fail-on", "fatal"], "unknown severity for --fail-on 'fatal'"),
+        (["--baseline", "missing.json"], "cannot read the baseline missing.json"),
+    ],
+)
+def test_bad_options_are_refused_before_the_script_runs(options: list[str], words: str, tmp_path: Path) -> None:
+    run = gradviz("check", written_script(tmp_path, VANISHING), *options, cwd=tmp_path)
+    assert words in refusal(run)
+    assert "training" not in run.stderr
