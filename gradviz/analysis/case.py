@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache, cached_property
 
+from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import NodeAt, Place
 from gradviz.analysis.gradient_flow import GradientFlow, gradient_flow, has_gradients
 from gradviz.capture.capture import Capture
@@ -23,6 +24,11 @@ class Case:
     def graphs(self) -> tuple[Graph, ...]:
         """In the order in which their backward calls came."""
         return self.capture.graphs
+
+    @cached_property
+    def dataflow(self) -> Dataflow | None:
+        """The torch calls of the run; None for a capture that was made without them."""
+        return None if self.capture.calls is None else Dataflow(self.capture.calls)
 
     @cached_property
     def measured_graphs(self) -> tuple[int, ...]:

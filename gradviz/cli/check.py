@@ -49,7 +49,7 @@ def check_command(
     from gradviz.output import check_outputs, write_output
     from gradviz.rendering.finding_formats import finding_format
 
-    source_choice = SourceOptions(words, module, backward="all")
+    source_choice = SourceOptions(words, module, backward="all", calls=True)
     if not source_choice.is_capture:
         source_choice = replace(source_choice, keep_going=True)
     terminal = standard_output(options["color"])

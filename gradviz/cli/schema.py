@@ -8,7 +8,7 @@ import click
 @click.command("schema")
 @click.argument("what", metavar="[json|capture|memory|flow|check]", default="json")
 def schema_command(what: str) -> int:
-    """Print the JSON Schema of a .json file, of a .gradviz file (capture), or of what memory, flow or check print as JSON."""
+    """Print the JSON Schema of a .json file, of a capture (.gradviz), or of what memory, flow or check say in JSON."""
     import msgspec
 
     from gradviz.analysis.flow_document import flow_schema

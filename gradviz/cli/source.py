@@ -31,6 +31,8 @@ class SourceOptions:
     gradients: bool = True
     values: bool = False
     values_up_to: int | None = None
+    calls: bool = False
+    """Whether every torch call is to be recorded, too; not an option: `check` asks for it."""
     root_shares: bool = False
 
     @property
@@ -129,6 +131,7 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         root=options.root,
         gradients=options.gradients,
         values_up_to=options.values_up_to or (MOST_VALUES if options.values else 0),
+        calls=options.calls,
         root_shares=options.root_shares,
         working=working,
     )

@@ -19,7 +19,7 @@ every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def causes_in(example: str, folder: Path) -> set[str]:
     script = folder / "example.py"
     script.write_text(f"import torch\n\ntorch.manual_seed(0)\n{example}\n")
-    capture = run(find_script(str(script)), (), RecordingPlan(backward=None)).capture
+    capture = run(find_script(str(script)), (), RecordingPlan(backward=None, calls=True)).capture
     return {finding.cause for finding in check_capture(capture, RULES).findings if finding.is_alarm}
 
 
