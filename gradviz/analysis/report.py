@@ -65,7 +65,11 @@ def _source(capture: Capture, findings: Iterable[Finding]) -> SourceText:
 def _what_was_checked(case: Case) -> Iterable[str]:
     calls = case.capture.backward_calls
     if calls:
-        yield f"{calls:,} backward {'call' if calls == 1 else 'calls'}"
+        kept = sum(graph.backward is not None for graph in case.graphs)
+        recorded = f" ({kept:,} of them edge by edge)" if kept < calls else ""
+        yield f"{calls:,} backward {'call' if calls == 1 else 'calls'}{recorded}"
+    elif case.capture.error is None:
+        yield "no backward() ran, so no gradient could be checked"
     if not case.measured_graphs:
         return
     rows = case.flow_of(case.measured_graphs[-1]).rows

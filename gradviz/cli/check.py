@@ -30,6 +30,8 @@ _FORMAT_ROWS = [f"{each.name:<10}{each.summary}" for each in FINDING_FORMATS]
 @click.option("--fail-on", metavar="error|warning|note|never", help="Exit with 1 from this severity on; warning.")
 @click.option("--baseline", metavar="FILE", help="Leave out the findings that this file holds.")
 @click.option("--write-baseline", metavar="FILE", help="Write the findings of this run to a file, as known.")
+@click.option("--seconds", type=float, metavar="S", help="Stop SCRIPT so long after its first backward; 60.")
+@click.option("--steps", type=int, metavar="N", help="Stop it after N optimizer steps (or backwards, without one).")
 @terminal_options(least_width=NARROWEST)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|CAPTURE [-- ARGUMENTS]...")
 def check_command(
@@ -47,13 +49,17 @@ def check_command(
     from gradviz.cli.source import SourceOptions, open_source
     from gradviz.cli.terminal import standard_output
     from gradviz.output import check_outputs, write_output
+    from gradviz.recording.plan import RunLimits
     from gradviz.rendering.finding_formats import finding_format
 
-    source_choice = SourceOptions(words, module, backward="all", calls=True)
-    if not source_choice.is_capture:
-        source_choice = replace(source_choice, keep_going=True)
     terminal = standard_output(options["color"])
     settings = check_settings(options, Path.cwd())
+    source_choice = SourceOptions(words, module, backward="all", calls=True)
+    if source_choice.is_capture:
+        _check_that_it_runs(source_choice.name, options)
+    else:
+        limits = RunLimits(settings.seconds, settings.steps)
+        source_choice = replace(source_choice, keep_going=True, limits=limits)
     rules = chosen_rules(RULES, settings.select, settings.ignore)
     for_programs = None if settings.format == "terminal" else finding_format(settings.format)
     baseline = _baseline(settings.baseline, source_choice)
@@ -70,6 +76,14 @@ def check_command(
             text = FindingsText(options["width"] or max(terminal.width, NARROWEST), terminal.has_colors).text(report)
         show(text, terminal, use_pager=not (no_pager or for_programs))
     return source.exit_code or int(_is_failure(report, settings))
+
+
+def _check_that_it_runs(name: str, options: dict[str, Any]) -> None:
+    from gradviz.errors import BadInput
+
+    for option in ("seconds", "steps"):
+        if options[option] is not None:
+            raise BadInput(f"--{option} needs a script to run; {name} is a capture")
 
 
 def _baseline(path: str | None, source: SourceOptions) -> Baseline | None:

@@ -31,6 +31,9 @@ class CheckSettings:
     format: str = "terminal"
     fail_on: FailOn = "warning"
     baseline: str | None = None
+    seconds: float = 60.0
+    """How long the script runs on after its first backward."""
+    steps: int | None = None
 
     @property
     def threshold(self) -> Severity | None:
@@ -48,6 +51,10 @@ def check_settings(given: dict[str, Any], folder: Path) -> CheckSettings:
     own = {name: given[name] for name in names if given.get(name) not in (None, ())}
     settings = CheckSettings(**{**_from_file(folder), **own})
     check_choice("severity for --fail-on", settings.fail_on, get_args(FailOn))
+    if not 0 < settings.seconds < float("inf"):
+        raise BadInput(f"seconds = {settings.seconds:g} is no time to run", hint="give a number above 0")
+    if settings.steps is not None and settings.steps < 1:
+        raise BadInput(f"steps = {settings.steps} is no number of steps", hint="give a number from 1 on")
     return settings
 
 

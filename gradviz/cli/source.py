@@ -17,6 +17,7 @@ from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture, load_captur
 from gradviz.cli.progress import working
 from gradviz.errors import BadInput, NothingRecorded
 from gradviz.graph.model import Graph
+from gradviz.recording.plan import NO_LIMITS, RunLimits
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class SourceOptions:
     values_up_to: int | None = None
     calls: bool = False
     """Whether every torch call is to be recorded, too; not an option: `check` asks for it."""
+    limits: RunLimits = NO_LIMITS
     root_shares: bool = False
 
     @property
@@ -110,7 +112,7 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         needs_graph: without any graph there is nothing to show, so say so.
     """
     if options.is_capture:
-        return _load(options)
+        return _load(options, needs_graph=needs_graph)
     from gradviz.recording.plan import MOST_VALUES, RecordingPlan
     from gradviz.recording.program import find_module, find_script
     from gradviz.recording.root_expression import parse_root
@@ -127,7 +129,9 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
     plan = RecordingPlan(
         backward=None if options.backward in ("all", "last") else int(options.backward or 1),
         only_last=options.backward == "last",
+        thins_out=options.calls,
         keep_going=options.keep_going,
+        limits=options.limits,
         root=options.root,
         gradients=options.gradients,
         values_up_to=options.values_up_to or (MOST_VALUES if options.values else 0),
@@ -168,7 +172,7 @@ def _no_graph(capture: Capture, exit_code: int) -> NothingRecorded:
     return refusal
 
 
-def _load(options: SourceOptions) -> Source:
+def _load(options: SourceOptions, *, needs_graph: bool) -> Source:
     for name, given in (
         ("--root", options.root),
         ("--keep-going", options.keep_going),
@@ -184,7 +188,7 @@ def _load(options: SourceOptions) -> Source:
     assert options.file is not None
     with working(f"reading {options.name}"):
         capture = load_capture(options.file)
-    if not capture.graphs:
+    if not capture.graphs and (needs_graph or capture.calls is None):
         raise NothingRecorded(f"{options.name} holds no graph: its script {capture.outcome} before there was one")
     return Source(capture, _select(capture, options))
 

@@ -29,6 +29,7 @@ from gradviz.recording.call_writer import CallWriter, Where
 from gradviz.recording.gradients import measuring
 from gradviz.recording.known_tensors import requires_grad, version_of
 from gradviz.recording.optimizers import Optimizers
+from gradviz.recording.run_limit import RunLimit
 from gradviz.recording.tensor_facts import FactsTable
 
 
@@ -56,12 +57,24 @@ class CallRecorder:
         self.events = CallEvents(self.writer)
         self.optimizers = Optimizers(self.writer)
         self._functions = FunctionTable()
+        self._limit: RunLimit | None = None
+
+    def watch_limit(self, limit: RunLimit) -> None:
+        """Tell it of steps, and break off what takes too long."""
+        self._limit = limit
+        self.optimizers.step_ended = limit.after_step
 
     def begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Pending | None:
         """A torch function is about to run, called from `frame`; None where it is of no interest."""
+        if self._limit is not None and self._limit.is_overdue() and self._may_break_off():
+            self._limit.break_off()
         with self.writer.shield():
             return self._begin(function, args, kwargs, frame)
         return None
+
+    def _may_break_off(self) -> bool:
+        """From inside the engine it would look as if the backward had failed."""
+        return not (self.writer.is_elsewhere() or self.writer.is_inside("backward", "step"))
 
     def _begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Pending | None:
         kind = self._functions.kind(function)

@@ -40,6 +40,10 @@ class CallWriter:
         """True on threads and in processes that are not recorded."""
         return threading.get_ident() != self._thread or os.getpid() != self._process
 
+    def is_inside(self, *kinds: CallKind) -> bool:
+        """True while a call of one of these kinds runs."""
+        return any(row.kind in kinds for row, _ in self._open)
+
     def close_frame(self, frame_id: int) -> None:
         """A frame begins to run; whatever ran in one that had the same id is over."""
         for row, known_id in self._open[::-1]:

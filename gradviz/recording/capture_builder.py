@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import platform
 import threading
@@ -40,9 +41,11 @@ class CaptureBuilder:
     """Builds graphs with what `forward` saw, which may be nothing."""
 
     def __init__(self, facts: FactsTable, forward: ForwardWatch) -> None:
-        self.graphs: list[Graph] = []
+        self.graphs: dict[int, Graph] = {}
+        """By place, in the order in which they were added."""
         self.node_count = 0
-        """Nodes of all graphs that were ever added."""
+        """Nodes of all graphs that are kept."""
+        self._next_place = itertools.count()
         self.unmeasured: Counter[str] = Counter()
         """How many gradients could not be measured, for each reason."""
         self._adding = threading.Lock()
@@ -75,8 +78,8 @@ class CaptureBuilder:
         module_names = ModuleNames(models, names)
         graph = self._builder.build(walked, roots, module_names, self._log_of_graph(), call)
         with self._adding:
-            recorded = Recorded(walked, len(self.graphs))
-            self.graphs.append(graph)
+            recorded = Recorded(walked, next(self._next_place))
+            self.graphs[recorded.place] = graph
             self.node_count += len(walked.wrappers)
         for what in torch_compat.untold(walked.wrappers[-1]):
             self.disclose(f"torch {torch.__version__} does not tell {what}")
@@ -91,6 +94,11 @@ class CaptureBuilder:
         self._disclosures.clear()
         self._of_calls.clear()
         self._builder.forget_unknowns()
+
+    def forget_graph(self, place: int) -> None:
+        """Do without one of them."""
+        with self._adding:
+            self.node_count -= len(self.graphs.pop(place).nodes)
 
     @property
     def saw_no_forward(self) -> bool:
@@ -114,7 +122,7 @@ class CaptureBuilder:
         self, program: str, arguments: tuple[str, ...], outcome: Any, error: ScriptError | None, backward_calls: int
     ) -> Capture:
         """Everything that was recorded."""
-        graphs = tuple(map(with_sizes, self.graphs))
+        graphs = tuple(map(with_sizes, self.graphs.values()))
         calls = self.call_log.build() if self._forward.calls is not None else None
         return Capture(
             program=Program(program, arguments, platform.python_version(), str(torch.__version__), __version__),
@@ -166,7 +174,7 @@ class CaptureBuilder:
                 f"the lines of {nodes} unknown: made before the recording began or more than "
                 f"{KEPT_CALLS} backward calls ago, by a thread that is not recorded, or by code below Python"
             )
-        callers = tuple(dict.fromkeys(name for graph in self.graphs for name in callers_of_backward(graph)))
+        callers = tuple(dict.fromkeys(name for graph in self.graphs.values() for name in callers_of_backward(graph)))
         if callers:
             yield (
                 f"what {words_for_callers(callers)} computes is not in this graph: it is computed again inside "

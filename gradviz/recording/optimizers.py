@@ -45,6 +45,8 @@ class Optimizers:
         self._writer = writer
         self.name_now: Callable[[FrameType], None] = lambda frame: None
         """Told when an optimizer is made, which is when the program's names are all there."""
+        self.step_ended: Callable[[object], None] = lambda optimizer: None
+        """Told after each step; what it raises ends the program."""
         self._hooks: list[Any] = []
         self._known: dict[int, KnownOptimizer] = {}
         self.all: list[KnownOptimizer] = []
@@ -149,9 +151,12 @@ class Optimizers:
             self._stepping.append(row)
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not self._writer.is_elsewhere():
+            self._note_step(optimizer)
+            self.step_ended(optimizer)
+
+    def _note_step(self, optimizer: Any) -> None:
         writer = self._writer
-        if writer.is_elsewhere():
-            return
         with writer.shield(), measuring():
             known = self.find(optimizer)
             row = next((row for row in reversed(self._stepping) if row.optimizer is known), None)

@@ -12,6 +12,19 @@ MOST_VALUES = 64
 
 
 @dataclass(frozen=True)
+class RunLimits:
+    """When a run has shown enough: see `run_limit`. Without any, it goes on to its end."""
+
+    seconds: float | None = None
+    """From the first backward on."""
+    steps: int | None = None
+    """Of an optimizer, or backward calls where there is none."""
+
+
+NO_LIMITS = RunLimits()
+
+
+@dataclass(frozen=True)
 class RecordingPlan:
     """Which backward calls become graphs, and whether the script goes on afterwards."""
 
@@ -19,7 +32,10 @@ class RecordingPlan:
     """The call to record, counted from 1; None for all."""
     only_last: bool = False
     """All calls are recorded, and each takes the place of the one before."""
+    thins_out: bool = False
+    """Of the recorded calls of a long run only those are kept that tell something: see `kept_graphs`."""
     keep_going: bool = False
+    limits: RunLimits = NO_LIMITS
     root: str | None = None
     """An expression to record at the script's end instead of any backward."""
     gradients: bool = True

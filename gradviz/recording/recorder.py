@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 from types import FrameType
 from typing import Any
 
@@ -20,12 +21,14 @@ from gradviz.recording.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.compiled_code import CompiledCodeWatch
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import CallAt
+from gradviz.recording.kept_graphs import KeptGraphs
 from gradviz.recording.measured_calls import MeasuredCalls
 from gradviz.recording.names import NameTable, names_on_stack
 from gradviz.recording.plan import RecordingPlan, StopScript
 from gradviz.recording.refused_backward import refused_backward
 from gradviz.recording.root_expression import parse_root
 from gradviz.recording.roots import RootTensor, loose_ends, root_of, slots_in
+from gradviz.recording.run_limit import RunLimit
 from gradviz.recording.structures import named_tensors
 from gradviz.recording.tensor_facts import FactsTable
 
@@ -43,6 +46,10 @@ class Recorder:
         on_backward = self._on_backward if self._forward.calls is None else self._log_backward
         self._backward = BackwardWatch(on_backward, self._measured.inner.note)
         self._lock = threading.RLock()
+        self._kept = KeptGraphs()
+        self._limit = RunLimit(plan.limits, self._end_run)
+        if self._forward.calls is not None:
+            self._forward.calls.watch_limit(self._limit)
         self.backward_calls = 0
         self.failed_in_backward = False
         self.was_stopped = False
@@ -104,6 +111,7 @@ class Recorder:
                 self._forward.forget_what_is_old()
                 self._await_forward_of(number + 1)
         self.note_memory()
+        self._limit.before_backward()
         if self._plan.keeps_one:
             self._builder.forget_graphs()
         row = self._forward.note_backward(torch_compat.peek_sequence_nr(), request)
@@ -118,7 +126,10 @@ class Recorder:
             raise
         finally:
             self._forward.end_backward(row)
+            place = recorded.place if recorded is not None else None
             del recorded
+        self._thin_out(place)
+        self._limit.after_backward(number, has_optimizer=self._has_optimizer())
         if self._plan.is_last(number) or self._is_full():
             self._end_after_last_graph()
         else:
@@ -201,6 +212,18 @@ class Recorder:
             self._builder.disclose_defect("what earlier calls freed could not be found out", defect)
             return frozenset()
 
+    def _thin_out(self, place: int | None) -> None:
+        if not self._plan.thins_out or place is None:
+            return
+        try:
+            for other in self._kept.add(place, self._builder.graphs[place]):
+                self._builder.forget_graph(other)
+        except Exception as defect:  # whatever it is, it must not reach the program
+            self._builder.disclose_defect("graphs that tell nothing new could not be left out", defect)
+
+    def _has_optimizer(self) -> bool:
+        return self._forward.calls is not None and bool(self._forward.calls.optimizers.all)
+
     def _is_full(self) -> bool:
         kept = self._builder.node_count
         if kept < self._plan.max_kept_nodes:
@@ -216,6 +239,9 @@ class Recorder:
         if self._plan.keep_going:
             self.stop()
             return
+        self._end_run()
+
+    def _end_run(self) -> None:
         self.was_stopped = True
         if threading.current_thread() is not threading.main_thread():
             # Other threads end without a word only for this very class; the rest of the program goes on.
@@ -246,6 +272,15 @@ class Recorder:
         names.add_namespace(namespace)
         self.note_memory()
         self._record_graph(roots, names)
+
+    def note_limit(self, place: tuple[str, int] | None) -> None:
+        """Tell that a limit ended the program, at this file and line."""
+        if self._limit.reason is not None:
+            at = f" at {PurePath(place[0]).name}:{place[1]}" if place is not None else ""
+            self._builder.disclose(
+                f"what comes later: the script was stopped {self._limit.reason}{at} "
+                "(--seconds and --steps say how far it runs)"
+            )
 
     def note_refused_backward(self, error: BaseException, namespaces: list[Mapping[str, Any]]) -> None:
         """Tell which root it was that torch refused to start from, and record its graph if there is no other."""
@@ -279,7 +314,7 @@ class Recorder:
     @property
     def graphs(self) -> tuple[Graph, ...]:
         """Those that were recorded so far."""
-        return tuple(self._builder.graphs)
+        return tuple(self._builder.graphs.values())
 
     def new_builder(self) -> CaptureBuilder:
         """Builds graphs with all that was seen so far, and adds nothing to this recording."""

@@ -65,9 +65,8 @@ class InspectedRoots:
         if any(node.hooks for node in graph.nodes):
             builder.disclose(HOOKS_RAN)
         told = builder.capture(capture.program.name, (), "finished", None, 0).disclosures
-        return replace(
-            capture, graphs=tuple(builder.graphs), disclosures=tuple(dict.fromkeys([*capture.disclosures, *told]))
-        )
+        graphs, disclosures = tuple(builder.graphs.values()), dict.fromkeys([*capture.disclosures, *told])
+        return replace(capture, graphs=graphs, disclosures=tuple(disclosures))
 
 
 def _nothing() -> None:
@@ -77,7 +76,7 @@ def _nothing() -> None:
 def _builder(graph: Graph) -> tuple[CaptureBuilder, FactsTable]:
     facts = FactsTable()
     builder = CaptureBuilder(facts, ForwardWatch(facts))
-    builder.graphs.append(graph)
+    builder.graphs[0] = graph
     return builder, facts
 
 

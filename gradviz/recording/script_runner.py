@@ -78,7 +78,8 @@ class _Ending:
 def _run_to_its_end(code: CodeType, namespace: dict[str, Any], session: _Session) -> _Ending:
     try:
         run_users_code(code, namespace)
-    except StopScript:
+    except StopScript as request:
+        session.look_at_stop(request)
         return _Ending("stopped")
     except SystemExit as request:
         return _exit_ending(request)
@@ -131,6 +132,17 @@ class _Session:
         if self._recorder is not None:
             self._recorder.stop()
 
+    def look_at_stop(self, request: StopScript) -> None:
+        """The program was ended on the way: take note of what its frames hold, which are about to go."""
+        recorder = self._recorder
+        if recorder is None:
+            return
+        recorder.stop()
+        from gradviz.recording.names import namespaces_of_traceback
+
+        recorder.note_end(namespaces_of_traceback(request.__traceback__, with_libraries=False))
+        recorder.note_limit(user_traceback.innermost_own_line(request.__traceback__))
+
     def look_at_traceback(self, error: BaseException) -> None:
         """The program broke off: if it had no graph recorded yet, take what its frames hold."""
         recorder = self._recorder
@@ -153,14 +165,14 @@ class _Session:
             raise self._defect
         if recorder is None:
             return self._without_torch(name, arguments, ending, error, printed)
-        if ending.error is None:
+        if ending.error is None and ending.outcome != "stopped":
             recorder.note_end([namespace])
         if self._plan.root is not None and ending.outcome != "interrupted":
             self._record_root(namespace, failed=ending.outcome == "failed")
         elif not recorder.has_graphs() and ending.error is None:
             self._check_number_of_calls(ending)
             recorder.record_loose_ends([namespace])
-            if not recorder.has_graphs() and ending.outcome == "finished":
+            if not recorder.has_graphs() and ending.outcome == "finished" and not self._plan.calls:
                 raise NothingRecorded(
                     f"{name} called no backward() or grad(), and no variable at its end holds a tensor with a grad_fn",
                     hint="call backward() on the loss, or keep it in a variable of the script and name it with --root",

@@ -16,7 +16,7 @@ def script_error(error: BaseException, *, in_backward: bool) -> ScriptError:
     """What a capture keeps of an exception; the exception itself is not touched."""
     trace = traceback_without_our_frames(error)
     text = "".join(traceback.format_exception(type(error), error, trace))
-    return ScriptError(type(error).__name__, str(error), text, _innermost_own_line(trace), in_backward)
+    return ScriptError(type(error).__name__, str(error), text, innermost_own_line(trace), in_backward)
 
 
 def traceback_without_our_frames(error: BaseException) -> TracebackType | None:
@@ -79,7 +79,7 @@ def _as_called_directly(entry: TracebackType) -> TracebackType:
     return entry
 
 
-def _innermost_own_line(trace: TracebackType | None) -> tuple[str, int] | None:
+def innermost_own_line(trace: TracebackType | None) -> tuple[str, int] | None:
     """File and line of the innermost frame that is not a library's."""
     found = None
     while trace is not None:

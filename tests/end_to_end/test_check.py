@@ -81,9 +81,46 @@ def test_a_script_that_raises_gets_its_own_traceback_first(tmp_path: Path) -> No
         (["--format", "xml"], "unknown format 'xml'"),
         (["--fail-on", "fatal"], "unknown severity for --fail-on 'fatal'"),
         (["--baseline", "missing.json"], "cannot read the baseline missing.json"),
+        (["--steps", "0"], "steps = 0 is no number of steps"),
+        (["--seconds", "-1"], "seconds = -1 is no time to run"),
     ],
 )
 def test_bad_options_are_refused_before_the_script_runs(options: list[str], words: str, tmp_path: Path) -> None:
     run = gradviz("check", written_script(tmp_path, VANISHING), *options, cwd=tmp_path)
     assert words in refusal(run)
     assert "training" not in run.stderr
+
+
+ENDLESS = """
+import torch
+
+def train():
+    net = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    while True:
+        optimizer.zero_grad()
+        net(torch.ones(3, 2)).sum().backward()
+        optimizer.step()
+
+train()
+"""
+
+
+def test_a_script_that_trains_on_and_on_is_stopped_and_the_report_says_where(tmp_path: Path) -> None:
+    run = gradviz("check", written_script(tmp_path, ENDLESS), "--steps", "3", "--width", "200", cwd=tmp_path)
+    assert run.exit_code == 0
+    assert "the script was stopped after 3 steps at train.py:10" in run.stdout
+    assert "3 backward calls" in run.stdout
+
+
+def test_seconds_stop_it_too_and_stand_in_the_configuration_file(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.gradviz]\nseconds = 0.5\n", encoding="utf-8")
+    run = gradviz("check", written_script(tmp_path, ENDLESS), "--width", "200", cwd=tmp_path)
+    assert "the script was stopped 0.5 s past its first backward at train.py:" in run.stdout
+
+
+def test_a_script_without_any_backward_is_told_so(tmp_path: Path) -> None:
+    text = "import torch\nnet = torch.nn.Linear(2, 1)\nprint(net(torch.ones(3, 2)).detach())\n"
+    run = gradviz("check", written_script(tmp_path, text), cwd=tmp_path)
+    assert run.exit_code == 0
+    assert "no backward() ran, so no gradient could be checked" in run.stdout
