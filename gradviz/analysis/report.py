@@ -37,10 +37,12 @@ class Report(Struct, frozen=True):
         return text_at(self.source, place)
 
 
-def check_report(capture: Capture, rules: Iterable[type[Rule]], baseline: Baseline | None = None) -> Report:
-    """What these rules find, less what comments in the source and the baseline leave out."""
+def check_report(
+    capture: Capture, rules: Iterable[type[Rule]], baseline: Baseline | None = None, besides: Iterable[Finding] = ()
+) -> Report:
+    """What these rules find, and `besides`, less what comments in the source and the baseline leave out."""
     result = check_capture(capture, rules)
-    shown, suppressed = without_suppressed(capture, result.findings)
+    shown, suppressed = without_suppressed(capture, (*result.findings, *besides))
     source = _source(capture, shown)
     known: list[Finding] = []
     if baseline is not None:

@@ -61,4 +61,4 @@ class Rule(ABC):
 
 def is_called(code: str, name: str, word: str) -> bool:
     """Whether a word that somebody wrote means the rule: its name, its code, or how its code begins."""
-    return word == name or (word[:2].upper() == "GV" and code.startswith(word.upper()))
+    return word in (name, code) or (word[:2].upper() == "GV" and code.startswith(word.upper()))

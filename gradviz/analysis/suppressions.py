@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from gradviz.analysis.finding import Finding, text_at
+from gradviz.analysis.rule import is_called
 from gradviz.capture.capture import Capture
 
 _COMMENT = re.compile(r"#\s*gradviz:\s*ignore(?:\[([^\]]*)\])?")
@@ -32,6 +33,4 @@ def _says(line: str, finding: Finding) -> bool:
     if found[1] is None:
         return True
     words = {word.strip() for word in found[1].split(",")} - {""}
-    return any(
-        word == finding.cause or (word[:2].upper() == "GV" and finding.code.startswith(word.upper())) for word in words
-    )
+    return any(is_called(finding.code, finding.cause, word) for word in words)

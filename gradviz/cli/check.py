@@ -40,6 +40,7 @@ def check_command(
     """Run SCRIPT to its end, and say why gradients are missing, zero, NaN or wrong, and on which line."""
     from gradviz.analysis.baseline import baseline_of
     from gradviz.analysis.checker import chosen_rules
+    from gradviz.analysis.installed_rules import with_installed_rules
     from gradviz.analysis.report import check_report
     from gradviz.analysis.rules import RULES
     from gradviz.cli.findings_text import FindingsText
@@ -60,14 +61,15 @@ def check_command(
     else:
         limits = RunLimits(settings.seconds, settings.steps)
         source_choice = replace(source_choice, keep_going=True, limits=limits)
-    rules = chosen_rules(RULES, settings.select, settings.ignore)
+    known_rules = with_installed_rules(RULES)
+    rules = chosen_rules(known_rules.rules, settings.select, settings.ignore)
     for_programs = None if settings.format == "terminal" else finding_format(settings.format)
     baseline = _baseline(settings.baseline, source_choice)
     if write_baseline is not None:
         check_outputs([write_baseline], inputs=source_choice.inputs)
     source = open_source(source_choice, own_output=True, needs_graph=False)
     with recording_kept(source, source_choice):
-        report = check_report(source.capture, rules, baseline)
+        report = check_report(source.capture, rules, baseline, known_rules.unusable)
         if write_baseline is not None:
             write_output(write_baseline, baseline_of(report.program, report.findings, report.source))
         if for_programs is not None:

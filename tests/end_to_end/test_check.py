@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,51 @@ def test_a_script_without_any_backward_is_told_so(tmp_path: Path) -> None:
     run = gradviz("check", written_script(tmp_path, text), cwd=tmp_path)
     assert run.exit_code == 0
     assert "no backward() ran, so no gradient could be checked" in run.stdout
+
+
+def installed_package(folder: Path, entry_point: str, code: str) -> dict[str, str]:
+    """A package ``house`` that brings rules along, as pip would install it; the environment that sees it."""
+    (folder / "house.py").write_text(code, encoding="utf-8")
+    facts = folder / "house-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: house\nVersion: 1.0\n", encoding="utf-8")
+    (facts / "entry_points.txt").write_text(f"[gradviz.rules]\n{entry_point}\n", encoding="utf-8")
+    return {"PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
+HOUSE_RULE = """
+from gradviz.analysis.rule import Rule
+
+class Quiet(Rule):
+    '''Every script is reported.'''
+    code, name, severity = "HOUSE1", "house_style", "warning"
+    def check(self, case):
+        yield self.finding(f"{case.capture.backward_calls} backward calls are too many")
+
+class Broken(Quiet):
+    code, name = "HOUSE2", "house_names"
+    def check(self, case):
+        raise KeyError("mask")
+"""
+
+
+def test_a_rule_of_another_package_runs_beside_ours_and_one_that_raises_is_reported_as_such(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    env = installed_package(site, "a = house:Quiet\nb = house:Broken\nc = house:Missing", HOUSE_RULE)
+    run = gradviz("check", written_script(tmp_path, HEALTHY), "--width", "200", cwd=tmp_path, env=env)
+    assert "warning HOUSE1 house_style" in run.stdout
+    assert "1 backward calls are too many" in run.stdout
+    assert "rule HOUSE2 (house_names) of house broke down: KeyError: 'mask'" in run.stdout
+    assert "the rules house:Missing of house cannot be used" in run.stdout
+    assert gradviz("check", "train.py", "--ignore", "HOUSE1", cwd=tmp_path, env=env).exit_code == 0
+
+
+def test_the_rules_are_listed_and_each_has_a_page(tmp_path: Path) -> None:
+    listing = gradviz("rules", "--width", "60", cwd=tmp_path).stdout
+    assert "GV204  vanishing_chain" in listing
+    assert max(map(len, listing.splitlines())) <= 60
+    page = gradviz("rules", "vanishing_chain", cwd=tmp_path).stdout
+    assert page.startswith("GV204 vanishing_chain (warning)")
+    assert "What it finds" in page and "Instead" in page
+    assert "no rule 'vanishing_chian'" in refusal(gradviz("rules", "vanishing_chian", cwd=tmp_path))

@@ -1,0 +1,59 @@
+"""``gradviz rules``: what ``gradviz check`` looks for, and the page of each rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from textwrap import indent, wrap
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradviz.cli.options import terminal_options
+
+if TYPE_CHECKING:
+    from gradviz.analysis.rule import Rule
+
+_CODE_SECTIONS = ("Example", "Instead")
+_INDENT = " " * 9
+
+
+@click.command("rules")
+@terminal_options(least_width=40)
+@click.argument("words", nargs=-1, metavar="[RULE]...")
+def rules_command(words: tuple[str, ...], no_pager: bool, **options: Any) -> int:
+    """List the rules of `gradviz check`; with RULE (GV101, GV1 or a name), print what it finds and what to do."""
+    from gradviz.analysis.checker import chosen_rules
+    from gradviz.analysis.installed_rules import with_installed_rules
+    from gradviz.analysis.rules import RULES
+    from gradviz.cli.paging import show
+    from gradviz.cli.terminal import standard_output
+
+    terminal = standard_output(options["color"])
+    known = with_installed_rules(RULES)
+    rules = chosen_rules(known.rules, words, ())
+    text = "\n".join(map(_page, rules)) if words else _table(rules, options["width"] or max(terminal.width, 40))
+    for finding in known.unusable:
+        text += f"\n{finding.message}\n"
+    show(text, terminal, use_pager=not no_pager)
+    return 0
+
+
+def _table(rules: Iterable[type[Rule]], width: int) -> str:
+    from gradviz.analysis.rule import FAMILIES
+
+    lines: list[str] = []
+    family = ""
+    for rule in rules:
+        if rule.code[:3] != family:
+            family = rule.code[:3]
+            lines += [""] * bool(lines) + [f"{family}xx {FAMILIES.get(family, 'of other packages')}"]
+        lines.append(f"  {rule.code}  {rule.name} ({rule.severity})")
+        lines += wrap(rule.headline(), width, initial_indent=_INDENT, subsequent_indent=_INDENT)
+    return "\n".join(lines) + "\n"
+
+
+def _page(rule: type[Rule]) -> str:
+    parts = [f"{rule.code} {rule.name} ({rule.severity})", rule.headline()]
+    for title, body in rule.documentation().items():
+        parts.append(f"{title}\n{indent(body, '    ' if title in _CODE_SECTIONS else '')}")
+    return "\n\n".join(parts) + "\n"
