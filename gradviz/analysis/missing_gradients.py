@@ -7,7 +7,6 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
 from msgspec import Struct
@@ -56,8 +55,8 @@ class MissingGradients:
     def cut_off(self) -> tuple[CutOff, ...]:
         """Every cut that is to blame, the one that costs most tensors their gradient first."""
         blamed: dict[tuple[int, str], CutOff] = {}
-        for backward, root in self._roots():
-            for cut in self._flow.cuts_reaching(root, before=backward, since=self._step_before(backward)):
+        for backward, root in self._flow.roots():
+            for cut in self._flow.cuts_reaching(root, before=backward, since=self._flow.step_before(backward)):
                 tensors = tuple(number for number in self._flow.leaves_above(cut) if number in self._wanting_set)
                 is_refused = self._log.calls[backward].raised is not None and not self._is_live(backward, root)
                 if tensors or is_refused:
@@ -68,17 +67,8 @@ class MissingGradients:
     def _wanting_set(self) -> frozenset[int]:
         return frozenset(self.wanting)
 
-    def _roots(self) -> Iterator[tuple[int, int]]:
-        for number, call in enumerate(self._log.calls):
-            if call.kind == "backward" and call.inside is None:
-                yield from ((number, use.tensor) for use in call.inputs if use.place.startswith("root"))
-
     def _is_live(self, backward: int, root: int) -> bool:
         return any(use.tensor == root and use.requires_grad for use in self._log.calls[backward].inputs)
-
-    def _step_before(self, backward: int) -> int:
-        """The newest optimizer step before a call: what was computed before that belongs to an earlier step."""
-        return next((row for row in range(backward - 1, -1, -1) if self._log.calls[row].kind == "step"), 0)
 
     def _got_one(self, number: int) -> bool:
         tensor = self._log.tensors[number]
