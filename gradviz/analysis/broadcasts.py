@@ -25,7 +25,6 @@ _LOSSES = frozenset(
         "smooth_l1_loss",
         "huber_loss",
         "soft_margin_loss",
-        "poisson_nll_loss",
         "kl_div",
     )
 )
@@ -112,7 +111,7 @@ def _got_its_axis_for_this(flow: Dataflow, use: TensorUse, row: int) -> bool:
 
 
 def _is_only_reduced_as_a_whole(flow: Dataflow, crossing: Crossing, backward: int) -> bool:
-    """Whether the table is changed element by element, with nothing else of its size, and then reduced to one number."""
+    """Whether the table is changed element by element, with no other table, and then reduced to one number."""
     size = prod(crossing.result)
     waiting, tables, is_reduced = [flow.log.calls[crossing.call].outputs[0].tensor], set[int](), False
     while waiting and len(tables) < _MOST_FOLLOWED:

@@ -57,12 +57,14 @@ class BroadcastMismatch(Rule):
 
     def _finding(self, case: Case, flow: Dataflow, crossing: Crossing) -> Finding:
         one, other = crossing.shapes
-        names = [_name(flow, use, shape) for use, shape in zip((crossing.one, crossing.other), crossing.shapes)]
+        names = [
+            _name(flow, use, shape) for use, shape in zip((crossing.one, crossing.other), crossing.shapes, strict=True)
+        ]
         long, short = (names[0], names[1]) if len(one) > len(other) else (names[1], names[0])
         live = [use for use in (crossing.one, crossing.other) if use.requires_grad]
         return self.finding(
-            f"{names[0]} and {names[1]} were broadcast to {_words(crossing.result)}: each element met each of the other, "
-            f"{crossing.times:,} times as many as there are pairs",
+            f"{names[0]} and {names[1]} were broadcast to {_words(crossing.result)}: each element met each of the "
+            f"other, {crossing.times:,} times as many as there are pairs",
             symptom="grad_wrong",
             why="the loss is an average over all combinations, so its gradient pulls every prediction to the mean",
             fix=f"give both one shape before this line: squeeze {long}, or unsqueeze {short}",
