@@ -14,15 +14,16 @@ from msgspec import Struct
 from gradviz.analysis.cuts import is_exit
 from gradviz.graph.call_log import Call, CallLog
 
-Certainty = Literal["memory", "value", "order"]
-"""``order``: it came in after the other had left, in the same step and in a call that makes tensors from outside."""
+Certainty = Literal["memory", "value", "order", "whole number"]
+"""``order``: it came in after the other had left, in the same step and in a call that makes tensors from outside;
+``whole number``: as an index or a bound that is equal to a whole number that had left, which may be chance."""
 
 
 class Reentry(Struct, frozen=True):
     """A value that came into a call."""
 
     exit: int
-    """The call where it had left; for ``memory``, the one that made the tensor whose memory it is."""
+    """The call where it had left; where the memory is that of a result, and none is known, the call that made it."""
     tensor: int
     """The tensor that it was then."""
     into: int
@@ -44,7 +45,12 @@ def find_reentries(log: CallLog) -> dict[int, tuple[Reentry, ...]]:
 _FROM_OUTSIDE = frozenset(
     {"torch.tensor", "torch.as_tensor", "torch.asarray", "torch.full", "torch.full_like", "torch.Tensor.new_tensor"}
 )
-_STEP_BOUNDARIES = frozenset({"backward", "step", "zero_grad"})
+_TAKE_INDICES = frozenset(
+    f"torch.{place}{name}"
+    for place in ("", "Tensor.")
+    for name in ("__getitem__", "narrow", "select", "roll", "index_select", "take", "unfold")
+)
+_STEP_BOUNDARIES = frozenset({"backward", "step"})
 _FLOATING = ("float", "bfloat", "complex")
 
 
@@ -56,6 +62,10 @@ class _Finder:
         self._left_with_value: dict[float, tuple[int, int]] = {}
         self._left_in_step: dict[bool, tuple[int, int]] = {}
         """The newest exit of this step, as numbers and as arrays."""
+        self._left_as_whole: dict[int, tuple[int, int]] = {}
+        """By number, the newest exit of this step as whole numbers."""
+        self._left_with_memory: dict[int, tuple[int, int]] = {}
+        """By storage, the newest exit as an array."""
         self._made_in_storage: dict[int, tuple[int, int]] = {}
         """By storage, the newest tensor with a ``grad_fn`` in it, with the call that made it."""
         self._descended: set[int] = set()
@@ -64,7 +74,7 @@ class _Finder:
     def of_call(self, number: int, call: Call) -> Iterator[Reentry]:
         entries = [*self._of_memory(number, call), *self._of_numbers(number, call)]
         if not entries:
-            entries = list(self._of_order(number, call))
+            entries = [*self._of_order(number, call), *self._of_whole_numbers(call)]
         self._go_past(number, call, bool(entries))
         return iter(entries)
 
@@ -73,7 +83,11 @@ class _Finder:
             tensor = self._log.tensors[use.tensor]
             if tensor.first_seen != number or tensor.producer is not None or not use.is_leaf:
                 continue
-            made = self._made_in_storage.get(tensor.storage) if tensor.storage is not None else None
+            storage = tensor.storage
+            if tensor.role != "parameter" and storage in self._left_with_memory:
+                yield Reentry(*self._left_with_memory[storage], use.tensor, "memory")
+                continue
+            made = self._made_in_storage.get(storage) if storage is not None else None
             if made is not None and made[1] != use.tensor:
                 yield Reentry(*made, use.tensor, "memory")
             elif tensor.from_numpy_of is not None:
@@ -87,6 +101,12 @@ class _Finder:
             if left is not None and call.outputs:
                 yield Reentry(*left, call.outputs[0].tensor, "value")
 
+    def _of_whole_numbers(self, call: Call) -> Iterator[Reentry]:
+        if call.function in _TAKE_INDICES and call.outputs:
+            whole = {scalar for scalar in call.scalars.values() if type(scalar) is int and scalar not in (0, 1, -1)}
+            for left in sorted({self._left_as_whole[each] for each in whole if each in self._left_as_whole}):
+                yield Reentry(*left, call.outputs[0].tensor, "whole number")
+
     def _of_order(self, number: int, call: Call) -> Iterator[Reentry]:
         for use in call.inputs:
             tensor = self._log.tensors[use.tensor]
@@ -94,14 +114,15 @@ class _Finder:
             if is_from_outside and self._is_floating(use.tensor) and use.is_leaf and True in self._left_in_step:
                 yield Reentry(*self._left_in_step[True], use.tensor, "order")
         if call.function in _FROM_OUTSIDE and call.outputs and self._is_floating(call.outputs[0].tensor):
-            was_array = not call.scalars and not call.inputs
-            left = self._left_in_step.get(was_array) or (self._left_in_step.get(False) if was_array else None)
+            was_array = not call.inputs and all(type(scalar) in (bool, str) for scalar in call.scalars.values())
+            left = self._left_in_step.get(was_array) or self._left_in_step.get(not was_array)
             if left is not None:
                 yield Reentry(*left, call.outputs[0].tensor, "order")
 
     def _go_past(self, number: int, call: Call, has_entries: bool) -> None:
         if call.kind in _STEP_BOUNDARIES:
             self._left_in_step.clear()
+            self._left_as_whole.clear()
         is_descended = has_entries or any(use.requires_grad or use.tensor in self._descended for use in call.inputs)
         if not is_descended:
             return
@@ -112,10 +133,19 @@ class _Finder:
             if use.has_grad_fn and storage is not None:
                 self._made_in_storage[storage] = number, use.tensor
         if is_exit(call) and call.inputs:
-            self._left_in_step[call.function.endswith(("numpy", "__array__"))] = number, call.inputs[0].tensor
-            for value in (call.result, *call.results):
-                if isinstance(value, float) and value != int_or_none(value):
-                    self._left_with_value[value] = number, call.inputs[0].tensor
+            self._note_exit(call, (number, call.inputs[0].tensor))
+
+    def _note_exit(self, call: Call, left: tuple[int, int]) -> None:
+        is_array = call.function.endswith(("numpy", "__array__"))
+        self._left_in_step[is_array] = left
+        storage = self._log.tensors[left[1]].storage
+        if is_array and storage is not None:
+            self._left_with_memory[storage] = left
+        for value in (call.result, *call.results):
+            if isinstance(value, float) and value != int_or_none(value):
+                self._left_with_value[value] = left
+            elif type(value) is int:
+                self._left_as_whole[value] = left
 
     def _is_floating(self, tensor: int) -> bool:
         return self._log.tensors[tensor].facts.dtype.startswith(_FLOATING)

@@ -39,15 +39,24 @@ def tensors_inside(value: Any, place: str, depth: int = _DEPTH) -> Iterator[tupl
 
 
 def scalars_with_places(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Scalar]:
-    """Python numbers, truth values and short texts among the arguments, also in one level of lists."""
+    """Python numbers, truth values and short texts among the arguments, also in slices and in one level of lists."""
     found: dict[str, Scalar] = {}
     for place, value in (*((str(place), value) for place, value in enumerate(args)), *kwargs.items()):
         if type(value) in (list, tuple):
             for index, element in enumerate(value[:_MOST_NUMBERS]):
-                _note(found, f"{place}[{index}]", element)
+                _note_all(found, f"{place}[{index}]", element)
         else:
-            _note(found, place, value)
+            _note_all(found, place, value)
     return found
+
+
+def _note_all(found: dict[str, Scalar], place: str, value: Any) -> None:
+    """A number, or those that bound a slice: ``1.start``, ``1.stop``."""
+    if type(value) is slice:
+        _note(found, f"{place}.start", value.start)
+        _note(found, f"{place}.stop", value.stop)
+    else:
+        _note(found, place, value)
 
 
 def _note(found: dict[str, Scalar], place: str, value: Any) -> None:
