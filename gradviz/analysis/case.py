@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache, cached_property
 
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import NodeAt, Place
 from gradviz.analysis.gradient_flow import GradientFlow, gradient_flow, has_gradients
+from gradviz.analysis.missing_gradients import CutOff, MissingGradients
 from gradviz.capture.capture import Capture
-from gradviz.graph.model import Edge, Graph
+from gradviz.graph.model import Graph
 from gradviz.graph.source_lines import readers_lines
-from gradviz.graph.traversal import ancestors
 
 
 class Case:
@@ -33,6 +32,16 @@ class Case:
         return None if self.capture.calls is None else Dataflow(self.capture.calls)
 
     @cached_property
+    def missing_gradients(self) -> MissingGradients | None:
+        """Who wants a gradient and got none."""
+        return None if self.dataflow is None else MissingGradients(self.capture, self.dataflow)
+
+    @cached_property
+    def cut_off(self) -> tuple[CutOff, ...]:
+        """The lines that cut tensors off from the gradient that they want, the worst first."""
+        return () if self.missing_gradients is None else self.missing_gradients.cut_off
+
+    @cached_property
     def measured_graphs(self) -> tuple[int, ...]:
         """Numbers of the graphs whose gradients were measured."""
         return tuple(number for number, graph in enumerate(self.graphs) if has_gradients(graph))
@@ -46,37 +55,37 @@ class Case:
         line = graph.call_sites[self._readers_lines_of(number)[site]]
         return Place(line.file, line.line)
 
-    def place_of_call(self, row: int) -> Place | None:
-        """The reader's own line that made a call of the log."""
-        line = None if self.dataflow is None else self.dataflow.line_of(row)
+    def place_of_site(self, call_site: int | None) -> Place | None:
+        """The reader's own line behind a call site of the call log."""
+        line = None if self.dataflow is None else self.dataflow.line(call_site)
         return None if line is None else Place(line.file, line.line)
 
-    def place_of_backward(self, number: int) -> Place | None:
-        """The reader's own line that called backward for a graph."""
-        graph = self.graphs[number]
-        site = None if graph.backward is None else graph.backward.call_site
-        if site is None:
-            return None
-        line = graph.call_sites[self._readers_lines_of(number)[site]]
-        return Place(line.file, line.line)
+    def tensor_name(self, number: int) -> str:
+        """What a tensor of the call log is called: its full name, or its shape where it has none."""
+        assert self.capture.calls is not None
+        tensor = self.capture.calls.tensors[number]
+        if tensor.names:
+            return tensor.names[0]
+        shape = " x ".join(str(size) for size in tensor.facts.shape)
+        return f"a tensor of {shape}" if shape else "a single number"
 
-    def leaves_never_reached(self, number: int, below: Iterable[Edge | None]) -> tuple[str, ...]:
-        """Names of leaves behind some edges of a graph to which no recorded backward brought a gradient."""
-        graph = self.graphs[number]
-        targets = [edge.target for edge in below if edge is not None]
-        behind = sorted({*ancestors(graph, targets), *targets})
-        leaves = (graph.nodes[node] for node in behind if graph.nodes[node].is_leaf)
-        return tuple(leaf.names[0] for leaf in leaves if leaf.names and not self._reached.intersection(leaf.names))
+    def node_of_call(self, call: int) -> NodeAt | None:
+        """The first node that a call of the log made, where one of the graphs has it."""
+        assert self.capture.calls is not None
+        row = self.capture.calls.calls[call]
+        if row.sequence_nr is None:
+            return None
+        made = range(row.sequence_nr, row.sequence_nr + row.node_count)
+        return next((self._node_by_number[number] for number in made if number in self._node_by_number), None)
 
     @cached_property
-    def _reached(self) -> frozenset[str]:
-        return frozenset(
-            name
-            for graph in self.graphs
-            for leaf in graph.leaves
-            if any(arrived is not None and not arrived.is_undefined for arrived in leaf.arrived)
-            for name in leaf.names
-        )
+    def _node_by_number(self) -> dict[int, NodeAt]:
+        return {
+            node.sequence_nr: NodeAt(number, node.id)
+            for number, graph in enumerate(self.graphs)
+            for node in graph.nodes
+            if node.sequence_nr is not None
+        }
 
     def source_line(self, place: Place | None) -> str | None:
         """The text of a line, where the capture holds it."""

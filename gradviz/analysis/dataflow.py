@@ -95,23 +95,6 @@ class Dataflow:
         """The reader's own line that made the call."""
         return self.line(self.log.calls[call].call_site)
 
-    # -- backward calls ------------------------------------------------------------------------------------------
-
-    def roots(self) -> Iterator[tuple[int, int]]:
-        """Every backward call of the program, with each tensor that it started from."""
-        for number, call in enumerate(self.log.calls):
-            if call.kind == "backward" and call.inside is None:
-                yield from ((number, use.tensor) for use in call.inputs if use.place.startswith("root"))
-
-    def step_before(self, row: int) -> int:
-        """The newest optimizer step before a call: what was computed before that belongs to an earlier step."""
-        place = bisect_left(self._steps, row)
-        return self._steps[place - 1] if place else 0
-
-    @cached_property
-    def _steps(self) -> list[int]:
-        return [number for number, call in enumerate(self.log.calls) if call.kind == "step"]
-
     # -- what it was computed from, and what from it -------------------------------------------------------------
 
     def ancestors(self, tensor: int, before: int | None = None, since: int = 0) -> tuple[int, ...]:
@@ -154,12 +137,6 @@ class Dataflow:
                     for user in self.users(use.tensor, row):
                         heappush(waiting, user)
         return tuple(found)
-
-    def leaf_names_above(self, tensor: int, before: int | None = None, since: int = 0) -> tuple[str, ...]:
-        """Names of the leaves that required grad and that a tensor was computed from."""
-        rows = self.ancestors(tensor, before, since)
-        leaves = {use.tensor for row in rows for use in self.log.calls[row].inputs if _is_live_leaf(use)}
-        return tuple(names[0] for leaf in sorted(leaves) if (names := self.log.tensors[leaf].names))
 
     # -- cuts ----------------------------------------------------------------------------------------------------
 

@@ -1,32 +1,43 @@
 """Tensors that want a gradient and get none, and the cut that is to blame for each.
 
-A cut (`gradviz.analysis.cuts`) is to blame if it lies below a tensor that wants a gradient *and* above the root of a
-backward call. What is cut on its way to a metric, a log or a target lies above no root, and what nobody trains wants
-nothing.
+A cut (`gradviz.analysis.cuts`) is to blame if it lies below a tensor that wants a gradient *and* its shadow
+(`gradviz.analysis.shadows`) lies on the root of a backward call. What is cut on its way to a metric, a log or a target
+lies on no root, or costs nobody a gradient.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from msgspec import Struct
 
 from gradviz.analysis.cuts import Cut
 from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.shadows import Shadow, alive_above, shadows_on
 from gradviz.capture.capture import Capture
-from gradviz.graph.call_log import Call
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class CutOff(Struct, frozen=True):
-    """One cut, and everything that gets no gradient because of it."""
+    """One line that cuts, and everything that gets no gradient because of it."""
 
-    cut: Cut
+    shadow: Shadow
+    """The cut, and the way from it to the root; the first, where the line cut several times."""
+    count: int
+    """How often the line cut on the way to this root."""
     backward: int
     """The call in the log that asked for the gradients."""
     root: int
     """The tensor that it started from, as a number of the log."""
+    is_refused: bool
+    """Whether that call raised, because nothing that it started from requires grad."""
     tensors: tuple[int, ...]
-    """What wants a gradient and gets none; nothing where that cannot be told."""
+    """What wants a gradient and gets none."""
+
+    @property
+    def cut(self) -> Cut:
+        return self.shadow.cut
 
 
 class MissingGradients:
@@ -41,34 +52,65 @@ class MissingGradients:
     def wanting(self) -> tuple[int, ...]:
         """Leaves that somebody wants to train, were used, and got no gradient in the whole run.
 
-        Where there are optimizers, those that one of them has; else every parameter.
+        Where there are optimizers, those that one of them has. Else leaves that were made with ``requires_grad``,
+        and parameters; but not those of a model that was left alone as a whole while others got gradients.
         """
-        trained = {tensor for optimizer in self._log.optimizers for group in optimizer.groups for tensor in group}
-        candidates = sorted(trained) if trained else self._log.parameters
-        return tuple(
+        found = [
             number
-            for number in candidates
+            for number in self._candidates
             if self._log.tensors[number].requires_grad and not self._got_one(number) and self._flow.users(number)
-        )
+        ]
+        return tuple(found if self._trained else [number for number in found if not self._is_left_alone(number)])
 
     @cached_property
     def cut_off(self) -> tuple[CutOff, ...]:
-        """Every cut that is to blame, the one that costs most tensors their gradient first."""
-        blamed: dict[tuple[int, str], CutOff] = {}
-        for backward, root in self._flow.roots():
-            for cut in self._flow.cuts_reaching(root, before=backward, since=self._flow.step_before(backward)):
-                tensors = tuple(number for number in self._flow.leaves_above(cut) if number in self._wanting_set)
-                is_refused = self._log.calls[backward].raised is not None and not self._is_live(backward, root)
-                if tensors or is_refused:
-                    blamed.setdefault((cut.call_site or 0, cut.kind), CutOff(cut, backward, root, tensors))
-        return tuple(sorted(blamed.values(), key=lambda each: (-len(each.tensors), each.cut.call)))
+        """Every line that is to blame, the one that costs most tensors their gradient first."""
+        blamed: dict[tuple[object, ...], CutOff] = {}
+        explained: dict[int, tuple[bool, int]] = {}
+        for backward, root in self._roots():
+            wants = self._wants(backward, root)
+            for found in self._to_blame(backward, root, wants) if wants else ():
+                for tensor in found.tensors:
+                    explained[tensor] = min(explained.get(tensor, _rank(found)), _rank(found))
+                key = self._key(found.cut)
+                known = blamed.get(key)
+                blamed[key] = found if known is None else _joined(known, found)
+        best = (_without(found, explained) for found in blamed.values())
+        return tuple(
+            sorted(
+                (found for found in best if found.tensors),
+                key=lambda found: (not found.is_refused, -len(found.tensors), _rank(found), found.cut.call),
+            )
+        )
+
+    def calls_of(self, cut_off: CutOff) -> tuple[Call, Call]:
+        """The call that cuts, and the backward call."""
+        return self._log.calls[cut_off.cut.call], self._log.calls[cut_off.backward]
+
+    # -- who wants one -------------------------------------------------------------------------------------------
 
     @cached_property
-    def _wanting_set(self) -> frozenset[int]:
-        return frozenset(self.wanting)
+    def _trained(self) -> frozenset[int]:
+        return frozenset(tensor for optimizer in self._log.optimizers for group in optimizer.groups for tensor in group)
 
-    def _is_live(self, backward: int, root: int) -> bool:
-        return any(use.tensor == root and use.requires_grad for use in self._log.calls[backward].inputs)
+    @cached_property
+    def _candidates(self) -> tuple[int, ...]:
+        return tuple(sorted(self._trained)) if self._trained else self._log.parameters
+
+    def _wants(self, backward: int, root: int) -> frozenset[int]:
+        """Tensors that this call should have brought a gradient to, and that have none."""
+        call = self._log.calls[backward]
+        asked = {use.tensor: use for use in call.inputs if use.place.startswith("input")}
+        if self._is_refused(backward):
+            return frozenset(asked or self._candidates)
+        if call.function.endswith("backward"):
+            return frozenset(self.wanting).intersection(asked) if asked else frozenset(self.wanting)
+        missing = self._not_given(call, asked.values())
+        return missing - alive_above(self._flow, [(root, backward)]) if missing else missing
+
+    def _not_given(self, call: Call, asked: Iterable[TensorUse]) -> frozenset[int]:
+        given = {use.place.removeprefix("return") for use in call.outputs}
+        return frozenset(use.tensor for use in asked if use.place.removeprefix("input") not in given)
 
     def _got_one(self, number: int) -> bool:
         tensor = self._log.tensors[number]
@@ -78,8 +120,16 @@ class MissingGradients:
 
     @cached_property
     def _with_gradients(self) -> frozenset[int]:
-        """Leaves whose ``.grad`` was seen by some call."""
-        return frozenset(tensor.gradient_of for tensor in self._log.tensors if tensor.gradient_of is not None)
+        """Leaves whose ``.grad`` was seen by some call, or that ``autograd.grad`` gave one for."""
+        given = {
+            use.tensor
+            for call in self._log.calls
+            if call.kind == "backward" and call.outputs
+            for use in call.inputs
+            if use.place.startswith("input")
+            and any(out.place.removeprefix("return") == use.place.removeprefix("input") for out in call.outputs)
+        }
+        return frozenset(given | {tensor.gradient_of for tensor in self._log.tensors if tensor.gradient_of is not None})
 
     @cached_property
     def _reached_names(self) -> frozenset[str]:
@@ -92,6 +142,79 @@ class MissingGradients:
             for name in leaf.names
         )
 
-    def calls_of(self, cut_off: CutOff) -> tuple[Call, Call]:
-        """The call that cuts, and the backward call."""
-        return self._log.calls[cut_off.cut.call], self._log.calls[cut_off.backward]
+    def _is_left_alone(self, number: int) -> bool:
+        """A parameter of a model that nobody trained here, as one that is only asked for targets."""
+        if self._log.tensors[number].role != "parameter":
+            return False
+        reached = {model for each in self._candidates if self._got_one(each) for model in self._models(each)}
+        return bool(reached) and reached.isdisjoint(self._models(number))
+
+    def _models(self, number: int) -> set[str]:
+        return {name.partition(".")[0] for name in self._log.tensors[number].names}
+
+    # -- which cut -----------------------------------------------------------------------------------------------
+
+    def _roots(self) -> Iterator[tuple[int, int]]:
+        """Of each line that calls backward the first call and the last, and every call that was refused."""
+        by_line: dict[int | None, list[int]] = {}
+        for number, call in enumerate(self._log.calls):
+            if call.kind == "backward" and self._is_in_plain_sight(call):
+                by_line.setdefault(call.call_site, []).append(number)
+        chosen = {
+            number
+            for rows in by_line.values()
+            for number in (rows[0], rows[-1], *(row for row in rows if self._log.calls[row].raised is not None))
+        }
+        for number in sorted(chosen):
+            uses = self._log.calls[number].inputs
+            yield from ((number, use.tensor) for use in uses if use.place.startswith("root"))
+
+    def _is_in_plain_sight(self, call: Call) -> bool:
+        """Not inside another backward call; inside an optimizer's step it is that of the program's closure."""
+        return call.inside is None or self._log.calls[call.inside].kind == "step"
+
+    def _is_refused(self, backward: int) -> bool:
+        call = self._log.calls[backward]
+        return call.raised is not None and not any(
+            use.requires_grad for use in call.inputs if use.place.startswith("root")
+        )
+
+    def _to_blame(self, backward: int, root: int, wants: frozenset[int]) -> Iterator[CutOff]:
+        by_line: dict[tuple[object, ...], list[Shadow]] = {}
+        for shadow in shadows_on(self._flow, root, backward):
+            by_line.setdefault(self._key(shadow.cut), []).append(shadow)
+        for shadows in by_line.values():
+            cuts = [shadow.cut for shadow in shadows]
+            above = alive_above(self._flow, ((tensor, cut.call) for cut in cuts for tensor in cut.live_inputs))
+            tensors = tuple(sorted(wants & above))
+            if tensors:
+                surest = min(shadows, key=lambda shadow: (shadow.doubt, shadow.cut.call))
+                yield CutOff(surest, len(shadows), backward, root, self._is_refused(backward), tensors)
+
+    def _key(self, cut: Cut) -> tuple[object, ...]:
+        line = self._flow.line(cut.call_site)
+        return (cut.kind, None, 0) if line is None else (cut.kind, line.file, line.line)
+
+
+_STATE = frozenset({"buffer", "in_place"})
+
+
+def _rank(found: CutOff) -> tuple[bool, int]:
+    """How little it explains: state that is kept up to date by cutting comes last, and guesses after what is known."""
+    return found.cut.kind in _STATE, found.shadow.doubt
+
+
+def _joined(one: CutOff, other: CutOff) -> CutOff:
+    first, second = (one, other) if (not one.is_refused, _rank(one)) <= (not other.is_refused, _rank(other)) else (
+        other, one,
+    )  # fmt: skip
+    return CutOff(
+        first.shadow, first.count, first.backward, first.root, first.is_refused,
+        tuple(sorted({*first.tensors, *second.tensors})),
+    )  # fmt: skip
+
+
+def _without(found: CutOff, explained: dict[int, tuple[bool, int]]) -> CutOff:
+    """Leave out the tensors that another line explains better."""
+    kept = tuple(tensor for tensor in found.tensors if _rank(found) <= explained[tensor])
+    return CutOff(found.shadow, found.count, found.backward, found.root, found.is_refused, kept)

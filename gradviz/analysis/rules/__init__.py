@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.broadcast_mismatch import BroadcastMismatch
-from gradviz.analysis.rules.custom_function_bad_return import CustomFunctionBadReturn
+from gradviz.analysis.rules.complex_misuse import ComplexMisuse
+from gradviz.analysis.rules.data_access import DataAccess
+from gradviz.analysis.rules.detached import Detached
 from gradviz.analysis.rules.exploding_chain import ExplodingChain
+from gradviz.analysis.rules.inference_tensor import InferenceTensor
+from gradviz.analysis.rules.integer_cast import IntegerCast
+from gradviz.analysis.rules.no_grad_block import NoGradBlock
+from gradviz.analysis.rules.non_differentiable_op import NonDifferentiableOp
+from gradviz.analysis.rules.numpy_roundtrip import NumpyRoundtrip
+from gradviz.analysis.rules.tensor_rewrap import TensorRewrap
 from gradviz.analysis.rules.vanishing_chain import VanishingChain
 
 RULES: tuple[type[Rule], ...] = (
+    Detached,
+    NoGradBlock,
+    InferenceTensor,
+    DataAccess,
+    NumpyRoundtrip,
+    TensorRewrap,
+    NonDifferentiableOp,
+    IntegerCast,
+    ComplexMisuse,
     VanishingChain,
     ExplodingChain,
-    CustomFunctionBadReturn,
-    BroadcastMismatch,
 )

@@ -1,0 +1,122 @@
+"""What the rules on missing gradients have in common: one line cuts, and tensors above it get nothing."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.cut_causes import blamed_call, cause_of
+from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, NodeAt, Place
+from gradviz.analysis.missing_gradients import CutOff
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+_MOST_NAMES = 3
+_MOST_STATIONS = 6
+
+
+class CutRule(Rule):
+    """Speaks once for each line whose cut has the cause that the rule is named after.
+
+    A line is an error if it alone explains why some tensor gets nothing, and a warning if another one does as well.
+    """
+
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        explained: set[int] = set()
+        for found in case.cut_off if flow is not None else ():
+            assert flow is not None
+            if cause_of(flow, found) == self.name:
+                yield self._finding(case, flow, found, is_second=explained.issuperset(found.tensors))
+            explained.update(found.tensors)
+
+    @abstractmethod
+    def culprit(self, flow: Dataflow, found: CutOff) -> str:
+        """What cuts, in words that begin a sentence: ``.detach()``."""
+
+    @abstractmethod
+    def why(self, flow: Dataflow, found: CutOff) -> str:
+        """How it cuts."""
+
+    @abstractmethod
+    def fix(self, flow: Dataflow, found: CutOff) -> str:
+        """What to do."""
+
+    def changed_line(self, text: str, found: CutOff) -> str | None:
+        """The line of the cut as it should read; None where that is not certain."""
+        return None
+
+    def _finding(self, case: Case, flow: Dataflow, found: CutOff, *, is_second: bool) -> Finding:
+        place = self._place(case, flow, found)
+        text = case.source_line(place)
+        names = [case.tensor_name(number) for number in found.tensors]
+        backward = flow.log.calls[found.backward]
+        return self.finding(
+            self._message(case, flow, found, names),
+            severity="warning" if is_second else "error",
+            symptom="raises" if found.is_refused else "grad_none",
+            why=self.why(flow, found),
+            fix=self.fix(flow, found),
+            changed_line=None if text is None else self.changed_line(text, found),
+            place=place,
+            symptom_place=case.place_of_site(backward.call_site) if found.is_refused else None,
+            tensors=tuple(names),
+            nodes=self._where_it_joins(case, flow, found),
+            path=self._path(case, flow, found),
+            evidence={
+                "cut": flow.log.calls[found.cut.call].function,
+                "times": found.count,
+                "backward": int(backward.name or 0),
+                "certainty": ("certain", "by value", "by order", "by whole numbers")[found.shadow.doubt],
+            },
+        )
+
+    def _place(self, case: Case, flow: Dataflow, found: CutOff) -> Place | None:
+        row = blamed_call(flow, found)
+        return case.place_of_site(found.cut.call_site if row == found.cut.call else flow.log.calls[row].call_site)
+
+    def _message(self, case: Case, flow: Dataflow, found: CutOff, names: Sequence[str]) -> str:
+        culprit = self.culprit(flow, found)
+        who = words_for_names(names)
+        if found.is_refused:
+            return f"{case.tensor_name(found.root)} has no gradient to give: {culprit} cuts it off from {who}"
+        return f"no gradient for {who}: {culprit} cuts the way back from {case.tensor_name(found.root)}"
+
+    def _where_it_joins(self, case: Case, flow: Dataflow, found: CutOff) -> tuple[NodeAt, ...]:
+        """The node into which the dead values go: the gradient would have turned off here."""
+        for row in found.shadow.way:
+            if any(use.requires_grad for use in flow.log.calls[row].outputs):
+                node = case.node_of_call(row)
+                return () if node is None else (node,)
+        return ()
+
+    def _path(self, case: Case, flow: Dataflow, found: CutOff) -> tuple[str, ...]:
+        above = case.tensor_name(found.tensors[0])
+        stations = [self._station(case, flow.log.calls[row], row) for row in found.shadow.way]
+        cut, *rest = stations
+        if len(rest) > _MOST_STATIONS:
+            left_out = len(rest) - _MOST_STATIONS
+            rest = [*rest[: _MOST_STATIONS // 2], f"{left_out} more calls", *rest[-_MOST_STATIONS // 2 :]]
+        return above, f"cut: {cut}", *rest, case.tensor_name(found.root)
+
+    def _station(self, case: Case, call: Call, row: int) -> str:
+        place = case.place_of_site(call.call_site)
+        name = short_name(call.function)
+        return name if place is None else f"{name} (line {place.line})"
+
+
+def short_name(function: str) -> str:
+    """As it is written in a program: ``detach``; of a custom function with its class."""
+    owner, _, name = function.rpartition(".")
+    return f"{owner.rpartition('.')[2]}.apply" if name == "apply" else name
+
+
+def words_for_names(names: Sequence[str]) -> str:
+    """``a.weight, a.bias and 3 more``."""
+    if len(names) > _MOST_NAMES:
+        return f"{', '.join(names[: _MOST_NAMES - 1])} and {len(names) - _MOST_NAMES + 1} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -1,0 +1,163 @@
+"""Shadows of cuts: how values that lost their gradient came to a tensor all the same.
+
+A walk from the tensor upwards over the calls that made it. What a cut gave is dead; it stays so in everything that is
+computed from it alone, until it meets something that is alive. Where the values left torch and came back, the walk
+follows what `gradviz.analysis.reentries` knows, and takes a way that is certain before one that is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import count
+
+from msgspec import Struct
+
+from gradviz.analysis.cuts import TAKES_ONLY_THE_SHAPE, Cut
+from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.reentries import Reentry
+from gradviz.graph.call_log import TensorUse
+
+GUESSES = ("memory", "value", "order", "whole number")
+"""Certainties of a reentry, the surest first."""
+
+
+class Shadow(Struct, frozen=True):
+    """A cut, and the way that its values took to the tensor that was asked about."""
+
+    cut: Cut
+    way: tuple[int, ...]
+    """Calls from the cut on, itself included, to the one that gave the tensor."""
+    reentries: tuple[Reentry, ...]
+    """Where the values came back into torch on that way, in the same order."""
+
+    @property
+    def doubt(self) -> int:
+        """0 where the way is certain; the larger, the more it is guessed."""
+        return max((GUESSES.index(reentry.certainty) for reentry in self.reentries), default=0)
+
+
+class _Step(Struct, frozen=True):
+    """One call on a way upwards, and the tensor that led to it."""
+
+    call: int
+    tensor: int
+    reentry: Reentry | None = None
+
+
+def shadows_on(flow: Dataflow, tensor: int, before: int) -> tuple[Shadow, ...]:
+    """The shadows that lie on a tensor as the call `before` received it; the surest way of each cut."""
+    return _Walk(flow).run(tensor, before)
+
+
+def alive_above(flow: Dataflow, uses: Iterable[tuple[int, int]]) -> frozenset[int]:
+    """Tensors that a gradient of any of these would reach, themselves included.
+
+    Args:
+        uses: tensors, each with the call that received it.
+    """
+    starts = set(uses)
+    reached = {tensor for tensor, _ in starts}
+    waiting = [(row, tensor) for tensor, before in sorted(starts) for row in flow.producers(tensor, before)]
+    seen = set(waiting)
+    while waiting:
+        row, given = waiting.pop()
+        call = flow.log.calls[row]
+        if not any(use.tensor == given and use.has_grad_fn for use in call.outputs):
+            continue
+        for use in call.inputs:
+            if use.requires_grad:
+                reached.add(use.tensor)
+                for maker in flow.producers(use.tensor, row) if not use.is_leaf else ():
+                    if (maker, use.tensor) not in seen:
+                        seen.add((maker, use.tensor))
+                        waiting.append((maker, use.tensor))
+    return frozenset(reached)
+
+
+class _Walk:
+    def __init__(self, flow: Dataflow) -> None:
+        self._flow = flow
+        self._cuts: dict[int, Cut] = {cut.call: cut for cut in flow.cuts if cut.kind != "parameter"}
+        self._made_parameters = {made: cut for cut in flow.cuts if cut.kind == "parameter" for made in cut.dead_outputs}
+        self._numbers = count()
+        self._below: dict[_Step, _Step | None] = {}
+
+    def run(self, tensor: int, before: int) -> tuple[Shadow, ...]:
+        found: dict[int, Shadow] = {}
+        waiting: list[tuple[int, int, int, int, _Step, _Step | None]] = []
+        seen: set[tuple[int, int]] = set()
+
+        def go_to(steps: Iterator[_Step], doubt: int, below: _Step | None) -> None:
+            for step in steps:
+                if (step.call, step.tensor) not in seen:
+                    guessed = GUESSES.index(step.reentry.certainty) if step.reentry is not None else 0
+                    number = next(self._numbers)
+                    heappush(waiting, (max(doubt, guessed), -step.call, step.tensor, number, step, below))
+
+        go_to(self._makers(TensorUse(tensor, "", 0, False, True), before), 0, None)
+        while waiting:
+            doubt, _, _, _, step, below = heappop(waiting)
+            if (step.call, step.tensor) in seen:
+                continue
+            seen.add((step.call, step.tensor))
+            self._below[step] = below
+            cut = self._cut_at(step)
+            if cut is not None and cut.call not in found:
+                found[cut.call] = self._shadow(cut, step)
+            go_to(self._above(step), doubt, step)
+        return tuple(found[row] for row in sorted(found))
+
+    def _cut_at(self, step: _Step) -> Cut | None:
+        made = self._made_parameters.get(step.tensor)
+        if made is not None and made.call == step.call:
+            return made
+        cut = self._cuts.get(step.call)
+        return cut if cut is not None and (not cut.dead_outputs or step.tensor in cut.dead_outputs) else None
+
+    def _above(self, step: _Step) -> Iterator[_Step]:
+        call = self._flow.log.calls[step.call]
+        made = self._made_parameters.get(step.tensor)
+        if made is not None and made.call == step.call:
+            yield from self._makers(TensorUse(made.live_inputs[0], "", 0, True, False), step.call)
+            return
+        if call.function in TAKES_ONLY_THE_SHAPE:
+            return
+        for use in call.inputs:
+            yield from self._makers(use, step.call)
+        for reentry in self._flow.reentries.get(step.call, ()):
+            yield _Step(reentry.exit, reentry.tensor, reentry)
+
+    def _makers(self, use: TensorUse, before: int) -> Iterator[_Step]:
+        """Calls that gave a tensor; of a leaf those that gave it before it was one, not those that train it."""
+        made = self._made_parameters.get(use.tensor)
+        if made is not None:
+            yield _Step(made.call, use.tensor)
+            return
+        makers = self._flow.producers(use.tensor, before)
+        for row in makers:
+            if not (use.requires_grad and use.is_leaf and self._takes_alive(row, use.tensor)):
+                yield _Step(row, use.tensor)
+        if not makers:
+            yield from self._from_outside(use.tensor, before)
+
+    def _takes_alive(self, row: int, tensor: int) -> bool:
+        return any(use.tensor == tensor and use.requires_grad for use in self._flow.log.calls[row].inputs)
+
+    def _from_outside(self, tensor: int, before: int) -> Iterator[_Step]:
+        """For a tensor that no call made: where its values came from."""
+        first = self._flow.log.tensors[tensor].first_seen
+        for reentry in self._flow.reentries.get(first, ()) if first is not None else ():
+            if reentry.into == tensor and reentry.exit < before:
+                yield _Step(reentry.exit, reentry.tensor, reentry)
+
+    def _shadow(self, cut: Cut, step: _Step) -> Shadow:
+        way: list[int] = []
+        reentries: list[Reentry] = []
+        at: _Step | None = step
+        while at is not None:
+            way.append(at.call)
+            if at.reentry is not None:
+                reentries.append(at.reentry)
+            at = self._below[at]
+        return Shadow(cut, tuple(way), tuple(reentries))
