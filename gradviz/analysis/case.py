@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache, cached_property
 
+from gradviz.analysis.broken_gradients import BrokenGradient, BrokenGradients
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import NodeAt, Place
 from gradviz.analysis.gradient_flow import GradientFlow, gradient_flow, has_gradients
@@ -40,6 +41,10 @@ class Case:
     def cut_off(self) -> tuple[CutOff, ...]:
         """The lines that cut tensors off from the gradient that they want, the worst first."""
         return () if self.missing_gradients is None else self.missing_gradients.cut_off
+
+    def broken_gradient(self) -> BrokenGradient | None:
+        """The first NaN or Inf that came to a leaf, explained."""
+        return BrokenGradients(self.graphs, self.dataflow).first()
 
     @cached_property
     def measured_graphs(self) -> tuple[int, ...]:
@@ -86,6 +91,12 @@ class Case:
             for node in graph.nodes
             if node.sequence_nr is not None
         }
+
+
+    def place_of_call(self, row: int) -> Place | None:
+        """The reader's own line that made a call of the log."""
+        line = self.dataflow.line_of(row) if self.dataflow is not None else None
+        return None if line is None else Place(line.file, line.line)
 
     def source_line(self, place: Place | None) -> str | None:
         """The text of a line, where the capture holds it."""

@@ -9,9 +9,13 @@ from gradviz.analysis.rules.detached import Detached
 from gradviz.analysis.rules.exploding_chain import ExplodingChain
 from gradviz.analysis.rules.inference_tensor import InferenceTensor
 from gradviz.analysis.rules.integer_cast import IntegerCast
+from gradviz.analysis.rules.nan_from_op import NanFromOp
+from gradviz.analysis.rules.nan_in_data import NanInData
+from gradviz.analysis.rules.nan_in_masked_branch import NanInMaskedBranch
 from gradviz.analysis.rules.no_grad_block import NoGradBlock
 from gradviz.analysis.rules.non_differentiable_op import NonDifferentiableOp
 from gradviz.analysis.rules.numpy_roundtrip import NumpyRoundtrip
+from gradviz.analysis.rules.overflow import Overflow
 from gradviz.analysis.rules.tensor_rewrap import TensorRewrap
 from gradviz.analysis.rules.vanishing_chain import VanishingChain
 
@@ -26,5 +30,9 @@ RULES: tuple[type[Rule], ...] = (
     IntegerCast,
     ComplexMisuse,
     VanishingChain,
+    NanFromOp,
+    NanInMaskedBranch,
+    Overflow,
     ExplodingChain,
+    NanInData,
 )

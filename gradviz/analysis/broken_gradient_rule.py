@@ -1,0 +1,201 @@
+"""What the rules on NaN and Inf have in common: the evidence of one explained gradient, in words and figures."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+
+from gradviz.analysis.broken_gradients import BrokenGradient
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.singularities import plain_name, singularity_of
+from gradviz.graph.call_log import Call, ValueFacts
+from gradviz.graph.model import Attribute, Node
+from gradviz.graph.operation_words import autograd_name, operation_word
+
+
+class BrokenGradientRule(Rule):
+    """Speaks once, of the first gradient that broke, where the cause is its own."""
+
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        broken = case.broken_gradient
+        if broken is not None and broken.cause == self.name:
+            yield self._finding(case, broken)
+
+    @abstractmethod
+    def verdict(self, told: BrokenWords) -> str:
+        """The message."""
+
+    @abstractmethod
+    def why(self, told: BrokenWords) -> str:
+        """How it came about."""
+
+    @abstractmethod
+    def fix(self, told: BrokenWords) -> str:
+        """What to do."""
+
+    def _finding(self, case: Case, broken: BrokenGradient) -> Finding:
+        told = BrokenWords(case, broken)
+        graph = case.graphs[broken.graph]
+        return self.finding(
+            self.verdict(told),
+            symptom="grad_nan" if broken.is_nan else "grad_inf",
+            why=self.why(told),
+            fix=self.fix(told),
+            place=told.place,
+            symptom_place=told.symptom_place,
+            op=autograd_name(graph.nodes[broken.blamed]) if broken.blamed is not None else None,
+            tensors=tuple(name for leaf in broken.leaves for name in graph.nodes[leaf].names[:1]),
+            nodes=case.marks(broken.graph, tuple(dict.fromkeys((broken.birth, *broken.leaves)))),
+            path=told.path,
+            evidence=told.evidence,
+        )
+
+
+class BrokenWords:
+    """What is to be said of one broken gradient."""
+
+    def __init__(self, case: Case, broken: BrokenGradient) -> None:
+        self._case = case
+        self._broken = broken
+        self._graph = case.graphs[broken.graph]
+        flow = case.dataflow
+        self.call: Call | None = flow.log.calls[broken.call] if flow is not None and broken.call is not None else None
+
+    @property
+    def kind(self) -> str:
+        """NaN, or Inf."""
+        return "NaN" if self._broken.is_nan else "Inf"
+
+    @property
+    def operation(self) -> str:
+        """The function to blame, as readers know it."""
+        if self.call is not None:
+            return f"{plain_name(self.call.function)}()"
+        node = self._broken.blamed if self._broken.blamed is not None else self._broken.birth
+        return operation_word(self._graph.nodes[node].name)
+
+    @property
+    def in_forward(self) -> bool:
+        """Whether its values are broken, not only its slope."""
+        return self._broken.in_forward
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether the call only took what came from elsewhere."""
+        return self._broken.is_unseen
+
+    @property
+    def losers(self) -> str:
+        """Whose gradient it is: ``net.0.weight and 3 more``."""
+        names = [name for leaf in self._broken.leaves for name in self._graph.nodes[leaf].names[:1]]
+        if not names:
+            return "what it was computed from"
+        rest = len(self._broken.leaves) - 1
+        return names[0] + (f" and {rest} more" if rest else "")
+
+    @property
+    def place(self) -> Place | None:
+        """The line to blame."""
+        row = self._broken.call
+        if row is not None:
+            return self._case.place_of_call(row)
+        return self._case.place_of(self._broken.graph, self._broken.birth)
+
+    @property
+    def symptom_place(self) -> Place | None:
+        """The line of what hid it, or else of the node that first sent it, where that is another one."""
+        hider = self._broken.hider
+        if hider is not None:
+            place = self._case.place_of_call(hider)
+        else:
+            place = self._case.place_of(self._broken.graph, self._broken.birth)
+        return None if place == self.place else place
+
+    @property
+    def hider(self) -> str:
+        """The function that chose other values."""
+        flow, row = self._case.dataflow, self._broken.hider
+        return f"{plain_name(flow.log.calls[row].function)}()" if flow is not None and row is not None else "a mask"
+
+    @property
+    def reason(self) -> str:
+        """What is wrong with the function for such operands."""
+        known = singularity_of(self.call) if self.call is not None else None
+        return known.reason if known is not None else ""
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        known = singularity_of(self.call) if self.call is not None else None
+        return known.remedy if known is not None else ""
+
+    @property
+    def operands(self) -> str:
+        """What it computed with: ``32 values from 0 to 4.2, 1 of them 0``."""
+        facts = [words_for(values) for _, values in self._given()]
+        return " and ".join(facts[:2])
+
+    @property
+    def results(self) -> str:
+        """What it gave."""
+        facts = [words_for(use.values) for use in self.call.outputs if use.values is not None] if self.call else []
+        return facts[0] if facts else ""
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """From the node where it was born to a leaf; the middle of a long way is left out."""
+        stations = [self._station(self._graph.nodes[node]) for node in self._broken.way]
+        return tuple(stations if len(stations) <= 7 else [*stations[:3], "...", *stations[-3:]])
+
+    @property
+    def evidence(self) -> dict[str, Attribute]:
+        """Figures."""
+        found: dict[str, Attribute] = {"backward": self._number()}
+        for place, values in self._given():
+            for what, figure in _figures(values).items():
+                found[f"operand_{place}_{what}"] = figure
+        for use in self.call.outputs[:1] if self.call is not None else ():
+            for what, figure in _figures(use.values).items() if use.values is not None else ():
+                found[f"result_{what}"] = figure
+        birth = self._graph.nodes[self._broken.birth]
+        found["gradient_zeros_in"] = sum(each.zeros for each in birth.arrived if each is not None)
+        found["gradient_nans_out"] = sum(each.nans for each in birth.gradients if each is not None)
+        found["gradient_infs_out"] = sum(each.infs for each in birth.gradients if each is not None)
+        return found
+
+    def _number(self) -> int:
+        return self._graph.backward.number if self._graph.backward is not None else 1
+
+    def _given(self) -> Iterator[tuple[str, ValueFacts]]:
+        flow, row = self._case.dataflow, self._broken.call
+        for use in self.call.inputs if self.call is not None and flow is not None and row is not None else ():
+            values = use.values or (flow.values(use.tensor, row) if flow is not None and row is not None else None)
+            if values is not None:
+                yield use.place, values
+
+    def _station(self, node: Node) -> str:
+        return node.names[0] if node.is_leaf and node.names else autograd_name(node)
+
+
+def words_for(values: ValueFacts) -> str:
+    """``32 values from 0 to 4.2, 1 of them 0``."""
+    kinds = ((values.zeros, "0"), (values.nans, "NaN"), (values.infs, "Inf"))
+    special = [f"{count:,} of them {what}" for count, what in kinds if count]
+    if values.count == 1:
+        return "NaN" if values.nans else "Inf" if values.infs else f"{values.minimum:.4g}"
+    words = f"{values.count:,} values"
+    if values.minimum is not None and values.maximum is not None:
+        words += f" from {values.minimum:.4g} to {values.maximum:.4g}"
+    return ", ".join([words, *special])
+
+
+def _figures(values: ValueFacts) -> dict[str, Attribute]:
+    found: dict[str, Attribute] = {}
+    if values.minimum is not None and values.maximum is not None:
+        found |= {"minimum": values.minimum, "maximum": values.maximum}
+    counts = (("zeros", values.zeros), ("nans", values.nans), ("infs", values.infs))
+    return found | {what: count for what, count in counts if count}

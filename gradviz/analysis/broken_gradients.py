@@ -1,0 +1,210 @@
+"""The first NaN or Inf that came to a leaf, explained: where it was born, of which values, and who hid it in forward.
+
+One call of backward that brings NaN into the weights breaks everything after it, so only the first is looked at. In
+it, the node that ran first of those that got finite gradients and sent others is where it was born in backward. If
+what it computed with was broken already, the cause lies in forward, at the call that made NaN or Inf of finite values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.gradient_births import BROKEN, births_in, state_of
+from gradviz.analysis.masking import hides_by_choice, is_masked_in_backward
+from gradviz.analysis.singularities import singularity_of
+from gradviz.analysis.value_origins import Origin, ValueOrigins, has_nan, is_asked_for, is_broken
+from gradviz.graph.model import Graph, Node
+
+BrokenCause = Literal["nan_from_op", "nan_in_masked_branch", "overflow", "nan_in_data"]
+
+
+@dataclass(frozen=True)
+class BrokenGradient:
+    """What is known of the first broken gradient."""
+
+    cause: BrokenCause
+    graph: int
+    leaves: tuple[int, ...]
+    """Nodes of the leaves that got NaN or Inf."""
+    is_nan: bool
+    """False where they got Inf only."""
+    birth: int
+    """The node that made it of a finite gradient."""
+    blamed: int | None
+    """The node of the call to blame; None for calls that made none."""
+    call: int | None = None
+    """The call to blame, in the log."""
+    is_unseen: bool = False
+    """True where that call only took what somebody else made."""
+    in_forward: bool = False
+    """True where its values are broken, not only its slope."""
+    hider: int | None = None
+    """The call that took the bad values and gave finite ones."""
+    way: tuple[int, ...] = ()
+    """Nodes from the birth to a leaf."""
+
+
+class BrokenGradients:
+    """Looks for it in the graphs of one run."""
+
+    def __init__(self, graphs: tuple[Graph, ...], flow: Dataflow | None) -> None:
+        self._graphs = graphs
+        self._flow = flow
+        self._origins = None if flow is None else ValueOrigins(flow)
+
+    def first(self) -> BrokenGradient | None:
+        """None where every gradient that came to a leaf was finite."""
+        for number, graph in enumerate(self._graphs):
+            leaves = tuple(leaf.id for leaf in graph.leaves if state_of(leaf.arrived) in BROKEN)
+            failed = None if graph.backward is None else graph.backward.failed_node
+            birth = self._birth(graph, leaves, failed) if leaves or failed is not None else None
+            if birth is not None:
+                return self._explained(number, leaves, birth)
+        return None
+
+    def _birth(self, graph: Graph, leaves: tuple[int, ...], failed: int | None) -> Node | None:
+        """The first node in the engine's order from which NaN or Inf went on to a broken leaf, or torch refused."""
+        births = births_in(graph).born
+        born = [graph.nodes[node] for node, birth in births.items() if birth.state in BROKEN and birth.by != "hook"]
+        wanted = set(leaves) | ({failed} if failed is not None else set())
+        for node in sorted(born, key=lambda node: (node.run is None, node.run.order if node.run else 0, node.id)):
+            if node.id in wanted or any(receiver.id in wanted for receiver in graph.ancestors(node)):
+                return node
+        return None
+
+    def _explained(self, number: int, leaves: tuple[int, ...], birth: Node) -> BrokenGradient:
+        graph = self._graphs[number]
+        arrived = [figures for leaf in leaves for figures in graph.nodes[leaf].arrived]
+        is_nan = state_of(arrived) == "nan" if leaves else True
+        plain = BrokenGradient(
+            "nan_from_op", number, leaves, is_nan, birth.id, birth.id, way=_way_to_a_leaf(graph, birth)
+        )
+        flow, origins = self._flow, self._origins
+        row = flow.call_of_node(birth.sequence_nr) if flow is not None and birth.sequence_nr is not None else None
+        if flow is None or origins is None or row is None:
+            return plain
+        origin = _forward_origin(flow, origins, row)
+        return self._of_slope(plain, row) if origin is None else self._of_values(plain, origin)
+
+    def _of_slope(self, plain: BrokenGradient, row: int) -> BrokenGradient:
+        """All values are finite: the derivative is not."""
+        assert self._flow is not None
+        graph = self._graphs[plain.graph]
+        birth = graph.nodes[plain.birth]
+        mask = is_masked_in_backward(graph, birth, self._flow)
+        cause: BrokenCause = "nan_in_masked_branch" if mask is not None else "nan_from_op"
+        if mask is None and _is_huge(birth) and singularity_of(self._flow.log.calls[row]) is None:
+            cause = "overflow"
+        return replace(plain, cause=cause, call=row, hider=mask)
+
+    def _of_values(self, plain: BrokenGradient, origin: Origin) -> BrokenGradient:
+        """Values were broken in forward, from `origin` on."""
+        flow, origins = self._flow, self._origins
+        assert flow is not None and origins is not None
+        backward = self._backward_row(self._graphs[plain.graph])
+        told = replace(
+            plain, call=origin.call, is_unseen=origin.is_unseen, in_forward=True, blamed=self._node(plain, origin)
+        )
+        hider = self._hider(origin, backward)
+        if hider is not None:
+            return replace(told, cause="nan_in_masked_branch", hider=hider)
+        if not self._is_computed(origin):
+            return replace(told, cause="nan_in_data")
+        outputs = origins.outputs_of_kind(origin.call, is_broken)
+        is_inf = bool(outputs) and not any(use.values is not None and use.values.nans for use in outputs)
+        is_singular = singularity_of(flow.log.calls[origin.call]) is not None
+        return replace(told, cause="overflow" if is_inf and not is_singular else "nan_from_op")
+
+    def _hider(self, origin: Origin, backward: int | None) -> int | None:
+        """The first call that chose other values in the place of the bad ones, where the loss is finite."""
+        flow, origins = self._flow, self._origins
+        assert flow is not None and origins is not None
+        if backward is None or any(origins.inputs_of_kind(backward, is_broken)):
+            return None
+        for row in flow.descendants(origin.tensor, origin.call - origin.is_unseen, backward):
+            call = flow.log.calls[row]
+            known = [use.values for use in call.outputs if use.values is not None and use.requires_grad]
+            if known and all(values.is_finite for values in known) and origins.inputs_of_kind(row, is_broken):
+                return row if hides_by_choice(call) else None
+        return None
+
+    def _is_computed(self, origin: Origin) -> bool:
+        """Whether parameters had to do with it, also where gradients were switched off."""
+        flow = self._flow
+        assert flow is not None
+        rows = (*flow.ancestors(origin.tensor, origin.call + 1), *(() if origin.is_unseen else (origin.call,)))
+        return any(use.requires_grad for row in rows for use in flow.log.calls[row].inputs)
+
+    def _node(self, plain: BrokenGradient, origin: Origin) -> int | None:
+        """The newest node of the origin's call in the graph."""
+        assert self._flow is not None
+        call = self._flow.log.calls[origin.call]
+        if origin.is_unseen or call.sequence_nr is None:
+            return None
+        numbers = range(call.sequence_nr, call.sequence_nr + call.node_count)
+        made = [node for node in self._graphs[plain.graph].nodes if node.sequence_nr in numbers]
+        return max(made, key=lambda node: node.sequence_nr or 0).id if made else None
+
+    def _backward_row(self, graph: Graph) -> int | None:
+        assert self._flow is not None
+        name = str(graph.backward.number) if graph.backward is not None else None
+        rows = (row for row, call in enumerate(self._flow.log.calls) if call.kind == "backward" and call.name == name)
+        return next(rows, None)
+
+
+def _forward_origin(flow: Dataflow, origins: ValueOrigins, row: int) -> Origin | None:
+    """The call that first made broken values, if a call computed with such or gave such."""
+    for kind in (has_nan, is_broken):
+        broken = origins.inputs_of_kind(row, kind)
+        if broken:
+            first = min(origin for use in broken for origin in origins.of_kind(use.tensor, row, kind))
+            return _behind_inf(flow, origins, first)
+    made = origins.outputs_of_kind(row, is_broken)
+    return _behind_inf(flow, origins, Origin(row, made[0].tensor)) if made else None
+
+
+def _behind_inf(flow: Dataflow, origins: ValueOrigins, origin: Origin) -> Origin:
+    """NaN that was made of Inf begins where the Inf does, unless the program asked for the Inf."""
+    if origin.is_unseen:
+        return origin
+    infinite = origins.inputs_of_kind(origin.call, is_broken)
+    earlier = [each for use in infinite for each in origins.of_kind(use.tensor, origin.call, is_broken)]
+    unasked = [each for each in earlier if not is_asked_for(flow.log.calls[each.call])]
+    return min(unasked, default=origin)
+
+
+HUGE = 1e15
+"""A gradient with such elements is about to overflow by its size alone."""
+
+
+def _is_huge(node: Node) -> bool:
+    return any(figures is not None and (figures.largest or 0.0) > HUGE for figures in node.arrived)
+
+
+def _way_to_a_leaf(graph: Graph, birth: Node) -> tuple[int, ...]:
+    """Nodes that handed it on, from the birth to the nearest leaf."""
+    came_from: dict[int, int | None] = {birth.id: None}
+    waiting = [birth.id]
+    for current in waiting:
+        if graph.nodes[current].is_leaf:
+            return tuple(reversed(list(_back(came_from, current))))
+        for target in _broken_targets(graph.nodes[current]):
+            if target not in came_from:
+                came_from[target] = current
+                waiting.append(target)
+    return (birth.id,)
+
+
+def _broken_targets(node: Node) -> Iterator[int]:
+    for edge, sent in zip(node.edges, node.gradients, strict=False):
+        if edge is not None and sent is not None and (sent.nans or sent.infs):
+            yield edge.target
+
+
+def _back(came_from: dict[int, int | None], node: int | None) -> Iterator[int]:
+    while node is not None:
+        yield node
+        node = came_from[node]

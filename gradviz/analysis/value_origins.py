@@ -1,0 +1,105 @@
+"""Where values of a kind (NaN, Inf, nothing but zeros) came from: the first call that gave them and did not get them.
+
+Works on what the call log knows of values: figures of every tensor that a call gave, and of those that it took where
+they were new. Views are followed by the memory that they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from typing import NamedTuple
+
+from gradviz.analysis.dataflow import Dataflow
+from gradviz.graph.call_log import Call, TensorUse, ValueFacts
+
+Kind = Callable[[ValueFacts], bool]
+
+
+class Origin(NamedTuple):
+    """A call that made values of the kind out of others, or that took them first where nobody saw them being made."""
+
+    call: int
+    tensor: int
+    """The tensor that holds them."""
+    is_unseen: bool = False
+    """True where the call only took it: it came from a file, NumPy, or a library that torch does not see."""
+
+
+def has_nan(values: ValueFacts) -> bool:
+    """Whether some value is NaN."""
+    return bool(values.nans)
+
+
+def is_broken(values: ValueFacts) -> bool:
+    """Whether some value is NaN or Inf."""
+    return not values.is_finite
+
+
+def is_all_zero(values: ValueFacts) -> bool:
+    """Whether every value is exactly zero."""
+    return values.zeros == values.count > 0
+
+
+class ValueOrigins:
+    """Answers for one log."""
+
+    def __init__(self, flow: Dataflow) -> None:
+        self._flow = flow
+        self._log = flow.log
+
+    def of_kind(self, tensor: int, at: int, kind: Kind) -> tuple[Origin, ...]:
+        """Where the values of this kind in a tensor, as the call `at` received it, came from; oldest first."""
+        found: set[Origin] = set()
+        seen = {(tensor, at)}
+        waiting = [(tensor, at)]
+        while waiting:
+            current, moment = waiting.pop()
+            maker = self._maker(current, moment, kind)
+            if maker is None:
+                found.add(Origin(self._first_use(current, moment, kind), current, is_unseen=True))
+                continue
+            given = [use.tensor for use in self.inputs_of_kind(maker, kind)]
+            if not given:
+                found.add(Origin(maker, current))
+            for step in ((each, maker) for each in given):
+                if step not in seen:
+                    seen.add(step)
+                    waiting.append(step)
+        return tuple(sorted(found))
+
+    def inputs_of_kind(self, row: int, kind: Kind) -> list[TensorUse]:
+        """What a call took that had such values."""
+        return [use for use in self._log.calls[row].inputs if self._is(use, row, kind)]
+
+    def outputs_of_kind(self, row: int, kind: Kind) -> list[TensorUse]:
+        """What a call gave that has such values."""
+        return [use for use in self._log.calls[row].outputs if use.values is not None and kind(use.values)]
+
+    def _is(self, use: TensorUse, row: int, kind: Kind) -> bool:
+        values = use.values or self._flow.values(use.tensor, row)
+        return values is not None and kind(values)
+
+    def _maker(self, tensor: int, at: int, kind: Kind) -> int | None:
+        """The newest call before `at` that left such values in the tensor, through whatever view of it."""
+        for row in reversed(self._flow.producers(tensor, at)):
+            if any(use.tensor == tensor for use in self.outputs_of_kind(row, kind)):
+                return row
+        for row in reversed(self._flow.changes(tensor, -1, at)):
+            if self.outputs_of_kind(row, kind):
+                return row
+        return None
+
+    def _first_use(self, tensor: int, at: int, kind: Kind) -> int:
+        """The first call that took the tensor with such values; `at` where nobody looked before."""
+        for row in self._flow.users(tensor):
+            if row >= at:
+                break
+            if any(use.tensor == tensor and self._is(use, row, kind) for use in self._log.calls[row].inputs):
+                return row
+        return at
+
+
+def is_asked_for(call: Call) -> bool:
+    """Whether the program put the NaN or Inf there itself: ``masked_fill(mask, float("-inf"))``."""
+    return any(isinstance(scalar, float) and not isfinite(scalar) for scalar in call.scalars.values())
