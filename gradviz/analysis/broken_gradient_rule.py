@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.broken_gradients import BrokenGradient
 from gradviz.analysis.case import Case
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Place, Symptom
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.singularities import plain_name, singularity_of
 from gradviz.graph.call_log import Call, ValueFacts
@@ -42,7 +42,7 @@ class BrokenGradientRule(Rule):
         graph = case.graphs[broken.graph]
         return self.finding(
             self.verdict(told),
-            symptom="grad_nan" if broken.is_nan else "grad_inf",
+            symptom=told.symptom,
             why=self.why(told),
             fix=self.fix(told),
             place=told.place,
@@ -89,13 +89,21 @@ class BrokenWords:
         return self._broken.is_unseen
 
     @property
-    def losers(self) -> str:
-        """Whose gradient it is: ``net.0.weight and 3 more``."""
+    def symptom(self) -> Symptom:
+        """What the reader notices."""
+        if not self._broken.leaves:
+            return "raises" if self._case.capture.error is not None else "none"
+        return "grad_nan" if self._broken.is_nan else "grad_inf"
+
+    @property
+    def effect(self) -> str:
+        """What came of it: ``the gradient of net.0.weight and 3 more is NaN``."""
         names = [name for leaf in self._broken.leaves for name in self._graph.nodes[leaf].names[:1]]
-        if not names:
-            return "what it was computed from"
+        if not self._broken.leaves:
+            return "the loss is NaN or Inf" if self._broken.in_forward else f"backward meets {self.kind}"
         rest = len(self._broken.leaves) - 1
-        return names[0] + (f" and {rest} more" if rest else "")
+        whose = names[0] if names else "a tensor without a name"
+        return f"the gradient of {whose}{f' and {rest} more' if rest else ''} is {self.kind}"
 
     @property
     def place(self) -> Place | None:

@@ -28,7 +28,7 @@ class BrokenGradient:
     cause: BrokenCause
     graph: int
     leaves: tuple[int, ...]
-    """Nodes of the leaves that got NaN or Inf."""
+    """Nodes of the leaves that got NaN or Inf; none where only the loss is broken."""
     is_nan: bool
     """False where they got Inf only."""
     birth: int
@@ -60,10 +60,19 @@ class BrokenGradients:
         for number, graph in enumerate(self._graphs):
             leaves = tuple(leaf.id for leaf in graph.leaves if state_of(leaf.arrived) in BROKEN)
             failed = None if graph.backward is None else graph.backward.failed_node
-            birth = self._birth(graph, leaves, failed) if leaves or failed is not None else None
-            if birth is not None:
-                return self._explained(number, leaves, birth)
+            is_lost = not leaves and failed is None and self._is_loss_broken(graph)
+            if leaves or failed is not None or is_lost:
+                birth = self._birth(graph, leaves, failed) or (graph.nodes[graph.roots[0].node] if is_lost else None)
+                if birth is not None:
+                    return self._explained(number, leaves, birth)
         return None
+
+    def _is_loss_broken(self, graph: Graph) -> bool:
+        """Whether a root was NaN or Inf, though what came to the leaves is not: a mask on the way may drop it."""
+        row = self._backward_row(graph) if self._flow is not None and self._origins is not None else None
+        if row is None or self._origins is None:
+            return False
+        return any(use.place.startswith("root") for use in self._origins.inputs_of_kind(row, is_broken))
 
     def _birth(self, graph: Graph, leaves: tuple[int, ...], failed: int | None) -> Node | None:
         """The first node in the engine's order from which NaN or Inf went on to a broken leaf, or torch refused."""

@@ -38,7 +38,7 @@ class NanFromOp(BrokenGradientRule):
     def verdict(self, told: BrokenWords) -> str:
         of = f" of {told.operands}" if told.operands else ""
         made = f"gives {told.results}" if told.in_forward and told.results else f"sends {told.kind} back"
-        return f"{told.operation}{of} {made}; the gradient of {told.losers} is {told.kind}"
+        return f"{told.operation}{of} {made}; {told.effect}"
 
     def why(self, told: BrokenWords) -> str:
         return told.reason or "finite numbers came in, and what went out is not: by value or by slope"

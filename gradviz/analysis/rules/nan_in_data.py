@@ -37,7 +37,7 @@ class NanInData(BrokenGradientRule):
 
     def verdict(self, told: BrokenWords) -> str:
         if told.is_unseen:
-            return f"the data that {told.operation} takes has NaN or Inf in it; the gradient of {told.losers} is NaN"
+            return f"the data that {told.operation} takes has NaN or Inf in it; {told.effect}"
         made = f"gives {told.results}" if told.results else "gives NaN or Inf"
         return f"the data is broken before the model sees it: {told.operation} {made}"
 

@@ -36,10 +36,7 @@ class NanInMaskedBranch(BrokenGradientRule):
     def verdict(self, told: BrokenWords) -> str:
         of = f" of {told.operands}" if told.operands else ""
         made = f"gives {told.results}" if told.in_forward and told.results else "has no finite slope everywhere"
-        return (
-            f"{told.operation}{of} {made}; {told.hider} hides that in forward, not in backward: "
-            f"the gradient of {told.losers} is {told.kind}"
-        )
+        return f"{told.operation}{of} {made}; {told.hider} hides that in forward, not in backward: {told.effect}"
 
     def why(self, told: BrokenWords) -> str:
         reason = f"{told.reason}; " if told.reason else ""

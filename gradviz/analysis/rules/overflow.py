@@ -34,7 +34,7 @@ class Overflow(BrokenGradientRule):
 
     def verdict(self, told: BrokenWords) -> str:
         of = f" of {told.operands}" if told.operands else ""
-        return f"{told.operation}{of} overflows to Inf; the gradient of {told.losers} is {told.kind}"
+        return f"{told.operation}{of} overflows to Inf; {told.effect}"
 
     def why(self, told: BrokenWords) -> str:
         return (
