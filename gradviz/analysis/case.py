@@ -42,6 +42,7 @@ class Case:
         """The lines that cut tensors off from the gradient that they want, the worst first."""
         return () if self.missing_gradients is None else self.missing_gradients.cut_off
 
+    @cached_property
     def broken_gradient(self) -> BrokenGradient | None:
         """The first NaN or Inf that came to a leaf, explained."""
         return BrokenGradients(self.graphs, self.dataflow).first()
@@ -92,11 +93,9 @@ class Case:
             if node.sequence_nr is not None
         }
 
-
     def place_of_call(self, row: int) -> Place | None:
         """The reader's own line that made a call of the log."""
-        line = self.dataflow.line_of(row) if self.dataflow is not None else None
-        return None if line is None else Place(line.file, line.line)
+        return None if self.dataflow is None else self.place_of_site(self.dataflow.log.calls[row].call_site)
 
     def source_line(self, place: Place | None) -> str | None:
         """The text of a line, where the capture holds it."""
