@@ -6,6 +6,7 @@ from functools import cache, cached_property
 
 from gradviz.analysis.broken_gradients import BrokenGradient, BrokenGradients
 from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.failed_backward import FailedBackwards
 from gradviz.analysis.finding import NodeAt, Place
 from gradviz.analysis.gradient_flow import GradientFlow, gradient_flow, has_gradients
 from gradviz.analysis.missing_gradients import CutOff, MissingGradients
@@ -46,6 +47,11 @@ class Case:
     def broken_gradient(self) -> BrokenGradient | None:
         """The first NaN or Inf that came to a leaf, explained."""
         return BrokenGradients(self.graphs, self.dataflow).first()
+
+    @cached_property
+    def failed_backwards(self) -> FailedBackwards | None:
+        """Backward calls that raised because something they needed was gone; None for a capture without calls."""
+        return None if self.dataflow is None else FailedBackwards(self.capture, self.dataflow)
 
     @cached_property
     def measured_graphs(self) -> tuple[int, ...]:

@@ -44,6 +44,14 @@ class Dataflow:
         """Calls that gave the tensor or changed it in place, oldest first; `before` leaves out that call and later."""
         return _up_to(self._producers.get(tensor, []), before)
 
+    def newest_producer(self, tensor: int, before: int) -> int | None:
+        """The last call before `before` that gave the tensor or changed it in place, through whatever view of it."""
+        rows = _newest_up_to(self._producers.get(tensor, []), before)
+        storage = self.log.tensors[tensor].storage
+        if storage is not None:
+            rows += _newest_up_to(self._live_changes.get(storage, []), before)
+        return max(rows, default=None)
+
     def users(self, tensor: int, after: int | None = None) -> tuple[int, ...]:
         """Calls that took the tensor, oldest first; `after` leaves out that call and earlier ones."""
         rows = self._users.get(tensor, [])
@@ -270,6 +278,17 @@ class Dataflow:
         return _index((call.changed for call in self.log.calls), lambda use: True)
 
     @cached_property
+    def _live_changes(self) -> dict[int, list[int]]:
+        """By storage: calls that wrote into it something that a gradient goes to, or into a tensor that has one."""
+        rows: dict[int, list[int]] = defaultdict(list)
+        for number, call in enumerate(self.log.calls):
+            for use in call.changed if call.node_count else ():
+                storage = self.log.tensors[use.tensor].storage
+                if use.has_grad_fn and storage is not None:
+                    rows[storage].append(number)
+        return dict(rows)
+
+    @cached_property
     def _by_storage(self) -> dict[int, list[int]]:
         members: dict[int, list[int]] = defaultdict(list)
         for number, tensor in enumerate(self.log.tensors):
@@ -296,6 +315,11 @@ def _is_live_leaf(use: TensorUse) -> bool:
 
 def _up_to(rows: list[int], before: int | None) -> tuple[int, ...]:
     return tuple(rows if before is None else rows[: bisect_left(rows, before)])
+
+
+def _newest_up_to(rows: list[int], before: int) -> list[int]:
+    place = bisect_left(rows, before)
+    return rows[place - 1 : place] if place else []
 
 
 def _index(uses: Iterable[Iterable[TensorUse]], wanted: Callable[[TensorUse], bool]) -> dict[int, list[int]]:

@@ -7,7 +7,9 @@ from gradviz.analysis.rules.complex_misuse import ComplexMisuse
 from gradviz.analysis.rules.data_access import DataAccess
 from gradviz.analysis.rules.detached import Detached
 from gradviz.analysis.rules.exploding_chain import ExplodingChain
+from gradviz.analysis.rules.graph_freed import GraphFreed
 from gradviz.analysis.rules.inference_tensor import InferenceTensor
+from gradviz.analysis.rules.inplace_modified_saved import InplaceModifiedSaved
 from gradviz.analysis.rules.integer_cast import IntegerCast
 from gradviz.analysis.rules.nan_from_op import NanFromOp
 from gradviz.analysis.rules.nan_in_data import NanInData
@@ -15,7 +17,9 @@ from gradviz.analysis.rules.nan_in_masked_branch import NanInMaskedBranch
 from gradviz.analysis.rules.no_grad_block import NoGradBlock
 from gradviz.analysis.rules.non_differentiable_op import NonDifferentiableOp
 from gradviz.analysis.rules.numpy_roundtrip import NumpyRoundtrip
+from gradviz.analysis.rules.optimizer_step_before_backward import OptimizerStepBeforeBackward
 from gradviz.analysis.rules.overflow import Overflow
+from gradviz.analysis.rules.state_not_detached import StateNotDetached
 from gradviz.analysis.rules.tensor_rewrap import TensorRewrap
 from gradviz.analysis.rules.vanishing_chain import VanishingChain
 
@@ -35,4 +39,8 @@ RULES: tuple[type[Rule], ...] = (
     Overflow,
     ExplodingChain,
     NanInData,
+    InplaceModifiedSaved,
+    OptimizerStepBeforeBackward,
+    GraphFreed,
+    StateNotDetached,
 )

@@ -1,0 +1,68 @@
+"""What findings tell of a tensor that was changed in place after it had been saved: who saved it, who changed it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradviz.analysis.call_words import at_line, names_of, operation, place, tensor_name
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.failed_backward import Overwritten
+from gradviz.analysis.reached_calls import ReachedCalls
+
+
+def overwritten_facts(case: Case, flow: Dataflow, reached: ReachedCalls, found: Overwritten) -> dict[str, Any]:
+    """The fields of a finding that are the same whatever the cause."""
+    change, calls = found.changes[0], flow.log.calls
+    facts: dict[str, Any] = {
+        "symptom": "raises",
+        "place": place(flow.line_of(change)),
+        "symptom_place": place(flow.line_of(found.backward)),
+        "tensors": names_of(flow, reached.above(found.saver).leaves),
+        "path": _path(flow, found),
+        "evidence": {
+            "saved_by": operation(calls[found.saver]),
+            "saved_version": found.version,
+            "version": version_after(flow, found),
+            "changes": len(found.changes),
+        },
+    }
+    if found.node is not None:
+        graph, node = found.node
+        facts["op"] = case.graphs[graph].nodes[node].name
+        facts["nodes"] = case.marks(graph, (node,))
+    return facts
+
+
+def version_after(flow: Dataflow, found: Overwritten) -> int:
+    """The tensor's version when backward came."""
+    uses = (use for change in found.changes for use in flow.log.calls[change].changed)
+    shared = set(flow.sharing_memory(found.tensor))
+    return max(use.version for use in uses if use.tensor in shared and use.version is not None)
+
+
+def written_through(flow: Dataflow, found: Overwritten) -> tuple[int, ...]:
+    """The calls by which the tensor that was written to became a view of the one that was saved, or of its base."""
+    shared = set(flow.sharing_memory(found.tensor))
+    change = found.changes[0]
+    written = next(use.tensor for use in flow.log.calls[change].changed if use.tensor in shared)
+    views: list[int] = []
+    while written != found.tensor:
+        maker = next(iter(flow.producers(written, change)), None)
+        bases = [] if maker is None else [use.tensor for use in flow.log.calls[maker].inputs if use.tensor in shared]
+        if maker is None or not bases or maker in views:
+            break
+        views.append(maker)
+        written = bases[0]
+    return tuple(reversed(views))
+
+
+def _path(flow: Dataflow, found: Overwritten) -> tuple[str, ...]:
+    stations = [(found.saver, f"saves {tensor_name(flow, found.tensor)}")]
+    stations += [(view, "makes a view") for view in written_through(flow, found)]
+    stations += [(change, "changes it") for change in found.changes[:_MOST_CHANGES]]
+    stations.append((found.backward, "needs it"))
+    return tuple(f"{operation(flow.log.calls[call])} {what}{at_line(flow.line_of(call))}" for call, what in stations)
+
+
+_MOST_CHANGES = 3
