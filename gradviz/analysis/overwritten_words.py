@@ -9,6 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.failed_backward import Overwritten
 from gradviz.analysis.reached_calls import ReachedCalls
+from gradviz.analysis.refused_change import views_between
 
 
 def overwritten_facts(case: Case, flow: Dataflow, reached: ReachedCalls, found: Overwritten) -> dict[str, Any]:
@@ -46,15 +47,7 @@ def written_through(flow: Dataflow, found: Overwritten) -> tuple[int, ...]:
     shared = set(flow.sharing_memory(found.tensor))
     change = found.changes[0]
     written = next(use.tensor for use in flow.log.calls[change].changed if use.tensor in shared)
-    views: list[int] = []
-    while written != found.tensor:
-        maker = next(iter(flow.producers(written, change)), None)
-        bases = [] if maker is None else [use.tensor for use in flow.log.calls[maker].inputs if use.tensor in shared]
-        if maker is None or not bases or maker in views:
-            break
-        views.append(maker)
-        written = bases[0]
-    return tuple(reversed(views))
+    return views_between(flow, written, change, found.tensor)
 
 
 def _path(flow: Dataflow, found: Overwritten) -> tuple[str, ...]:

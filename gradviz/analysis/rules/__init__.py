@@ -11,6 +11,7 @@ from gradviz.analysis.rules.graph_freed import GraphFreed
 from gradviz.analysis.rules.inference_tensor import InferenceTensor
 from gradviz.analysis.rules.inplace_modified_saved import InplaceModifiedSaved
 from gradviz.analysis.rules.integer_cast import IntegerCast
+from gradviz.analysis.rules.leaf_inplace import LeafInplace
 from gradviz.analysis.rules.nan_from_op import NanFromOp
 from gradviz.analysis.rules.nan_in_data import NanInData
 from gradviz.analysis.rules.nan_in_masked_branch import NanInMaskedBranch
@@ -22,6 +23,7 @@ from gradviz.analysis.rules.overflow import Overflow
 from gradviz.analysis.rules.state_not_detached import StateNotDetached
 from gradviz.analysis.rules.tensor_rewrap import TensorRewrap
 from gradviz.analysis.rules.vanishing_chain import VanishingChain
+from gradviz.analysis.rules.view_inplace import ViewInplace
 
 RULES: tuple[type[Rule], ...] = (
     Detached,
@@ -41,6 +43,8 @@ RULES: tuple[type[Rule], ...] = (
     NanInData,
     InplaceModifiedSaved,
     OptimizerStepBeforeBackward,
+    LeafInplace,
+    ViewInplace,
     GraphFreed,
     StateNotDetached,
 )

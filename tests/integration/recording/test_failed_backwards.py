@@ -1,4 +1,4 @@
-"""A backward that raises because what it needs is gone is explained: by the line that took it away."""
+"""What an in-place change or an earlier backward took away is explained by the line that did it."""
 
 from __future__ import annotations
 
@@ -86,6 +86,34 @@ for _ in range(3):
     model(torch.randn(1, 2)).backward(retain_graph=True)
     optimizer.step()
 """
+ROWS_OF_A_TENSOR = """
+hidden = torch.randn(4, 3, requires_grad=True).tanh()
+for number, row in enumerate(hidden):
+    row *= number  # here
+hidden.sum().backward()
+"""
+VIEW_MADE_UNDER_NO_GRAD = """
+hidden = torch.randn(4, 3, requires_grad=True).tanh()
+with torch.no_grad():
+    first = hidden[0]
+first.mul_(2)  # here
+hidden.sum().backward()
+"""
+ROW_OF_AN_EMBEDDING = """
+embedding = nn.Embedding(4, 2)
+embedding.weight[0] = 0.0  # here
+embedding(torch.tensor([1])).sum().backward()
+"""
+CHANGES_THAT_ARE_FINE = """
+weight = torch.randn(4, 3, requires_grad=True)
+hidden = weight * 2
+hidden[0].mul_(3)
+hidden.narrow(0, 1, 2).add_(1)
+hidden.relu_().sum().backward()
+with torch.no_grad():
+    weight -= 0.1 * weight.grad
+    weight[0] = 0
+"""
 
 
 def findings_in(program: str, folder: Path) -> tuple[Finding, ...]:
@@ -110,12 +138,19 @@ def marked_line(program: str) -> int:
         ("graph_freed", LOSSES_IN_A_LIST),
         ("state_not_detached", STATE_IN_A_VARIABLE),
         ("state_not_detached", STATE_IN_A_MODULE),
+        ("view_inplace", ROWS_OF_A_TENSOR),
+        ("view_inplace", VIEW_MADE_UNDER_NO_GRAD),
+        ("leaf_inplace", ROW_OF_AN_EMBEDDING),
     ],
 )
 def test_the_line_that_took_away_what_backward_needs_is_named(cause: str, program: str, tmp_path: Path) -> None:
     finding = findings_in(program, tmp_path)[0]
     assert finding.place is not None
     assert (finding.cause, finding.place.line) == (cause, marked_line(program))
+
+
+def test_in_place_changes_that_autograd_can_follow_are_no_findings(tmp_path: Path) -> None:
+    assert findings_in(CHANGES_THAT_ARE_FINE, tmp_path) == ()
 
 
 def test_a_change_through_views_is_told_from_saving_to_backward(tmp_path: Path) -> None:
