@@ -30,12 +30,18 @@ _FORMAT_ROWS = [f"{each.name:<10}{each.summary}" for each in FINDING_FORMATS]
 @click.option("--fail-on", metavar="error|warning|note|never", help="Exit with 1 from this severity on; warning.")
 @click.option("--baseline", metavar="FILE", help="Leave out the findings that this file holds.")
 @click.option("--write-baseline", metavar="FILE", help="Write the findings of this run to a file, as known.")
+@click.option("-o", "--output", "outputs", multiple=True, metavar="OUT", help="Draw it with the findings: net.svg.")
 @click.option("--seconds", type=float, metavar="S", help="Stop SCRIPT so long after its first backward; 60.")
 @click.option("--steps", type=int, metavar="N", help="Stop it after N optimizer steps (or backwards, without one).")
 @terminal_options(least_width=NARROWEST)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|CAPTURE [-- ARGUMENTS]...")
 def check_command(
-    words: tuple[str, ...], module: str | None, no_pager: bool, write_baseline: str | None, **options: Any
+    words: tuple[str, ...],
+    module: str | None,
+    no_pager: bool,
+    write_baseline: str | None,
+    outputs: tuple[str, ...],
+    **options: Any,
 ) -> int:
     """Run SCRIPT to its end, and say why gradients are missing, zero, NaN or wrong, and on which line."""
     from gradviz.analysis.baseline import baseline_of
@@ -43,6 +49,7 @@ def check_command(
     from gradviz.analysis.installed_rules import with_installed_rules
     from gradviz.analysis.report import check_report
     from gradviz.analysis.rules import RULES
+    from gradviz.cli.findings_pictures import Pictures
     from gradviz.cli.findings_text import FindingsText
     from gradviz.cli.paging import show
     from gradviz.cli.rescue import recording_kept
@@ -65,13 +72,16 @@ def check_command(
     rules = chosen_rules(known_rules.rules, settings.select, settings.ignore)
     for_programs = None if settings.format == "terminal" else finding_format(settings.format)
     baseline = _baseline(settings.baseline, source_choice)
+    pictures = Pictures.of(outputs)
     if write_baseline is not None:
         check_outputs([write_baseline], inputs=source_choice.inputs)
+    check_outputs(outputs, inputs=source_choice.inputs)
     source = open_source(source_choice, own_output=True, needs_graph=False)
     with recording_kept(source, source_choice):
         report = check_report(source.capture, rules, baseline, known_rules.unusable)
         if write_baseline is not None:
             write_output(write_baseline, baseline_of(report.program, report.findings, report.source))
+        pictures.write(source.capture, report.findings)
         if for_programs is not None:
             text = for_programs.renderer(report)
         else:

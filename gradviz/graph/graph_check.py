@@ -48,6 +48,8 @@ def check_references(graph: Graph) -> None:
     if graph.backward is not None:
         check("backward", graph.backward.call_site, len(graph.call_sites), "call site")
         check("backward", graph.backward.failed_node, len(graph.nodes), "node")
+    for finding in graph.findings:
+        check(finding.code, finding.node, len(graph.nodes), "node")
     if graph.root_shares is not None:
         count = len(graph.root_shares.losses)
         for loss in graph.root_shares.losses:

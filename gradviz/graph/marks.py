@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gradviz.errors import NotInThisGraph, near_matches
 from gradviz.graph.model import Graph
-from gradviz.graph.must_see import failed_operations
+from gradviz.graph.must_see import failed_operations, guilty_operations
 from gradviz.graph.name_ways import end_of_path, whole_path
 from gradviz.graph.plumbing import Connections
 from gradviz.graph.traversal import consumers
@@ -48,7 +48,7 @@ def mark(
     return Marks(
         found,
         apart=frozenset(failed_operations(graph)),
-        seen=frozenset(_operations(graph, connections, must_see)),
+        seen=frozenset(_operations(graph, connections, guilty_operations(graph).union(must_see))),
         peculiar=frozenset(node.id for node in custom if node.scope is None or not kept_folded[node.scope]),
     )
 

@@ -188,6 +188,16 @@ class BackwardCall(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_
     """The node in which backward raised, where torch tells."""
 
 
+class NodeFinding(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
+    """What a check found about a node: see `gradviz.analysis.finding`."""
+
+    node: int
+    code: str
+    cause: str
+    severity: Literal["error", "warning", "note"]
+    message: str = ""
+
+
 class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Everything that one or several roots reach through ``next_functions``, and questions to ask about it.
 
@@ -221,6 +231,8 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     allocators: tuple[AllocatorReading, ...] = ()
     root_shares: RootShares | None = None
     """What each of several losses gives to the gradient of every leaf; only where it was asked for, not in parts."""
+    findings: tuple[NodeFinding, ...] = ()
+    """Only where the recording was checked, for pictures of it."""
 
     def __repr__(self) -> str:
         # A prompt that prints every node is of use to nobody.

@@ -8,6 +8,12 @@ from __future__ import annotations
 from gradviz.graph.model import Graph
 
 
+def guilty_operations(graph: Graph) -> frozenset[int]:
+    """Operations in which backward failed, or which a check found to be wrong."""
+    wrong = (each.node for each in graph.findings if each.severity != "note" and not graph.nodes[each.node].is_leaf)
+    return frozenset((*failed_operations(graph), *wrong))
+
+
 def failed_operations(graph: Graph) -> tuple[int, ...]:
     """The operation in which backward failed; none where it did not, or failed at a leaf."""
     failed = graph.backward.failed_node if graph.backward else None

@@ -35,6 +35,9 @@ def networkx_graph(graph: Graph) -> networkx.MultiDiGraph[int]:
 def plain_nodes(graph: Graph) -> Iterator[tuple[int, dict[str, PlainAttribute]]]:
     """Ids and attributes, in creation order."""
     roots: dict[int, list[str]] = {}
+    findings: dict[int, list[str]] = {}
+    for finding in graph.findings:
+        findings.setdefault(finding.node, []).append(f"{finding.code} {finding.cause}: {finding.message}")
     for root, name in zip(graph.roots, root_names(graph), strict=True):
         roots.setdefault(root.node, []).append(name)
     own_lines = readers_lines(graph)
@@ -43,6 +46,8 @@ def plain_nodes(graph: Graph) -> Iterator[tuple[int, dict[str, PlainAttribute]]]
         attributes = dict(_node_attributes(graph, node, shares_its_call=call_of(node) in shared_calls))
         if node.id in roots:
             attributes["root"] = ", ".join(roots[node.id])
+        if node.id in findings:
+            attributes["findings"] = "; ".join(findings[node.id])
         if node.call_site is not None:
             site = graph.call_sites[own_lines[node.call_site]]
             attributes |= {"file": site.file, "line": site.line, "function": site.function}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from gradviz.graph.model import Edge, Graph, Node, TensorFacts
-from gradviz.graph.must_see import failed_operations
+from gradviz.graph.must_see import guilty_operations
 from gradviz.graph.traversal import consumers, topological_order
 
 PLUMBING_NAMES: frozenset[str] = frozenset(
@@ -85,8 +85,8 @@ def _producing_operation(graph: Graph, node: int, source: Edge | None) -> int:
 
 
 def _mergeable(graph: Graph) -> list[bool]:
-    failed = failed_operations(graph)
-    flags = [node.id not in failed and _is_plumbing(node, graph) for node in graph.nodes]
+    guilty = guilty_operations(graph)
+    flags = [node.id not in guilty and _is_plumbing(node, graph) for node in graph.nodes]
     _keep_modules_visible(graph, flags)
     return flags
 

@@ -27,6 +27,7 @@ def subgraph(graph: Graph, nodes: Sequence[int], constants: Collection[int]) -> 
         roots=tuple(replace(root, node=number[root.node]) for root in graph.roots if root.node in number),
         backward=None if graph.backward is None else _with_failure_inside(graph.backward, number),
         root_shares=None,
+        findings=tuple(replace(each, node=number[each.node]) for each in graph.findings if each.node in number),
     )
 
 

@@ -13,7 +13,8 @@ from gradviz.graph.source_lines import line_words
 from gradviz.graph.view import Item, View
 from gradviz.rendering import tooltips
 from gradviz.rendering.box_words import box_badge, box_path, box_subtitle, box_title
-from gradviz.rendering.gradient_marks import GradientMark, gradient_mark
+from gradviz.rendering.gradient_marks import GradientMark
+from gradviz.rendering.item_marks import item_mark
 from gradviz.rendering.number_words import item_numbers
 from gradviz.rendering.scope_words import relative_path
 from gradviz.rendering.setting_words import setting_words
@@ -49,7 +50,7 @@ class ItemText:
     settings: str = ""
     """The arguments that decide what an operation does: ``dim=-1``."""
     mark: GradientMark | None = None
-    """That its gradient is zero, NaN or Inf."""
+    """What a check found about it, or that its gradient is zero, NaN or Inf."""
     numbers: str = ""
     """Its value and its gradient, where they are small and were kept: ``↓ 10  ↑ 0.1``."""
     figure: str = ""
@@ -60,7 +61,7 @@ def item_texts(capture: Capture, graph: Graph, view: View) -> tuple[ItemText, ..
     """The words for every item of `view`, in its order."""
     subject = SubjectWords(capture, graph, view)
     return tuple(
-        replace(_text_of(subject, item), mark=gradient_mark(subject, item), numbers=item_numbers(subject, item))
+        replace(_text_of(subject, item), mark=item_mark(subject, item), numbers=item_numbers(subject, item))
         for item in view.items
     )
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from gradviz.analysis.gradient_births import GradientBirths, births_in
 from gradviz.capture.capture import Capture
-from gradviz.graph.model import CallSite, Graph, Node, TensorFacts
+from gradviz.graph.model import CallSite, Graph, Node, NodeFinding, TensorFacts
 from gradviz.graph.operation_words import autograd_name, call_of, calls_of_several_names, node_word
 from gradviz.graph.root_names import root_names
 from gradviz.graph.source_lines import readers_lines
@@ -45,6 +45,14 @@ class SubjectWords:
             for place in {saved.storage for saved in node.saved if saved.storage is not None}:
                 keepers[place][autograd_name(node)] += 1
         return keepers
+
+    @cached_property
+    def findings(self) -> dict[int, list[NodeFinding]]:
+        """What a check found, by node."""
+        found: dict[int, list[NodeFinding]] = {}
+        for finding in self.graph.findings:
+            found.setdefault(finding.node, []).append(finding)
+        return found
 
     @cached_property
     def births(self) -> GradientBirths:

@@ -12,6 +12,7 @@ from gradviz.graph.view import Item
 from gradviz.rendering.box_words import operations_in
 from gradviz.rendering.gradient_marks import gradient_mark
 from gradviz.rendering.gradient_tooltips import MOST_NUMBERS, figures_lines, node_gradients, range_of_gradients
+from gradviz.rendering.item_marks import findings_on
 from gradviz.rendering.memory_tooltips import kept_by_box, kept_by_node
 from gradviz.rendering.scope_words import scope_tooltip
 from gradviz.rendering.size_words import differing_shapes
@@ -106,6 +107,7 @@ def box(subject: SubjectWords, item: Item) -> tuple[str, ...]:
 
 def _mark(subject: SubjectWords, item: Item) -> Iterator[str]:
     """Why an item has its mark."""
+    yield from findings_on(subject, item)
     mark = gradient_mark(subject, item)
     if mark is not None and mark.reason:
         yield mark.reason

@@ -82,6 +82,8 @@ def test_a_script_that_raises_gets_its_own_traceback_first(tmp_path: Path) -> No
         (["--format", "xml"], "unknown format 'xml'"),
         (["--fail-on", "fatal"], "unknown severity for --fail-on 'fatal'"),
         (["--baseline", "missing.json"], "cannot read the baseline missing.json"),
+        (["-o", "-"], "standard output is for the findings"),
+        (["-o", "net.jpg"], "ends in '.jpg', which is no known format"),
         (["--steps", "0"], "steps = 0 is no number of steps"),
         (["--seconds", "-1"], "seconds = -1 is no time to run"),
     ],
@@ -173,3 +175,11 @@ def test_the_rules_are_listed_and_each_has_a_page(tmp_path: Path) -> None:
     assert page.startswith("GV204 vanishing_chain (warning)")
     assert "What it finds" in page and "Instead" in page
     assert "no rule 'vanishing_chian'" in refusal(gradviz("rules", "vanishing_chian", cwd=tmp_path))
+
+
+def test_findings_are_drawn_on_the_graph_and_the_run_can_be_kept_and_checked_again(tmp_path: Path) -> None:
+    script = written_script(tmp_path, VANISHING)
+    first = gradviz("check", script, "-o", "net.svg", "-o", "run.gradviz", "--format", "json", cwd=tmp_path)
+    assert "GV204 vanishing_chain" in (tmp_path / "net.svg").read_text(encoding="utf-8")
+    again = gradviz("check", "run.gradviz", "--format", "json", cwd=tmp_path)
+    assert json.loads(again.stdout)["findings"] == json.loads(first.stdout)["findings"]

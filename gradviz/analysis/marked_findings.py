@@ -1,0 +1,79 @@
+"""Puts findings on the nodes that they are about, for renderers to mark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePath
+
+from msgspec.structs import replace
+
+from gradviz.analysis.finding import Finding, Place
+from gradviz.capture.capture import Capture
+from gradviz.graph.model import Graph, NodeFinding
+from gradviz.graph.source_lines import readers_lines
+
+
+def with_findings(capture: Capture, findings: Iterable[Finding]) -> Capture:
+    """The capture with findings on its graphs.
+
+    One that names no nodes stands on those of its line, or of that where it shows, which are of its operation; one
+    that names no operation either stands on none.
+    """
+    found = list(findings)
+    graphs = tuple(_marked(number, graph, found) for number, graph in enumerate(capture.graphs))
+    return replace(capture, graphs=graphs)
+
+
+def finding_notes(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """A sentence for each alarm, as some stand on no node: what gets no gradient is in no graph."""
+    return tuple(
+        f"✗ {finding.code} {finding.cause}{_line(finding.place)}: {finding.message}"
+        for finding in findings
+        if finding.is_alarm
+    )
+
+
+def _line(place: Place | None) -> str:
+    return "" if place is None else f" ({PurePath(place.file).name}:{place.line})"
+
+
+def most_telling(capture: Capture) -> int:
+    """The place of the first graph with an alarm on it; else of the first one."""
+    alarms = (place for place, graph in enumerate(capture.graphs) if any(_is_alarm(each) for each in graph.findings))
+    return next(alarms, 0)
+
+
+def _is_alarm(finding: NodeFinding) -> bool:
+    return finding.severity != "note"
+
+
+def _marked(number: int, graph: Graph, findings: Sequence[Finding]) -> Graph:
+    lines = readers_lines(graph)
+    marks: list[NodeFinding] = []
+    for finding in findings:
+        nodes = [at.node for at in finding.nodes if at.graph == number]
+        if not finding.nodes and finding.op is not None:
+            nodes = list(_of_operation(graph, lines, finding.op, finding.place, finding.symptom_place))
+        for node in dict.fromkeys(nodes):
+            if node < len(graph.nodes):
+                marks.append(NodeFinding(node, finding.code, finding.cause, finding.severity, finding.message))
+    return replace(graph, findings=tuple(marks))
+
+
+def _of_operation(graph: Graph, lines: Sequence[int], name: str, *places: Place | None) -> Iterator[int]:
+    for place in places:
+        found = [
+            node.id
+            for node in graph.nodes
+            if place is not None
+            and node.name == name
+            and node.call_site is not None
+            and _is_at(graph, lines[node.call_site], place)
+        ]
+        if found:
+            yield from found
+            return
+
+
+def _is_at(graph: Graph, site: int, place: Place) -> bool:
+    return (graph.call_sites[site].file, graph.call_sites[site].line) == (place.file, place.line)

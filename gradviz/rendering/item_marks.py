@@ -1,0 +1,39 @@
+"""The chip on an item: what a check found about it, or else that its gradient is zero, missing, NaN or infinite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from gradviz.graph.model import NodeFinding
+from gradviz.graph.view import Item
+from gradviz.rendering.gradient_marks import GradientMark, MarkLevel, gradient_mark
+from gradviz.rendering.subject_words import SubjectWords
+
+_LEVELS: dict[Literal["error", "warning", "note"], MarkLevel] = {
+    "error": "alarm", "warning": "warning", "note": "quiet",
+}  # fmt: skip
+
+
+def item_mark(subject: SubjectWords, item: Item) -> GradientMark | None:
+    """The mark of an item; a finding explains what the gradient only shows, so it stands first."""
+    findings = _findings_on(subject, item)
+    if not findings:
+        return gradient_mark(subject, item)
+    worst = min(findings, key=lambda finding: list(_LEVELS).index(finding.severity))
+    others = len({finding.code for finding in findings}) - 1
+    inside = " inside" if item.kind == "box" else ""
+    more = f" +{others}" if others else ""
+    return GradientMark(f"{worst.code} {worst.cause}{inside}{more}", _LEVELS[worst.severity], worst.message)
+
+
+def findings_on(subject: SubjectWords, item: Item) -> Iterator[str]:
+    """What was found, in sentences for the small print."""
+    for finding in _findings_on(subject, item):
+        yield f"{finding.severity} {finding.code} {finding.cause}: {finding.message}"
+
+
+def _findings_on(subject: SubjectWords, item: Item) -> list[NodeFinding]:
+    if item.is_open or not subject.findings:
+        return []
+    return [finding for node in item.nodes for finding in subject.findings.get(node, ())]

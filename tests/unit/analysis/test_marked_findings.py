@@ -1,0 +1,74 @@
+"""Findings stand on the nodes that they are about, in every picture and whatever part of the graph it shows."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from gradviz.analysis.finding import Finding, NodeAt, Place
+from gradviz.analysis.marked_findings import finding_notes, most_telling, with_findings
+from gradviz.capture.capture import Capture, Program
+from gradviz.graph.model import CallSite, Graph
+from gradviz.graph.selection import SelectOptions
+from gradviz.graph.viewing import ViewOptions
+from gradviz.rendering.renderer import FORMATS, format_named
+from gradviz.rendering.subjects import subject_of
+from tests.builders import graph_of
+
+SQRT = Finding(
+    code="GV301", cause="nan_from_op", severity="error", message="sqrt has no slope at 0",
+    place=Place("train.py", 4), op="SqrtBackward0",
+)  # fmt: skip
+
+
+def on_lines(graph: Graph) -> Graph:
+    """Each node on a line of its own: node 0 on line 1."""
+    sites = tuple(CallSite("train.py", node.id + 1) for node in graph.nodes)
+    nodes = tuple(replace(node, call_site=node.id) for node in graph.nodes)
+    return replace(graph, nodes=nodes, call_sites=sites)
+
+
+GRAPH = on_lines(graph_of("w -> Mul -> Exp -> Sqrt -> Sum -> loss"))
+
+
+def marked(*findings: Finding) -> Capture:
+    return with_findings(Capture(Program("train.py"), (GRAPH, GRAPH)), findings)
+
+
+def guilty(graph: Graph) -> list[str]:
+    return [graph.nodes[each.node].name for each in graph.findings]
+
+
+def test_a_finding_that_names_nodes_stands_on_them_in_its_own_graph_only() -> None:
+    capture = marked(replace(SQRT, nodes=(NodeAt(1, 2),)))
+    assert [guilty(graph) for graph in capture.graphs] == [[], ["ExpBackward0"]]
+    assert most_telling(capture) == 1
+
+
+def test_one_that_names_its_operation_and_line_is_found_there() -> None:
+    assert guilty(marked(SQRT).graphs[0]) == ["SqrtBackward0"]
+    assert guilty(marked(replace(SQRT, place=Place("train.py", 9))).graphs[0]) == []
+    elsewhere = replace(SQRT, place=Place("train.py", 1), symptom_place=Place("train.py", 4))
+    assert guilty(marked(elsewhere).graphs[0]) == ["SqrtBackward0"]
+
+
+def test_a_part_of_the_graph_keeps_the_findings_on_what_it_shows() -> None:
+    capture = marked(SQRT)
+    options = ViewOptions(SelectOptions(path=("Exp", "loss")))
+    assert guilty(subject_of(capture, capture.graphs[0], options).graph) == ["SqrtBackward0"]
+    assert guilty(subject_of(capture, capture.graphs[0], ViewOptions(SelectOptions(hide=("Sqrt",)))).graph) == []
+
+
+def test_every_format_tells_the_finding_on_its_node() -> None:
+    capture = marked(SQRT)
+    subject = subject_of(capture, capture.graphs[0], ViewOptions())
+    for entry in FORMATS:
+        content = format_named(entry.name).renderer().render(subject)
+        if entry.name not in ("png", "pdf"):
+            text = content if isinstance(content, str) else content.decode()
+            assert "GV301" in text, entry.name
+            assert "nan_from_op" in text.replace("#95;", "_"), entry.name
+
+
+def test_alarms_are_told_in_the_notes_as_some_stand_on_no_node() -> None:
+    note = replace(SQRT, severity="note")
+    assert finding_notes([SQRT, note]) == ("✗ GV301 nan_from_op (train.py:4): sqrt has no slope at 0",)
