@@ -10,6 +10,7 @@ from gradviz.analysis.failed_backward import FailedBackwards
 from gradviz.analysis.finding import NodeAt, Place
 from gradviz.analysis.gradient_flow import GradientFlow, gradient_flow, has_gradients
 from gradviz.analysis.missing_gradients import CutOff, MissingGradients
+from gradviz.analysis.parameter_fates import ParameterFates
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph
 from gradviz.graph.source_lines import readers_lines
@@ -52,6 +53,11 @@ class Case:
     def failed_backwards(self) -> FailedBackwards | None:
         """Backward calls that raised because something they needed was gone; None for a capture without calls."""
         return None if self.dataflow is None else FailedBackwards(self.capture, self.dataflow)
+
+    @cached_property
+    def fates(self) -> ParameterFates | None:
+        """What became of every parameter; None for a capture that was made without the calls of the run."""
+        return None if self.dataflow is None else ParameterFates(self.capture, self.dataflow)
 
     @cached_property
     def measured_graphs(self) -> tuple[int, ...]:

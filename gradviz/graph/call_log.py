@@ -34,8 +34,9 @@ CallKind = Literal[
 """``operation``: a torch function or method; ``custom``: an ``autograd.Function``, of which calls in its forward are
 `Call.inside`; ``compiled``: all that one call of compiled code did; ``backward``: ``backward()`` or ``grad()``;
 ``step``, ``zero_grad``, ``add_param_group``: of optimizers (``zero_grad`` also of modules); ``register_parameter``: a
-module got a parameter in place of another (inputs ``new``, ``old``), or one that was made from a tensor with a
-``grad_fn`` (``source``); ``register_module``: a child in place of another (``new.weight``, ``old.weight``)."""
+module got a parameter in place of another (inputs ``new``, ``old``), one that was made from a tensor with a ``grad_fn``
+(``source``), or one that lies in the memory of another parameter (``shared``); ``register_module``: a child in place
+of another (``new.weight``, ``old.weight``)."""
 
 GradMode = Literal["enabled", "no_grad", "inference"]
 
@@ -85,7 +86,8 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
 
     function: str
     """``torch.Tensor.detach``, ``torch.nn.functional.linear``; ``torch.Tensor.data`` reads and
-    ``torch.Tensor.data.__set__`` assigns; for a custom function ``MyFunction.apply``; ``torch.optim.SGD.step``."""
+    ``torch.Tensor.data.__set__`` assigns; ``torch.Tensor.grad`` where the program read it and it was None; for a
+    custom function ``MyFunction.apply``; ``torch.optim.SGD.step``."""
     kind: CallKind = "operation"
     call_site: int | None = None
     """Index in `CallLog.call_sites` of the innermost line outside torch."""
@@ -166,6 +168,9 @@ class LoggedTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=T
     """The leaf whose ``.grad`` it was."""
     from_numpy_of: int | None = None
     """The tensor whose ``numpy()`` array it was made from, where both share memory."""
+    hidden_in: str | None = None
+    """Path of a module that holds it in a plain list, dict or attribute, and no module as a parameter: ``parameters()``
+    does not give it. Only of what could be trained."""
     end: LeafEnd | None = None
     """For leaves that were there at the end."""
 

@@ -17,6 +17,7 @@ from gradviz.recording.forward_log import ForwardLog
 from gradviz.recording.grad_mode_watch import Place
 from gradviz.recording.gradients import measuring
 from gradviz.recording.graph_tables import ScopeTable
+from gradviz.recording.hidden_tensors import hidden_tensors
 from gradviz.recording.known_tensors import KnownStorage, KnownTensor, requires_grad
 from gradviz.recording.names import ModuleNames, NameTable, modules_inside, names_on_stack
 from gradviz.recording.optimizers import KnownOptimizer
@@ -56,6 +57,7 @@ class CallLogBuilder:
                 for _, module in modules_inside(root):
                     self._name_all("parameter", module._parameters, modules.parameters)
                     self._name_all("buffer", module._buffers, modules.buffers)
+                    self._note_hidden(module, modules)
             for tensor, _ in names.tensors.values():
                 known = self._recorder.writer.uses.tensors.find(tensor)
                 if known is None and requires_grad(tensor):
@@ -71,6 +73,16 @@ class CallLogBuilder:
                 )
                 known.role = role
                 known.names.update(dict.fromkeys(names.get(id(tensor), ())))
+
+    def _note_hidden(self, module: torch.nn.Module, modules: ModuleNames) -> None:
+        path = modules.paths.get(id(module))
+        tensors = self._recorder.writer.uses.tensors
+        for name, tensor in hidden_tensors(module, path) if path is not None else ():
+            if requires_grad(tensor) and id(tensor) not in modules.parameters:
+                known = tensors.find(tensor) or tensors.add(tensor)
+                if known.is_leaf:
+                    known.names[name] = None
+                    known.hidden_in = path
 
     def note_end(self, namespaces: Iterable[Mapping[str, Any]]) -> None:
         """The program has ended: name what it holds, and note how its leaves stand."""
@@ -92,7 +104,7 @@ class CallLogBuilder:
             tensor
             for root in roots
             for _, module in modules_inside(root)
-            for tensor in module._parameters.values()
+            for tensor in (*module._parameters.values(), *(hidden for _, hidden in hidden_tensors(module, "")))
             if tensor is not None and not torch.nn.parameter.is_lazy(tensor)
         ]
         with measuring():
@@ -239,6 +251,7 @@ class _OneLog:
                 names=tuple(known.names),
                 gradient_of=self._number(known.gradient_of) if known.gradient_of is not None else None,
                 from_numpy_of=self._number(known.from_numpy_of) if known.from_numpy_of is not None else None,
+                hidden_in=known.hidden_in,
                 end=known.end,
             )
 

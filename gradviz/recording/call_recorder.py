@@ -26,6 +26,7 @@ from gradviz.recording.call_values import (
     tensors_with_places,
 )
 from gradviz.recording.call_writer import CallWriter, Where
+from gradviz.recording.file_kinds import is_library_file
 from gradviz.recording.gradients import measuring
 from gradviz.recording.known_tensors import requires_grad, version_of
 from gradviz.recording.optimizers import Optimizers
@@ -120,6 +121,8 @@ class CallRecorder:
 
     def _is_telling_getter(self, pending: Pending, result: Any) -> bool:
         """Whether an attribute that was read is a tensor that was computed from another one."""
+        if result is None and pending.row.function == "torch.Tensor.grad":
+            self._note_missing_gradient(pending)
         if not issubclass(type(result), torch.Tensor):
             return False
         if pending.row.function == "torch.Tensor.grad":
@@ -128,6 +131,12 @@ class CallRecorder:
             return False
         self._take_inputs(pending)
         return True
+
+    def _note_missing_gradient(self, pending: Pending) -> None:
+        """The program itself looked at a ``.grad`` that is not there."""
+        if not is_library_file(pending.frame.f_code.co_filename):
+            self._take_inputs(pending)
+            self.writer.add(pending.row)
 
     def fail(self, pending: Pending, error: BaseException) -> None:
         """It raised."""

@@ -29,12 +29,14 @@ _SWEEP_AFTER = 4_096
 class KnownStorage:
     """Memory that some known tensors share."""
 
-    __slots__ = ("computed", "is_uninitialized", "weak")
+    __slots__ = ("computed", "is_uninitialized", "parameter", "weak")
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.weak = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
         self.computed: KnownTensor | None = None
         """The newest tensor with a ``grad_fn`` that lay in it."""
+        self.parameter: KnownTensor | None = None
+        """The first parameter that lay in it."""
         self.is_uninitialized = False
         """True while nothing was written into it: what it holds is chance."""
 
@@ -49,6 +51,7 @@ class KnownTensor:
         "first_row",
         "from_numpy_of",
         "gradient_of",
+        "hidden_in",
         "is_leaf",
         "names",
         "producer",
@@ -77,6 +80,8 @@ class KnownTensor:
         self.from_numpy_of: KnownTensor | None = None
         self.values_of_version: int | None = -1
         self.names: dict[str, None] = {}
+        self.hidden_in: str | None = None
+        """Path of the module that holds it where ``parameters()`` does not look."""
         self.end: LeafEnd | None = None
 
 
@@ -100,6 +105,8 @@ class KnownTensors:
         known = KnownTensor(tensor, self._facts.of_tensor(tensor), self.storage(tensor))
         if known.storage is not None and not known.is_leaf:
             known.storage.computed = known
+        if known.storage is not None and known.role == "parameter" and known.storage.parameter is None:
+            known.storage.parameter = known
         self._tensors[_address(tensor)] = known
         return known
 

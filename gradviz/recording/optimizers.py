@@ -179,7 +179,10 @@ class Optimizers:
             with torch_compat.DISABLE_TORCH_FUNCTION():
                 storage = writer.uses.tensors.storage(parameter)
             source = storage.computed if storage is not None else None
-            if source is None and (old is None or old is parameter):
+            shared = storage.parameter if storage is not None else None
+            if shared is not None and shared is writer.uses.tensors.find(parameter):
+                shared = None
+            if source is None and shared is None and (old is None or old is parameter):
                 return
             row = self._registration(module, "register_parameter", name)
             with measuring():
@@ -188,6 +191,8 @@ class Optimizers:
                     row.inputs.append(writer.uses.use(old, "old", row, is_input=True))
             if source is not None:
                 row.inputs.append(RowUse(source, "source", None, None))
+            if shared is not None:
+                row.inputs.append(RowUse(shared, "shared", None, None))
 
     def _on_module(self, module: Any, name: str, child: Any) -> None:
         writer = self._writer

@@ -1,0 +1,250 @@
+"""What became of every parameter in one run: who trains it, what used it, which backward calls reached it.
+
+All of it is read from the log of calls, and holds for parameters of modules as for plain tensors that require grad.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from gradviz.analysis.dataflow import Dataflow
+from gradviz.capture.capture import Capture
+from gradviz.graph.call_log import Call, LoggedTensor
+from gradviz.graph.model import CallSite
+
+_COMPUTE = frozenset({"operation", "custom", "compiled"})
+_MOST_LOOKS = 20
+"""Looks at each call, on average, for all backward calls together: graphs that live on over steps overlap."""
+
+
+class ParameterFates:
+    """Questions on the parameters of one log. Tensors, calls and optimizers are told by their numbers in it."""
+
+    def __init__(self, capture: Capture, flow: Dataflow) -> None:
+        self.flow = flow
+        self.log = flow.log
+        self._capture = capture
+
+    # -- who is who ----------------------------------------------------------------------------------------------
+
+    def tensor(self, number: int) -> LoggedTensor:
+        return self.log.tensors[number]
+
+    def name(self, number: int) -> str:
+        """The name that a reader knows best: a dotted one before a loop's variable; else what it is."""
+        tensor = self.tensor(number)
+        dotted = [name for name in tensor.names if "." in name or "[" in name]
+        if dotted or tensor.names:
+            return min(dotted or tensor.names, key=lambda name: (name.startswith("self."), tensor.names.index(name)))
+        shape = " x ".join(map(str, tensor.facts.shape)) or "scalar"
+        return f"an unnamed {shape} {'tensor' if tensor.role == 'tensor' else 'parameter'}"
+
+    def parameters_below(self, path: str) -> list[int]:
+        """Parameters whose names begin with the path of a module."""
+        names, numbers = self._by_name
+        start, end = bisect_left(names, f"{path}."), bisect_left(names, f"{path}/")
+        return numbers[start:end]
+
+    @cached_property
+    def _by_name(self) -> tuple[list[str], list[int]]:
+        named = sorted((self.name(number), number) for number in self.log.parameters)
+        return [name for name, _ in named], [number for _, number in named]
+
+    def made_by(self, number: int) -> int | None:
+        """The call that made the memory it lies in, or the first one that took it."""
+        tensor = self.tensor(number)
+        makers = [self.tensor(shared).producer for shared in self.flow.sharing_memory(number)]
+        known = [row for row in (*makers, tensor.first_seen) if row is not None]
+        return min(known, default=None)
+
+    def line_where_made(self, number: int) -> CallSite | None:
+        row = self.made_by(number)
+        return None if row is None else self.flow.line_of(row)
+
+    # -- optimizers ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def trained(self) -> frozenset[int]:
+        """Tensors that an optimizer has, or had once."""
+        held = {tensor for optimizer in self.log.optimizers for group in optimizer.groups for tensor in group}
+        return frozenset(held.union(*(self.given_to(number) for number in range(len(self.log.optimizers)))))
+
+    def given_to(self, optimizer: int) -> set[int]:
+        """What an optimizer was given when it was made, and later."""
+        return {use.tensor for row in self.given_at(optimizer) for use in self.log.calls[row].inputs}
+
+    def given_at(self, optimizer: int) -> list[int]:
+        """The calls by which an optimizer got its groups: first of all those of its making."""
+        return [row for row in self._rows_of_kind("add_param_group") if self.log.calls[row].optimizer == optimizer]
+
+    def optimizers_of(self, number: int) -> tuple[int, ...]:
+        """Optimizers that hold it, or were given it."""
+        return tuple(
+            place
+            for place, optimizer in enumerate(self.log.optimizers)
+            if any(number in group for group in optimizer.groups) or number in self.given_to(place)
+        )
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """Calls of ``step()``."""
+        return tuple(self._rows_of_kind("step"))
+
+    @cached_property
+    def backward_calls(self) -> tuple[int, ...]:
+        """Calls of ``backward()`` and ``grad()``, but those that run inside of another."""
+        calls = self.log.calls
+        return tuple(row for row in self._rows_of_kind("backward") if not self._is_in_backward(calls[row]))
+
+    def _rows_of_kind(self, kind: str) -> list[int]:
+        return self._by_kind.get(kind, [])
+
+    @cached_property
+    def _by_kind(self) -> dict[str, list[int]]:
+        rows: dict[str, list[int]] = {}
+        for number, call in enumerate(self.log.calls):
+            rows.setdefault(call.kind, []).append(number)
+        return rows
+
+    def _is_in_backward(self, call: Call) -> bool:
+        return call.inside is not None and self.log.calls[call.inside].kind == "backward"
+
+    # -- use and reach -------------------------------------------------------------------------------------------
+
+    def forward_uses(self, number: int, after: int = -1) -> tuple[int, ...]:
+        """Calls that computed something from it; what fills it, flags it or looks at it is none."""
+        return tuple(row for row in self.flow.users(number, after) if _computes_from(self.log.calls[row], number))
+
+    @cached_property
+    def reached_by(self) -> dict[int, frozenset[int]]:
+        """By backward call that did not fail: the leaves that its gradient goes to.
+
+        Empty where graphs overlap so much that finding out would take too long.
+        """
+        found: dict[int, frozenset[int]] = {}
+        budget = _MOST_LOOKS * (len(self.log.calls) + 1_000)
+        for row in self.backward_calls:
+            if self.log.calls[row].raised is None:
+                found[row], looks = self._leaves_of(row)
+                budget -= looks
+                if budget < 0:
+                    return {}
+        return found
+
+    def _leaves_of(self, backward: int) -> tuple[frozenset[int], int]:
+        call = self.log.calls[backward]
+        roots = [use.tensor for use in call.inputs if use.place.startswith("root") and use.requires_grad]
+        wanted = frozenset(use.tensor for use in call.inputs if use.place.startswith("input"))
+        leaves, looks = self.live_leaves(roots, backward)
+        recomputed = {
+            use.tensor
+            for row in self._inside_backward.get(backward, ())
+            for use in self.log.calls[row].inputs
+            if use.requires_grad and use.is_leaf and self.tensor(use.tensor).role == "parameter"
+        }
+        leaves = leaves | recomputed
+        return (leaves & wanted if wanted else leaves), looks
+
+    @cached_property
+    def _inside_backward(self) -> dict[int, list[int]]:
+        inside: dict[int, list[int]] = {}
+        for number, call in enumerate(self.log.calls):
+            if call.kind in _COMPUTE and call.inside is not None:
+                inside.setdefault(call.inside, []).append(number)
+        return inside
+
+    def live_leaves(self, roots: Iterable[int], before: int) -> tuple[frozenset[int], int]:
+        """The leaves that a gradient at `roots` goes to, and how many calls were looked at."""
+        leaves: set[int] = set()
+        seen: set[int] = set()
+        waiting: list[int] = []
+        for root in roots:
+            waiting += self._live_makers(root, before, seen)
+        while waiting:
+            row = waiting.pop()
+            for use in self.log.calls[row].inputs:
+                if use.requires_grad and use.is_leaf:
+                    leaves.add(use.tensor)
+                if use.requires_grad:
+                    waiting += self._live_makers(use.tensor, row, seen)
+        return frozenset(leaves), len(seen)
+
+    def _live_makers(self, tensor: int, before: int, seen: set[int]) -> Iterator[int]:
+        for row in self.flow.producers(tensor, before):
+            if row not in seen and any(use.tensor == tensor and use.has_grad_fn for use in self.log.calls[row].outputs):
+                seen.add(row)
+                yield row
+
+    @cached_property
+    def reached(self) -> frozenset[int]:
+        """Leaves that any backward call reached, as far as the calls tell or their ``.grad`` shows."""
+        by_calls: set[int] = set().union(*self.reached_by.values())
+        return frozenset(by_calls.union(number for number in self.log.parameters if self._shows_gradient(number)))
+
+    def _shows_gradient(self, number: int) -> bool:
+        tensor = self.tensor(number)
+        if tensor.end is not None and tensor.end.has_grad:
+            return True
+        return number in self._seen_with_gradient or any(name in self._names_in_graphs for name in tensor.names)
+
+    @cached_property
+    def _seen_with_gradient(self) -> frozenset[int]:
+        return frozenset(tensor.gradient_of for tensor in self.log.tensors if tensor.gradient_of is not None)
+
+    @cached_property
+    def _names_in_graphs(self) -> frozenset[str]:
+        """Names of leaves that a recorded graph brought a gradient to."""
+        return frozenset(
+            name
+            for graph in self._capture.graphs
+            for leaf in graph.leaves
+            if any(arrived is not None and not arrived.is_undefined for arrived in leaf.arrived)
+            for name in leaf.names
+        )
+
+    # -- left out ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def untrained(self) -> tuple[int, ...]:
+        """Leaves that get gradients, but that nothing changes: no optimizer has them, and no call writes to them.
+
+        Nothing where nothing is trained at all.
+        """
+        first = next(iter(self.reached_by), None)
+        if first is None:
+            return ()
+        candidates = [n for n in sorted(self.reached - self.trained) if not self._is_changed(n, first)]
+        is_training = bool(self.steps) or len(candidates) < len(self.reached - self.trained)
+        return tuple(candidates) if is_training else ()
+
+    def _is_changed(self, number: int, after: int) -> bool:
+        return bool(self.flow.changes(number, after, len(self.log.calls)))
+
+    def flag_changes(self, number: int) -> list[tuple[int, bool]]:
+        """The calls that set its ``requires_grad``, with what it was afterwards."""
+        found = []
+        for row in self.flow.users(number):
+            call = self.log.calls[row]
+            if call.raised is None and call.inputs[0].tensor == number and "requires_grad" in call.function:
+                flag = next((use.requires_grad for use in call.outputs if use.tensor == number), None)
+                found.append((row, call.inputs[0].requires_grad if flag is None else flag))
+        return found
+
+    def is_ever_stepped_live(self, number: int) -> bool:
+        """Whether it required grad in any step of an optimizer."""
+        return number in self._stepped_live
+
+    @cached_property
+    def _stepped_live(self) -> frozenset[int]:
+        return frozenset(use.tensor for row in self.steps for use in self.log.calls[row].inputs if use.requires_grad)
+
+
+def _computes_from(call: Call, number: int) -> bool:
+    if call.kind not in _COMPUTE or call.function.endswith("requires_grad_"):
+        return False
+    return any(use.tensor != number for use in call.outputs) and call.function not in _LOOKS_ONLY
+
+
+_LOOKS_ONLY = frozenset({"torch.Tensor.detach", "torch.Tensor.data", "torch.Tensor.__deepcopy__"})
