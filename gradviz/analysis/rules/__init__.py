@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.broken_weight_tie import BrokenWeightTie
 from gradviz.analysis.rules.complex_misuse import ComplexMisuse
 from gradviz.analysis.rules.data_access import DataAccess
 from gradviz.analysis.rules.detached import Detached
@@ -12,16 +13,22 @@ from gradviz.analysis.rules.inference_tensor import InferenceTensor
 from gradviz.analysis.rules.inplace_modified_saved import InplaceModifiedSaved
 from gradviz.analysis.rules.integer_cast import IntegerCast
 from gradviz.analysis.rules.leaf_inplace import LeafInplace
+from gradviz.analysis.rules.missing_zero_grad import MissingZeroGrad
 from gradviz.analysis.rules.nan_from_op import NanFromOp
 from gradviz.analysis.rules.nan_in_data import NanInData
 from gradviz.analysis.rules.nan_in_masked_branch import NanInMaskedBranch
 from gradviz.analysis.rules.no_grad_block import NoGradBlock
 from gradviz.analysis.rules.non_differentiable_op import NonDifferentiableOp
+from gradviz.analysis.rules.non_leaf import NonLeaf
+from gradviz.analysis.rules.not_registered import NotRegistered
 from gradviz.analysis.rules.numpy_roundtrip import NumpyRoundtrip
 from gradviz.analysis.rules.optimizer_step_before_backward import OptimizerStepBeforeBackward
 from gradviz.analysis.rules.overflow import Overflow
+from gradviz.analysis.rules.requires_grad_false import RequiresGradFalse
+from gradviz.analysis.rules.stale_optimizer_params import StaleOptimizerParams
 from gradviz.analysis.rules.state_not_detached import StateNotDetached
 from gradviz.analysis.rules.tensor_rewrap import TensorRewrap
+from gradviz.analysis.rules.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.vanishing_chain import VanishingChain
 from gradviz.analysis.rules.view_inplace import ViewInplace
 
@@ -47,4 +54,11 @@ RULES: tuple[type[Rule], ...] = (
     ViewInplace,
     GraphFreed,
     StateNotDetached,
+    MissingZeroGrad,
+    StaleOptimizerParams,
+    RequiresGradFalse,
+    NonLeaf,
+    NotRegistered,
+    UnusedParameter,
+    BrokenWeightTie,
 )

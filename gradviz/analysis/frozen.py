@@ -1,0 +1,124 @@
+"""Tensors that do not require grad though a gradient is wanted of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.finding import Place
+from gradviz.analysis.parameter_fates import ParameterFates
+from gradviz.analysis.parameter_words import place_of_line
+from gradviz.graph.call_log import Call, TensorUse
+
+_FLOATING = ("float", "bfloat", "complex")
+_ASKS = frozenset({"torch.Tensor.retain_grad", "torch.Tensor.register_hook"})
+
+
+def asked_without_flag(fates: ParameterFates) -> Iterator[tuple[int, int]]:
+    """Leaves of which a gradient is asked for, with the call that asks; only what something was computed from."""
+    first = next((row for row in fates.backward_calls if fates.log.calls[row].raised is None), None)
+    for row, call in enumerate(fates.log.calls):
+        is_read = call.function == "torch.Tensor.grad" and first is not None and row > first
+        if is_read or (call.function in _ASKS and call.raised is not None):
+            asked = call.inputs[:1]
+        elif call.kind == "backward" and call.raised is not None:
+            asked = tuple(use for use in call.inputs if use.place.startswith("input"))
+        else:
+            continue
+        yield from ((use.tensor, row) for use in asked if _is_meant(fates, use, row))
+
+
+def _is_meant(fates: ParameterFates, use: TensorUse, row: int) -> bool:
+    if use.requires_grad or not fates.tensor(use.tensor).facts.dtype.startswith(_FLOATING):
+        return False
+    is_cut = any(use.tensor in cut.dead_outputs for cut in fates.flow.cuts_reaching(use.tensor, before=row))
+    return not is_cut and any(each < row for each in fates.forward_uses(use.tensor))
+
+
+def loss_of_frozen(fates: ParameterFates) -> Iterator[tuple[int, list[int]]]:
+    """Backward calls on a loss above which nothing requires grad and nothing is cut, with what should have."""
+    for row in fates.backward_calls:
+        call = fates.log.calls[row]
+        roots = [use.tensor for use in call.inputs if use.place.startswith("root")]
+        if call.raised is None or any(use.requires_grad for use in call.inputs if use.tensor in roots):
+            continue
+        if any(fates.flow.cuts_reaching(root, before=row) for root in roots):
+            continue
+        leaves = _leaves_above(fates, roots, row)
+        to_train = [number for number in leaves if number in fates.trained]
+        parameters = [number for number in leaves if fates.tensor(number).role == "parameter"]
+        others = [number for number in leaves if fates.tensor(number).names][-1:]
+        if to_train or parameters or others:
+            yield row, to_train or parameters or others
+
+
+def _leaves_above(fates: ParameterFates, roots: list[int], before: int) -> list[int]:
+    """What the loss was computed from and nobody computed, the newest last."""
+    found: dict[int, None] = {}
+    for root in roots:
+        for row in fates.flow.ancestors(root, before=before):
+            for use in fates.log.calls[row].inputs:
+                makers = fates.flow.producers(use.tensor, row)
+                is_given = all(
+                    not fates.log.calls[maker].inputs or _only_fills(fates.log.calls[maker]) for maker in makers
+                )
+                if is_given and fates.tensor(use.tensor).facts.dtype.startswith(_FLOATING):
+                    found[use.tensor] = None
+    return sorted(found, key=lambda number: fates.made_by(number) or 0)
+
+
+def _only_fills(call: Call) -> bool:
+    return all(use.tensor == call.inputs[0].tensor for use in call.outputs)
+
+
+def frozen_in_optimizer(fates: ParameterFates) -> Iterator[tuple[list[int], int | None]]:
+    """What an optimizer steps though it never trains, and the call that froze it, if that came after.
+
+    A model that was given whole, with a part of it frozen before, is no mistake. What shows that training was meant:
+    the tensors required grad when the optimizer got them, or all of a group never did.
+    """
+    for number, optimizer in enumerate(fates.log.optimizers):
+        if not any(fates.log.calls[row].optimizer == number for row in fates.steps):
+            continue
+        for group in optimizer.groups:
+            never = [tensor for tensor in group if not fates.is_ever_stepped_live(tensor)]
+            late: dict[int, list[int]] = defaultdict(list)
+            for tensor in never:
+                row = _frozen_after(fates, tensor, number)
+                if row is not None:
+                    late[row].append(tensor)
+            if late:
+                yield [tensor for tensors in late.values() for tensor in tensors], min(late)
+            elif never and len(never) == len(group):
+                yield never, None
+
+
+def _frozen_after(fates: ParameterFates, tensor: int, optimizer: int) -> int | None:
+    """The call that froze the tensor when the optimizer had it, and it required grad."""
+    given = [row for row in fates.given_at(optimizer) if _has(fates.log.calls[row], tensor)]
+    if not given or not next(use for use in fates.log.calls[given[0]].inputs if use.tensor == tensor).requires_grad:
+        return None
+    return next((row for row, flag in fates.flag_changes(tensor) if row > given[0] and not flag), None)
+
+
+def _has(call: Call, tensor: int) -> bool:
+    return any(use.tensor == tensor for use in call.inputs)
+
+
+def place_of_flag(fates: ParameterFates, row: int) -> Place | None:
+    """The line that decided on the flag: that of the call, or whoever called a function that sets flags both ways."""
+    log = fates.log
+    line = fates.flow.line_of(row)
+    if line is None or line.caller is None:
+        return place_of_line(line)
+    alike = [
+        other
+        for other, call in enumerate(log.calls)
+        if "requires_grad" in call.function
+        and (site := fates.flow.line_of(other)) is not None
+        and (site.file, site.line) == (line.file, line.line)
+    ]
+    callers = {
+        log.call_sites[site.caller].line for other in alike if (site := fates.flow.line_of(other)) and site.caller
+    }
+    return place_of_line(fates.flow.line(line.caller) if len(callers) > 1 else line)

@@ -1,0 +1,112 @@
+"""GV706."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameter_fates import ParameterFates
+from gradviz.analysis.parameter_words import listed, place_of_call
+from gradviz.analysis.rule import Rule
+
+
+class Tie(Struct, frozen=True):
+    """Two parameters that were meant to be one, and the call that made them two."""
+
+    one: int
+    other: int
+    row: int
+    shares_memory: bool
+
+
+class BrokenWeightTie(Rule):
+    """Two parameters that were meant to be one get a part of the gradient each.
+
+    What it finds
+    -------------
+    Two `Parameter` objects that lie in the same memory, and parameters that two modules shared until one of them got
+    another, while both train.
+
+    Why it matters
+    --------------
+    A tied weight is one object that two modules hold: its gradient is the sum of both uses. Two objects over one memory
+    have two gradients and two states in the optimizer, each of half the picture, and the optimizer steps the same
+    numbers twice.
+
+    Example
+    -------
+    embed, out = torch.nn.Embedding(9, 4), torch.nn.Linear(4, 9, bias=False)
+    out.weight.data = embed.weight.data
+    out(embed(torch.arange(5))).square().mean().backward()
+
+    Instead
+    -------
+    embed, out = torch.nn.Embedding(9, 4), torch.nn.Linear(4, 9, bias=False)
+    out.weight = embed.weight
+    out(embed(torch.arange(5))).square().mean().backward()
+    """
+
+    code = "GV706"
+    name = "broken_weight_tie"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        fates = case.fates
+        if fates is None:
+            return
+        for tie in _ties(fates):
+            if _train_together(fates, tie):
+                yield self._finding(fates, tie)
+
+    def _finding(self, fates: ParameterFates, tie: Tie) -> Finding:
+        one, other = fates.name(tie.one), fates.name(tie.other)
+        how = "share their memory, but are two parameters" if tie.shares_memory else "were one parameter, and are two"
+        result = "each gets the gradient of its own uses only"
+        return self.finding(
+            f"{one} and {other} {how}: {result}",
+            symptom="grad_wrong",
+            why="autograd and optimizers go by tensor objects, not by memory: nothing adds the two gradients up",
+            fix="assign the Parameter itself, after everything that replaces it: module_b.weight = module_a.weight",
+            place=place_of_call(fates.flow, tie.row),
+            tensors=listed(fates, [tie.one, tie.other]),
+            evidence={"shares_memory": tie.shares_memory},
+        )
+
+
+def _ties(fates: ParameterFates) -> Iterator[Tie]:
+    owner: dict[int, int] = {}
+    """By storage: the parameter that had it first."""
+    for number, tensor in enumerate(fates.log.tensors):
+        if tensor.role == "parameter" and tensor.storage is not None:
+            owner.setdefault(tensor.storage, number)
+    for row, call in enumerate(fates.log.calls):
+        places = {use.place: use.tensor for use in call.inputs}
+        if call.function == "torch.Tensor.data.__set__" and len(call.inputs) > 1:
+            storage = fates.tensor(call.inputs[1].tensor).storage
+            source = owner.get(storage) if storage is not None else None
+            if source is not None and source != call.inputs[0].tensor:
+                yield Tie(source, call.inputs[0].tensor, row, True)
+        elif call.kind == "register_parameter" and "shared" in places:
+            yield Tie(places["shared"], places["new"], row, True)
+        elif call.kind in ("register_parameter", "register_module"):
+            yield from _torn(row, places)
+
+
+def _torn(row: int, places: dict[str, int]) -> Iterator[Tie]:
+    """Parameters that a replacement took away from one holder, and that may still have another."""
+    kept = {tensor for place, tensor in places.items() if place.startswith("new")}
+    for place, old in places.items():
+        new = places.get("new" + place.removeprefix("old"))
+        if place.startswith("old") and new is not None and old not in kept:
+            yield Tie(old, new, row, False)
+
+
+def _train_together(fates: ParameterFates, tie: Tie) -> bool:
+    """Whether gradients reach both, by the same backward calls, and they look alike."""
+    one, other = fates.tensor(tie.one), fates.tensor(tie.other)
+    if one.facts.shape != other.facts.shape:
+        return False
+    return any(tie.one in leaves and tie.other in leaves for row, leaves in fates.reached_by.items() if row > tie.row)

@@ -1,0 +1,91 @@
+"""GV601."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.gradient_lifetimes import GradientLifetimes, Stale, Thrown
+from gradviz.analysis.parameter_fates import ParameterFates
+from gradviz.analysis.parameter_words import listed, place_of_call, together
+from gradviz.analysis.rule import Rule
+
+
+class MissingZeroGrad(Rule):
+    """Gradients are cleared too rarely, too often, or not for all parameters.
+
+    What it finds
+    -------------
+    Steps with gradients in them that an earlier step has used already, because nothing cleared them in between; and
+    gradients that are cleared before any step has used them.
+
+    Why it matters
+    --------------
+    ``backward()`` adds to ``.grad``. Without ``zero_grad()`` between two steps, each step goes along the sum of all
+    gradients so far: like a momentum of one, which grows and overshoots. With ``zero_grad()`` between backward and
+    step, or in every micro-batch of an accumulation, what was computed is thrown away.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        model(torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+    """
+
+    code = "GV601"
+    name = "missing_zero_grad"
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        fates = case.fates
+        if fates is None or not fates.reached_by:
+            return
+        lifetimes = GradientLifetimes(fates)
+        for stale in lifetimes.stale:
+            yield self._stale(fates, stale)
+        if lifetimes.thrown is not None:
+            yield self._thrown(fates, lifetimes.thrown)
+
+    def _stale(self, fates: ParameterFates, stale: Stale) -> Finding:
+        clears = {
+            None: "nothing ever clears them",
+            False: "what is cleared there does not include them",
+            True: "they are cleared, but not between these steps",
+        }[stale.clears_them]
+        return self.finding(
+            f"{stale.steps:,} steps of {together(fates, stale.tensors)} use gradients of earlier steps again: {clears}",
+            symptom="grad_wrong",
+            why="backward() adds to .grad, so each step goes along the sum of all gradients since they were cleared",
+            fix="call optimizer.zero_grad() once for every step, before its backward()"
+            if stale.clears_them is not False
+            else "clear them, too: call zero_grad() of the optimizer that has them",
+            place=place_of_call(fates.flow, stale.clear if stale.clear is not None else stale.backward),
+            symptom_place=place_of_call(fates.flow, stale.step),
+            tensors=listed(fates, stale.tensors),
+            evidence={"steps": stale.steps, "parameters": len(stale.tensors)},
+        )
+
+    def _thrown(self, fates: ParameterFates, thrown: Thrown) -> Finding:
+        return self.finding(
+            f"the gradients of {thrown.backward_calls:,} of {thrown.all_backward_calls:,} backward calls are cleared "
+            "before any step uses them",
+            symptom="grad_wrong",
+            why="zero_grad() comes between backward() and step(): the step sees only what came after it, or nothing",
+            fix="clear gradients once for every step: right after it, or before the first backward() that it is for",
+            place=place_of_call(fates.flow, thrown.clear),
+            symptom_place=place_of_call(fates.flow, thrown.backward),
+            tensors=listed(fates, thrown.tensors),
+            evidence={"backward_calls": thrown.backward_calls, "of": thrown.all_backward_calls},
+        )

@@ -1,0 +1,104 @@
+"""GV702."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameter_fates import ParameterFates
+from gradviz.analysis.parameter_words import listed, place_of_call, together
+from gradviz.analysis.rule import Rule
+
+
+class NonLeaf(Rule):
+    """A tensor that was to be trained is the result of a computation, so its ``.grad`` stays None.
+
+    What it finds
+    -------------
+    A tensor that an optimizer is given, or whose ``.grad`` is read after backward, although it is no leaf: after
+    ``requires_grad`` was set it was cast, moved, scaled, or bound to the result of its own update.
+
+    Why it matters
+    --------------
+    ``backward()`` writes ``.grad`` of leaves only: tensors that were not computed from others that require grad. For
+    ``w = torch.randn(3, requires_grad=True) * 0.01`` the leaf is what `randn` gave, which has no name any more, and
+    ``w.grad`` is None.
+
+    Example
+    -------
+    w = torch.randn(3, requires_grad=True) * 0.01
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    w.sum().backward()
+    optimizer.step()
+
+    Instead
+    -------
+    w = (torch.randn(3) * 0.01).requires_grad_()
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    w.sum().backward()
+    optimizer.step()
+    """
+
+    code = "GV702"
+    name = "non_leaf"
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        fates = case.fates
+        if fates is None:
+            return
+        refused = [
+            (use.tensor, row)
+            for row, call in enumerate(fates.log.calls)
+            if call.kind == "add_param_group"
+            for use in call.inputs
+            if use.has_grad_fn
+        ]
+        read = list(_read_without_gradient(fates))
+        told: set[int] = set()
+        for number, row in (*refused, *read):
+            producer = max(fates.flow.producers(number, row), default=None)
+            if producer is not None and producer not in told:
+                told.add(producer)
+                yield self._finding(fates, number, row, producer, (number, row) in refused, case)
+
+    def _finding(
+        self, fates: ParameterFates, number: int, row: int, producer: int, is_refused: bool, case: Case
+    ) -> Finding:
+        call = fates.log.calls[producer]
+        function = call.function.rpartition(".")[2].strip("_")
+        name = together(fates, [number])
+        what = "so no optimizer takes it" if is_refused else "so its .grad stays None"
+        alike = [number, *_made_alike(fates, number)]
+        return self.finding(
+            f"{name} is no leaf: it is the result of {function}(), {what}",
+            symptom="raises" if case.capture.error is not None else "grad_none",
+            why="requires_grad was set before; the leaf, which gets the gradient, is what the computation began with",
+            fix="compute first and set requires_grad on the result: (...).detach().requires_grad_(); update a leaf in "
+            "place, under torch.no_grad()",
+            place=place_of_call(fates.flow, producer),
+            symptom_place=place_of_call(fates.flow, row),
+            tensors=listed(fates, alike),
+            evidence={"function": call.function},
+        )
+
+
+def _read_without_gradient(fates: ParameterFates) -> Iterator[tuple[int, int]]:
+    """Tensors with a ``grad_fn`` whose ``.grad`` the program found to be None after a backward call."""
+    first = next((row for row in fates.backward_calls if fates.log.calls[row].raised is None), None)
+    for row, call in enumerate(fates.log.calls):
+        if call.function == "torch.Tensor.grad" and first is not None and row > first and call.inputs[0].has_grad_fn:
+            yield call.inputs[0].tensor, row
+
+
+def _made_alike(fates: ParameterFates, number: int) -> Iterator[int]:
+    """Other variables that are what the same function made of a leaf without a name."""
+    function = {fates.log.calls[row].function for row in fates.flow.producers(number)}
+    for other, tensor in enumerate(fates.log.tensors):
+        if other == number or not tensor.names or tensor.producer is None:
+            continue
+        call = fates.log.calls[tensor.producer]
+        leaves = [use for use in call.inputs if use.requires_grad]
+        if call.function in function and leaves and all(u.is_leaf and not fates.tensor(u.tensor).names for u in leaves):
+            yield other

@@ -1,0 +1,163 @@
+"""GV705."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.parameter_fates import ParameterFates
+from gradviz.analysis.parameter_words import listed, place_of_call, place_of_line, together
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.unused import Forgotten, asked_in_vain, dropped, never_used, where_it_belongs
+from gradviz.capture.capture import ScriptError
+
+
+class UnusedParameter(Rule):
+    """A parameter that is to be trained takes no part in the loss.
+
+    What it finds
+    -------------
+    Parameters in an optimizer that nothing is computed from, or only what the loss does not need; tensors that
+    `torch.autograd.grad` is asked about and that the loss was not computed from; parameters that
+    `DistributedDataParallel` waits for in vain.
+
+    Why it matters
+    --------------
+    Such a parameter gets no gradient and keeps its random values. Most often another layer was called in its place, or
+    a result is overwritten before it is used.
+
+    Example
+    -------
+    class Gate(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.value = torch.nn.Linear(4, 4)
+            self.gate = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.value(x) * torch.sigmoid(self.value(x))
+
+    model = Gate()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.randn(3, 4)).square().mean().backward()
+    optimizer.step()
+
+    Instead
+    -------
+    class Gate(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.value = torch.nn.Linear(4, 4)
+            self.gate = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.value(x) * torch.sigmoid(self.gate(x))
+
+    model = Gate()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.randn(3, 4)).square().mean().backward()
+    optimizer.step()
+    """
+
+    code = "GV705"
+    name = "unused_parameter"
+    severity = "warning"
+    yields_to = ("stale_optimizer_params", "requires_grad_false", "not_registered", "broken_weight_tie")
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        fates = case.fates
+        if fates is None:
+            return
+        for number, row in asked_in_vain(fates):
+            yield self._asked_in_vain(fates, number, row)
+        if _waits_in_vain(case.capture.error):
+            yield from self._distributed(fates)
+            return
+        for group in never_used(fates):
+            yield self._never_used(fates, group)
+        if case.capture.error is None:
+            for group in dropped(fates):
+                yield self._dropped(fates, group)
+
+    def _never_used(self, fates: ParameterFates, group: Forgotten) -> Finding:
+        verb = "is" if len(group.tensors) == 1 else "are"
+        made = place_of_line(fates.line_where_made(group.tensors[0]))
+        instead = group.instead
+        return self.finding(
+            f"{together(fates, group.tensors)} {verb} in the optimizer, but nothing is ever computed from "
+            f"{'it' if len(group.tensors) == 1 else 'them'}{_instead(fates, instead)}",
+            severity="note" if group.is_of_library else "warning",
+            symptom="grad_none",
+            why="the loss does not depend on what forward never calls: no gradient, no step",
+            fix="call it in forward, or take it out of the model",
+            place=group.place or made,
+            symptom_place=made if group.place and made != group.place else None,
+            tensors=listed(fates, group.tensors),
+            evidence={"parameters": len(group.tensors)},
+        )
+
+    def _dropped(self, fates: ParameterFates, group: Forgotten) -> Finding:
+        return self.finding(
+            f"{together(fates, group.tensors)} {'is' if len(group.tensors) == 1 else 'are'} used, but no loss needs "
+            "the result",
+            symptom="grad_none",
+            why="what was computed from it is overwritten or left out before backward: no gradient comes back",
+            fix="use the result further on, or leave the computation out",
+            place=group.place,
+            tensors=listed(fates, group.tensors),
+            evidence={"parameters": len(group.tensors)},
+        )
+
+    def _asked_in_vain(self, fates: ParameterFates, number: int, row: int) -> Finding:
+        here = place_of_call(fates.flow, row)
+        made = place_of_line(fates.line_where_made(number))
+        is_fresh = fates.tensor(number).producer is not None and not fates.forward_uses(number)
+        what = "it was made after, or beside, what the loss was computed from" if is_fresh else "no path leads to it"
+        return self.finding(
+            f"autograd.grad() is asked for the gradient of {fates.name(number)}, but the loss was not computed from "
+            f"it: {what}",
+            severity="error",
+            symptom="raises",
+            why="a gradient exists only for the very tensor that the computation began with; not for a copy or view",
+            fix="compute the loss from this tensor, or pass the tensor that it was computed from",
+            place=made if is_fresh else _where_left_out(fates, number, row) or here,
+            symptom_place=here,
+            tensors=listed(fates, [number]),
+        )
+
+    def _distributed(self, fates: ParameterFates) -> Iterator[Finding]:
+        last = max(fates.reached_by, default=None)
+        reached = fates.reached_by[last] if last is not None else frozenset()
+        silent = [n for n in sorted(fates.trained) if fates.tensor(n).requires_grad and n not in reached]
+        if last is None or not silent:
+            return
+        yield self.finding(
+            f"{together(fates, silent)} took no part in the loss of the last backward, and DistributedDataParallel "
+            "still waits for their gradients",
+            severity="error",
+            symptom="raises",
+            why="DDP exchanges gradients when all parameters of the module have one; some of them never do in a step",
+            fix="pass find_unused_parameters=True to DistributedDataParallel, or let every loss use all parameters",
+            place=where_it_belongs(fates, silent, any_sibling=True)[0],
+            symptom_place=place_of_call(fates.flow, last),
+            tensors=listed(fates, silent),
+            evidence={"parameters": len(silent)},
+        )
+
+
+def _instead(fates: ParameterFates, instead: int | None) -> str:
+    if instead is None:
+        return ""
+    module = fates.name(instead).rpartition(".")[0]
+    return f"; {module}, of the same shape, is called twice at once"
+
+
+def _waits_in_vain(error: ScriptError | None) -> bool:
+    return error is not None and error.message.startswith("Expected to have finished reduction")
+
+
+def _where_left_out(fates: ParameterFates, number: int, row: int) -> Place | None:
+    """The line of what was computed from it last, which the loss does not need."""
+    rows = [each for each in fates.flow.descendants(number, until=row, live=True) if fates.log.calls[each].outputs]
+    return place_of_call(fates.flow, rows[-1]) if rows else None

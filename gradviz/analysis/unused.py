@@ -1,0 +1,164 @@
+"""Parameters that take no part in the loss, and the line where they should have."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from gradviz.analysis.finding import Place
+from gradviz.analysis.parameter_fates import ParameterFates
+from gradviz.analysis.parameter_words import place_of_call
+
+
+class Forgotten(Struct, frozen=True):
+    """Parameters of one module, or of modules alike, that are left out in the same way."""
+
+    tensors: tuple[int, ...]
+    place: Place | None
+    """Where they should have been used, or what was computed from them is lost; None where nothing tells."""
+    instead: int | None = None
+    """A parameter of a module that is called twice where this one should have been called."""
+    is_of_library: bool = False
+    """True for modules that a library made: nobody who uses it can mend that."""
+
+
+def never_used(fates: ParameterFates) -> list[Forgotten]:
+    """What optimizers step, and nothing was computed from."""
+    if not fates.steps or not fates.reached:
+        return []
+    silent = [
+        number
+        for number in sorted(fates.trained - fates.reached)
+        if fates.tensor(number).requires_grad and _is_on(fates, number) and not fates.forward_uses(number)
+    ]
+    groups: dict[tuple[Place | None, bool, str], list[tuple[int, int | None]]] = defaultdict(list)
+    for number in silent:
+        place, instead = where_it_belongs(fates, [number])
+        line = fates.line_where_made(number)
+        key = place, _is_made_by_library(fates, number), str(line) if place is None else ""
+        groups[key].append((number, instead))
+    return [
+        Forgotten(tuple(number for number, _ in each), place, each[0][1], is_of_library)
+        for (place, is_of_library, _), each in groups.items()
+    ]
+
+
+def dropped(fates: ParameterFates) -> Iterator[Forgotten]:
+    """What optimizers step, and what is only used for something that no loss needs, though nothing cuts it off."""
+    groups: dict[Place | None, list[int]] = defaultdict(list)
+    for number in sorted(fates.trained - fates.reached) if fates.steps and fates.reached_by else ():
+        if not fates.tensor(number).requires_grad or fates.flow.cuts_below(number):
+            continue
+        uses = [row for row in fates.forward_uses(number) if _is_live(fates, row, number)]
+        if uses:
+            groups[_where_it_is_lost(fates, number, uses[-1])].append(number)
+    for place, tensors in groups.items():
+        yield Forgotten(tuple(tensors), place)
+
+
+def asked_in_vain(fates: ParameterFates) -> Iterator[tuple[int, int]]:
+    """Tensors that ``autograd.grad`` refused, because the loss was not computed from them, with the call."""
+    for row in fates.backward_calls:
+        call = fates.log.calls[row]
+        if call.raised is None or "not have been used in the graph" not in call.raised:
+            continue
+        roots = [use.tensor for use in call.inputs if use.place.startswith("root")]
+        above = set(roots)
+        for root in roots:
+            for maker in fates.flow.ancestors(root, before=row):
+                above.update(use.tensor for use in fates.log.calls[maker].inputs)
+        for use in call.inputs:
+            if use.place.startswith("input") and use.requires_grad and use.tensor not in above:
+                yield use.tensor, row
+
+
+def where_it_belongs(
+    fates: ParameterFates, tensors: Sequence[int], *, any_sibling: bool = False
+) -> tuple[Place | None, int | None]:
+    """The line that should have used them, as their siblings in the module tell, and the sibling that tells it.
+
+    A sibling of the same shape that is called twice in one call of their parent was meant once; siblings that all
+    are called from one line, as elements of a list are, tell that line.
+    """
+    for number in tensors:
+        siblings = _siblings(fates, number)
+        for sibling in siblings:
+            row = _second_call(fates, sibling) if _is_alike(fates, sibling, number) else None
+            if row is not None:
+                return place_of_call(fates.flow, row), sibling
+        used = [rows[-1] for sibling in siblings if (rows := fates.forward_uses(sibling))]
+        lines = {place_of_call(fates.flow, row) for row in used}
+        if used and len(lines) == 1 and (any_sibling or _is_in_list(fates, number)):
+            return lines.pop(), None
+    return None, None
+
+
+def _siblings(fates: ParameterFates, number: int) -> list[int]:
+    """The same parameter of the modules beside its own: ``net.a.weight`` for ``net.b.weight``."""
+    module, _, own = fates.name(number).rpartition(".")
+    parent = module.rpartition(".")[0]
+    return (
+        [
+            other
+            for other in fates.parameters_below(parent)
+            if other != number
+            and fates.name(other).count(".") == fates.name(number).count(".")
+            and fates.name(other).endswith(f".{own}")
+        ]
+        if parent
+        else []
+    )
+
+
+def _is_in_list(fates: ParameterFates, number: int) -> bool:
+    return fates.name(number).rpartition(".")[0].rpartition(".")[2].isdigit()
+
+
+def _is_alike(fates: ParameterFates, one: int, other: int) -> bool:
+    return fates.tensor(one).facts.shape == fates.tensor(other).facts.shape
+
+
+def _second_call(fates: ParameterFates, number: int) -> int | None:
+    """The last of several uses in the same call of the parent module."""
+    newest: dict[int | None, int] = {}
+    for row in fates.forward_uses(number):
+        scope = fates.log.calls[row].scope
+        parent = fates.log.scopes[scope].parent if scope is not None else None
+        if parent is not None and parent in newest:
+            return row
+        newest[parent] = row
+    return None
+
+
+def _is_on(fates: ParameterFates, number: int) -> bool:
+    end = fates.tensor(number).end
+    return end is None or end.requires_grad
+
+
+def _is_live(fates: ParameterFates, row: int, number: int) -> bool:
+    call = fates.log.calls[row]
+    return any(use.requires_grad for use in call.outputs) and any(u.tensor == number for u in call.live_inputs)
+
+
+def _where_it_is_lost(fates: ParameterFates, number: int, use: int) -> Place | None:
+    """The next line that takes the same input and not the result; else the line of the last result."""
+    calls = fates.log.calls
+    last = fates.flow.descendants(number, after=use - 1, live=True)[-1]
+    given = [each.tensor for each in calls[use].inputs if fates.tensor(each.tensor).role == "tensor"]
+    own = place_of_call(fates.flow, last)
+    for row in fates.flow.users(given[0], after=last) if given else ():
+        place = place_of_call(fates.flow, row)
+        if place is not None and own is not None and place.file == own.file and place.line > own.line:
+            return place
+    return own
+
+
+def _is_made_by_library(fates: ParameterFates, number: int) -> bool:
+    """Whether the code that made the module is neither the reader's nor torch's."""
+    row = fates.made_by(number)
+    site = fates.log.calls[row].call_site if row is not None else None
+    while site is not None and "/torch/" in fates.log.call_sites[site].file.replace("\\", "/"):
+        site = fates.log.call_sites[site].caller
+    return site is not None and fates.log.call_sites[site].is_library
