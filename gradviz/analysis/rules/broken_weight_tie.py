@@ -1,4 +1,4 @@
-"""GV706."""
+"""GV705."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class BrokenWeightTie(Rule):
     out(embed(torch.arange(5))).square().mean().backward()
     """
 
-    code = "GV706"
+    code = "GV705"
     name = "broken_weight_tie"
     severity = "warning"
 

@@ -1,4 +1,4 @@
-"""GV705."""
+"""GV704."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class UnusedParameter(Rule):
     optimizer.step()
     """
 
-    code = "GV705"
+    code = "GV704"
     name = "unused_parameter"
     severity = "warning"
     yields_to = ("stale_optimizer_params", "requires_grad_false", "not_registered", "broken_weight_tie")
