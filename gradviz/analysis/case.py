@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache, cached_property
 
 from gradviz.analysis.broken_gradients import BrokenGradient, BrokenGradients
@@ -12,8 +13,9 @@ from gradviz.analysis.gradient_flow import GradientFlow, gradient_flow, has_grad
 from gradviz.analysis.missing_gradients import CutOff, MissingGradients
 from gradviz.analysis.parameter_fates import ParameterFates
 from gradviz.capture.capture import Capture
-from gradviz.graph.model import Graph
+from gradviz.graph.model import Edge, Graph
 from gradviz.graph.source_lines import readers_lines
+from gradviz.graph.traversal import ancestors
 
 
 class Case:
@@ -108,6 +110,33 @@ class Case:
     def place_of_call(self, row: int) -> Place | None:
         """The reader's own line that made a call of the log."""
         return None if self.dataflow is None else self.place_of_site(self.dataflow.log.calls[row].call_site)
+
+    def place_of_backward(self, number: int) -> Place | None:
+        """The reader's own line that called backward for a graph."""
+        graph = self.graphs[number]
+        site = None if graph.backward is None else graph.backward.call_site
+        if site is None:
+            return None
+        line = graph.call_sites[self._readers_lines_of(number)[site]]
+        return Place(line.file, line.line)
+
+    def leaves_never_reached(self, number: int, below: Iterable[Edge | None]) -> tuple[str, ...]:
+        """Names of leaves behind some edges of a graph to which no recorded backward brought a gradient."""
+        graph = self.graphs[number]
+        targets = [edge.target for edge in below if edge is not None]
+        behind = sorted({*ancestors(graph, targets), *targets})
+        leaves = (graph.nodes[node] for node in behind if graph.nodes[node].is_leaf)
+        return tuple(leaf.names[0] for leaf in leaves if leaf.names and not self._reached.intersection(leaf.names))
+
+    @cached_property
+    def _reached(self) -> frozenset[str]:
+        return frozenset(
+            name
+            for graph in self.graphs
+            for leaf in graph.leaves
+            if any(arrived is not None and not arrived.is_undefined for arrived in leaf.arrived)
+            for name in leaf.names
+        )
 
     def source_line(self, place: Place | None) -> str | None:
         """The text of a line, where the capture holds it."""

@@ -72,6 +72,10 @@ class Dataflow:
         is_inside = sequence_nr < (call.sequence_nr or 0) + call.node_count
         return rows[place] if is_inside else None
 
+    def inside(self, row: int) -> tuple[int, ...]:
+        """Calls that ran directly inside of another one."""
+        return tuple(self._inside.get(row, ()))
+
     def changes(self, tensor: int, first: int, last: int) -> tuple[int, ...]:
         """Calls after `first` and before `last` that changed the memory of the tensor, through whatever view of it."""
         rows = {row for shared in self.sharing_memory(tensor) for row in self._changes.get(shared, [])}
@@ -102,6 +106,32 @@ class Dataflow:
     def line_of(self, call: int) -> CallSite | None:
         """The reader's own line that made the call."""
         return self.line(self.log.calls[call].call_site)
+
+    # -- backward calls ------------------------------------------------------------------------------------------
+
+    def roots(self) -> Iterator[tuple[int, int]]:
+        """Every backward call of the program, with each tensor that it started from."""
+        for number, call in enumerate(self.log.calls):
+            if call.kind == "backward" and call.inside is None:
+                yield from ((number, use.tensor) for use in call.inputs if use.place.startswith("root"))
+
+    def step_before(self, row: int) -> int:
+        """The newest optimizer step before a call: what was computed before that belongs to an earlier step."""
+        place = bisect_left(self._steps, row)
+        return self._steps[place - 1] if place else 0
+
+    def has_step_after(self, row: int) -> bool:
+        """Whether an optimizer takes a step later on."""
+        return bool(self._steps) and self._steps[-1] > row
+
+    @cached_property
+    def hook_registrations(self) -> tuple[tuple[int, Call], ...]:
+        """Calls of ``register_hook``, with their numbers."""
+        return tuple(each for each in enumerate(self.log.calls) if each[1].function == "torch.Tensor.register_hook")
+
+    @cached_property
+    def _steps(self) -> list[int]:
+        return [number for number, call in enumerate(self.log.calls) if call.kind == "step"]
 
     # -- what it was computed from, and what from it -------------------------------------------------------------
 
@@ -145,6 +175,12 @@ class Dataflow:
                     for user in self.users(use.tensor, row):
                         heappush(waiting, user)
         return tuple(found)
+
+    def leaf_names_above(self, tensor: int, before: int | None = None, since: int = 0) -> tuple[str, ...]:
+        """Names of the leaves that required grad and that a tensor was computed from."""
+        rows = self.ancestors(tensor, before, since)
+        leaves = {use.tensor for row in rows for use in self.log.calls[row].inputs if _is_live_leaf(use)}
+        return tuple(names[0] for leaf in sorted(leaves) if (names := self.log.tensors[leaf].names))
 
     # -- cuts ----------------------------------------------------------------------------------------------------
 
@@ -272,6 +308,14 @@ class Dataflow:
     @cached_property
     def _users(self) -> dict[int, list[int]]:
         return _index((call.inputs for call in self.log.calls), lambda use: True)
+
+    @cached_property
+    def _inside(self) -> dict[int, list[int]]:
+        rows: dict[int, list[int]] = defaultdict(list)
+        for number, call in enumerate(self.log.calls):
+            if call.inside is not None:
+                rows[call.inside].append(number)
+        return dict(rows)
 
     @cached_property
     def _changes(self) -> dict[int, list[int]]:

@@ -194,6 +194,10 @@ class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
     file: str
     first_line: int
     last_line: int
+    returns: tuple[int, ...] = ()
+    """Lines on which it gives something back other than None."""
+    once_differentiable_line: int | None = None
+    """Of a custom function's backward: where ``@once_differentiable`` stands, if it does."""
 
 
 class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

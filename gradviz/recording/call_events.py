@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 from gradviz.recording import torch_compat
@@ -11,6 +11,7 @@ from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.call_rows import Row
 from gradviz.recording.call_values import scalars_with_places, tensors_inside
 from gradviz.recording.call_writer import CallWriter
+from gradviz.recording.definitions import callback_of
 from gradviz.recording.gradients import measuring
 from gradviz.recording.names import local_variables
 
@@ -35,11 +36,11 @@ class CallEvents:
             function = variables.get("cls")
             name = getattr(function, "__qualname__", "Function").rpartition("<locals>.")[2]
             row = writer.new_row(f"{name}.apply", "custom", frame)
-            row.definition = code_of(getattr(function, "backward", None))
+            row.definition = callback_of(getattr(function, "backward", None))
             row.sequence_nr, row.node_count = torch_compat.peek_sequence_nr(), 1
             self._note_arguments(row, variables)
             writer.uses.await_results(row)
-            writer.open(row, id(frame))
+            writer.open(row, frame)
 
     def _note_arguments(self, row: Row, variables: dict[str, Any]) -> None:
         args, kwargs = variables.get("args", ()), variables.get("kwargs", {})
@@ -105,14 +106,6 @@ class CallEvents:
         with self._writer.shield(), measuring():
             for place, tensor in tensors_inside(result, "return"):
                 row.outputs.append(self._writer.uses.given(tensor, place, row))
-
-
-def code_of(function: Any) -> CodeType | None:
-    """The code of a function of the program, behind its decorators; None for what is not written in Python."""
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    return code if isinstance(code, CodeType) else None
 
 
 def first_line(error: BaseException) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
 
-from gradviz.graph.call_log import Call, CallLog, Definition, LeafEnd, LoggedOptimizer, LoggedTensor, TensorUse
+from gradviz.graph.call_log import Call, CallLog, LeafEnd, LoggedOptimizer, LoggedTensor, TensorUse
 from gradviz.graph.model import CallSite
 from gradviz.recording.call_recorder import CallRecorder
 from gradviz.recording.call_rows import Row, RowUse
+from gradviz.recording.definitions import Callback, definition_of
 from gradviz.recording.file_kinds import is_library_file
 from gradviz.recording.forward_log import ForwardLog
 from gradviz.recording.grad_mode_watch import Place
@@ -21,7 +22,7 @@ from gradviz.recording.hidden_tensors import hidden_tensors
 from gradviz.recording.known_tensors import KnownStorage, KnownTensor, requires_grad
 from gradviz.recording.names import ModuleNames, NameTable, modules_inside, names_on_stack
 from gradviz.recording.optimizers import KnownOptimizer
-from gradviz.recording.stacks import CallSiteTable, StackTable, function_name
+from gradviz.recording.stacks import CallSiteTable, StackTable
 
 
 class CallLogBuilder:
@@ -147,7 +148,7 @@ class _OneLog:
         self._sites = CallSiteTable(stacks)
         self._scopes = ScopeTable(forward, modules)
         self._places: dict[Place, int] = {}
-        self._definitions: dict[CodeType, int] = {}
+        self._definitions: dict[Callback, int] = {}
         self._numbers: dict[int, int] = {}
         self._tensors: list[KnownTensor] = []
         self._storages: dict[int, int] = {}
@@ -169,7 +170,7 @@ class _OneLog:
             call_sites=(*self._sites.sites, *(_site(place) for place in self._places)),
             scopes=self._scopes.scopes,
             optimizers=optimizers,
-            definitions=tuple(_definition(code) for code in self._definitions),
+            definitions=tuple(map(definition_of, self._definitions)),
             dropped=self._recorder.writer.rows.dropped,
             dropped_at=self._recorder.writer.rows.dropped_at,
         )
@@ -209,10 +210,10 @@ class _OneLog:
         )
 
     def _definition_of(self, row: Row) -> int | None:
-        code = row.definition
-        if code is None or is_library_file(code.co_filename):
+        callback = row.definition
+        if callback is None or is_library_file(callback.code.co_filename):
             return None
-        return self._definitions.setdefault(code, len(self._definitions))
+        return self._definitions.setdefault(callback, len(self._definitions))
 
     def _use(self, use: RowUse) -> TensorUse:
         return TensorUse(self._number(use.known), use.place, use.version, use.requires_grad, use.is_leaf, use.values)
@@ -257,12 +258,6 @@ class _OneLog:
 
     def _storage(self, storage: KnownStorage | None) -> int | None:
         return None if storage is None else self._storages.setdefault(id(storage), len(self._storages))
-
-
-def _definition(code: CodeType) -> Definition:
-    lines = [line for _, _, line in code.co_lines() if line]
-    last = max([code.co_firstlineno, *lines])
-    return Definition(function_name(code), code.co_filename, code.co_firstlineno, last)
 
 
 def _place_of(row: Row | None) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from gradviz.recording.call_events import CallEvents, code_of, first_line
+from gradviz.recording.call_events import CallEvents, first_line
 from gradviz.recording.call_functions import FunctionKind, FunctionTable
 from gradviz.recording.call_rows import Row, RowUse
 from gradviz.recording.call_values import (
@@ -26,6 +26,7 @@ from gradviz.recording.call_values import (
     tensors_with_places,
 )
 from gradviz.recording.call_writer import CallWriter, Where
+from gradviz.recording.definitions import callback_of
 from gradviz.recording.file_kinds import is_library_file
 from gradviz.recording.gradients import measuring
 from gradviz.recording.known_tensors import requires_grad, version_of
@@ -116,7 +117,7 @@ class CallRecorder:
             if row.outputs or is_exit or self._functions.kind(pending.function) is FunctionKind.ALWAYS_TOLD:
                 row.scalars = scalars_with_places(pending.args, pending.kwargs)
                 if row.function in _TAKE_HOOKS and len(pending.args) > 1:
-                    row.definition = code_of(pending.args[1])
+                    row.definition = callback_of(pending.args[1])
                 self.writer.add(row)
 
     def _is_telling_getter(self, pending: Pending, result: Any) -> bool:

@@ -7,11 +7,11 @@ what is about parameters and optimizers; and whatever the tensors that are still
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from types import CodeType
 from typing import Any
 
 from gradviz.graph.call_log import CallKind, GradMode, ValueFacts
 from gradviz.graph.model import Scalar
+from gradviz.recording.definitions import Callback
 from gradviz.recording.forward_log import NO_SCOPE
 from gradviz.recording.grad_mode_watch import Place
 from gradviz.recording.known_tensors import KnownTensor
@@ -84,7 +84,7 @@ class Row:
         self.raised: str | None = None
         self.optimizer: Any = None
         self.name: str | None = None
-        self.definition: CodeType | None = None
+        self.definition: Callback | None = None
         self.number = -1
         """Its place, given when the log is built."""
 

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 
 import torch
 
@@ -17,6 +17,9 @@ from gradviz.recording.call_rows import Row, Rows
 from gradviz.recording.grad_mode_watch import GradModeWatch
 from gradviz.recording.tensor_facts import FactsTable
 from gradviz.recording.tensor_uses import TensorUses
+
+OpenFrame = tuple[int, CodeType]
+"""A frame by its address, which keeps nothing alive, and its code."""
 
 Where = Callable[[FrameType | None], tuple[int, int]]
 """Stack and module scope of a frame of the program."""
@@ -33,8 +36,8 @@ class CallWriter:
         self._where = where
         self._thread = threading.get_ident()
         self._process = os.getpid()
-        self._open: list[tuple[Row, int]] = []
-        """Rows whose call is running, with the id of its frame where only that tells when it is over."""
+        self._open: list[tuple[Row, OpenFrame | None]] = []
+        """Rows whose call is running, with its frame where only that tells when it is over."""
 
     def is_elsewhere(self) -> bool:
         """True on threads and in processes that are not recorded."""
@@ -46,8 +49,8 @@ class CallWriter:
 
     def close_frame(self, frame_id: int) -> None:
         """A frame begins to run; whatever ran in one that had the same id is over."""
-        for row, known_id in self._open[::-1]:
-            if known_id == frame_id:
+        for row, known in self._open[::-1]:
+            if known is not None and known[0] == frame_id:
                 self.close(row)
 
     @contextmanager
@@ -90,17 +93,17 @@ class CallWriter:
     def _enclosing(self, frame: FrameType | None) -> Row | None:
         """The innermost running call that has a row; custom functions that are over are forgotten."""
         while self._open:
-            row, frame_id = self._open[-1]
-            if not frame_id or _is_on_stack(frame_id, frame):
+            row, known = self._open[-1]
+            if known is None or _is_on_stack(known, frame):
                 return row
             row.is_open = False
             self._open.pop()
         return None
 
-    def open(self, row: Row, frame_id: int = 0) -> None:
-        """What follows happens inside of it."""
+    def open(self, row: Row, frame: FrameType | None = None) -> None:
+        """What follows happens inside of it; with a frame, as long as that runs."""
         row.is_open = True
-        self._open.append((row, frame_id))
+        self._open.append((row, None if frame is None else (id(frame), frame.f_code)))
 
     def close(self, row: Row) -> None:
         """It is over, and whatever began inside of it."""
@@ -122,9 +125,10 @@ class CallWriter:
         return told
 
 
-def _is_on_stack(frame_id: int, frame: FrameType | None) -> bool:
+def _is_on_stack(known: OpenFrame, frame: FrameType | None) -> bool:
     while frame is not None:
-        if id(frame) == frame_id:
+        # A frame that is over leaves its address to others, but those seldom run the same code.
+        if id(frame) == known[0] and frame.f_code is known[1]:
             return True
         frame = frame.f_back
     return False

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.broadcast_mismatch import BroadcastMismatch
 from gradviz.analysis.rules.broken_weight_tie import BrokenWeightTie
 from gradviz.analysis.rules.complex_misuse import ComplexMisuse
+from gradviz.analysis.rules.custom_function_bad_return import CustomFunctionBadReturn
 from gradviz.analysis.rules.data_access import DataAccess
 from gradviz.analysis.rules.detached import Detached
+from gradviz.analysis.rules.double_backward_unsupported import DoubleBackwardUnsupported
 from gradviz.analysis.rules.exploding_chain import ExplodingChain
+from gradviz.analysis.rules.grad_argument import GradArgument
 from gradviz.analysis.rules.graph_freed import GraphFreed
+from gradviz.analysis.rules.hook_alters_grad import HookAltersGrad
 from gradviz.analysis.rules.inference_tensor import InferenceTensor
 from gradviz.analysis.rules.inplace_modified_saved import InplaceModifiedSaved
 from gradviz.analysis.rules.integer_cast import IntegerCast
@@ -24,6 +29,7 @@ from gradviz.analysis.rules.not_registered import NotRegistered
 from gradviz.analysis.rules.numpy_roundtrip import NumpyRoundtrip
 from gradviz.analysis.rules.optimizer_step_before_backward import OptimizerStepBeforeBackward
 from gradviz.analysis.rules.overflow import Overflow
+from gradviz.analysis.rules.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.requires_grad_false import RequiresGradFalse
 from gradviz.analysis.rules.stale_optimizer_params import StaleOptimizerParams
 from gradviz.analysis.rules.state_not_detached import StateNotDetached
@@ -56,9 +62,15 @@ RULES: tuple[type[Rule], ...] = (
     StateNotDetached,
     MissingZeroGrad,
     StaleOptimizerParams,
+    CustomFunctionBadReturn,
+    DoubleBackwardUnsupported,
+    HookAltersGrad,
+    GradArgument,
+    BroadcastMismatch,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
     UnusedParameter,
     BrokenWeightTie,
+    ReentrantCheckpoint,
 )

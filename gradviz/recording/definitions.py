@@ -1,0 +1,86 @@
+"""Functions of the program that torch calls back: custom backwards and hooks, as data.
+
+What one gives back decides gradients, and torch calls it where nobody sees it. So the lines on which it gives something
+back are read from its code.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import linecache
+from collections.abc import Iterator
+from textwrap import dedent
+from types import CodeType
+from typing import Any, NamedTuple
+
+from gradviz.graph.call_log import Definition
+from gradviz.recording.stacks import function_name
+
+
+class Callback(NamedTuple):
+    """The code of a function of the program, and the decorators around it that tell what they wrap."""
+
+    code: CodeType
+    decorators: tuple[str, ...] = ()
+    """Names, the outermost first."""
+
+
+def callback_of(function: Any) -> Callback | None:
+    """A function behind its decorators; None for what is not written in Python."""
+    decorators = []
+    while hasattr(function, "__wrapped__"):
+        decorators.append(_maker_of(function))
+        function = function.__wrapped__
+    own = getattr(function, "func", getattr(function, "__func__", function))
+    code = getattr(own, "__code__", None)
+    if code is None:
+        code = getattr(getattr(type(own), "__call__", None), "__code__", None)  # noqa: B004  only its code is wanted
+    return Callback(code, tuple(decorators)) if isinstance(code, CodeType) else None
+
+
+def _maker_of(wrapper: Any) -> str:
+    """The function that made a wrapper: ``once_differentiable`` for ``once_differentiable.<locals>.wrapper``."""
+    code = getattr(wrapper, "__code__", None)
+    return function_name(code).partition(".")[0] if isinstance(code, CodeType) else type(wrapper).__name__
+
+
+def definition_of(callback: Callback) -> Definition:
+    """Where it stands, and where it gives something back."""
+    code = callback.code
+    last = max([code.co_firstlineno, *(line for _, _, line in code.co_lines() if line)])
+    return Definition(
+        name=function_name(code),
+        file=code.co_filename,
+        first_line=code.co_firstlineno,
+        last_line=last,
+        returns=tuple(dict.fromkeys(_lines_giving_back(code))),
+        once_differentiable_line=_line_of_decorator(callback, "once_differentiable", last),
+    )
+
+
+def _lines_giving_back(code: CodeType) -> Iterator[int]:
+    """Lines of ``return`` with a value. Falling off the end, and a bare ``return``, load None just before."""
+    lines = [(start, end, line) for start, end, line in code.co_lines() if line]
+    before: dis.Instruction | None = None
+    for instruction in dis.get_instructions(code):
+        is_constant = instruction.opname == "RETURN_CONST" and instruction.argval is not None
+        loads_none = before is not None and before.opname == "LOAD_CONST" and before.argval is None
+        if is_constant or (instruction.opname == "RETURN_VALUE" and not loads_none):
+            yield from (line for start, end, line in lines if start <= instruction.offset < end)
+        before = instruction
+
+
+def _line_of_decorator(callback: Callback, name: str, last: int) -> int | None:
+    """The line on which a function got a decorator; its first line where its source cannot be had."""
+    if name not in callback.decorators:
+        return None
+    first = callback.code.co_firstlineno
+    text = dedent("".join(linecache.getlines(callback.code.co_filename)[first - 1 : last]))
+    try:
+        function = ast.parse(text).body[0]
+    except (SyntaxError, IndexError):
+        return first
+    from_within = len(callback.decorators) - callback.decorators.index(name)
+    decorators = getattr(function, "decorator_list", [])
+    return first if from_within > len(decorators) else first + decorators[-from_within].lineno - 1
