@@ -46,7 +46,7 @@ class HookAltersGrad(Rule):
     layer = torch.nn.Linear(3, 3)
     h = layer(torch.randn(4, 3))
     h.register_hook(watch)
-    h.sin().sum().backward()
+    h.square().sum().backward()
 
     Instead
     -------
@@ -59,7 +59,7 @@ class HookAltersGrad(Rule):
     layer = torch.nn.Linear(3, 3)
     h = layer(torch.randn(4, 3))
     h.register_hook(watch)
-    h.sin().sum().backward()
+    h.square().sum().backward()
     """
 
     code = "GV606"
