@@ -45,7 +45,7 @@ def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
             return "numpy_roundtrip" if _gives_array(flow.log.calls[exit_call]) else _of_number(flow, exit_call)
     if cut.kind == "value":
         return _of_number(flow, cut.call)
-    if cut.kind == "no_grad" and _is_torchs_own_switch(flow, found):
+    if cut.kind in ("no_grad", "inference") and _draws_a_sample(flow, found):
         return "non_differentiable_op"
     return _BY_KIND.get(cut.kind)
 
@@ -77,7 +77,19 @@ def _of_number(flow: Dataflow, row: int) -> CutCause:
     return "integer_cast" if call.function.endswith(_INTO_INTEGERS) and is_floating else "tensor_rewrap"
 
 
-def _is_torchs_own_switch(flow: Dataflow, found: CutOff) -> bool:
-    """True where torch itself computes without gradients, as ``Distribution.sample()`` does."""
-    site = flow.log.calls[found.cut.call].grad_mode_site
-    return site is not None and flow.log.call_sites[site].is_library
+_DRAW = frozenset(
+    f"torch.{place}{name}"
+    for place in ("", "Tensor.")
+    for name in ("normal", "bernoulli", "multinomial", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet")
+)
+
+
+def _draws_a_sample(flow: Dataflow, found: CutOff) -> bool:
+    """True where the values go, still without gradients, into a draw: with gradients on it would have none either."""
+    for row in found.shadow.way:
+        call = flow.log.calls[row]
+        if call.grad_mode == "enabled":
+            return False
+        if call.function in _DRAW:
+            return True
+    return False

@@ -107,7 +107,8 @@ def _is_hidden(log: CallLog, call: Call) -> bool:
 def _is_dead(use: TensorUse, call: Call) -> bool:
     """True for an output that lost its gradient here: not for one that never had to do with the live inputs."""
     if use.requires_grad:
-        return False
+        is_new_leaf = use.is_leaf and all(given.tensor != use.tensor for given in call.inputs)
+        return is_new_leaf and call.function in _REWRAPS
     return not call.function.endswith("requires_grad_") or any(
         given.tensor == use.tensor and given.requires_grad for given in call.inputs
     )

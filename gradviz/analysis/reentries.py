@@ -64,6 +64,8 @@ class _Finder:
         """The newest exit of this step, as numbers and as arrays."""
         self._left_as_whole: dict[int, tuple[int, int]] = {}
         """By number, the newest exit of this step as whole numbers."""
+        self._left_as_array: dict[int, int] = {}
+        """By tensor, its newest exit as an array."""
         self._left_with_memory: dict[int, tuple[int, int]] = {}
         """By storage, the newest exit as an array."""
         self._made_in_storage: dict[int, tuple[int, int]] = {}
@@ -92,8 +94,9 @@ class _Finder:
                 yield Reentry(*made, use.tensor, "memory")
             elif tensor.from_numpy_of is not None:
                 origin = self._log.tensors[tensor.from_numpy_of]
-                if origin.producer is not None and origin.producer < number:
-                    yield Reentry(origin.producer, tensor.from_numpy_of, use.tensor, "memory")
+                left = self._left_as_array.get(tensor.from_numpy_of, origin.producer)
+                if left is not None and left < number:
+                    yield Reentry(left, tensor.from_numpy_of, use.tensor, "memory")
 
     def _of_numbers(self, number: int, call: Call) -> Iterator[Reentry]:
         for scalar in call.scalars.values():
@@ -138,9 +141,11 @@ class _Finder:
     def _note_exit(self, call: Call, left: tuple[int, int]) -> None:
         is_array = call.function.endswith(("numpy", "__array__"))
         self._left_in_step[is_array] = left
-        storage = self._log.tensors[left[1]].storage
-        if is_array and storage is not None:
-            self._left_with_memory[storage] = left
+        if is_array:
+            self._left_as_array[left[1]] = left[0]
+            storage = self._log.tensors[left[1]].storage
+            if storage is not None:
+                self._left_with_memory[storage] = left
         for value in (call.result, *call.results):
             if isinstance(value, float) and value != int_or_none(value):
                 self._left_with_value[value] = left

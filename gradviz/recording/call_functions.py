@@ -37,7 +37,7 @@ _ALWAYS_TOLD = frozenset(
 _TELL_NOTHING = frozenset(
     {"size", "dim", "numel", "stride", "nelement", "ndimension", "element_size", "storage_offset", "data_ptr"}
     | {"is_floating_point", "is_complex", "is_contiguous", "is_signed", "is_same_size", "is_set_to", "get_device"}
-    | {"type", "storage", "untyped_storage", "__len__", "__hash__", "__repr__", "__dir__", "__reduce_ex__"}
+    | {"storage", "untyped_storage", "__len__", "__hash__", "__repr__", "__dir__", "__reduce_ex__"}
     | {"_parse_to", "_has_compatible_shallow_copy_type", "result_type", "__setstate__", "_typed_storage"}
     | {"_record_function_enter_new", "_record_function_exit"}
 )
