@@ -1,8 +1,9 @@
 """gradviz: see and understand PyTorch's autograd graph.
 
 `inspect` shows a tensor that is there already, `record` watches a ``with`` block, `load` opens a file; each gives an
-`Inspection`. `watch` notes now and then how large the gradients of a long training are. Everything is loaded when it is
-first used: importing gradviz imports neither torch nor anything else.
+`Inspection`. `check` says why a gradient is missing, zero, NaN or wrong; `watch` notes now and then how large the
+gradients of a long training are. Everything is loaded when it is first used: importing gradviz imports neither torch
+nor anything else.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from typing import TYPE_CHECKING
 from gradviz._version import __version__
 
 if TYPE_CHECKING:
-    from gradviz.api import Recording, Watch, inspect, load, record, watch
+    from gradviz.api import Recording, Watch, check, inspect, load, record, watch
     from gradviz.capture.capture import Capture
+    from gradviz.checked import Checked
     from gradviz.errors import BadCapture, BadInput, GradvizError, MissingDependency, NothingFound, NothingRecorded
     from gradviz.graph.model import Graph, Node
     from gradviz.inspection import Inspection
 else:
     _HOMES = {
-        "gradviz.api": ("Recording", "Watch", "inspect", "load", "record", "watch"),
+        "gradviz.api": ("Recording", "Watch", "check", "inspect", "load", "record", "watch"),
         "gradviz.capture.capture": ("Capture",),
+        "gradviz.checked": ("Checked",),
         "gradviz.errors": (
             "BadCapture",
             "BadInput",
@@ -49,6 +52,7 @@ __all__ = [
     "BadCapture",
     "BadInput",
     "Capture",
+    "Checked",
     "GradvizError",
     "Graph",
     "Inspection",
@@ -59,6 +63,7 @@ __all__ = [
     "Recording",
     "Watch",
     "__version__",
+    "check",
     "inspect",
     "load",
     "record",

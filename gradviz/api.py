@@ -1,4 +1,4 @@
-"""The doors into gradviz from Python: `inspect`, `record` and `load`.
+"""The doors into gradviz from Python: `inspect`, `check`, `record`, `watch` and `load`.
 
 torch is imported by what records, when it is called, and never to look at something that was recorded.
 """
@@ -15,7 +15,10 @@ from gradviz.errors import BadInput
 from gradviz.inspection import Inspection
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gradviz.capture.capture import Capture
+    from gradviz.checked import Checked
     from gradviz.recording.inline import BlockRecorder
     from gradviz.recording.model_watch import ModelWatch
     from gradviz.recording.plan import RecordingPlan
@@ -54,12 +57,43 @@ def inspect(*tensors: Any, model: Any = None) -> Inspection:
     return Inspection(capture, roots)
 
 
+def check(*tensors: Any, model: Any = None, select: Sequence[str] = (), ignore: Sequence[str] = ()) -> Checked:
+    """Why gradients of a loss are missing, zero, NaN or wrong: ``gradviz check``, at one place of a program.
+
+    A backward is run and measured that leaves every ``.grad`` as it is; call it before the loss's own. What it cannot
+    know is what was cut off before the loss: for that compute the loss in a block, ``with gradviz.record(calls=True)
+    as recording:``, and call ``recording.check()`` after it.
+
+    Args:
+        tensors: as for `inspect`; most often the loss.
+        model: the module (or a list or dict of modules) that is to get gradients.
+        select: only these rules, by code (``"GV301"``), beginning of a code (``"GV3"``), or name.
+        ignore: without these.
+
+    Raises:
+        BadInput: there is no such rule or tensor; or the loss has more than one element, or was freed.
+        NothingRecorded: none of the tensors has a ``grad_fn``.
+
+    Example:
+        >>> import torch, gradviz
+        >>> x = torch.zeros(2, requires_grad=True)
+        >>> result = gradviz.check(x.sqrt().sum())
+        >>> bool(result), x.grad
+        (False, None)
+    """
+    from gradviz.recording.inline import inspect_values
+
+    capture, roots = inspect_values(tensors, model, sys._getframe(1))
+    return Inspection(capture, roots).check(select=select, ignore=ignore)
+
+
 def record(
     *,
     backward: int | Literal["last"] | None = None,
     gradients: bool = True,
     values: int = 0,
     root_shares: bool = False,
+    calls: bool = False,
 ) -> Recording:
     """Record what a ``with`` block computes: each operation with its line and module, and every backward call.
 
@@ -74,6 +108,8 @@ def record(
         values: keep every number of tensors with so many elements or fewer, of the forward and of gradients.
         root_shares: measure what each root, or each term of a loss that is a sum, gives to every leaf's gradient:
             ``graph.root_shares``. Each costs a backward, and memory for its gradients of all leaves.
+        calls: log every torch call, too, so that `Inspection.check` knows what was cut off and changed on the way to
+            the loss. Of many backward calls those are kept that tell something.
 
     Returns:
         An `Inspection` that can be looked at once the block has ended.
@@ -114,6 +150,8 @@ def record(
         gradients=gradients,
         values_up_to=values,
         root_shares=root_shares,
+        calls=calls,
+        thins_out=calls,
         begins_midway=True,
         remedy_when_full="record(backward=N) picks a single one, and backward='last' keeps the last",
     )

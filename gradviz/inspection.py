@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any
 from gradviz.errors import BadInput, NothingRecorded, NotInThisGraph, near_matches
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gradviz.capture.capture import Capture
+    from gradviz.checked import Checked
     from gradviz.graph.model import Graph
     from gradviz.recording.requested_backward import InspectedRoots
     from gradviz.rendering.memory_report import MemoryTable
@@ -117,6 +120,33 @@ class Inspection:
 
         plan = RecordingPlan(values_up_to=values, root_shares=root_shares)
         return Inspection(self._roots.measured(self._capture, gradient, plan))
+
+    def check(self, *, select: Sequence[str] = (), ignore: Sequence[str] = ()) -> Checked:
+        """Why gradients are missing, zero, NaN or wrong: what ``gradviz check`` says.
+
+        Of tensors that are there already, a backward is measured first, as `backward` does it; what was cut off on the
+        way to them is only known where it was recorded: see ``calls`` of `gradviz.record`.
+
+        Args:
+            select: only these rules, by code, beginning of a code, or name.
+            ignore: without these.
+
+        Raises:
+            BadInput: there is no such rule; or the tensors can have no backward now.
+
+        Example:
+            >>> import torch, gradviz
+            >>> x = torch.zeros(2, requires_grad=True)
+            >>> loss = x.sqrt().sum()
+            >>> gradviz.inspect(loss).check().findings[0].severity
+            'error'
+        """
+        from gradviz.analysis.gradient_flow import has_gradients
+        from gradviz.checked import checked
+
+        is_measured = any(has_gradients(graph) for graph in self.graphs)
+        measured = self if is_measured or self._roots is None else self.backward()
+        return checked(measured.capture, select, ignore)
 
     def tree(self, **options: Any) -> TreeText:
         """The graph as a tree of text, from the loss down to what it was computed from.

@@ -50,7 +50,6 @@ def check_command(
     from gradviz.analysis.report import check_report
     from gradviz.analysis.rules import RULES
     from gradviz.cli.findings_pictures import Pictures
-    from gradviz.cli.findings_text import FindingsText
     from gradviz.cli.paging import show
     from gradviz.cli.rescue import recording_kept
     from gradviz.cli.settings import check_settings
@@ -59,6 +58,7 @@ def check_command(
     from gradviz.output import check_outputs, write_output
     from gradviz.recording.plan import RunLimits
     from gradviz.rendering.finding_formats import finding_format
+    from gradviz.rendering.findings_text import FindingsText
 
     terminal = standard_output(options["color"])
     settings = check_settings(options, Path.cwd())

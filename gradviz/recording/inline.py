@@ -21,7 +21,7 @@ from gradviz.recording import torch_compat
 from gradviz.recording.capture_builder import CaptureBuilder
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.given_values import left_out, roots_of_values
-from gradviz.recording.names import NameTable, names_on_stack, namespaces_of_traceback
+from gradviz.recording.names import NameTable, local_variables, names_on_stack, namespaces_of_traceback
 from gradviz.recording.notebook_cells import program_name, with_cells_named
 from gradviz.recording.plan import RecordingPlan
 from gradviz.recording.recorder import Recorder, running_recorder
@@ -130,6 +130,12 @@ class BlockRecorder:
         recorder = self._recorder
         assert recorder is not None, "finish() follows start()"
         self.abandon()
+        if not self._is_guest:
+            recorder.note_end(
+                [local_variables(frame), frame.f_globals]
+                if error is None
+                else namespaces_of_traceback(error.__traceback__, with_libraries=False)
+            )
         failure = None
         if isinstance(error, Exception):
             recorder.note_refused_backward(error, namespaces_of_traceback(error.__traceback__))

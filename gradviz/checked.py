@@ -1,0 +1,73 @@
+"""What a check in Python gives: the findings as data, and as the text that ``gradviz check`` prints."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from gradviz.errors import BadInput, check_choice
+
+if TYPE_CHECKING:
+    from gradviz.analysis.finding import Finding, Severity
+    from gradviz.analysis.report import Report
+    from gradviz.capture.capture import Capture
+
+_WIDTH = 100
+
+
+class Checked:
+    """The findings of a check. It shows itself as text, and is true where nothing is wrong."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        """Everything that the check tells."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The gravest first."""
+        return self.report.findings
+
+    def at_least(self, severity: Severity = "warning") -> tuple[Finding, ...]:
+        """The findings that are as grave as that, or graver; raises `BadInput` for what is no severity."""
+        from gradviz.analysis.finding import SEVERITIES, is_at_least
+
+        check_choice("severity", severity, SEVERITIES)
+        return tuple(finding for finding in self.findings if is_at_least(finding.severity, severity))
+
+    def text(self, *, width: int = _WIDTH, color: bool = False) -> str:
+        """What ``gradviz check`` prints."""
+        from gradviz.rendering.findings_text import FindingsText
+
+        return FindingsText(width, color).text(self.report)
+
+    def __bool__(self) -> bool:
+        return not self.at_least()
+
+    def __str__(self) -> str:
+        width = shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else _WIDTH
+        return self.text(width=width).rstrip("\n")
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def checked(capture: Capture, select: Sequence[str] = (), ignore: Sequence[str] = ()) -> Checked:
+    """Run the rules; raises `BadInput` for a word that means no rule."""
+    from gradviz.analysis.checker import chosen_rules
+    from gradviz.analysis.installed_rules import with_installed_rules
+    from gradviz.analysis.report import check_report
+    from gradviz.analysis.rules import RULES
+
+    known = with_installed_rules(RULES)
+    rules = chosen_rules(known.rules, _words("select", select), _words("ignore", ignore))
+    return Checked(check_report(capture, rules, besides=known.unusable))
+
+
+def _words(name: str, given: Iterable[str]) -> tuple[str, ...]:
+    words = (given,) if isinstance(given, str) else tuple(given)
+    for word in words:
+        if not isinstance(word, str):
+            raise BadInput(f"{name}={word!r} is no name or code of a rule", hint='such as "GV101" or "detached"')
+    return words

@@ -1,0 +1,58 @@
+"""`gradviz.check(loss)` and `recording.check()`, in one's own code."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import gradviz
+from gradviz.errors import BadInput
+
+
+def causes(result: gradviz.Checked) -> list[str]:
+    return [finding.cause for finding in result.at_least("warning")]
+
+
+def test_a_loss_is_checked_where_it_stands_and_no_grad_is_touched() -> None:
+    model = nn.Linear(2, 1)
+    result = gradviz.check((model(torch.zeros(3, 2)) - model.bias).sqrt().sum(), model=model)
+    assert causes(result) == ["nan_from_op"]
+    assert not result
+    assert "nan_from_op" in str(result)
+    assert model.weight.grad is None
+
+
+def test_a_healthy_loss_is_true_and_can_run_its_own_backward_afterwards() -> None:
+    model = nn.Linear(2, 1)
+    loss = model(torch.ones(3, 2)).sum()
+    assert gradviz.check(loss, model=model)
+    loss.backward()
+    assert model.bias.grad is not None
+
+
+def test_a_block_whose_calls_are_logged_knows_what_was_cut_off() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    with gradviz.record(calls=True) as recording:
+        features = model[0](torch.ones(3, 2)).detach()
+        model[1](features).sum().backward()
+    result = recording.check()
+    assert causes(result) == ["detached"]
+    assert result.findings[0].tensors == ("model.0.weight", "model.0.bias")
+    assert causes(recording.check(ignore=["detached"])) == []
+
+
+def test_a_block_that_raises_can_be_checked() -> None:
+    with pytest.raises(RuntimeError), gradviz.record(calls=True) as recording:
+        weight = torch.ones(2, requires_grad=True)
+        activation = weight.exp()
+        activation += 1
+        activation.sum().backward()  # type: ignore[no-untyped-call]
+    assert causes(recording.check()) == ["inplace_modified_saved"]
+
+
+def test_rules_are_named_as_on_the_command_line() -> None:
+    with pytest.raises(BadInput, match="no rule 'detatched'"):
+        gradviz.check(torch.ones(1, requires_grad=True).exp(), select="detatched")
+    with pytest.raises(BadInput, match="severity"):
+        gradviz.check(torch.ones(1, requires_grad=True).exp()).at_least("grave")  # type: ignore[arg-type]
