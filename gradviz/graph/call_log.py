@@ -30,19 +30,21 @@ CallKind = Literal[
     "add_param_group",
     "register_parameter",
     "register_module",
+    "make_module",
 ]
 """``operation``: a torch function or method; ``custom``: an ``autograd.Function``, of which calls in its forward are
 `Call.inside`; ``compiled``: all that one call of compiled code did; ``backward``: ``backward()`` or ``grad()``;
 ``step``, ``zero_grad``, ``add_param_group``: of optimizers (``zero_grad`` also of modules); ``register_parameter``: a
 module got a parameter in place of another (inputs ``new``, ``old``), one that was made from a tensor with a ``grad_fn``
 (``source``), or one that lies in the memory of another parameter (``shared``); ``register_module``: a child in place
-of another (``new.weight``, ``old.weight``)."""
+of another (``new.weight``, ``old.weight``); ``make_module``: a module began to be made, and `Call.function` is its
+class."""
 
 GradMode = Literal["enabled", "no_grad", "inference"]
 
 
 class ValueFacts(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True):
-    """The values of a floating tensor in figures; of complex ones those of all real and imaginary parts.
+    """The values of a tensor in figures; of complex ones those of all real and imaginary parts, of truth values 0 and 1.
 
     Also of one Python number that left torch: then `count` is 1.
     """
@@ -118,7 +120,8 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     optimizer: int | None = None
     """Index in `CallLog.optimizers`, for the calls of one."""
     name: str | None = None
-    """Of ``register_parameter`` and ``register_module``: the attribute; of ``backward``: its number within the run."""
+    """Of ``register_parameter`` and ``register_module``: the attribute; of ``make_module``: the path of a module that was
+    called, as scopes have it; of ``backward``: its number within the run."""
     definition: int | None = None
     """Index in `CallLog.definitions`: of a custom function its backward, of ``register_hook`` the hook."""
 

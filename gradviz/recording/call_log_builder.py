@@ -53,6 +53,9 @@ class CallLogBuilder:
             path = modules.paths.get(id(reference()))
             if path is not None:
                 self._module_paths[place] = path
+                made = self._recorder.modules.row_of(reference())
+                if made is not None:
+                    made.name = path
         with measuring():
             for root in (*called, *(module for module, _ in names.modules.values())):
                 for _, module in modules_inside(root):

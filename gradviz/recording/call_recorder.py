@@ -30,6 +30,7 @@ from gradviz.recording.definitions import callback_of
 from gradviz.recording.file_kinds import is_library_file
 from gradviz.recording.gradients import measuring
 from gradviz.recording.known_tensors import requires_grad, version_of
+from gradviz.recording.module_makers import ModuleMakers
 from gradviz.recording.optimizers import Optimizers
 from gradviz.recording.run_limit import RunLimit
 from gradviz.recording.tensor_facts import FactsTable
@@ -58,6 +59,7 @@ class CallRecorder:
         self.writer = CallWriter(facts, where)
         self.events = CallEvents(self.writer)
         self.optimizers = Optimizers(self.writer)
+        self.modules = ModuleMakers(self.writer)
         self._functions = FunctionTable()
         self._limit: RunLimit | None = None
 

@@ -18,7 +18,7 @@ from gradviz.recording.known_tensors import KnownTensor
 from gradviz.recording.stacks import NO_STACK
 
 MOST_ROWS = 100_000
-_LASTING: frozenset[CallKind] = frozenset({"add_param_group", "register_parameter", "register_module"})
+_LASTING: frozenset[CallKind] = frozenset({"add_param_group", "register_parameter", "register_module", "make_module"})
 _STEP_ENDS: frozenset[CallKind] = frozenset({"step", "zero_grad"})
 
 

@@ -150,12 +150,16 @@ class ForwardWatch:
                 return original(setup_context)
 
             setattr(module, name, note_custom_function)
+        if self.calls is not None:
+            self.calls.modules.start()
 
     def _remove_probe(self) -> None:
         if self._apply_probe is not None and self._original_probe is not None:
             module, name = self._apply_probe
             setattr(module, name, self._original_probe)
             self._original_probe = None
+        if self.calls is not None:
+            self.calls.modules.stop()
 
     # -- noting --------------------------------------------------------------------------------------------------
 

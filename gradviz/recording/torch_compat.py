@@ -86,6 +86,15 @@ def function_apply_probe() -> tuple[ModuleType, str] | None:
     return (module, "_is_setup_context_defined") if hasattr(module, "_is_setup_context_defined") else None
 
 
+def module_made_probe() -> tuple[Any, str, str] | None:
+    """A function that ``Module.__init__`` calls first, the object that holds it, and what it is called with.
+
+    Replacing ``Module.__init__`` itself would show in the program's tracebacks, and to whoever inspects it.
+    """
+    name = "_log_api_usage_once"
+    return (torch._C, name, "python.nn_module") if hasattr(torch._C, name) else None
+
+
 weak_tensor: Callable[[torch.Tensor], Any] = getattr(torch._C, "_WeakTensorRef", _missing("_WeakTensorRef"))
 """A weak reference of torch's own, which knows ``expired()`` and keeps the address of the C++ object taken."""
 

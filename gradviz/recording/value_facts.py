@@ -11,7 +11,6 @@ MOST_ELEMENTS = 1 << 24
 """Larger tensors are not read."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-_is_floating, _is_complex = torch.Tensor.is_floating_point, torch.Tensor.is_complex
 
 
 class ValueReader:
@@ -24,17 +23,17 @@ class ValueReader:
         self.too_large = 0
 
     def facts(self, tensor: torch.Tensor) -> ValueFacts | None:
-        """None where there is nothing to read: whole numbers, no elements, or nothing that torch would tell quietly."""
+        """None where there is nothing to read: no elements, or nothing that torch would tell quietly."""
         if type(tensor) not in _PLAIN or tensor.layout is not torch.strided or not torch_compat.can_read_values(tensor):
             return None
-        if not (_is_floating(tensor) or _is_complex(tensor)) or not (count := tensor.numel()):
+        if not (count := tensor.numel()):
             return None
         if count > MOST_ELEMENTS:
             self.too_large += 1
             return None
         try:
             return _read(tensor, count)
-        except (RuntimeError, NotImplementedError):  # a dtype that has no such kernel: eight-bit floats
+        except (RuntimeError, NotImplementedError):  # a dtype that has no such kernel: eight-bit floats, unsigned
             return None
 
 
