@@ -12,6 +12,9 @@ from gradviz.analysis.finding import NodeAt, Place
 from gradviz.analysis.gradient_flow import GradientFlow, gradient_flow, has_gradients
 from gradviz.analysis.missing_gradients import CutOff, MissingGradients
 from gradviz.analysis.parameter_fates import ParameterFates
+
+    @cached_property
+from gradviz.analysis.zero_gradients import ZeroGradient, ZeroGradients
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Edge, Graph
 from gradviz.graph.source_lines import readers_lines
@@ -45,6 +48,11 @@ class Case:
     def cut_off(self) -> tuple[CutOff, ...]:
         """The lines that cut tensors off from the gradient that they want, the worst first."""
         return () if self.missing_gradients is None else self.missing_gradients.cut_off
+
+    @cached_property
+    def zero_gradients(self) -> tuple[ZeroGradient, ...]:
+        """Operations that leave tensors without a gradient for good, by sending zero; the worst first."""
+        return ZeroGradients(self.graphs, self.dataflow).all()
 
     @cached_property
     def broken_gradient(self) -> BrokenGradient | None:

@@ -44,7 +44,8 @@ GradMode = Literal["enabled", "no_grad", "inference"]
 
 
 class ValueFacts(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True):
-    """The values of a tensor in figures; of complex ones those of all real and imaginary parts, of truth values 0 and 1.
+    """The values of a tensor in figures; of complex ones those of all real and imaginary parts, of truth values 0
+    and 1.
 
     Also of one Python number that left torch: then `count` is 1.
     """
@@ -120,8 +121,8 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     optimizer: int | None = None
     """Index in `CallLog.optimizers`, for the calls of one."""
     name: str | None = None
-    """Of ``register_parameter`` and ``register_module``: the attribute; of ``make_module``: the path of a module that was
-    called, as scopes have it; of ``backward``: its number within the run."""
+    """Of ``register_parameter`` and ``register_module``: the attribute; of ``make_module``: the path of a module that
+    was called, as scopes have it; of ``backward``: its number within the run."""
     definition: int | None = None
     """Index in `CallLog.definitions`: of a custom function its backward, of ``register_hook`` the hook."""
 

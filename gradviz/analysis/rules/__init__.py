@@ -8,6 +8,7 @@ from gradviz.analysis.rules.broken_weight_tie import BrokenWeightTie
 from gradviz.analysis.rules.complex_misuse import ComplexMisuse
 from gradviz.analysis.rules.custom_function_bad_return import CustomFunctionBadReturn
 from gradviz.analysis.rules.data_access import DataAccess
+from gradviz.analysis.rules.dead_relu import DeadRelu
 from gradviz.analysis.rules.detached import Detached
 from gradviz.analysis.rules.double_backward_unsupported import DoubleBackwardUnsupported
 from gradviz.analysis.rules.exploding_chain import ExplodingChain
@@ -18,6 +19,7 @@ from gradviz.analysis.rules.inference_tensor import InferenceTensor
 from gradviz.analysis.rules.inplace_modified_saved import InplaceModifiedSaved
 from gradviz.analysis.rules.integer_cast import IntegerCast
 from gradviz.analysis.rules.leaf_inplace import LeafInplace
+from gradviz.analysis.rules.masked_out import MaskedOut
 from gradviz.analysis.rules.missing_zero_grad import MissingZeroGrad
 from gradviz.analysis.rules.nan_from_op import NanFromOp
 from gradviz.analysis.rules.nan_in_data import NanInData
@@ -31,12 +33,14 @@ from gradviz.analysis.rules.optimizer_step_before_backward import OptimizerStepB
 from gradviz.analysis.rules.overflow import Overflow
 from gradviz.analysis.rules.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.requires_grad_false import RequiresGradFalse
+from gradviz.analysis.rules.saturation import Saturation
 from gradviz.analysis.rules.stale_optimizer_params import StaleOptimizerParams
 from gradviz.analysis.rules.state_not_detached import StateNotDetached
 from gradviz.analysis.rules.tensor_rewrap import TensorRewrap
 from gradviz.analysis.rules.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.vanishing_chain import VanishingChain
 from gradviz.analysis.rules.view_inplace import ViewInplace
+from gradviz.analysis.rules.zero_gradient_op import ZeroGradientOp
 
 RULES: tuple[type[Rule], ...] = (
     Detached,
@@ -48,7 +52,11 @@ RULES: tuple[type[Rule], ...] = (
     NonDifferentiableOp,
     IntegerCast,
     ComplexMisuse,
+    ZeroGradientOp,
+    DeadRelu,
+    Saturation,
     VanishingChain,
+    MaskedOut,
     NanFromOp,
     NanInMaskedBranch,
     Overflow,

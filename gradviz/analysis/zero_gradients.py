@@ -1,0 +1,362 @@
+"""Leaves whose gradient is exactly zero for good, and the operation that makes it so.
+
+A zero at one step is often right: the inner factor of a low-rank adapter gets nothing until the outer one has moved.
+So a leaf counts as dead only if it got zeros at every recorded step, or at all of the last ones while there was a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod, sqrt
+from typing import Literal
+
+from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.gradient_births import births_in, state_of
+from gradviz.analysis.makers import first_writes, is_set_by_hand, line_of_module
+from gradviz.analysis.singularities import plain_name
+from gradviz.analysis.value_origins import Origin, ValueOrigins, is_all_zero
+from gradviz.graph.call_log import Call, TensorUse, ValueFacts
+from gradviz.graph.model import Graph, Node
+from gradviz.graph.operation_words import stem_of
+
+ZeroCause = Literal["zero_gradient_op", "dead_relu", "saturation", "masked_out"]
+
+FEWEST_LAST = 3
+"""So many steps at the end must be dead where earlier ones were not."""
+
+
+@dataclass(frozen=True)
+class ZeroGradient:
+    """One operation, and the leaves that it leaves without a gradient."""
+
+    cause: ZeroCause
+    graph: int
+    node: int
+    """The node that got something and sent zero."""
+    leaves: tuple[str, ...]
+    leaf_nodes: tuple[int, ...]
+    steps: int
+    """Recorded backward calls at which they got zero."""
+    call: int | None = None
+    """The call of that node."""
+    operand: ValueFacts | None = None
+    """What decides: the operand that is below zero, outside of the range, or zero."""
+    blamed_site: int | None = None
+    """The line to change, in the log's call sites; None for the line of the operation."""
+    by: Literal["operation", "value"] = "operation"
+    """``value``: what the line made, not what it computed with, is to blame."""
+
+
+@dataclass(frozen=True)
+class _DeadLeaf:
+    name: str
+    graph: int
+    node: int
+    steps: int
+
+
+class ZeroGradients:
+    """Looks for them in all graphs of one run together."""
+
+    def __init__(self, graphs: tuple[Graph, ...], flow: Dataflow | None) -> None:
+        self._graphs = graphs
+        self._flow = flow
+        self._origins = None if flow is None else ValueOrigins(flow)
+
+    def all(self) -> tuple[ZeroGradient, ...]:
+        """The one that costs most leaves their gradient first."""
+        found: dict[tuple[str, int | None, str], ZeroGradient] = {}
+        for leaf, graph, node, is_aside in self._births_of_dead():
+            told = self._explained(leaf, graph, node, is_aside)
+            if told is None:
+                continue
+            key = (told.cause, *self._line(told))
+            known = found.get(key)
+            found[key] = told if known is None else _together(known, told)
+        return tuple(sorted(found.values(), key=lambda each: -len(each.leaves)))
+
+    def _line(self, told: ZeroGradient) -> tuple[int | None, str]:
+        if told.blamed_site is not None:
+            return told.blamed_site, "site"
+        return (told.call, "call") if told.call is not None else (told.node, "node")
+
+    # -- which leaves --------------------------------------------------------------------------------------------
+
+    def _births_of_dead(self) -> Iterator[tuple[_DeadLeaf, int, Node, bool]]:
+        by_graph: dict[int, list[_DeadLeaf]] = {}
+        for leaf in self._dead_leaves():
+            by_graph.setdefault(leaf.graph, []).append(leaf)
+        for number, leaves in by_graph.items():
+            graph = self._graphs[number]
+            born = births_in(graph).born
+            zero = {node: birth for node, birth in born.items() if birth.state == "zero" and birth.by != "hook"}
+            senders = _zero_senders(graph)
+            for leaf in leaves:
+                for node in _births_above(leaf.node, senders, set(zero)):
+                    if zero[node].by == "node":
+                        yield leaf, number, graph.nodes[node], zero[node].is_aside
+
+    def _dead_leaves(self) -> list[_DeadLeaf]:
+        histories: dict[str, list[tuple[int, int, bool]]] = {}
+        for number, graph in enumerate(self._graphs):
+            for leaf in graph.leaves:
+                state = state_of(leaf.arrived)
+                if state is not None and state != "none":
+                    name = leaf.names[0] if leaf.names else ""
+                    histories.setdefault(name, []).append((number, leaf.id, state == "zero"))
+        return [
+            _DeadLeaf(name, *history[-1][:2], sum(is_zero for *_, is_zero in history))
+            for name, history in histories.items()
+            if name and self._is_dead([is_zero for *_, is_zero in history], history[-1][0])
+        ]
+
+    def _is_dead(self, zeros: list[bool], last: int) -> bool:
+        if all(zeros):
+            return True
+        tail = next((place for place, is_zero in enumerate(reversed(zeros)) if not is_zero), len(zeros))
+        return tail >= FEWEST_LAST and 2 * tail >= len(zeros) and not self._is_loss_zero(last)
+
+    def _is_loss_zero(self, number: int) -> bool:
+        """Whether there was nothing left to learn."""
+        flow, backward = self._flow, self._graphs[number].backward
+        if flow is None or self._origins is None or backward is None:
+            return False
+        name = str(backward.number)
+        row = next((row for row, call in enumerate(flow.log.calls) if call.kind == "backward" and call.name == name), 0)
+        return any(use.place.startswith("root") for use in self._origins.inputs_of_kind(row, is_all_zero))
+
+    # -- why -----------------------------------------------------------------------------------------------------
+
+    def _explained(self, leaf: _DeadLeaf, number: int, node: Node, is_aside: bool) -> ZeroGradient | None:
+        flow = self._flow
+        plain = ZeroGradient("zero_gradient_op", number, node.id, (leaf.name,), (leaf.node,), leaf.steps)
+        row = flow.call_of_node(node.sequence_nr) if flow is not None and node.sequence_nr is not None else None
+        if flow is None or row is None:
+            return None if is_aside or stem_of(node.name) not in _FLAT else plain
+        if is_aside or _is_product(node, flow.log.calls[row]):
+            return self._by_zero_operand(plain, row)
+        return self._by_slope(plain, node, row)
+
+    def _by_slope(self, plain: ZeroGradient, node: Node, row: int) -> ZeroGradient:
+        """The derivative of the operation is zero: everywhere, or for what it was given."""
+        flow = self._flow
+        assert flow is not None
+        call = flow.log.calls[row]
+        operand = self._operand(call, row)
+        values = operand.values or flow.values(operand.tensor, row) if operand is not None else None
+        cause = _cause_by_slope(node, call, values)
+        site = None
+        if cause in ("dead_relu", "saturation") and operand is not None and values is not None:
+            site = self._site_of_weights(operand.tensor, row, values)
+        if site is None:
+            site = line_of_module(flow, call)
+        return replace(plain, cause=cause, call=row, operand=values, blamed_site=site)
+
+    def _operand(self, call: Call, row: int) -> TensorUse | None:
+        return next((use for use in call.inputs if use.requires_grad), None)
+
+    def _site_of_weights(self, tensor: int, row: int, values: ValueFacts) -> int | None:
+        """The line that set the weights which put every value of an operand where the slope is zero.
+
+        A bias is to blame if it lies where the values lie; a weight if it has one sign, or is large for its width.
+        """
+        flow = self._flow
+        assert flow is not None
+        makers = flow.producers(tensor, row)
+        maker = makers[-1] if makers else None
+        leaves = [use for use in flow.log.calls[maker].inputs if use.requires_grad and use.is_leaf] if maker else []
+        for use in sorted(leaves, key=lambda use: len(flow.log.tensors[use.tensor].facts.shape)):
+            writes = first_writes(flow, use.tensor, row)
+            given = use.values or flow.values(use.tensor, maker or row)
+            shape = flow.log.tensors[use.tensor].facts.shape
+            if given is not None and is_set_by_hand(flow, writes) and _puts_there(given, shape, values):
+                return flow.log.calls[writes[-1]].call_site
+        return None
+
+    def _by_zero_operand(self, plain: ZeroGradient, row: int) -> ZeroGradient | None:
+        """It was multiplied by nothing but zeros, or chosen nowhere: by what, and who made that?"""
+        flow, origins = self._flow, self._origins
+        assert flow is not None and origins is not None
+        call = flow.log.calls[row]
+        zeros = origins.inputs_of_kind(row, is_all_zero)
+        if not zeros:
+            is_chosen = plain_name(call.function) in _CHOICES or any(
+                type(scalar) in (int, float) and scalar == 0 for scalar in call.scalars.values()
+            )
+            site = self._site_of_choice(row) if is_chosen else line_of_module(flow, call)
+            cause: ZeroCause = "masked_out" if is_chosen or _is_product_name(call) else "zero_gradient_op"
+            return replace(plain, cause=cause, call=row, blamed_site=site)
+        use = zeros[0]
+        values = use.values or flow.values(use.tensor, row)
+        origin = origins.of_kind(use.tensor, row, is_all_zero)[0]
+        if self._will_move(use, origin, row):
+            return None
+        return self._by_origin(replace(plain, call=row, operand=values), origin, use)
+
+    def _by_origin(self, told: ZeroGradient, origin: Origin, use: TensorUse) -> ZeroGradient:
+        flow = self._flow
+        assert flow is not None
+        maker = flow.log.calls[origin.call]
+        name = plain_name(maker.function)
+        live = self._operand(maker, origin.call)
+        if live is not None and not origin.is_unseen and (name in _RELUS or name in _CLAMPS or name in _FLAT_NAMES):
+            values = live.values or flow.values(live.tensor, origin.call)
+            cause = "zero_gradient_op" if name in _FLAT_NAMES else _cause_of_name(name, maker, values)
+            site = self._site_of_weights(live.tensor, origin.call, values) if values is not None else None
+            return replace(
+                told, cause=cause, call=origin.call, operand=values, blamed_site=site or line_of_module(flow, maker)
+            )
+        if use.is_leaf and use.requires_grad:
+            writes = first_writes(flow, use.tensor, told.call or origin.call)
+            site = flow.log.calls[writes[-1]].call_site if writes else maker.call_site
+            return replace(told, cause="masked_out", blamed_site=site, by="value")
+        return replace(told, cause="masked_out", blamed_site=maker.call_site, by="value")
+
+    def _will_move(self, use: TensorUse, origin: Origin, row: int) -> bool:
+        """Whether the zero is a weight that gets a gradient of its own: after a step it is zero no more."""
+        flow = self._flow
+        assert flow is not None
+        tensors = {use.tensor, origin.tensor}
+        tensors |= {given.tensor for given in flow.log.calls[origin.call].inputs}
+        names = {name for tensor in tensors for name in flow.log.tensors[tensor].names}
+        return any(
+            state_of(leaf.arrived) == "fine" and names.intersection(leaf.names)
+            for graph in self._graphs
+            for leaf in graph.leaves
+        )
+
+    def _site_of_choice(self, row: int) -> int | None:
+        """Where the mask of ``where`` and its like was made, if it leaves nothing."""
+        flow, origins = self._flow, self._origins
+        assert flow is not None and origins is not None
+        call = flow.log.calls[row]
+        for use in call.inputs:
+            values = use.values or flow.values(use.tensor, row)
+            if values is not None and not use.requires_grad and _is_constant(values) and values.maximum in (0.0, 1.0):
+                first = origins.of_kind(use.tensor, row, _is_constant)[0]
+                return flow.log.calls[first.call].call_site
+        return None
+
+
+def _together(one: ZeroGradient, other: ZeroGradient) -> ZeroGradient:
+    leaves = tuple(dict.fromkeys((*one.leaves, *other.leaves)))
+    nodes = tuple(dict.fromkeys((*one.leaf_nodes, *other.leaf_nodes))) if one.graph == other.graph else one.leaf_nodes
+    return replace(one, leaves=leaves, leaf_nodes=nodes)
+
+
+def _zero_senders(graph: Graph) -> dict[int, list[int]]:
+    senders: dict[int, list[int]] = {}
+    for node in graph.nodes:
+        for edge, sent in zip(node.edges, node.gradients, strict=False):
+            if edge is not None and sent is not None and sent.is_zero:
+                senders.setdefault(edge.target, []).append(node.id)
+    return senders
+
+
+def _births_above(leaf: int, senders: dict[int, list[int]], born: set[int]) -> list[int]:
+    found, waiting, seen = [], [leaf], {leaf}
+    while waiting:
+        for sender in senders.get(waiting.pop(), ()):
+            if sender in seen:
+                continue
+            seen.add(sender)
+            if sender in born:
+                found.append(sender)
+            else:
+                waiting.append(sender)
+    return found
+
+
+# -- which operations ------------------------------------------------------------------------------------------------
+
+_FLAT = frozenset({
+    "Round", "Floor", "Ceil", "Trunc", "Fix", "Sign", "Sgn", "Heaviside", "Bernoulli", "Poisson", "Normal", "Binomial",
+})  # fmt: skip
+"""Nodes whose derivative is zero wherever it is defined."""
+_FLAT_NAMES = frozenset(stem.lower() for stem in _FLAT)
+_RELUS = frozenset({
+    "relu", "threshold", "relu6", "gelu", "silu", "mish", "hardswish", "elu", "selu", "celu", "prelu", "leaky_relu",
+    "rrelu", "softplus",
+})  # fmt: skip
+_CLAMPS = frozenset({
+    "clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "hardsigmoid", "sigmoid", "tanh", "softsign", "erf", "atan",
+    "softmax", "log_softmax", "logsigmoid", "exp", "minimum", "maximum", "hardshrink", "softshrink", "tanhshrink",
+    "min", "max", "fmin", "fmax", "expit", "nan_to_num",
+})  # fmt: skip
+_CHOICES = frozenset({
+    "where", "masked_fill", "setitem", "index_put", "masked_scatter", "index_fill", "masked_select", "zero", "fill",
+    "copy", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout",
+})  # fmt: skip
+_PRODUCTS = frozenset({
+    "mul", "matmul", "linear", "mm", "bmm", "addmm", "baddbmm", "mv", "dot", "einsum", "inner", "outer", "conv1d",
+    "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "bilinear", "lerp", "addcmul", "kron", "tensordot",
+    "embedding", "layer_norm", "batch_norm", "group_norm", "sub", "add", "div", "vdot", "prod", "cross_entropy",
+    "nll_loss", "pow", "square",
+})  # fmt: skip
+
+
+def _is_product_name(call: Call) -> bool:
+    return plain_name(call.function) in _PRODUCTS
+
+
+def _is_product(node: Node, call: Call) -> bool:
+    """Whether what it sends is what came times another operand: zero by that operand, not by a slope."""
+    name = plain_name(call.function)
+    if stem_of(node.name) in _FLAT or _is_single_softmax(node) or _rounds(call):
+        return False
+    return name in _CHOICES or name in _PRODUCTS
+
+
+def _cause_by_slope(node: Node, call: Call, values: ValueFacts | None) -> ZeroCause:
+    if stem_of(node.name) in _FLAT or _is_single_softmax(node) or _rounds(call):
+        return "zero_gradient_op"
+    return _cause_of_name(plain_name(call.function), call, values)
+
+
+def _cause_of_name(name: str, call: Call, values: ValueFacts | None) -> ZeroCause:
+    below_zero = values is not None and values.maximum is not None and values.maximum <= 0
+    if name in _RELUS:
+        return "dead_relu"
+    if name in _CLAMPS:
+        lower = {call.scalars.get(place) for place in ("1", "min", "0")} - {None}
+        upper = {call.scalars.get(place) for place in ("2", "max")} - {None}
+        is_relu = name in ("clamp", "clip", "clamp_min") and lower == {0} and not upper
+        return "dead_relu" if is_relu and below_zero else "saturation"
+    return "zero_gradient_op"
+
+
+def _rounds(call: Call) -> bool:
+    return "rounding_mode" in call.scalars
+
+
+def _is_single_softmax(node: Node) -> bool:
+    """Whether it is a softmax over one element, which is 1 whatever goes in."""
+    if stem_of(node.name) not in ("Softmax", "LogSoftmax"):
+        return False
+    dim, output = node.attributes.get("dim"), node.output(0)
+    if not isinstance(dim, int) or output is None or not output.shape:
+        return output is not None and not output.shape
+    # torch tells a negative dim as a number of 64 bits without a sign
+    signed = dim - 2**64 if dim >= 2**63 else dim
+    return output.shape[signed] == 1
+
+
+def _is_constant(values: ValueFacts) -> bool:
+    return values.minimum is not None and values.minimum == values.maximum
+
+
+def _puts_there(weights: ValueFacts, shape: tuple[int | str, ...], values: ValueFacts) -> bool:
+    """Whether these weights alone explain where the values lie."""
+    if weights.minimum is None or weights.maximum is None or values.minimum is None or values.maximum is None:
+        return False
+    if len(shape) <= 1:
+        middle = (values.minimum + values.maximum) / 2
+        return weights.maximum < 0 if middle < 0 else weights.minimum > 0
+    inputs = prod(size for size in shape[1:] if isinstance(size, int))
+    has_one_sign = weights.minimum >= 0 or weights.maximum <= 0
+    return has_one_sign or max(-weights.minimum, weights.maximum) > LARGE_WEIGHT / sqrt(inputs)
+
+
+LARGE_WEIGHT = 6.0
+"""In units of one over the root of the number of inputs; usual initialisations stay below 3."""
