@@ -60,6 +60,8 @@ class ValueOrigins:
                 found.add(Origin(self._first_use(current, moment, kind), current, is_unseen=True))
                 continue
             given = [use.tensor for use in self.inputs_of_kind(maker, kind)]
+            if self._log.calls[maker].kind == "step":  # each parameter goes its own way
+                given = [each for each in given if each == current]
             if not given:
                 found.add(Origin(maker, current))
             for step in ((each, maker) for each in given):
@@ -88,6 +90,16 @@ class ValueOrigins:
         for row in reversed(self._flow.changes(tensor, -1, at)):
             if self.outputs_of_kind(row, kind):
                 return row
+        if not self._flow.producers(tensor, at):
+            return self._maker_of_memory(tensor, at, kind)
+        return None
+
+    def _maker_of_memory(self, tensor: int, at: int, kind: Kind) -> int | None:
+        """The oldest call that gave a tensor in the same memory: ``nn.Parameter(t)`` is no call."""
+        for shared in self._flow.sharing_memory(tensor):
+            for row in self._flow.producers(shared, at):
+                if any(use.tensor == shared for use in self.outputs_of_kind(row, kind)):
+                    return row
         return None
 
     def _first_use(self, tensor: int, at: int, kind: Kind) -> int:

@@ -184,13 +184,13 @@ class ZeroGradients:
             is_chosen = plain_name(call.function) in _CHOICES or any(
                 type(scalar) in (int, float) and scalar == 0 for scalar in call.scalars.values()
             )
-            site = self._site_of_choice(row) if is_chosen else line_of_module(flow, call)
-            cause: ZeroCause = "masked_out" if is_chosen or _is_product_name(call) else "zero_gradient_op"
-            return replace(plain, cause=cause, call=row, blamed_site=site)
+            # Without any zero, what it was multiplied with cancels out: that may be right.
+            site = self._site_of_choice(row) if is_chosen else None
+            return replace(plain, cause="masked_out", call=row, blamed_site=site) if is_chosen else None
         use = zeros[0]
         values = use.values or flow.values(use.tensor, row)
         origin = origins.of_kind(use.tensor, row, is_all_zero)[0]
-        if self._will_move(use, origin, row):
+        if self._will_move(use, origin):
             return None
         return self._by_origin(replace(plain, call=row, operand=values), origin, use)
 
@@ -213,12 +213,11 @@ class ZeroGradients:
             return replace(told, cause="masked_out", blamed_site=site, by="value")
         return replace(told, cause="masked_out", blamed_site=maker.call_site, by="value")
 
-    def _will_move(self, use: TensorUse, origin: Origin, row: int) -> bool:
+    def _will_move(self, use: TensorUse, origin: Origin) -> bool:
         """Whether the zero is a weight that gets a gradient of its own: after a step it is zero no more."""
         flow = self._flow
         assert flow is not None
-        tensors = {use.tensor, origin.tensor}
-        tensors |= {given.tensor for given in flow.log.calls[origin.call].inputs}
+        tensors = {*flow.sharing_memory(use.tensor), *flow.sharing_memory(origin.tensor)}
         names = {name for tensor in tensors for name in flow.log.tensors[tensor].names}
         return any(
             state_of(leaf.arrived) == "fine" and names.intersection(leaf.names)
@@ -294,10 +293,6 @@ _PRODUCTS = frozenset({
     "embedding", "layer_norm", "batch_norm", "group_norm", "sub", "add", "div", "vdot", "prod", "cross_entropy",
     "nll_loss", "pow", "square",
 })  # fmt: skip
-
-
-def _is_product_name(call: Call) -> bool:
-    return plain_name(call.function) in _PRODUCTS
 
 
 def _is_product(node: Node, call: Call) -> bool:
