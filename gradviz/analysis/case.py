@@ -12,8 +12,6 @@ from gradviz.analysis.finding import NodeAt, Place
 from gradviz.analysis.gradient_flow import GradientFlow, gradient_flow, has_gradients
 from gradviz.analysis.missing_gradients import CutOff, MissingGradients
 from gradviz.analysis.parameter_fates import ParameterFates
-
-    @cached_property
 from gradviz.analysis.zero_gradients import ZeroGradient, ZeroGradients
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Edge, Graph
