@@ -94,11 +94,11 @@ def _birth_in(graph: Graph, node: Node, arrived: GradientState | None) -> Birth 
     if worst is None or (worst not in BROKEN and arrived != "fine"):
         return None
     lost_to = (target for target, state in sent if state not in ("fine", None))
-    is_aside = "fine" in states and worst not in BROKEN and all(_leads_to_a_leaf(graph, target) for target in lost_to)
+    is_aside = "fine" in states and worst not in BROKEN and all(leads_to_a_leaf(graph, target) for target in lost_to)
     return Birth(worst, "node" if arrived == "fine" else "zeros", is_aside)
 
 
-def _leads_to_a_leaf(graph: Graph, target: int) -> bool:
+def leads_to_a_leaf(graph: Graph, target: int) -> bool:
     """Straight, or through views: a linear layer transposes its weight."""
     node = graph.nodes[target]
     while node.kind == "view" and len(node.edges) == 1 and node.edges[0] is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import hypot, log10
 from statistics import median
 
+from gradviz.analysis.gradient_births import leads_to_a_leaf
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node
 
@@ -77,7 +78,7 @@ def growths(graph: Graph) -> list[Growth]:
     """Every operation that ran with known figures; the one that shrank gradients most comes first.
 
     A node's own part is the change of the norm between what arrived and what it sent to other operations. What it
-    sends to a leaf ends there.
+    sends to a leaf, straight or by a transposition, ends there.
     """
     nodes: dict[str, list[tuple[int, int]]] = {}
     decades: dict[str, float] = {}
@@ -95,7 +96,7 @@ def _change(graph: Graph, node: Node) -> float | None:
     went = _norm(
         sent
         for edge, sent in zip(node.edges, node.gradients, strict=False)
-        if edge is not None and not graph.nodes[edge.target].is_leaf
+        if edge is not None and not leads_to_a_leaf(graph, edge.target)
     )
     return log10(went / came) if came and went else None
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.gradient_flow import STEEP, FlowRow
 from gradviz.analysis.growth import Descent, Growth, descent, growths
+from gradviz.analysis.makers import first_writes, line_of_module
 from gradviz.analysis.rule import Rule
 
 
@@ -46,12 +49,15 @@ class SteepChain(Rule):
 
     def _finding(self, case: Case, number: int, whole: Descent, culprit: Growth) -> Finding:
         rows = self._from_the_steepest(case.flow_of(number).rows)
+        own_line = case.place_of(number, culprit.nodes[0])
+        place = _line_to_change(case, number, culprit) or own_line
         return self.finding(
             self.verdict(culprit, whole),
             symptom=self.symptom,
             why=self.why,
             fix=self.fix,
-            place=case.place_of(number, culprit.nodes[0]),
+            place=place,
+            symptom_place=own_line if own_line != place else None,
             op=culprit.operation,
             tensors=tuple(row.name for row in rows[: max(1, len(rows) // 3)]),
             nodes=case.marks(number, culprit.nodes),
@@ -64,5 +70,32 @@ class SteepChain(Rule):
         )
 
     def _from_the_steepest(self, rows: Sequence[FlowRow]) -> list[FlowRow]:
-        sign = 1 if self.symptom == "vanishing" else -1
-        return sorted((row for row in rows if row.size), key=lambda row: sign * (row.size or 0.0))
+        """Zeros are what has vanished altogether."""
+        is_vanishing = self.symptom == "vanishing"
+        sign = 1 if is_vanishing else -1
+        reached = (row for row in rows if row.size or (is_vanishing and row.is_zero))
+        return sorted(reached, key=lambda row: sign * (row.size or 0.0))
+
+
+def _line_to_change(case: Case, number: int, culprit: Growth) -> Place | None:
+    """Where most of the guilty nodes' weights got their values, or else where their modules were made."""
+    flow = case.dataflow
+    if flow is None:
+        return None
+    nodes = case.graphs[number].nodes
+    rows = [_row(flow, nodes[node].sequence_nr) for node in culprit.nodes]
+    sites = Counter(site for row in rows if row is not None and (site := _site_behind(flow, row)) is not None)
+    return case.place_of_site(sites.most_common(1)[0][0]) if sites else None
+
+
+def _row(flow: Dataflow, sequence_nr: int | None) -> int | None:
+    return None if sequence_nr is None else flow.call_of_node(sequence_nr)
+
+
+def _site_behind(flow: Dataflow, row: int) -> int | None:
+    call = flow.log.calls[row]
+    for use in call.inputs:
+        if use.requires_grad and use.is_leaf and len(flow.log.tensors[use.tensor].facts.shape) > 1:
+            writes = first_writes(flow, use.tensor, row)
+            return flow.log.calls[writes[-1]].call_site if writes else None
+    return line_of_module(flow, call)

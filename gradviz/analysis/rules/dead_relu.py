@@ -33,6 +33,7 @@ class DeadRelu(ZeroGradientRule):
 
     code = "GV202"
     name = "dead_relu"
+    yields_to = ("vanishing_chain",)
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         return f"every unit of {operation}() is dead, it got {operand_words(zero)}"

@@ -31,6 +31,7 @@ class Overflow(BrokenGradientRule):
 
     code = "GV303"
     name = "overflow"
+    yields_to = ("exploding_chain",)
 
     def verdict(self, told: BrokenWords) -> str:
         of = f" of {told.operands}" if told.operands else ""

@@ -33,6 +33,7 @@ class Saturation(ZeroGradientRule):
 
     code = "GV203"
     name = "saturation"
+    yields_to = ("vanishing_chain",)
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         return f"{operation}() is at its end for all it got, {operand_words(zero)}"
