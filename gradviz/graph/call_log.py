@@ -204,6 +204,31 @@ class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
     """Of a custom function's backward: where ``@once_differentiable`` stands, if it does."""
 
 
+class DerivativeCheck(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+    """What the backward of a custom function gives for one argument, beside the slope of its forward.
+
+    Tried out when the program had ended, at a point that it was called with, for some elements.
+    """
+
+    function: str
+    """Name of the class."""
+    argument: int
+    """Place among the arguments of forward, counted from 0."""
+    given: tuple[float, ...] = ()
+    """What backward gives for each element that was compared."""
+    measured: tuple[float, ...] = ()
+    """The slope there, by finite differences."""
+    flat: int = 0
+    """Other elements for which backward gives a gradient though a small step changes nothing."""
+    is_identity: bool = False
+    """Forward hands on what it is given: its backward is there to change gradients."""
+    ignores_incoming: bool = False
+    """Backward gives the same whatever comes in."""
+    line: tuple[str, int] | None = None
+    """File and line on which that gradient was computed last; None where backward hands on what it got."""
+    dtype: str = "float64"
+
+
 class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Every call that was seen, in the order in which they began."""
 
@@ -213,6 +238,8 @@ class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     scopes: tuple[ModuleScope, ...] = ()
     optimizers: tuple[LoggedOptimizer, ...] = ()
     definitions: tuple[Definition, ...] = ()
+    derivatives: tuple[DerivativeCheck, ...] = ()
+    """Of custom functions of the program, in the order of their first calls."""
     dropped: int = 0
     """Calls that were forgotten to bound the memory; nothing that is kept was computed by them, unless the capture's
     disclosures say so."""

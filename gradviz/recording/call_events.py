@@ -11,6 +11,7 @@ from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.call_rows import Row
 from gradviz.recording.call_values import scalars_with_places, tensors_inside
 from gradviz.recording.call_writer import CallWriter
+from gradviz.recording.custom_samples import CustomSamples
 from gradviz.recording.definitions import callback_of
 from gradviz.recording.gradients import measuring
 from gradviz.recording.names import local_variables
@@ -21,6 +22,7 @@ class CallEvents:
 
     def __init__(self, writer: CallWriter) -> None:
         self._writer = writer
+        self.samples = CustomSamples()
         self.backward_calls = 0
         self.backward_error: str | None = None
         """What the last backward call raised."""
@@ -39,6 +41,8 @@ class CallEvents:
             row.definition = callback_of(getattr(function, "backward", None))
             row.sequence_nr, row.node_count = torch_compat.peek_sequence_nr(), 1
             self._note_arguments(row, variables)
+            with measuring():
+                self.samples.take(function, variables.get("args", ()), row)
             writer.uses.await_results(row)
             writer.open(row, frame)
 

@@ -174,6 +174,7 @@ class _OneLog:
             scopes=self._scopes.scopes,
             optimizers=optimizers,
             definitions=tuple(map(definition_of, self._definitions)),
+            derivatives=self._recorder.derivatives,
             dropped=self._recorder.writer.rows.dropped,
             dropped_at=self._recorder.writer.rows.dropped_at,
         )

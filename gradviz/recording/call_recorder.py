@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from gradviz.graph.call_log import DerivativeCheck
 from gradviz.recording.call_events import CallEvents, first_line
 from gradviz.recording.call_functions import FunctionKind, FunctionTable
 from gradviz.recording.call_rows import Row, RowUse
@@ -61,6 +62,8 @@ class CallRecorder:
         self.optimizers = Optimizers(self.writer)
         self.modules = ModuleMakers(self.writer)
         self._functions = FunctionTable()
+        self.derivatives: tuple[DerivativeCheck, ...] = ()
+        """Of custom functions, once they were tried out."""
         self._limit: RunLimit | None = None
 
     def watch_limit(self, limit: RunLimit) -> None:

@@ -178,6 +178,8 @@ class _Session:
                     hint="call backward() on the loss, or keep it in a variable of the script and name it with --root",
                 )
         outcome = "stopped" if recorder.was_stopped and ending.outcome == "finished" else ending.outcome
+        if ending.outcome != "interrupted":
+            recorder.try_out_custom_functions()
         capture = recorder.capture(name, arguments, outcome, error)
         return RunResult(capture, printed)
 

@@ -138,6 +138,12 @@ def why_backward_cannot_be_measured() -> str | None:
     return None
 
 
+def is_one_of_several_processes() -> bool:
+    """True while other processes train together with this one."""
+    distributed = torch.distributed
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+
+
 def is_transforming() -> bool:
     """True while a transform of ``torch.func`` runs: its tensors stand for others."""
     return getattr(_functorch, "peek_interpreter_stack", lambda: None)() is not None

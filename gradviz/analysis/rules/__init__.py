@@ -7,6 +7,7 @@ from gradviz.analysis.rules.broadcast_mismatch import BroadcastMismatch
 from gradviz.analysis.rules.broken_weight_tie import BrokenWeightTie
 from gradviz.analysis.rules.complex_misuse import ComplexMisuse
 from gradviz.analysis.rules.custom_function_bad_return import CustomFunctionBadReturn
+from gradviz.analysis.rules.custom_function_wrong_backward import CustomFunctionWrongBackward
 from gradviz.analysis.rules.data_access import DataAccess
 from gradviz.analysis.rules.dead_relu import DeadRelu
 from gradviz.analysis.rules.detached import Detached
@@ -70,6 +71,7 @@ RULES: tuple[type[Rule], ...] = (
     StateNotDetached,
     MissingZeroGrad,
     StaleOptimizerParams,
+    CustomFunctionWrongBackward,
     CustomFunctionBadReturn,
     DoubleBackwardUnsupported,
     HookAltersGrad,
