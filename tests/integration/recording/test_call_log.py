@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.capture.capture_file import read_capture, write_capture
-from gradviz.graph.call_log import Call, CallLog, TensorUse
+from gradviz.graph.call_log import Call, CallLog, TensorUse, ValueFacts
 from gradviz.recording.call_rows import Rows
 from gradviz.recording.plan import RecordingPlan
 from tests.integration.recording.helpers import EVERY_BACKWARD, record, recorded_script
@@ -82,6 +82,31 @@ def test_where_inf_came_first_is_told_by_values() -> None:
     log = log_of(lambda: torch.where(x > 0, torch.log(x), x) * 1.0)
     infinite = [call.function for call in log.calls if any(use.values and use.values.infs for use in call.outputs)]
     assert infinite == ["torch.log"]
+
+
+def test_whole_numbers_and_truth_values_have_values() -> None:
+    log = log_of(lambda: torch.arange(3) > 1)
+    (many,) = the_call(log, "arange").outputs
+    (mask,) = the_call(log, "gt").outputs
+    assert many.values == ValueFacts(3, 0.0, 2.0, 1)
+    assert mask.values == ValueFacts(3, 0.0, 1.0, 2)
+
+
+def test_the_line_that_made_a_module_is_told_under_its_path(tmp_path: Path) -> None:
+    source = """
+import torch
+net = torch.nn.Sequential(
+    torch.nn.Linear(2, 2),
+    torch.nn.Tanh(),
+)
+net(torch.ones(1, 2)).sum().backward()
+"""
+    log = recorded_script(tmp_path, source, WITH_CALLS).calls
+    assert log is not None
+    made = {call.name: (call.function, row) for row, call in enumerate(log.calls) if call.kind == "make_module"}
+    assert made["net.1"][0] == "torch.nn.modules.activation.Tanh"
+    lines = {name: site.line for name, (_, row) in made.items() if (site := Dataflow(log).line_of(row))}
+    assert lines == {"net": 3, "net.0": 4, "net.1": 5}
 
 
 def test_uninitialized_memory_has_no_values() -> None:
