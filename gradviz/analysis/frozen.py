@@ -42,7 +42,8 @@ def loss_of_frozen(fates: ParameterFates) -> Iterator[tuple[int, list[int]]]:
         roots = [use.tensor for use in call.inputs if use.place.startswith("root")]
         if call.raised is None or any(use.requires_grad for use in call.inputs if use.tensor in roots):
             continue
-        if any(fates.flow.cuts_reaching(root, before=row) for root in roots):
+        cuts = (cut for root in roots for cut in fates.flow.cuts_reaching(root, before=row))
+        if any(cut.kind != "requires_grad_off" for cut in cuts):
             continue
         leaves = _leaves_above(fates, roots, row)
         to_train = [number for number in leaves if number in fates.trained]
@@ -75,7 +76,8 @@ def frozen_in_optimizer(fates: ParameterFates) -> Iterator[tuple[list[int], int 
     """What an optimizer steps though it never trains, and the call that froze it, if that came after.
 
     A model that was given whole, with a part of it frozen before, is no mistake. What shows that training was meant:
-    the tensors required grad when the optimizer got them, or all of a group never did.
+    the tensors required grad when the optimizer got them, or all of a group never did, or they are no parameters of a
+    module, so that somebody chose them one by one.
     """
     for number, optimizer in enumerate(fates.log.optimizers):
         if not any(fates.log.calls[row].optimizer == number for row in fates.steps):
@@ -91,6 +93,8 @@ def frozen_in_optimizer(fates: ParameterFates) -> Iterator[tuple[list[int], int 
                 yield [tensor for tensors in late.values() for tensor in tensors], min(late)
             elif never and len(never) == len(group):
                 yield never, None
+            elif plain := [tensor for tensor in never if fates.tensor(tensor).role == "tensor"]:
+                yield plain, None
 
 
 def _frozen_after(fates: ParameterFates, tensor: int, optimizer: int) -> int | None:

@@ -145,7 +145,8 @@ def _is_live(fates: ParameterFates, row: int, number: int) -> bool:
 def _where_it_is_lost(fates: ParameterFates, number: int, use: int) -> Place | None:
     """The next line that takes the same input and not the result; else the line of the last result."""
     calls = fates.log.calls
-    last = fates.flow.descendants(number, after=use - 1, live=True)[-1]
+    below = fates.flow.descendants(number, after=use - 1, live=True)
+    last = [row for row in below if calls[row].kind == calls[use].kind][-1]
     given = [each.tensor for each in calls[use].inputs if fates.tensor(each.tensor).role == "tensor"]
     own = place_of_call(fates.flow, last)
     for row in fates.flow.users(given[0], after=last) if given else ():

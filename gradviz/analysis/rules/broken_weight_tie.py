@@ -82,6 +82,7 @@ def _ties(fates: ParameterFates) -> Iterator[Tie]:
     for number, tensor in enumerate(fates.log.tensors):
         if tensor.role == "parameter" and tensor.storage is not None:
             owner.setdefault(tensor.storage, number)
+    took_place_of: dict[int, int] = {}
     for row, call in enumerate(fates.log.calls):
         places = {use.place: use.tensor for use in call.inputs}
         if call.function == "torch.Tensor.data.__set__" and len(call.inputs) > 1:
@@ -91,17 +92,39 @@ def _ties(fates: ParameterFates) -> Iterator[Tie]:
                 yield Tie(source, call.inputs[0].tensor, row, True)
         elif call.kind == "register_parameter" and "shared" in places:
             yield Tie(places["shared"], places["new"], row, True)
+        elif call.kind == "register_parameter" and "source" in places:
+            yield from (Tie(origin, places["new"], row, False) for origin in _copied_from(fates, places["source"]))
         elif call.kind in ("register_parameter", "register_module"):
             yield from _torn(row, places)
+            for old, new in _replacements(places):
+                if took_place_of.setdefault(old, new) != new:
+                    yield Tie(took_place_of[old], new, row, False)
 
 
 def _torn(row: int, places: dict[str, int]) -> Iterator[Tie]:
     """Parameters that a replacement took away from one holder, and that may still have another."""
     kept = {tensor for place, tensor in places.items() if place.startswith("new")}
+    yield from (Tie(old, new, row, False) for old, new in _replacements(places) if old not in kept)
+
+
+def _replacements(places: dict[str, int]) -> Iterator[tuple[int, int]]:
+    """The old parameters, each with the new one at the same place."""
     for place, old in places.items():
-        new = places.get("new" + place.removeprefix("old"))
-        if place.startswith("old") and new is not None and old not in kept:
-            yield Tie(old, new, row, False)
+        new = places.get("new" + place.removeprefix("old")) if place.startswith("old") else None
+        if new is not None:
+            yield old, new
+
+
+def _copied_from(fates: ParameterFates, source: int) -> list[int]:
+    """The parameter that a tensor is nothing but a copy of, made while autograd watched."""
+    producer = fates.tensor(source).producer
+    call = fates.log.calls[producer] if producer is not None else None
+    if call is None or call.function not in _COPIES:
+        return []
+    return [use.tensor for use in call.inputs if use.is_leaf and use.requires_grad]
+
+
+_COPIES = frozenset(f"torch.Tensor.{name}" for name in ("clone", "to", "contiguous", "view", "reshape", "view_as"))
 
 
 def _train_together(fates: ParameterFates, tie: Tie) -> bool:

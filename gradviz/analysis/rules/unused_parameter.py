@@ -111,8 +111,9 @@ class UnusedParameter(Rule):
 
     def _asked_in_vain(self, fates: ParameterFates, number: int, row: int) -> Finding:
         here = place_of_call(fates.flow, row)
-        made = place_of_line(fates.line_where_made(number))
-        is_fresh = fates.tensor(number).producer is not None and not fates.forward_uses(number)
+        uses = fates.flow.producers(number, row)
+        is_fresh = any(use.tensor == number and use.has_grad_fn for use in fates.log.calls[row].inputs)
+        made = place_of_call(fates.flow, uses[-1]) if uses else None
         what = "it was made after, or beside, what the loss was computed from" if is_fresh else "no path leads to it"
         return self.finding(
             f"autograd.grad() is asked for the gradient of {fates.name(number)}, but the loss was not computed from "
@@ -158,6 +159,10 @@ def _waits_in_vain(error: ScriptError | None) -> bool:
 
 
 def _where_left_out(fates: ParameterFates, number: int, row: int) -> Place | None:
-    """The line of what was computed from it last, which the loss does not need."""
+    """The line of what was computed from it last, which the loss does not need; else where the others asked for are."""
     rows = [each for each in fates.flow.descendants(number, until=row, live=True) if fates.log.calls[each].outputs]
+    beside = [
+        use.tensor for use in fates.log.calls[row].inputs if use.place.startswith("input") and use.tensor != number
+    ]
+    rows = rows or [each for other in beside for each in fates.forward_uses(other) if each < row][:1]
     return place_of_call(fates.flow, rows[-1]) if rows else None
