@@ -45,7 +45,11 @@ def chosen_rules(rules: Iterable[type[Rule]], select: Sequence[str], ignore: Seq
 
 def check_capture(capture: Capture, rules: Iterable[type[Rule]]) -> CheckResult:
     """What the rules find. A rule that breaks down is told of, and costs nothing but itself."""
-    case = Case(capture)
+    return check_case(Case(capture), rules)
+
+
+def check_case(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
+    """The same, for a capture about which more is to be asked."""
     findings: list[Finding] = []
     completed: list[type[Rule]] = []
     for rule in rules:

@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from gradviz.analysis.baseline import Baseline, without_known
 from gradviz.analysis.case import Case
-from gradviz.analysis.checker import check_capture
+from gradviz.analysis.checker import check_case
 from gradviz.analysis.finding import Finding, Place, SourceText, text_at
+from gradviz.analysis.outcomes import counted_outcomes
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.suppressions import without_suppressed
 from gradviz.capture.capture import Capture
@@ -41,13 +42,14 @@ def check_report(
     capture: Capture, rules: Iterable[type[Rule]], baseline: Baseline | None = None, besides: Iterable[Finding] = ()
 ) -> Report:
     """What these rules find, and `besides`, less what comments in the source and the baseline leave out."""
-    result = check_capture(capture, rules)
+    case = Case(capture)
+    result = check_case(case, rules)
     shown, suppressed = without_suppressed(capture, (*result.findings, *besides))
     source = _source(capture, shown)
     known: list[Finding] = []
     if baseline is not None:
         shown, known = without_known(baseline, shown, source)
-    checked = tuple(_what_was_checked(Case(capture)))
+    checked = tuple(_what_was_checked(case))
     return Report(
         capture.program.name, tuple(shown), source, checked, result.rules, len(suppressed), len(known),
         capture.disclosures,
@@ -72,12 +74,13 @@ def _what_was_checked(case: Case) -> Iterable[str]:
         yield f"{calls:,} backward {'call' if calls == 1 else 'calls'}{recorded}"
     elif case.capture.error is None and not case.measured_graphs:
         yield "no backward() ran, so no gradient could be checked"
+    parameters = counted_outcomes(case)
+    if parameters and calls:
+        yield parameters
     if not case.measured_graphs:
         return
-    rows = case.flow_of(case.measured_graphs[-1]).rows
-    silent = sum(row.nothing is not None for row in rows)
-    reached = f"{silent:,} without a gradient" if silent else "all reached"
-    yield f"{len(rows):,} {'parameter' if len(rows) == 1 else 'parameters'}, {reached}"
+    if not parameters:
+        yield _rows_in_words(case)
     edges = sum(
         figures is not None and figures.is_measured
         for number in case.measured_graphs
@@ -85,3 +88,11 @@ def _what_was_checked(case: Case) -> Iterable[str]:
         for figures in node.gradients
     )
     yield f"{edges:,} gradients measured"
+
+
+def _rows_in_words(case: Case) -> str:
+    """Of a capture without the calls of the run: the parameters of its last graph."""
+    rows = case.flow_of(case.measured_graphs[-1]).rows
+    silent = sum(row.nothing is not None for row in rows)
+    reached = f"{silent:,} without a gradient" if silent else "all reached"
+    return f"{len(rows):,} {'parameter' if len(rows) == 1 else 'parameters'}, {reached}"

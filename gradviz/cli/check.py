@@ -14,8 +14,10 @@ from gradviz.rendering.finding_formats import FINDING_FORMATS
 if TYPE_CHECKING:
     from gradviz.analysis.baseline import Baseline
     from gradviz.analysis.report import Report
+    from gradviz.capture.capture import Capture
     from gradviz.cli.settings import CheckSettings
     from gradviz.cli.source import SourceOptions
+    from gradviz.cli.terminal import Terminal
 
 NARROWEST = 40
 
@@ -33,6 +35,8 @@ _FORMAT_ROWS = [f"{each.name:<10}{each.summary}" for each in FINDING_FORMATS]
 @click.option("-o", "--output", "outputs", multiple=True, metavar="OUT", help="Draw it with the findings: net.svg.")
 @click.option("--seconds", type=float, metavar="S", help="Stop SCRIPT so long after its first backward; 60.")
 @click.option("--steps", type=int, metavar="N", help="Stop it after N optimizer steps (or backwards, without one).")
+@click.option("--why", metavar="NAME", help="Say only what this parameter or variable gets in backward, and why.")
+@click.option("--all-params-get-grad", is_flag=True, help="A parameter without a gradient is an error.")
 @terminal_options(least_width=NARROWEST)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|CAPTURE [-- ARGUMENTS]...")
 def check_command(
@@ -49,12 +53,14 @@ def check_command(
     from gradviz.analysis.installed_rules import with_installed_rules
     from gradviz.analysis.report import check_report
     from gradviz.analysis.rules import RULES
+    from gradviz.analysis.rules.parameter_without_gradient import ParameterWithoutGradient
     from gradviz.cli.findings_pictures import Pictures
     from gradviz.cli.paging import show
     from gradviz.cli.rescue import recording_kept
     from gradviz.cli.settings import check_settings
     from gradviz.cli.source import SourceOptions, open_source
     from gradviz.cli.terminal import standard_output
+    from gradviz.errors import BadInput
     from gradviz.output import check_outputs, write_output
     from gradviz.recording.plan import RunLimits
     from gradviz.rendering.finding_formats import finding_format
@@ -70,6 +76,10 @@ def check_command(
         source_choice = replace(source_choice, keep_going=True, limits=limits)
     known_rules = with_installed_rules(RULES)
     rules = chosen_rules(known_rules.rules, settings.select, settings.ignore)
+    if options["all_params_get_grad"]:
+        rules.append(ParameterWithoutGradient)
+    if options["why"] is not None and settings.format != "terminal":
+        raise BadInput(f"--why answers in words, not as {settings.format}", hint="leave out --format")
     for_programs = None if settings.format == "terminal" else finding_format(settings.format)
     baseline = _baseline(settings.baseline, source_choice)
     pictures = Pictures.of(outputs)
@@ -82,12 +92,24 @@ def check_command(
         if write_baseline is not None:
             write_output(write_baseline, baseline_of(report.program, report.findings, report.source))
         pictures.write(source.capture, report.findings)
-        if for_programs is not None:
+        if options["why"] is not None:
+            text = _why(source.capture, report, options, terminal)
+        elif for_programs is not None:
             text = for_programs.renderer(report)
         else:
             text = FindingsText(options["width"] or max(terminal.width, NARROWEST), terminal.has_colors).text(report)
         show(text, terminal, use_pager=not (no_pager or for_programs))
     return source.exit_code or int(_is_failure(report, settings))
+
+
+def _why(capture: Capture, report: Report, options: dict[str, Any], terminal: Terminal) -> str:
+    from gradviz.analysis.case import Case
+    from gradviz.analysis.why import why
+    from gradviz.cli.why_text import why_text
+
+    answer = why(Case(capture), report.findings, options["why"])
+    width = options["width"] or max(terminal.width, NARROWEST)
+    return why_text(answer, capture.sources, width, color=terminal.has_colors)
 
 
 def _check_that_it_runs(name: str, options: dict[str, Any]) -> None:

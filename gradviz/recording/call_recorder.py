@@ -149,6 +149,10 @@ class CallRecorder:
         with self.writer.shield():
             row = pending.row
             row.raised = first_line(error)
+            if row.function == "torch.Tensor.grad":
+                # torch warns of reading it from what is no leaf, and warnings may be errors.
+                self._note_missing_gradient(pending)
+                return
             # A backward call that raised has a row of its own.
             if pending.taken is not None and not (
                 row.function == "torch.Tensor.backward" and row.raised == self.events.backward_error

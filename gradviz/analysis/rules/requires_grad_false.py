@@ -94,9 +94,8 @@ class RequiresGradFalse(Rule):
 
     def _in_optimizer(self, fates: ParameterFates, tensors: list[int], row: int | None) -> Finding:
         verb = "is" if len(tensors) == 1 else "are"
-        how = (
-            "was frozen after the optimizer got it" if len(tensors) == 1 else "were frozen after the optimizer got them"
-        )
+        one = len(tensors) == 1
+        how = f"{'it was' if one else 'they were'} frozen after the optimizer got {'it' if one else 'them'}"
         return self.finding(
             f"{together(fates, tensors)} {verb} in the optimizer and never train{'s' if len(tensors) == 1 else ''}: "
             + (

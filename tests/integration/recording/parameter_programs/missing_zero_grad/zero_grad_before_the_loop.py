@@ -1,0 +1,12 @@
+"""Zero_grad before the loop."""
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+opt.zero_grad()  # guilty
+for _ in range(3):
+    net(torch.randn(5, 4)).square().mean().backward()
+    opt.step()

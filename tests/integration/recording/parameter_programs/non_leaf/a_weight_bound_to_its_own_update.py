@@ -1,0 +1,9 @@
+"""A weight bound to its own update."""
+
+import torch
+
+torch.manual_seed(0)
+w = torch.zeros(3, requires_grad=True)
+for _ in range(3):
+    (torch.randn(5, 3) @ w - 1).square().mean().backward()
+    w = w - 0.1 * w.grad  # guilty
