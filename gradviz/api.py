@@ -261,7 +261,7 @@ class Recording(Inspection):
         if self._recorder is not None or self._finished is not None:
             raise BadInput("this recording was used already", hint="call gradviz.record() for each block")
         recorder = BlockRecorder(self._plan)
-        recorder.start()
+        recorder.start(sys._getframe(1))
         self._recorder = recorder
         return self
 
@@ -271,6 +271,19 @@ class Recording(Inspection):
         recorder, self._recorder = self._recorder, None
         assert recorder is not None, "the block was entered"
         self._finished = recorder.finish(error, sys._getframe(1))
+
+    @property
+    def backward_calls(self) -> int:
+        """How many calls of ``backward()`` and ``grad()`` it has seen so far."""
+        if self._finished is not None:
+            return self._finished.backward_calls
+        return self._recorder.backward_calls if self._recorder is not None else 0
+
+    def abandon(self) -> None:
+        """End it without a result, from outside of the block; torch is as before. Safe to call at any time."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            recorder.abandon()
 
     def __str__(self) -> str:
         return super().__str__() if self._finished is not None else f"<gradviz.Recording: {self._state()}>"

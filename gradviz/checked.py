@@ -29,6 +29,12 @@ class Checked:
         """The gravest first."""
         return self.report.findings
 
+    def of(self, program: str) -> Checked:
+        """The same under another name than that of the file in which the recording was made."""
+        from msgspec.structs import replace
+
+        return Checked(replace(self.report, program=program))
+
     def at_least(self, severity: Severity = "warning") -> tuple[Finding, ...]:
         """The findings that are as grave as that, or graver; raises `BadInput` for what is no severity."""
         from gradviz.analysis.finding import SEVERITIES, is_at_least

@@ -8,6 +8,7 @@
     |-- BadCapture          a capture file that cannot be read
     |-- NothingRecorded     the script ran, but there is no graph to show
     |-- NothingFound        a search that fits nothing: exit code 1, as of grep
+    |-- CheckFailed         a training step has findings that are to end the training
     `-- MissingDependency   torch or an optional program is not there
 
 The core raises; only the command line prints, one line each.
@@ -51,6 +52,12 @@ class NothingRecorded(GradvizError):
 
 class NothingFound(GradvizError):
     """A search that fits nothing."""
+
+    exit_code = 1
+
+
+class CheckFailed(GradvizError):
+    """A training step has findings that are to end the training."""
 
     exit_code = 1
 

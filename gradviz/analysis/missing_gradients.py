@@ -7,6 +7,7 @@ lies on no root, or costs nobody a gradient.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
@@ -140,7 +141,13 @@ class MissingGradients:
             for leaf in graph.leaves
             if any(arrived is not None and not arrived.is_undefined for arrived in leaf.arrived)
             for name in leaf.names
+            if self._bearers[name] < 2
         )
+
+    @cached_property
+    def _bearers(self) -> Counter[str]:
+        """How many tensors have a name: modules that no variable holds are named by their class."""
+        return Counter(name for tensor in self._log.tensors for name in tensor.names)
 
     def _is_left_alone(self, number: int) -> bool:
         """A parameter of a model that nobody trained here, as one that is only asked for targets."""

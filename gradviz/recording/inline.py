@@ -90,8 +90,8 @@ class BlockRecorder:
         self._graphs_before: tuple[Graph, ...] = ()
         self._first_sequence_nr = 0
 
-    def start(self) -> None:
-        """Begin to watch; raises `BadInput` where another block is being recorded."""
+    def start(self, frame: FrameType) -> None:
+        """Begin to watch a block in `frame`; raises `BadInput` where another one is being recorded."""
         if not _one_block_at_a_time.acquire(blocking=False):
             raise BadInput(
                 "a recording is running already, and there can be one at a time",
@@ -103,6 +103,7 @@ class BlockRecorder:
             self._recorder = running or Recorder(self._plan)
             if running is None:
                 self._recorder.start()
+                self._recorder.note_names(frame)
         except BaseException:
             self.abandon()
             raise
@@ -110,6 +111,11 @@ class BlockRecorder:
         self._calls_before = self._recorder.backward_calls
         self._graphs_before = self._recorder.graphs
         self._first_sequence_nr = torch_compat.peek_sequence_nr()
+
+    @property
+    def backward_calls(self) -> int:
+        """Those in the block so far."""
+        return self._recorder.backward_calls - self._calls_before if self._recorder is not None else 0
 
     def abandon(self) -> None:
         """Put torch back and forget what was recorded."""

@@ -95,6 +95,11 @@ class Recorder:
                 builder.disclose_defect("tensors could not be named", defect)
         return self._on_backward(request, lambda: calls.events.run_backward(request, run))
 
+    def note_names(self, frame: FrameType) -> None:
+        """Where calls are logged, name what the variables of the program hold now."""
+        if self._forward.calls is not None:
+            self._builder.call_log.note_names(names_on_stack(frame))
+
     def note_end(self, namespaces: list[Mapping[str, Any]]) -> None:
         """The program has ended with these variables; where calls are logged, the leaves among them are looked at."""
         if self._forward.calls is not None:

@@ -103,7 +103,7 @@ def run_recorded(sample: Sample) -> tuple[Run, Capture]:
     prepared = sample.prepare()
     errors: list[str] = []
     recorder = BlockRecorder(_RECORD_EVERYTHING)
-    recorder.start()
+    recorder.start(sys._getframe())
     try:
         outputs = forward(prepared)
         gradients = cotangents(outputs)

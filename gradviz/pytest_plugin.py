@@ -1,0 +1,115 @@
+"""The pytest plugin: ``gradviz_check(loss, model)`` in a test, or the marker ``gradviz`` on it.
+
+pytest loads this at its start, also for tests that have nothing to do with torch: so gradviz and torch are imported
+only by a test that checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from gradviz.analysis.finding import Severity
+    from gradviz.api import Recording
+    from gradviz.checked import Checked
+
+_MARKER = (
+    "gradviz(select=(), ignore=(), fail_on='warning'): record the test, and fail it where its gradients are missing, "
+    "zero, NaN or wrong; the arguments are the options of gradviz check"
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", _MARKER)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+    """Around the body of each test, without its fixtures."""
+    marker = pyfuncitem.get_closest_marker("gradviz")
+    if marker is None:
+        return (yield)
+    return (yield from _checked_call(pyfuncitem.nodeid, *marker.args, **marker.kwargs))
+
+
+def _checked_call(
+    test: str, *, select: Sequence[str] = (), ignore: Sequence[str] = (), fail_on: Severity = "warning"
+) -> Generator[None, Any, Any]:
+    import gradviz
+
+    with gradviz.record(calls=True) as recording:
+        result = yield
+    _fail_for(test, recording.check(select=select, ignore=ignore), fail_on)
+    return result
+
+
+@pytest.fixture
+def gradviz_check(request: pytest.FixtureRequest) -> Iterator[GradvizCheck]:
+    """Call it with a loss and the model that is to get gradients: the test fails where something is wrong with them."""
+    check = GradvizCheck(request.node.nodeid)
+    check.begin()
+    try:
+        yield check
+    finally:
+        check.end()
+
+
+class GradvizCheck:
+    """What the fixture gives: records the test, and checks when it is called."""
+
+    def __init__(self, test: str) -> None:
+        self._test = test
+        self._recording: Recording | None = None
+
+    def __call__(
+        self,
+        loss: Any,
+        model: Any = None,
+        *,
+        select: Sequence[str] = (),
+        ignore: Sequence[str] = (),
+        fail_on: Severity = "warning",
+    ) -> Checked:
+        """Fail the test where the gradients of `loss` are missing, zero, NaN or wrong; else give what was checked.
+
+        Everything that the test computed so far is looked at. Calls ``loss.backward()`` where the test called none.
+        """
+        __tracebackhide__ = True
+        recording, refusal = self._recording, None
+        assert recording is not None, "the fixture is open"
+        try:
+            if not recording.backward_calls:
+                loss.backward()
+        except RuntimeError as error:
+            refusal = error
+        # Ended here, so that variables of the test and the names of these arguments are known to it.
+        recording.__exit__(None if refusal is None else type(refusal), refusal, None)
+        self.begin()
+        result = recording.check(select=select, ignore=ignore)
+        _fail_for(self._test, result, fail_on)
+        if refusal is not None:
+            raise refusal
+        return result
+
+    def begin(self) -> None:
+        """Record what comes now."""
+        import gradviz
+
+        self._recording = gradviz.record(calls=True)
+        self._recording.__enter__()
+
+    def end(self) -> None:
+        """The test is over."""
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.abandon()
+
+
+def _fail_for(test: str, result: Checked, fail_on: Severity) -> None:
+    __tracebackhide__ = True
+    if result.at_least(fail_on):
+        pytest.fail(str(result.of(test)), pytrace=False)
