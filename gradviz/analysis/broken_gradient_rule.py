@@ -66,6 +66,10 @@ class BrokenWords:
         self.call: Call | None = flow.log.calls[broken.call] if flow is not None and broken.call is not None else None
 
     @property
+    def _is_compiled(self) -> bool:
+        return self.call is not None and self.call.kind == "compiled" and not self._broken.in_forward
+
+    @property
     def kind(self) -> str:
         """NaN, or Inf."""
         return "NaN" if self._broken.is_nan else "Inf"
@@ -73,6 +77,9 @@ class BrokenWords:
     @property
     def operation(self) -> str:
         """The function to blame, as readers know it."""
+        if self._is_compiled:
+            inner = self._graph.nodes[self._broken.birth].attributes.get("broken_by")
+            return f"compiled code ({inner})" if inner else "compiled code"
         if self.call is not None:
             return f"{plain_name(self.call.function)}()"
         node = self._broken.blamed if self._broken.blamed is not None else self._broken.birth
@@ -109,7 +116,8 @@ class BrokenWords:
     def place(self) -> Place | None:
         """The line to blame."""
         row = self._broken.call
-        if row is not None:
+        # The node of compiled code knows the line inside of it, where that could be found.
+        if row is not None and not self._is_compiled:
             return self._case.place_of_call(row)
         return self._case.place_of(self._broken.graph, self._broken.birth)
 
@@ -119,6 +127,8 @@ class BrokenWords:
         hider = self._broken.hider
         if hider is not None:
             place = self._case.place_of_call(hider)
+        elif self._is_compiled and self._broken.call is not None:
+            place = self._case.place_of_call(self._broken.call)
         else:
             place = self._case.place_of(self._broken.graph, self._broken.birth)
         return None if place == self.place else place

@@ -14,6 +14,7 @@ from gradviz.graph.model import Graph
 from gradviz.recording import torch_compat
 from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.capture_builder import CaptureBuilder, Recorded
+from gradviz.recording.compiled_replay import CompiledReplays
 from gradviz.recording.gradient_meter import GradientMeter
 from gradviz.recording.gradient_recorder import GradientRecorder
 from gradviz.recording.inner_backward import InnerBackwards
@@ -42,11 +43,35 @@ class MeasuredCalls:
         if gradients is None or recorded is None:
             return run()
         result = None
+        replays = self._replays(recorded)
         try:
             result = run()
         finally:
+            if replays is not None:
+                replays.stop()
             self._add_what_flowed(gradients, recorded.place, result)
+            self._look_into_compiled_code(replays, recorded.place)
         return result
+
+    def _replays(self, recorded: Recorded) -> CompiledReplays | None:
+        """Ready to look into compiled code, where every call is logged."""
+        if not self.plan.calls:
+            return None
+        replays = CompiledReplays(recorded.walk)
+        try:
+            replays.start()
+        except Exception as defect:  # whatever it is, it must not reach the program
+            replays.stop()
+            self.builder.disclose_defect("compiled code could not be looked into", defect)
+            return None
+        return replays
+
+    def _look_into_compiled_code(self, replays: CompiledReplays | None, place: int) -> None:
+        try:
+            if replays is not None:
+                self.builder.graphs[place] = replays.added_to(self.builder.graphs[place])
+        except Exception as defect:  # whatever it is, it must not reach the program
+            self.builder.disclose_defect("compiled code could not be looked into", defect)
 
     def _ready(self, recorded: Recorded | None, request: BackwardRequest) -> GradientRecorder | None:
         """Measuring, ready for the call; None where nothing is to be measured."""

@@ -257,6 +257,22 @@ def test_what_only_looks_suspicious_is_left_alone(program: str, tmp_path: Path) 
     assert alarms(tmp_path, program) == []
 
 
+def test_nan_of_compiled_code_is_told_with_the_line_inside_of_it(tmp_path: Path) -> None:
+    program = """
+w = nn.Parameter(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))
+@torch.compile(backend="aot_eager")
+def unit(v):
+    square = v.square().sum(-1, keepdim=True)
+    return v / (square.sqrt() + 1e-8)  # here
+train(lambda: (unit(w) - 1).square().sum(), [w], steps=1)
+"""
+    (finding,) = alarms(tmp_path, program)
+    assert (finding.cause, finding.op) == ("nan_from_op", "CompiledFunctionBackward")
+    assert finding.place is not None
+    assert finding.place.line == guilty_line(program)
+    assert "compiled code (aten.div.Tensor)" in finding.message
+
+
 def test_nan_is_told_with_the_values_that_made_it_and_the_call_that_hid_it(tmp_path: Path) -> None:
     program = """
 w = nn.Parameter(torch.tensor([0.0, 2.0]))
