@@ -16,6 +16,8 @@ Alteration = Literal["not_finite", "zero", "constant", "without_sign", "changed"
 """From the worst on. ``without_sign``: as large as before, but nothing is negative any more; ``changed``: something
 else, which is what hooks are for."""
 
+MODULE_HOOK = "BackwardHookFunctionBackward"
+"""The node at which hooks of a module are called."""
 _SAME = 1e-3
 
 
@@ -37,12 +39,20 @@ class HookedGradient(Struct, frozen=True):
 def hooked_gradients(graph: Graph) -> Iterator[HookedGradient]:
     """Every one of a graph, in order of creation."""
     for node in graph.nodes:
-        for output, before in enumerate(node.before_hooks):
-            after = node.arrived[output] if output < len(node.arrived) else None
+        befores, afters = _around_hooks(node)
+        for output, before in enumerate(befores):
+            after = afters[output] if output < len(afters) else None
             if before is not None and after is not None and before.is_measured and after.is_measured:
                 alteration = _alteration(before, after)
                 if alteration is not None:
                     yield HookedGradient(node, output, before, after, alteration)
+
+
+def _around_hooks(node: Node) -> tuple[tuple[TensorFigures | None, ...], tuple[TensorFigures | None, ...]]:
+    """What hooks were shown, and what came of it. Around a module with hooks torch puts a node that changes nothing."""
+    if node.name == MODULE_HOOK:
+        return node.arrived, node.gradients
+    return node.before_hooks, node.arrived
 
 
 def _alteration(before: TensorFigures, after: TensorFigures) -> Alteration | None:
@@ -67,8 +77,10 @@ def _lost_its_sign(before: TensorFigures, after: TensorFigures) -> bool:
     return before.minimum < 0 <= after.minimum and abs(after.norm - before.norm) <= _SAME * before.norm
 
 
-def definitions_of_hooks(flow: Dataflow, node: Node) -> tuple[Definition, ...]:
+def definitions_of_hooks(flow: Dataflow, graph: Graph, node: Node) -> tuple[Definition, ...]:
     """Where the hooks on what a node gave, or on a leaf, are written, as far as they are the program's own."""
+    if node.name == MODULE_HOOK:
+        return _of_module(flow, None if node.scope is None else graph.scopes[node.scope].path)
     made = None if node.sequence_nr is None or node.is_leaf else flow.call_of_node(node.sequence_nr)
     found: dict[Definition, None] = {}
     for _, call in flow.hook_registrations:
@@ -80,6 +92,16 @@ def definitions_of_hooks(flow: Dataflow, node: Node) -> tuple[Definition, ...]:
         if is_on_it:
             found[definition] = None
     return tuple(found)
+
+
+def _of_module(flow: Dataflow, path: str | None) -> tuple[Definition, ...]:
+    log = flow.log
+    rows = [
+        (None if call.scope is None else log.scopes[call.scope].path, log.definitions[call.definition])
+        for call in log.calls
+        if call.definition is not None and call.function == "torch.nn.Module.register_full_backward_hook"
+    ]
+    return tuple(dict.fromkeys(definition for where, definition in rows if path is None or where == path))
 
 
 def _is_called(flow: Dataflow, tensor: int, node: Node) -> bool:

@@ -124,7 +124,8 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Of ``register_parameter`` and ``register_module``: the attribute; of ``make_module``: the path of a module that
     was called, as scopes have it; of ``backward``: its number within the run."""
     definition: int | None = None
-    """Index in `CallLog.definitions`: of a custom function its backward, of ``register_hook`` the hook."""
+    """Index in `CallLog.definitions`: of a custom function its backward, of ``register_hook`` the hook. Hooks of
+    modules are ``torch.nn.Module.register_full_backward_hook``, in the scope of the first call they were seen in."""
 
     @property
     def live_inputs(self) -> tuple[TensorUse, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+import torch
+
 from gradviz.recording import torch_compat
 from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.call_rows import Row
@@ -23,6 +25,8 @@ class CallEvents:
     def __init__(self, writer: CallWriter) -> None:
         self._writer = writer
         self.samples = CustomSamples()
+        self._known_hooks: set[int] = set()
+        """Hooks of modules, by the number that torch gives each."""
         self.backward_calls = 0
         self.backward_error: str | None = None
         """What the last backward call raised."""
@@ -51,6 +55,18 @@ class CallEvents:
         with measuring():
             row.inputs = self._writer.uses.of_arguments(row, args, kwargs)
         row.scalars = scalars_with_places(args, kwargs)
+
+    def note_module_hooks(self, module: torch.nn.Module, frame: FrameType) -> None:
+        """A module is called that has hooks for backward: each of them gets a row, once."""
+        writer = self._writer
+        if writer.is_elsewhere():
+            return
+        with writer.shield():
+            for number, hook in (*module._backward_hooks.items(), *module._backward_pre_hooks.items()):
+                if number not in self._known_hooks:
+                    self._known_hooks.add(number)
+                    row = writer.new_row("torch.nn.Module.register_full_backward_hook", "operation", frame)
+                    row.definition = callback_of(hook)
 
     def begin_compiled(self, frame: FrameType | None, function: str) -> Row | None:
         """Compiled code is about to run, called from torch's wrapper in `frame`."""

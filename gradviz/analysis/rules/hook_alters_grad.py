@@ -13,7 +13,7 @@ from gradviz.analysis.hooks import Alteration, HookedGradient, definitions_of_ho
 from gradviz.analysis.raised_backwards import RaisedBackward, raised_backwards
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Definition
-from gradviz.graph.model import Node
+from gradviz.graph.model import Graph, Node
 
 _CHANGED = re.compile(r"hook '(?P<name>[^']*)' has changed the (?P<what>size|type) of value")
 _NO_TENSOR = re.compile(r"expected Variable, but hook returned '(?P<kind>[\w.]+)'")
@@ -24,10 +24,10 @@ class HookAltersGrad(Rule):
 
     What it finds
     -------------
-    Hooks of ``Tensor.register_hook`` that make another gradient of the one they are shown: of another shape (torch
-    raises), zero, not finite, one value for all, without its signs; or that change it in place and give
-    nothing back; or of which another copy is put on the same tensor in every step. What scales, clips or masks a
-    gradient is a note only.
+    Hooks of tensors (``register_hook``) and of modules (``register_full_backward_hook``) that make another gradient of
+    the one they are shown: of another shape (torch raises), zero, not finite, one value for all, without its signs; or
+    that change it in place and give nothing back; or of which another copy is put on the same tensor in every step.
+    What scales, clips or masks a gradient is a note only.
 
     Why it matters
     --------------
@@ -92,7 +92,7 @@ class HookAltersGrad(Rule):
         if changed is None and no_tensor is None:
             return None
         name = changed["name"] if changed is not None else None
-        definition = _own(flow, failed.node, name) if failed.node is not None else None
+        definition = _own(flow, case.graphs[failed.graph], failed.node, name) if failed.node is not None else None
         called = definition.name if definition is not None else "a hook"
         what = f"a gradient of another {changed['what']}" if changed else f"a {no_tensor['kind']}" if no_tensor else ""
         return self.finding(
@@ -112,7 +112,7 @@ class HookAltersGrad(Rule):
     # -- what it takes -------------------------------------------------------------------------------------------
 
     def _altered(self, case: Case, flow: Dataflow, number: int, hooked: HookedGradient) -> Finding:
-        definition = _own(flow, hooked.node, None)
+        definition = _own(flow, case.graphs[number], hooked.node, None)
         called = definition.name if definition is not None else hooked.node.hooks[0] if hooked.node.hooks else "a hook"
         in_place = definition is not None and not definition.returns and len(set(hooked.node.hooks)) == 1
         severity: Severity = "note" if hooked.alteration == "changed" and not in_place else self.severity
@@ -190,9 +190,9 @@ def _is_stronger(earlier: HookedGradient, later: HookedGradient) -> bool:
     return one is not None and other is not None and abs(other - one) > 0.01 * one
 
 
-def _own(flow: Dataflow, node: Node, name: str | None) -> Definition | None:
+def _own(flow: Dataflow, graph: Graph, node: Node, name: str | None) -> Definition | None:
     """The definition of the hook that is meant: by the short name that torch tells, or the last one that gives back."""
-    known = definitions_of_hooks(flow, node)
+    known = definitions_of_hooks(flow, graph, node)
     if name is not None:
         known = tuple(each for each in known if each.name.rpartition(".")[2] == name) or known
     giving = [each for each in known if each.returns]
