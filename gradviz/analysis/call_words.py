@@ -82,5 +82,20 @@ def line_in_function_of(flow: Dataflow, call: int, other: int) -> CallSite | Non
     return _first(callers(flow, call), lambda line: (line.file, line.function) in functions) or flow.line_of(call)
 
 
+def line_outside_modules(flow: Dataflow, call: int) -> CallSite | None:
+    """The line that got the result of a call: where it was made in modules, the one that called the outermost."""
+    sites = flow.log.call_sites
+    site = flow.log.calls[call].call_site
+    found = flow.line_of(call)
+    is_just_outside = False
+    while site is not None:
+        if sites[site].is_library:
+            is_just_outside |= sites[site].function.endswith("Module._call_impl")
+        elif is_just_outside:
+            found, is_just_outside = sites[site], False
+        site = sites[site].caller
+    return found
+
+
 def _first(lines: Iterator[CallSite], fits: Callable[[CallSite], bool]) -> CallSite | None:
     return next((line for line in lines if fits(line)), None)

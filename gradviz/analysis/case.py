@@ -12,6 +12,7 @@ from gradviz.analysis.finding import NodeAt, Place
 from gradviz.analysis.gradient_flow import GradientFlow, gradient_flow, has_gradients
 from gradviz.analysis.missing_gradients import CutOff, MissingGradients
 from gradviz.analysis.parameter_fates import ParameterFates
+from gradviz.analysis.retained_graphs import Retained, RetainedGraphs
 from gradviz.analysis.zero_gradients import ZeroGradient, ZeroGradients
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Edge, Graph
@@ -56,6 +57,11 @@ class Case:
     def broken_gradient(self) -> BrokenGradient | None:
         """The first NaN or Inf that came to a leaf, explained."""
         return BrokenGradients(self.graphs, self.dataflow).first()
+
+    @cached_property
+    def retained_graphs(self) -> tuple[Retained, ...]:
+        """Graphs of earlier steps that something held on to, by what holds them."""
+        return () if self.dataflow is None else RetainedGraphs(self.dataflow).groups
 
     @cached_property
     def failed_backwards(self) -> FailedBackwards | None:

@@ -153,6 +153,15 @@ class LeafEnd(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defau
     grad: ValueFacts | None = None
 
 
+class Holder(Struct, frozen=True, gc=False):
+    """What keeps a tensor alive."""
+
+    path: str
+    """The way to it from a variable: ``history[0]['logits'][3]``."""
+    is_in_module: bool = False
+    """True where the way leads through attributes of a module."""
+
+
 class LoggedTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """One tensor, as it was when it was first seen."""
 
@@ -178,6 +187,11 @@ class LoggedTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=T
     does not give it. Only of what could be trained."""
     end: LeafEnd | None = None
     """For leaves that were there at the end."""
+    alive_after: int | None = None
+    """Of a tensor with a history, and of an input that required grad: the last of `CallLog.moments` at which it was
+    still alive."""
+    holder: Holder | None = None
+    """What held it then, where that was found."""
 
 
 class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
@@ -203,6 +217,8 @@ class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
     """Lines on which it gives something back other than None."""
     once_differentiable_line: int | None = None
     """Of a custom function's backward: where ``@once_differentiable`` stands, if it does."""
+    attributes: tuple[tuple[str, int], ...] = ()
+    """Of a custom function's backward: the attributes that its forward puts on ``ctx``, and on which lines."""
 
 
 class DerivativeCheck(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
@@ -246,6 +262,9 @@ class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     disclosures say so."""
     dropped_at: int | None = None
     """The place in `calls` where they are missing."""
+    moments: tuple[int, ...] = ()
+    """Calls after which was looked which tensors were still alive: before some of the backward calls, and at the end
+    of the program."""
 
     def __repr__(self) -> str:
         return f"<gradviz.CallLog of {len(self.calls):,} calls on {len(self.tensors):,} tensors>"

@@ -62,5 +62,6 @@ def _of_call(call: Call) -> Iterator[tuple[str, int | None]]:
 def _of_tensor(tensor: LoggedTensor) -> Iterator[tuple[str, int | None]]:
     yield "call", tensor.first_seen
     yield "call", tensor.producer
+    yield "call", tensor.alive_after
     yield "tensor", tensor.gradient_of
     yield "tensor", tensor.from_numpy_of

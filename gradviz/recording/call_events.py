@@ -14,7 +14,7 @@ from gradviz.recording.call_rows import Row
 from gradviz.recording.call_values import scalars_with_places, tensors_inside
 from gradviz.recording.call_writer import CallWriter
 from gradviz.recording.custom_samples import CustomSamples
-from gradviz.recording.definitions import callback_of
+from gradviz.recording.definitions import backward_of
 from gradviz.recording.gradients import measuring
 from gradviz.recording.names import local_variables
 
@@ -42,7 +42,7 @@ class CallEvents:
             function = variables.get("cls")
             name = getattr(function, "__qualname__", "Function").rpartition("<locals>.")[2]
             row = writer.new_row(f"{name}.apply", "custom", frame)
-            row.definition = callback_of(getattr(function, "backward", None))
+            row.definition = backward_of(function)
             row.sequence_nr, row.node_count = torch_compat.peek_sequence_nr(), 1
             self._note_arguments(row, variables)
             with measuring():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -88,8 +88,9 @@ class CallLogBuilder:
                     known.names[name] = None
                     known.hidden_in = path
 
-    def note_end(self, namespaces: Iterable[Mapping[str, Any]]) -> None:
+    def note_end(self, namespaces: Sequence[Mapping[str, Any]]) -> None:
         """The program has ended: name what it holds, and note how its leaves stand."""
+        self._recorder.living.look(namespaces)
         names = NameTable()
         optimizers = self._recorder.optimizers
         for namespace in namespaces:
@@ -177,6 +178,7 @@ class _OneLog:
             derivatives=self._recorder.derivatives,
             dropped=self._recorder.writer.rows.dropped,
             dropped_at=self._recorder.writer.rows.dropped_at,
+            moments=tuple(sorted({row.number for row in self._recorder.living.moments if row.number >= 0})),
         )
 
     def _find_all_sites(self, rows: list[Row]) -> None:
@@ -258,6 +260,8 @@ class _OneLog:
                 from_numpy_of=self._number(known.from_numpy_of) if known.from_numpy_of is not None else None,
                 hidden_in=known.hidden_in,
                 end=known.end,
+                alive_after=_place_of(known.alive_after),
+                holder=known.holder,
             )
 
     def _storage(self, storage: KnownStorage | None) -> int | None:

@@ -31,6 +31,7 @@ from gradviz.recording.definitions import callback_of
 from gradviz.recording.file_kinds import is_library_file
 from gradviz.recording.gradients import measuring
 from gradviz.recording.known_tensors import requires_grad, version_of
+from gradviz.recording.living_tensors import LivingTensors
 from gradviz.recording.module_makers import ModuleMakers
 from gradviz.recording.optimizers import Optimizers
 from gradviz.recording.run_limit import RunLimit
@@ -61,6 +62,7 @@ class CallRecorder:
         self.events = CallEvents(self.writer)
         self.optimizers = Optimizers(self.writer)
         self.modules = ModuleMakers(self.writer)
+        self.living = LivingTensors(self.writer)
         self._functions = FunctionTable()
         self.derivatives: tuple[DerivativeCheck, ...] = ()
         """Of custom functions, once they were tried out."""

@@ -24,6 +24,8 @@ class Callback(NamedTuple):
     code: CodeType
     decorators: tuple[str, ...] = ()
     """Names, the outermost first."""
+    forward: tuple[CodeType, ...] = ()
+    """Of a custom function's backward: the code that puts attributes on its ``ctx``."""
 
 
 def callback_of(function: Any) -> Callback | None:
@@ -37,6 +39,15 @@ def callback_of(function: Any) -> Callback | None:
     if code is None:
         code = getattr(getattr(type(own), "__call__", None), "__code__", None)  # noqa: B004  only its code is wanted
     return Callback(code, tuple(decorators)) if isinstance(code, CodeType) else None
+
+
+def backward_of(function: Any) -> Callback | None:
+    """The backward of a custom function."""
+    backward = callback_of(getattr(function, "backward", None))
+    if backward is None:
+        return None
+    before = [callback_of(getattr(function, name, None)) for name in ("forward", "setup_context")]
+    return backward._replace(forward=tuple(each.code for each in before if each is not None))
 
 
 def _maker_of(wrapper: Any) -> str:
@@ -55,6 +66,7 @@ def definition_of(callback: Callback) -> Definition:
         first_line=code.co_firstlineno,
         last_line=last,
         returns=tuple(dict.fromkeys(_lines_giving_back(code))),
+        attributes=tuple(_lines_of_attributes(callback)),
         once_differentiable_line=_line_of_decorator(callback, "once_differentiable", last),
     )
 
@@ -69,6 +81,15 @@ def _lines_giving_back(code: CodeType) -> Iterator[int]:
         if is_constant or (instruction.opname == "RETURN_VALUE" and not loads_none):
             yield from (line for start, end, line in lines if start <= instruction.offset < end)
         before = instruction
+
+
+def _lines_of_attributes(callback: Callback) -> Iterator[tuple[str, int]]:
+    for code in callback.forward:
+        lines = [(start, end, line) for start, end, line in code.co_lines() if line]
+        for instruction in dis.get_instructions(code) if code.co_filename == callback.code.co_filename else ():
+            if instruction.opname == "STORE_ATTR":
+                line = next(line for start, end, line in lines if start <= instruction.offset < end)
+                yield instruction.argval, line
 
 
 def _line_of_decorator(callback: Callback, name: str, last: int) -> int | None:

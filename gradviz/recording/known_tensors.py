@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from gradviz.graph.call_log import LeafEnd
+from gradviz.graph.call_log import Holder, LeafEnd
 from gradviz.graph.tensor_facts import TensorFacts
 from gradviz.recording import torch_compat
 from gradviz.recording.forward_memory import storage_of
@@ -46,12 +46,14 @@ class KnownTensor:
 
     __slots__ = (
         "address",
+        "alive_after",
         "end",
         "facts",
         "first_row",
         "from_numpy_of",
         "gradient_of",
         "hidden_in",
+        "holder",
         "is_leaf",
         "names",
         "producer",
@@ -83,6 +85,8 @@ class KnownTensor:
         self.hidden_in: str | None = None
         """Path of the module that holds it where ``parameters()`` does not look."""
         self.end: LeafEnd | None = None
+        self.alive_after: Any = None
+        self.holder: Holder | None = None
 
 
 class KnownTensors:

@@ -119,6 +119,19 @@ def names_on_stack(frame: FrameType | None, names: NameTable | None = None) -> N
     return names
 
 
+def own_namespaces(frame: FrameType | None) -> Iterator[Mapping[str, Any]]:
+    """Variables of the reader's own functions from `frame` upwards, innermost first, and of their modules."""
+    seen: set[int] = set()
+    while frame is not None and frame.f_code.co_name != "run_users_code":
+        if not is_gradviz_code(frame.f_code) and not is_library_file(frame.f_code.co_filename):
+            if frame.f_code.co_flags & _CO_OPTIMIZED:
+                yield local_variables(frame)
+            if id(frame.f_globals) not in seen:
+                seen.add(id(frame.f_globals))
+                yield frame.f_globals
+        frame = frame.f_back
+
+
 def local_variables(frame: FrameType) -> dict[str, Any]:
     """A copy of a frame's variables that leaves nothing alive behind.
 

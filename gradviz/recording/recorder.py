@@ -25,7 +25,7 @@ from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import CallAt
 from gradviz.recording.kept_graphs import KeptGraphs
 from gradviz.recording.measured_calls import MeasuredCalls
-from gradviz.recording.names import NameTable, names_on_stack
+from gradviz.recording.names import NameTable, names_on_stack, own_namespaces
 from gradviz.recording.plan import RecordingPlan, StopScript
 from gradviz.recording.refused_backward import refused_backward
 from gradviz.recording.root_expression import parse_root
@@ -91,6 +91,7 @@ class Recorder:
         if number & (number - 1) == 0 and not calls.writer.is_elsewhere():
             try:
                 builder.call_log.note_names(names_on_stack(request.frame))
+                calls.living.look(own_namespaces(request.frame))
             except Exception as defect:  # whatever it is, it must not reach the program
                 builder.disclose_defect("tensors could not be named", defect)
         return self._on_backward(request, lambda: calls.events.run_backward(request, run))

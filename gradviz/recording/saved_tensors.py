@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from gradviz.graph.saved_tensors import KeptIn, SavedTensor
 from gradviz.graph.tensor_facts import TensorFacts
@@ -80,7 +81,8 @@ class SavedTensorReader:
             return (SavedTensor(known.saved[0].name, state="freed"),)
         if known.kind in _PYTHON_KINDS:
             for name, tensor in tensors_on_ctx(wrapper):
-                found += self._of_tensor(name, tensor, "ctx")
+                source = place if _is_own_result(wrapper, tensor) else None
+                found += [replace(saved, source=source) for saved in self._of_tensor(name, tensor, "ctx")]
         return tuple(found)
 
     def _of_slot(self, place: int, wrapper: Any, slot: SavedSlot, raw: Any) -> Iterable[SavedTensor]:
@@ -169,6 +171,16 @@ class SavedTensorReader:
 
 
 _PYTHON_KINDS = frozenset({"custom", "checkpoint", "compiled"})
+
+
+def _is_own_result(wrapper: Any, tensor: torch.Tensor) -> bool:
+    """Whether what a custom function put on its ``ctx`` is what it gave back: then the two keep each other alive.
+
+    Of a view that was changed torch may have to make the ``grad_fn`` anew, so it is not asked for one.
+    """
+    if type(tensor) not in _PLAIN_TYPES or not tensor.requires_grad or tensor._is_view():
+        return False
+    return tensor.grad_fn is wrapper
 
 
 def _is_freed(wrapper: Any, known: NodeClass) -> bool:

@@ -15,6 +15,7 @@ from gradviz.analysis.rules.double_backward_unsupported import DoubleBackwardUns
 from gradviz.analysis.rules.exploding_chain import ExplodingChain
 from gradviz.analysis.rules.grad_argument import GradArgument
 from gradviz.analysis.rules.graph_freed import GraphFreed
+from gradviz.analysis.rules.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.hook_alters_grad import HookAltersGrad
 from gradviz.analysis.rules.inference_tensor import InferenceTensor
 from gradviz.analysis.rules.inplace_modified_saved import InplaceModifiedSaved
@@ -69,6 +70,7 @@ RULES: tuple[type[Rule], ...] = (
     ViewInplace,
     GraphFreed,
     StateNotDetached,
+    GraphRetainedLeak,
     MissingZeroGrad,
     StaleOptimizerParams,
     CustomFunctionWrongBackward,
