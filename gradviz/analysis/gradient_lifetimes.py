@@ -164,11 +164,15 @@ class GradientLifetimes:
         return Thrown(tuple(sorted(leaves)), len(found), len(self._accumulating), row, clear)
 
     def _thrown_by(self, row: int) -> Iterator[tuple[int, frozenset[int]]]:
-        """The call that clears all that a backward call gave to what is trained, and all of that."""
-        leaves = frozenset(self._fates.reached_by[row] & self.events.keys())
+        """The call that clears all that a backward call gave to what is trained, and all of that.
+
+        A backward whose gradient of an input was used (a penalty, an adversarial example) was called for that.
+        """
+        reached = frozenset(self._fates.reached_by[row])
+        leaves = reached & self.events.keys()
         clears = [self._next_use(leaf, row) for leaf in leaves]
         rows = [clear for clear in clears if clear is not None]
-        if rows and len(rows) == len(clears) and not self._is_looked_at(leaves, row, min(rows)):
+        if rows and len(rows) == len(clears) and not self._is_looked_at(reached, row, min(rows)):
             yield min(rows), leaves
 
     def _next_use(self, leaf: int, backward: int) -> int | None:
