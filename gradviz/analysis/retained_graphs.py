@@ -67,10 +67,15 @@ class RetainedGraphs:
         return moments[0] if most >= FEWEST_GRAPHS and len(moments) == 1 else None
 
     def _retained(self, tensors: list[int], moment: int) -> Retained:
-        newest = max(tensors, key=lambda tensor: self._maker(tensor, moment))
+        newest = max(tensors, key=lambda tensor: (self._is_in_container(tensor), self._maker(tensor, moment)))
         maker = self._maker(newest, moment)
         holder = self._log.tensors[newest].holder
         return Retained(maker, self._first.get(maker), holder, self._graphs(tensors, moment), tuple(tensors), moment)
+
+    def _is_in_container(self, tensor: int) -> bool:
+        """The newest is often in a variable, too, which the next step gives away."""
+        holder = self._log.tensors[tensor].holder
+        return holder is not None and not holder.path.isidentifier()
 
     # -- which tensors -------------------------------------------------------------------------------------------
 
