@@ -14,7 +14,7 @@ from gradviz.recording.call_rows import Row
 from gradviz.recording.call_values import scalars_with_places, tensors_inside
 from gradviz.recording.call_writer import CallWriter
 from gradviz.recording.custom_samples import CustomSamples
-from gradviz.recording.definitions import backward_of
+from gradviz.recording.definitions import backward_of, callback_of
 from gradviz.recording.gradients import measuring
 from gradviz.recording.names import local_variables
 
