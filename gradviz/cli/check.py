@@ -37,6 +37,7 @@ _FORMAT_ROWS = [f"{each.name:<10}{each.summary}" for each in FINDING_FORMATS]
 @click.option("--steps", type=int, metavar="N", help="Stop it after N optimizer steps (or backwards, without one).")
 @click.option("--why", metavar="NAME", help="Say only what this parameter or variable gets in backward, and why.")
 @click.option("--all-params-get-grad", is_flag=True, help="A parameter without a gradient is an error.")
+@click.option("--max-saved", metavar="SIZE", help="A graph that keeps more until its backward is an error: 2GiB.")
 @terminal_options(least_width=NARROWEST)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|CAPTURE [-- ARGUMENTS]...")
 def check_command(
@@ -54,6 +55,7 @@ def check_command(
     from gradviz.analysis.report import check_report
     from gradviz.analysis.rules import RULES
     from gradviz.analysis.rules.parameter_without_gradient import ParameterWithoutGradient
+    from gradviz.analysis.rules.saved_memory import saved_memory_above
     from gradviz.cli.findings_pictures import Pictures
     from gradviz.cli.paging import show
     from gradviz.cli.rescue import recording_kept
@@ -78,6 +80,8 @@ def check_command(
     rules = chosen_rules(known_rules.rules, settings.select, settings.ignore)
     if options["all_params_get_grad"]:
         rules.append(ParameterWithoutGradient)
+    if settings.saved_limit is not None:
+        rules.append(saved_memory_above(settings.saved_limit))
     if options["why"] is not None and settings.format != "terminal":
         raise BadInput(f"--why answers in words, not as {settings.format}", hint="leave out --format")
     for_programs = None if settings.format == "terminal" else finding_format(settings.format)

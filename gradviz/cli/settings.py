@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_type_hints
 import msgspec
 
 from gradviz.analysis.finding import SEVERITIES, Severity
+from gradviz.cli.byte_sizes import bytes_in
 from gradviz.errors import BadInput, check_choice, near_matches
 
 if sys.version_info >= (3, 11):
@@ -34,6 +35,13 @@ class CheckSettings:
     seconds: float = 60.0
     """How long the script runs on after its first backward."""
     steps: int | None = None
+    max_saved: str | None = None
+    """Memory that a graph may keep until its backward: ``2GiB``."""
+
+    @property
+    def saved_limit(self) -> int | None:
+        """The same in bytes."""
+        return None if self.max_saved is None else bytes_in(self.max_saved, "max-saved")
 
     @property
     def threshold(self) -> Severity | None:
@@ -55,6 +63,8 @@ def check_settings(given: dict[str, Any], folder: Path) -> CheckSettings:
         raise BadInput(f"seconds = {settings.seconds:g} is no time to run", hint="give a number above 0")
     if settings.steps is not None and settings.steps < 1:
         raise BadInput(f"steps = {settings.steps} is no number of steps", hint="give a number from 1 on")
+    if settings.max_saved is not None:
+        bytes_in(settings.max_saved, "max-saved")
     return settings
 
 

@@ -13,9 +13,9 @@ from gradviz.analysis.gradient_births import BROKEN, state_of
 from gradviz.analysis.gradient_flow import has_gradients
 from gradviz.analysis.memory import keeps_unknown, kept_bytes
 from gradviz.errors import BadInput
+from gradviz.graph.byte_words import byte_words
 from gradviz.graph.model import Graph
 from gradviz.graph.view import Item, View
-from gradviz.rendering.byte_words import byte_words
 from gradviz.rendering.faces import Face, faces_of, tinted
 from gradviz.rendering.gradient_marks import STATE_WORDS
 from gradviz.rendering.gradient_words import gradient_words

@@ -22,10 +22,10 @@ from gradviz.analysis.memory_remedies import (
 )
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput, check_choice
+from gradviz.graph.byte_words import byte_words
 from gradviz.graph.model import Graph
 from gradviz.graph.source_lines import line_words
 from gradviz.rendering import memory_words as words
-from gradviz.rendering.byte_words import byte_words
 from gradviz.rendering.memory_tables import MemoryTables
 from gradviz.rendering.words import counted
 

@@ -14,9 +14,9 @@ from gradviz.analysis.memory import GraphMemory
 from gradviz.analysis.memory_document import source_text
 from gradviz.analysis.memory_groups import Group, ModuleMemory, by_dtype, by_line, by_module, by_operation
 from gradviz.capture.capture import Capture
+from gradviz.graph.byte_words import byte_words
 from gradviz.graph.model import Graph
 from gradviz.graph.operation_words import stem_of
-from gradviz.rendering.byte_words import byte_words
 from gradviz.rendering.memory_words import first_place_words, module_words, place_words, tensor_words, times
 
 

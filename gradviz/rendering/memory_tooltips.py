@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.memory import keeps_unknown, kept_bytes
+from gradviz.graph.byte_words import byte_words
 from gradviz.graph.model import Node
 from gradviz.graph.operation_words import autograd_name
 from gradviz.graph.saved_tensors import SavedTensor
 from gradviz.graph.view import Item
-from gradviz.rendering.byte_words import byte_words
 from gradviz.rendering.subject_words import SubjectWords
 from gradviz.rendering.words import counted, listed, shape_words
 

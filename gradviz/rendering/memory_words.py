@@ -8,11 +8,11 @@ from gradviz.analysis.allocator_balance import Balance
 from gradviz.analysis.checkpointing import Checkpointing
 from gradviz.analysis.memory import ChangedSince, StorageUse, Unknown
 from gradviz.analysis.memory_remedies import Repeated, SavedTwice
+from gradviz.graph.byte_words import byte_words
 from gradviz.graph.model import CallSite
 from gradviz.graph.operation_words import stem_of
 from gradviz.graph.saved_tensors import TorchObjects
 from gradviz.graph.source_lines import line_words
-from gradviz.rendering.byte_words import byte_words
 from gradviz.rendering.words import counted
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from gradviz.rendering.byte_words import byte_words
+from gradviz.graph.byte_words import byte_words
 from gradviz.rendering.tints import STEPS, Quantity
 
 LEAST_DECADES = 4

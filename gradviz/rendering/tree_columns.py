@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from gradviz.analysis.memory import keeps_unknown, kept_bytes
 from gradviz.errors import BadInput, near_matches
+from gradviz.graph.byte_words import byte_words
 from gradviz.graph.model import TensorFacts
 from gradviz.graph.view import Item
 from gradviz.rendering.box_words import box_path, parameter_count
-from gradviz.rendering.byte_words import byte_words
 from gradviz.rendering.gradient_words import gradient_words
 from gradviz.rendering.item_gradients import arrived_by_repetition
 from gradviz.rendering.labels import ItemText

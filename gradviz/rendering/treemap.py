@@ -8,9 +8,9 @@ from xml.sax.saxutils import escape
 
 from gradviz.analysis.memory import GraphMemory
 from gradviz.analysis.memory_cells import Cell, cells_of
+from gradviz.graph.byte_words import byte_words
 from gradviz.graph.model import CallSite, Graph
 from gradviz.graph.source_lines import line_words
-from gradviz.rendering.byte_words import byte_words
 from gradviz.rendering.faces import SMALL_SIZE, printable
 from gradviz.rendering.geometry import Rect
 from gradviz.rendering.shapes import number

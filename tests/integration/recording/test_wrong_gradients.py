@@ -9,6 +9,7 @@ import pytest
 from gradviz.analysis.checker import check_capture
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules import RULES
+from gradviz.analysis.rules.saved_memory import saved_memory_above
 from gradviz.recording.plan import RecordingPlan
 from gradviz.recording.program import find_script
 from gradviz.recording.script_runner import run
@@ -445,3 +446,56 @@ def test_the_cause_and_its_line_are_told_first(cause: str, shape: str, tmp_path:
 @pytest.mark.parametrize("look", HEALTHY)
 def test_what_only_looks_like_it_alarms_nobody(look: str, tmp_path: Path) -> None:
     assert findings(HEALTHY[look], tmp_path) == []
+
+
+DEEP = """
+h = torch.randn(100, 64)
+layers = [torch.nn.Linear(64, 64) for _ in range(10)]
+for layer in layers:
+    h = torch.relu(layer(h))  # HERE
+h.sum().backward()
+"""
+
+
+def test_a_limit_on_saved_memory_names_the_line_that_keeps_most(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(f"import torch\n{DEEP}")
+    capture = run(find_script(str(path)), (), RecordingPlan()).capture
+    (finding,) = check_capture(capture, [saved_memory_above(100_000)]).findings
+    assert finding.evidence["saved_bytes"] == 11 * 100 * 64 * 4
+    assert finding.place is not None
+    assert "HERE" in path.read_text().splitlines()[finding.place.line - 1]
+    assert check_capture(capture, [saved_memory_above(2**20)]).findings == ()
+
+
+def test_what_a_function_prints_when_it_is_tried_out_is_not_shown(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = WRONG["custom_function_wrong_backward", "the incoming gradient is not used"]
+    path = tmp_path / "train.py"
+    noisy = script.replace("return x.square()", "print('forward', torch.rand(1)); return x.square()")
+    path.write_text(f"import torch\n{noisy}")
+    run(find_script(str(path)), (), RecordingPlan(backward=None, calls=True))
+    assert capfd.readouterr().out.count("forward") == 1
+
+
+def test_a_function_that_cannot_be_called_again_is_disclosed(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("""
+import torch
+class Once(torch.autograd.Function):
+    calls = []
+    @staticmethod
+    def forward(ctx, x):
+        Once.calls.append(1)
+        if len(Once.calls) > 1:
+            raise RuntimeError("once is enough")
+        return 2 * x
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad
+Once.apply(torch.nn.Linear(3, 3)(torch.randn(4, 3))).sum().backward()
+""")
+    capture = run(find_script(str(path)), (), RecordingPlan(backward=None, calls=True)).capture
+    assert capture.error is None
+    assert any("the backward of Once was not compared" in sentence for sentence in capture.disclosures)
