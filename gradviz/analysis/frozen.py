@@ -110,19 +110,15 @@ def _has(call: Call, tensor: int) -> bool:
 
 
 def place_of_flag(fates: ParameterFates, row: int) -> Place | None:
-    """The line that decided on the flag: that of the call, or whoever called a function that sets flags both ways."""
-    log = fates.log
+    """The line that decided on the flag: that of the call, or whoever called a function that several lines call."""
     line = fates.flow.line_of(row)
     if line is None or line.caller is None:
         return place_of_line(line)
-    alike = [
-        other
-        for other, call in enumerate(log.calls)
-        if "requires_grad" in call.function
-        and (site := fates.flow.line_of(other)) is not None
-        and (site.file, site.line) == (line.file, line.line)
-    ]
     callers = {
-        log.call_sites[site.caller].line for other in alike if (site := fates.flow.line_of(other)) and site.caller
+        fates.log.call_sites[site.caller].line
+        for other in fates.flagging_calls
+        if (site := fates.flow.line_of(other)) is not None
+        and site.caller is not None
+        and (site.file, site.line) == (line.file, line.line)
     }
     return place_of_line(fates.flow.line(line.caller) if len(callers) > 1 else line)

@@ -167,7 +167,7 @@ class ParameterFates:
             for use in self.log.calls[row].inputs:
                 if use.requires_grad and use.is_leaf:
                     leaves.add(use.tensor)
-                if use.requires_grad:
+                elif use.requires_grad:
                     waiting += self._live_makers(use.tensor, row, seen)
         return frozenset(leaves), len(seen)
 
@@ -221,6 +221,11 @@ class ParameterFates:
 
     def _is_changed(self, number: int, after: int) -> bool:
         return bool(self.flow.changes(number, after, len(self.log.calls)))
+
+    @cached_property
+    def flagging_calls(self) -> tuple[int, ...]:
+        """Calls that set ``requires_grad`` of a tensor."""
+        return tuple(row for row, call in enumerate(self.log.calls) if "requires_grad" in call.function)
 
     def flag_changes(self, number: int) -> list[tuple[int, bool]]:
         """The calls that set its ``requires_grad``, with what it was afterwards."""

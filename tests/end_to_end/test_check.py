@@ -184,3 +184,15 @@ def test_findings_are_drawn_on_the_graph_and_the_run_can_be_kept_and_checked_aga
     assert "GV204 vanishing_chain" in (tmp_path / "net.svg").read_text(encoding="utf-8")
     again = gradviz("check", "run.gradviz", "--format", "json", cwd=tmp_path)
     assert json.loads(again.stdout)["findings"] == json.loads(first.stdout)["findings"]
+
+
+def test_why_answers_for_one_parameter_and_frozen_ones_count_as_errors_on_request(tmp_path: Path) -> None:
+    script = written_script(tmp_path, HEALTHY.replace("loss =", "net[0].requires_grad_(False)\nloss ="))
+    gradviz("check", script, "-o", "run.gradviz", cwd=tmp_path)
+    answer = gradviz("check", "run.gradviz", "--why", "net.0.bias", cwd=tmp_path).stdout
+    assert answer.startswith("net.0.bias gets no gradient: it does not require grad\n    train.py:7: net[0]")
+    missing = refusal(gradviz("check", "run.gradviz", "--why", "net.0.bios", cwd=tmp_path))
+    assert "'net.0.bias'" in missing
+    strict = gradviz("check", "run.gradviz", "--all-params-get-grad", cwd=tmp_path)
+    assert strict.exit_code == 1
+    assert "4 parameters: 2 reached, 2 frozen at train.py:7" in strict.stdout
