@@ -18,6 +18,8 @@ CutCause = Literal[
     "integer_cast",
 ]
 _INTO_INTEGERS = ("__int__", "__index__")
+_WRAPPED = "__array_wrap__"
+"""By this NumPy's functions give a tensor back, where they took one."""
 _BY_KIND: dict[str, CutCause] = {
     "detach": "detached",
     "data": "data_access",
@@ -52,8 +54,10 @@ def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
 
 def way_out(flow: Dataflow, found: CutOff) -> int | None:
     """The call where the values left torch, if they did on their way from the cut to the root."""
-    exits = [reentry.exit for reentry in found.shadow.reentries]
-    return next((row for row in exits if _leaves_torch(flow.log.calls[row])), None)
+    calls = flow.log.calls
+    exits = [reentry.exit for reentry in found.shadow.reentries if not calls[reentry.exit].outputs]
+    wraps = [row for row in found.shadow.way if calls[row].function.endswith(_WRAPPED)]
+    return next(iter((*exits, *wraps)), None)
 
 
 def blamed_call(flow: Dataflow, found: CutOff) -> int:
@@ -62,12 +66,8 @@ def blamed_call(flow: Dataflow, found: CutOff) -> int:
     return found.cut.call if exit_call is None else exit_call
 
 
-def _leaves_torch(call: Call) -> bool:
-    return not call.outputs
-
-
 def _gives_array(call: Call) -> bool:
-    return call.function.endswith((".numpy", ".__array__"))
+    return call.function.endswith((".numpy", ".__array__", _WRAPPED))
 
 
 def _of_number(flow: Dataflow, row: int) -> CutCause:

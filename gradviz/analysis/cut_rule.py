@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gradviz.analysis.case import Case
 from gradviz.analysis.cut_causes import blamed_call, cause_of
 from gradviz.analysis.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, NodeAt, Place
+from gradviz.analysis.finding import Finding, NodeAt, Place, Severity
 from gradviz.analysis.missing_gradients import CutOff
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -20,7 +20,7 @@ _MOST_STATIONS = 6
 class CutRule(Rule):
     """Speaks once for each line whose cut has the cause that the rule is named after.
 
-    A line is an error if it alone explains why some tensor gets nothing, and a warning if another one does as well.
+    A line is a warning if another one explains its tensors as well, or if nobody is known to train them.
     """
 
     severity = "error"
@@ -31,7 +31,7 @@ class CutRule(Rule):
         for found in case.cut_off if flow is not None else ():
             assert flow is not None
             if cause_of(flow, found) == self.name:
-                yield self._finding(case, flow, found, is_second=explained.issuperset(found.tensors))
+                yield self._finding(case, flow, found, self._severity(case, found, explained))
             explained.update(found.tensors)
 
     @abstractmethod
@@ -50,14 +50,14 @@ class CutRule(Rule):
         """The line of the cut as it should read; None where that is not certain."""
         return None
 
-    def _finding(self, case: Case, flow: Dataflow, found: CutOff, *, is_second: bool) -> Finding:
+    def _finding(self, case: Case, flow: Dataflow, found: CutOff, severity: Severity) -> Finding:
         place = self._place(case, flow, found)
         text = case.source_line(place)
         names = [case.tensor_name(number) for number in found.tensors]
         backward = flow.log.calls[found.backward]
         return self.finding(
             self._message(case, flow, found, names),
-            severity="warning" if is_second else "error",
+            severity=severity,
             symptom="raises" if found.is_refused else "grad_none",
             why=self.why(flow, found),
             fix=self.fix(flow, found),
@@ -71,9 +71,16 @@ class CutRule(Rule):
                 "cut": flow.log.calls[found.cut.call].function,
                 "times": found.count,
                 "backward": int(backward.name or 0),
-                "certainty": ("certain", "by value", "by order", "by whole numbers")[found.shadow.doubt],
+                "certainty": ("certain", "by value", "by order", "by a number", "it decides what runs")[
+                    found.shadow.doubt
+                ],
             },
         )
+
+    def _severity(self, case: Case, found: CutOff, explained: set[int]) -> Severity:
+        is_guess = case.missing_gradients is None or not case.missing_gradients.is_training
+        is_second = explained.issuperset(found.tensors)
+        return "warning" if not found.is_refused and (is_guess or is_second) else "error"
 
     def _place(self, case: Case, flow: Dataflow, found: CutOff) -> Place | None:
         row = blamed_call(flow, found)

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from gradviz.analysis.cuts import Cut
 from gradviz.analysis.dataflow import Dataflow
-from gradviz.analysis.shadows import Shadow, alive_above, shadows_on
+from gradviz.analysis.shadows import Shadow, alive_above, shadows_on, steering_shadow
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -76,6 +76,9 @@ class MissingGradients:
                 key = self._key(found.cut)
                 known = blamed.get(key)
                 blamed[key] = found if known is None else _joined(known, found)
+        for found in self._steering(frozenset(self.wanting).difference(explained)):
+            blamed.setdefault(self._key(found.cut), found)
+            explained.update((tensor, _rank(found)) for tensor in found.tensors)
         best = (_without(found, explained) for found in blamed.values())
         return tuple(
             sorted(
@@ -150,11 +153,23 @@ class MissingGradients:
         return Counter(name for tensor in self._log.tensors for name in tensor.names)
 
     def _is_left_alone(self, number: int) -> bool:
-        """A parameter of a model that nobody trained here, as one that is only asked for targets."""
-        if self._log.tensors[number].role != "parameter":
+        """A parameter of a model that is not among those that are trained by hand, as one that is asked for targets."""
+        if self._log.tensors[number].role != "parameter" or not self._is_trained_by_hand:
             return False
         reached = {model for each in self._candidates if self._got_one(each) for model in self._models(each)}
         return bool(reached) and reached.isdisjoint(self._models(number))
+
+    @cached_property
+    def _is_trained_by_hand(self) -> bool:
+        """Whether a call after the first backward changed a leaf that requires grad."""
+        calls = self._log.calls
+        first = next((row for row, call in enumerate(calls) if call.kind == "backward"), len(calls))
+        return any(use.requires_grad and use.is_leaf for call in calls[first:] for use in call.changed)
+
+    @cached_property
+    def is_training(self) -> bool:
+        """False where nothing is known to be trained: then that a tensor wants a gradient is a guess."""
+        return bool(self._trained) or self._is_trained_by_hand
 
     def _models(self, number: int) -> set[str]:
         return {name.partition(".")[0] for name in self._log.tensors[number].names}
@@ -197,6 +212,21 @@ class MissingGradients:
             if tensors:
                 surest = min(shadows, key=lambda shadow: (shadow.doubt, shadow.cut.call))
                 yield CutOff(surest, len(shadows), backward, root, self._is_refused(backward), tensors)
+
+    def _steering(self, tensors: frozenset[int]) -> Iterator[CutOff]:
+        """For tensors whose values come to no root: the cuts after which they only decided what the program did."""
+        roots = list(self._roots())
+        by_cut: dict[int, tuple[Shadow, int, int, list[int]]] = {}
+        for tensor in sorted(tensors):
+            for backward, root in roots:
+                cuts = self._flow.cuts_below(tensor, until=backward)
+                shadow = next((found for cut in cuts if (found := steering_shadow(self._flow, cut, backward))), None)
+                if shadow is not None:
+                    by_cut.setdefault(shadow.cut.call, (shadow, backward, root, []))[3].append(tensor)
+                if cuts:
+                    break
+        for shadow, backward, root, steered in by_cut.values():
+            yield CutOff(shadow, 1, backward, root, False, tuple(steered))
 
     def _key(self, cut: Cut) -> tuple[object, ...]:
         line = self._flow.line(cut.call_site)

@@ -12,11 +12,12 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.analysis.cuts import is_exit
-from gradviz.graph.call_log import Call, CallLog
+from gradviz.graph.call_log import Call, CallLog, TensorUse
 
-Certainty = Literal["memory", "value", "order", "whole number"]
+Certainty = Literal["memory", "value", "order", "number"]
 """``order``: it came in after the other had left, in the same step and in a call that makes tensors from outside;
-``whole number``: as an index or a bound that is equal to a whole number that had left, which may be chance."""
+``number``: as a number that may have been computed from one that had left in the same step (an index or a bound that is
+equal to it, or a float with many digits), which may be chance."""
 
 
 class Reentry(Struct, frozen=True):
@@ -51,6 +52,7 @@ _TAKE_INDICES = frozenset(
     for name in ("__getitem__", "narrow", "select", "roll", "index_select", "take", "unfold")
 )
 _STEP_BOUNDARIES = frozenset({"backward", "step"})
+_MANY_DIGITS = 12
 _FLOATING = ("float", "bfloat", "complex")
 
 
@@ -76,7 +78,7 @@ class _Finder:
     def of_call(self, number: int, call: Call) -> Iterator[Reentry]:
         entries = [*self._of_memory(number, call), *self._of_numbers(number, call)]
         if not entries:
-            entries = [*self._of_order(number, call), *self._of_whole_numbers(call)]
+            entries = list(self._of_order(number, call)) or list(self._of_any_number(number, call))
         self._go_past(number, call, bool(entries))
         return iter(entries)
 
@@ -104,17 +106,23 @@ class _Finder:
             if left is not None and call.outputs:
                 yield Reentry(*left, call.outputs[0].tensor, "value")
 
-    def _of_whole_numbers(self, call: Call) -> Iterator[Reentry]:
+    def _of_any_number(self, number: int, call: Call) -> Iterator[Reentry]:
         if call.function in _TAKE_INDICES and call.outputs:
             whole = {scalar for scalar in call.scalars.values() if type(scalar) is int and scalar not in (0, 1, -1)}
             for left in sorted({self._left_as_whole[each] for each in whole if each in self._left_as_whole}):
-                yield Reentry(*left, call.outputs[0].tensor, "whole number")
+                yield Reentry(*left, call.outputs[0].tensor, "number")
+        left_as_number = self._left_in_step.get(False)
+        if left_as_number is None:
+            return
+        if call.outputs and any(_looks_computed(scalar) for scalar in call.scalars.values()):
+            yield Reentry(*left_as_number, call.outputs[0].tensor, "number")
+        for use in call.inputs:
+            if self._is_from_outside(use, number):
+                yield Reentry(*left_as_number, use.tensor, "number")
 
     def _of_order(self, number: int, call: Call) -> Iterator[Reentry]:
         for use in call.inputs:
-            tensor = self._log.tensors[use.tensor]
-            is_from_outside = tensor.first_seen == number and tensor.producer is None and tensor.role == "tensor"
-            if is_from_outside and self._is_floating(use.tensor) and use.is_leaf and True in self._left_in_step:
+            if self._is_from_outside(use, number) and True in self._left_in_step:
                 yield Reentry(*self._left_in_step[True], use.tensor, "order")
         if call.function in _FROM_OUTSIDE and call.outputs and self._is_floating(call.outputs[0].tensor):
             was_array = not call.inputs and all(type(scalar) in (bool, str) for scalar in call.scalars.values())
@@ -152,8 +160,18 @@ class _Finder:
             elif type(value) is int:
                 self._left_as_whole[value] = left
 
+    def _is_from_outside(self, use: TensorUse, number: int) -> bool:
+        tensor = self._log.tensors[use.tensor]
+        is_new = tensor.first_seen == number and tensor.producer is None and tensor.role == "tensor"
+        return is_new and use.is_leaf and self._is_floating(use.tensor)
+
     def _is_floating(self, tensor: int) -> bool:
         return self._log.tensors[tensor].facts.dtype.startswith(_FLOATING)
+
+
+def _looks_computed(scalar: object) -> bool:
+    """True for a float that nobody writes into a program."""
+    return isinstance(scalar, float) and len(repr(scalar)) >= _MANY_DIGITS
 
 
 def int_or_none(value: float) -> int | None:

@@ -16,9 +16,9 @@ from msgspec import Struct
 from gradviz.analysis.cuts import TAKES_ONLY_THE_SHAPE, Cut
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.reentries import Reentry
-from gradviz.graph.call_log import TensorUse
+from gradviz.graph.call_log import Call, TensorUse
 
-GUESSES = ("memory", "value", "order", "whole number")
+GUESSES = ("memory", "value", "order", "number")
 """Certainties of a reentry, the surest first."""
 
 
@@ -30,10 +30,14 @@ class Shadow(Struct, frozen=True):
     """Calls from the cut on, itself included, to the one that gave the tensor."""
     reentries: tuple[Reentry, ...]
     """Where the values came back into torch on that way, in the same order."""
+    is_steering: bool = False
+    """True where the values left torch for good, and only decided what the program did: an index, a truth value."""
 
     @property
     def doubt(self) -> int:
         """0 where the way is certain; the larger, the more it is guessed."""
+        if self.is_steering:
+            return len(GUESSES)
         return max((GUESSES.index(reentry.certainty) for reentry in self.reentries), default=0)
 
 
@@ -73,6 +77,36 @@ def alive_above(flow: Dataflow, uses: Iterable[tuple[int, int]]) -> frozenset[in
                         seen.add((maker, use.tensor))
                         waiting.append((maker, use.tensor))
     return frozenset(reached)
+
+
+def steering_shadow(flow: Dataflow, cut: Cut, before: int) -> Shadow | None:
+    """The way of a cut whose values left torch at once, as whole numbers or truth values that decide what runs."""
+    call = flow.log.calls[cut.call]
+    if not cut.dead_outputs:
+        return Shadow(cut, (cut.call,), (), is_steering=True) if _decides(call) else None
+    way, tensors = [cut.call], set(cut.dead_outputs)
+    for _ in range(_MOST_STEPS):
+        users = [row for tensor in sorted(tensors) for row in flow.users(tensor, way[-1]) if row < before]
+        if not users:
+            return None
+        row = min(users)
+        way.append(row)
+        if not flow.log.calls[row].outputs:
+            return Shadow(cut, tuple(way), (), is_steering=True) if _decides(flow.log.calls[row]) else None
+        if not flow.log.calls[row].function.endswith(_HAND_ON):
+            return None
+        tensors = {use.tensor for use in flow.log.calls[row].outputs}
+    return None
+
+
+_MOST_STEPS = 5
+_HAND_ON = tuple(
+    f".{name}" for name in ("__getitem__", "squeeze", "flatten", "view", "reshape", "cpu", "detach", "unbind")
+)
+
+
+def _decides(call: Call) -> bool:
+    return isinstance(call.result, (bool, int)) or bool(call.results and isinstance(call.results[0], (bool, int)))
 
 
 class _Walk:

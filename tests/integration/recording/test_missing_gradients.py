@@ -1,0 +1,135 @@
+"""Which line is to blame for a gradient that never came, and that cuts which cost nobody a gradient are not blamed."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from textwrap import dedent, indent
+
+import pytest
+
+from gradviz.analysis.checker import check_capture
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rules import RULES
+from gradviz.recording.plan import RecordingPlan
+from gradviz.recording.program import find_script
+from gradviz.recording.script_runner import run
+
+BEGINNING = """\
+import numpy as np
+import torch
+from torch import nn
+torch.manual_seed(0)
+body, head = nn.Linear(4, 4), nn.Linear(4, 2)
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+for step in range(2):
+    x = torch.randn(6, 4)
+"""
+END = """\
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def findings_in(middle: str, folder: Path, beginning: str = BEGINNING, end: str = END) -> list[Finding]:
+    """What `check` says of a training whose step is `middle`."""
+    script = folder / "train.py"
+    script.write_text(beginning + indent(dedent(middle).strip("\n"), "    ") + "\n" + end)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Torch's own, on what the script does wrong.
+        capture = run(find_script(str(script)), (), RecordingPlan(backward=None, keep_going=True, calls=True)).capture
+    return [finding for finding in check_capture(capture, RULES).findings if finding.is_alarm]
+
+
+CUTS = {
+    "leaf made of a result": ("detached", "loss = head(body(x).detach().requires_grad_()).square().mean()"),
+    "whole loss": ("detached", "loss = head(body(x)).square().mean().detach().requires_grad_()"),
+    "gradients kept off": (
+        "no_grad_block",
+        "with torch.set_grad_enabled(step > 5):\n    h = body(x)\nloss = head(h).square().mean()",
+    ),
+    "weight itself": (
+        "no_grad_block",
+        "with torch.no_grad():\n    w = body.weight * 2\nloss = head(x @ w + body.bias).square().mean()",
+    ),
+    "data": ("data_access", "loss = head(torch.tanh(body(x).data)).square().mean()"),
+    "array in between": (
+        "numpy_roundtrip",
+        "h = np.sort(body(x).detach().numpy())\nloss = head(torch.from_numpy(h)).square().mean()",
+    ),
+    "array in the same memory": (
+        "numpy_roundtrip",
+        "h = body(x).data.numpy()\nloss = head(torch.from_numpy(h)).square().mean()",
+    ),
+    "NumPy's function on a tensor": ("numpy_roundtrip", "loss = head(np.tanh(body(x).detach())).square().mean()"),
+    "tensor of a tensor": ("tensor_rewrap", "loss = head(torch.tensor(body(x), requires_grad=True)).square().mean()"),
+    "number in between": ("tensor_rewrap", "scale = body(x).mean().item()\nloss = head(x * scale).square().mean()"),
+    "list": ("tensor_rewrap", "rows = body(x).tolist()\nloss = head(torch.tensor(rows)).square().mean()"),
+    "old constructor": ("tensor_rewrap", "h = [float(v) for v in body(x[0])]\nloss = head(torch.FloatTensor(h)).sum()"),
+    "largest entry": ("non_differentiable_op", "loss = head(x[body(x).argmax(1)]).square().mean()"),
+    "threshold": ("non_differentiable_op", "loss = (head(x) * (body(x)[:, :2] > 0).float()).square().mean()"),
+    "draw": ("non_differentiable_op", "h = torch.distributions.Normal(body(x), 1.0).sample()\nloss = head(h).sum()"),
+    "choice of what runs": (
+        "non_differentiable_op",
+        "best = body(x[0]).argmax().item()\nloss = [head, head, head, head][best](x).square().mean()",
+    ),
+    "cast": ("integer_cast", "loss = head(body(x).mul(9).long().float()).square().mean()"),
+    "bounds of a slice": ("integer_cast", "n = int(body(x).abs().mean()) + 2\nloss = head(x[:n]).square().mean()"),
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_the_line_that_cuts_is_named_with_its_cause(name: str, tmp_path: Path) -> None:
+    cause, middle = CUTS[name]
+    first = findings_in(middle, tmp_path)[0]
+    assert (first.cause, first.place is not None and first.place.line) == (cause, 9)
+    assert "body.weight" in first.tensors
+
+
+HEALTHY = {
+    "straight through": "h = body(x)\nloss = head(h + (h.sign() - h).detach()).square().mean()",
+    "target": "with torch.no_grad():\n    y = head(body(x)).exp()\nloss = (head(body(x)) - y).square().mean()",
+    "other side of a pair": "a, b = body(x), body(x + 1)\nloss = (head(a) - head(b).detach()).square().mean()",
+    "metric": "out = head(body(x))\nloss = out.square().mean()\nprint((out.argmax(1) == 0).float().mean().item())",
+    "weight of a term": "out = head(body(x))\nloss = out.square().mean() * out.detach().abs().max().item()",
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_cut_that_costs_nobody_a_gradient_is_not_blamed(name: str, tmp_path: Path) -> None:
+    assert findings_in(HEALTHY[name], tmp_path) == []
+
+
+def test_a_model_that_is_only_asked_for_targets_wants_nothing_where_another_is_trained_by_hand(tmp_path: Path) -> None:
+    beginning = BEGINNING.replace("optimizer = ", "# ")
+    middle = "with torch.no_grad():\n    y = body(x)[:, :2]\nloss = (head(x) - y).square().mean()"
+    end = """\
+    loss.backward()
+    with torch.no_grad():
+        for p in head.parameters():
+            p -= 0.1 * p.grad
+            p.grad = None
+"""
+    assert findings_in(middle, tmp_path, beginning, end) == []
+
+
+def test_without_anything_that_trains_a_missing_gradient_is_a_warning(tmp_path: Path) -> None:
+    beginning = BEGINNING.replace("optimizer = ", "# ")
+    (finding,) = findings_in("loss = head(body(x).detach()).sum()", tmp_path, beginning, "    loss.backward()\n")
+    assert (finding.cause, finding.severity) == ("detached", "warning")
+
+
+def test_a_refused_backward_is_explained_by_what_cut_the_loss_off(tmp_path: Path) -> None:
+    (finding, *_) = findings_in("out = head(body(x))\nloss = out.argmax(1).float().mean()", tmp_path)
+    assert (finding.cause, finding.symptom) == ("non_differentiable_op", "raises")
+    assert finding.place is not None and finding.symptom_place is not None
+    assert (finding.place.line, finding.symptom_place.line) == (10, 12)
+    assert finding.path[:2] == ("body.weight", "cut: argmax (line 10)")
+    assert finding.path[-1] == "loss"
+
+
+def test_the_nodes_where_the_gradient_would_have_turned_off_are_marked(tmp_path: Path) -> None:
+    (finding,) = findings_in("loss = (head(x) + body(x).detach()[:, :2]).square().mean()", tmp_path)
+    assert [mark.node for mark in finding.nodes] != []
+    assert finding.changed_line == "    loss = (head(x) + body(x)[:, :2]).square().mean()"
