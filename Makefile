@@ -17,7 +17,7 @@ TEST_INSTALLED := $(VENV)/.installed-test
 CONFORMANCE_INSTALLED := $(VENV)/.installed-conformance
 BENCH_INSTALLED := $(VENV)/.installed-bench
 
-.PHONY: help demo test lint format conformance bench harmless gallery demo-capture clean
+.PHONY: help demo test lint format conformance bench harmless corpus gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
@@ -27,6 +27,7 @@ help:
 	@echo "make conformance   compare recordings with torch on all of torch's own test inputs and on 112 real models; takes long"
 	@echo "make bench         what gradviz costs, measured"
 	@echo "make harmless      programs run plain and recorded, and compared; CORPUS=FOLDER adds scripts of yours"
+	@echo "make corpus        score gradviz check on 75 scripts with known faults, and tell what it adds to their run; CASES=c2 for some"
 	@echo "make gallery       draw every sample anew, in samples/gallery; the tests compare with these pictures"
 	@echo "make demo-capture  record anew what 'gradviz demo' shows"
 	@echo "make clean         remove what these made, the virtual environment included"
@@ -63,6 +64,13 @@ CORPUS ?=
 
 harmless: $(TEST_INSTALLED)
 	$(PYTHON) -m tests.harmless --way every --way first $(if $(CORPUS),--corpus $(CORPUS))
+
+# Beginnings of the names of cases: make corpus CASES="c27 n"
+CASES ?=
+
+corpus: $(TEST_INSTALLED)
+	PATH="$(abspath $(VENV)/bin):$$PATH" $(PYTHON) tests/corpus/score.py -v --json build/corpus.json $(CASES)
+	$(PYTHON) -m tests.corpus_time build/corpus.json
 
 gallery: $(TEST_INSTALLED)
 	$(PYTHON) -m tests.golden.gallery

@@ -1,7 +1,7 @@
 """The command line: the click group, and the single place where an error becomes one line and an exit code.
 
-Exit codes: 0 fine, 1 the script failed or a search found nothing, 2 wrong usage, 70 a defect of gradviz,
-130 interrupted.
+Exit codes: 0 fine, 1 the script failed, or a search found nothing, or a check something, 2 wrong usage,
+70 a defect of gradviz, 130 interrupted.
 """
 
 from __future__ import annotations
