@@ -57,7 +57,8 @@ class BrokenGradients:
 
     def first(self) -> BrokenGradient | None:
         """None where every gradient that came to a leaf was finite."""
-        for number, graph in enumerate(self._graphs):
+        first = self._first_unscaled()
+        for number, graph in list(enumerate(self._graphs))[first:]:
             leaves = tuple(leaf.id for leaf in graph.leaves if state_of(leaf.arrived) in BROKEN)
             failed = None if graph.backward is None else graph.backward.failed_node
             is_lost = not leaves and failed is None and self._is_loss_broken(graph)
@@ -66,6 +67,13 @@ class BrokenGradients:
                 if birth is not None:
                     return self._explained(number, leaves, birth)
         return None
+
+    def _first_unscaled(self) -> int:
+        """The first graph that counts: a gradient scaler tries large scales at first, and leaves out what overflows."""
+        if self._flow is None or not any(call.function in _SCALERS for call in self._flow.log.calls):
+            return 0
+        fine = (number for number, graph in enumerate(self._graphs) if not _is_any_leaf_broken(graph))
+        return max(fine, default=0)
 
     def _is_loss_broken(self, graph: Graph) -> bool:
         """Whether a root was NaN or Inf, though what came to the leaves is not: a mask on the way may drop it."""
@@ -158,10 +166,18 @@ class BrokenGradients:
         return max(made, key=lambda node: node.sequence_nr or 0).id if made else None
 
     def _backward_row(self, graph: Graph) -> int | None:
-        assert self._flow is not None
-        name = str(graph.backward.number) if graph.backward is not None else None
-        rows = (row for row, call in enumerate(self._flow.log.calls) if call.kind == "backward" and call.name == name)
-        return next(rows, None)
+        if self._flow is None or graph.backward is None:
+            return None
+        return self._flow.row_of_backward(graph.backward.number)
+
+
+_SCALERS = frozenset({
+    "torch._amp_foreach_non_finite_check_and_unscale_", "torch._amp_update_scale_",
+})  # fmt: skip
+
+
+def _is_any_leaf_broken(graph: Graph) -> bool:
+    return any(state_of(leaf.arrived) in BROKEN for leaf in graph.leaves)
 
 
 def _forward_origin(flow: Dataflow, origins: ValueOrigins, row: int) -> Origin | None:

@@ -76,6 +76,14 @@ class Dataflow:
         """Calls that ran directly inside of another one."""
         return tuple(self._inside.get(row, ()))
 
+    def row_of_backward(self, number: int) -> int | None:
+        """The row of a backward call (`BackwardCall.number`)."""
+        return self._backward_rows.get(str(number))
+
+    def site_of_module(self, path: str) -> int | None:
+        """The call site where the module with this path was made, if it is one of torch's own classes."""
+        return self._module_sites.get(path)
+
     def changes(self, tensor: int, first: int, last: int) -> tuple[int, ...]:
         """Calls after `first` and before `last` that changed the memory of the tensor, through whatever view of it."""
         rows = {row for shared in self.sharing_memory(tensor) for row in self._changes.get(shared, [])}
@@ -304,6 +312,16 @@ class Dataflow:
         """True where the custom function around the call gave the tensor back: then that is what made it."""
         around = None if call.inside is None else self.log.calls[call.inside]
         return around is not None and around.kind == "custom" and any(use.tensor == tensor for use in around.outputs)
+
+    @cached_property
+    def _backward_rows(self) -> dict[str | None, int]:
+        rows = [row for row, call in enumerate(self.log.calls) if call.kind == "backward"]
+        return {self.log.calls[row].name: row for row in reversed(rows)}
+
+    @cached_property
+    def _module_sites(self) -> dict[str | None, int | None]:
+        made = [call for call in self.log.calls if call.kind == "make_module"]
+        return {call.name: call.call_site for call in made if call.function.startswith("torch.nn.")}
 
     @cached_property
     def _users(self) -> dict[int, list[int]]:

@@ -8,12 +8,7 @@ from gradviz.graph.call_log import Call
 
 def line_of_module(flow: Dataflow, call: Call) -> int | None:
     """The call site where a module of torch was made in which a call ran; None for what runs in none of torch's own."""
-    if call.scope is None:
-        return None
-    path = flow.log.scopes[call.scope].path
-    made = (other for other in flow.log.calls if other.kind == "make_module" and other.name == path)
-    found = next((other for other in made if other.function.startswith("torch.nn.")), None)
-    return None if found is None else found.call_site
+    return None if call.scope is None else flow.site_of_module(flow.log.scopes[call.scope].path)
 
 
 def first_writes(flow: Dataflow, tensor: int, before: int) -> tuple[int, ...]:

@@ -84,7 +84,8 @@ def _line_to_change(case: Case, number: int, culprit: Growth) -> Place | None:
         return None
     nodes = case.graphs[number].nodes
     rows = [_row(flow, nodes[node].sequence_nr) for node in culprit.nodes]
-    sites = Counter(site for row in rows if row is not None and (site := _site_behind(flow, row)) is not None)
+    weights: dict[int, int | None] = {}
+    sites = Counter(site for row in rows if row is not None and (site := _site_behind(flow, row, weights)) is not None)
     return case.place_of_site(sites.most_common(1)[0][0]) if sites else None
 
 
@@ -92,10 +93,13 @@ def _row(flow: Dataflow, sequence_nr: int | None) -> int | None:
     return None if sequence_nr is None else flow.call_of_node(sequence_nr)
 
 
-def _site_behind(flow: Dataflow, row: int) -> int | None:
+def _site_behind(flow: Dataflow, row: int, weights: dict[int, int | None]) -> int | None:
+    """`weights` keeps what is known already: a recurrent weight is used at every step."""
     call = flow.log.calls[row]
     for use in call.inputs:
         if use.requires_grad and use.is_leaf and len(flow.log.tensors[use.tensor].facts.shape) > 1:
-            writes = first_writes(flow, use.tensor, row)
-            return flow.log.calls[writes[-1]].call_site if writes else None
+            if use.tensor not in weights:
+                writes = first_writes(flow, use.tensor, row)
+                weights[use.tensor] = flow.log.calls[writes[-1]].call_site if writes else None
+            return weights[use.tensor]
     return line_of_module(flow, call)

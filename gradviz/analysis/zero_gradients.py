@@ -6,7 +6,7 @@ So a leaf counts as dead only if it got zeros at every recorded step, or at all 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from math import prod, sqrt
 from typing import Literal
@@ -67,10 +67,15 @@ class ZeroGradients:
     def all(self) -> tuple[ZeroGradient, ...]:
         """The one that costs most leaves their gradient first."""
         found: dict[tuple[str, int | None, str], ZeroGradient] = {}
+        explained: dict[tuple[int, int, bool], ZeroGradient | None] = {}
         for leaf, graph, node, is_aside in self._births_of_dead():
-            told = self._explained(leaf, graph, node, is_aside)
-            if told is None:
+            place = graph, node.id, is_aside
+            if place not in explained:
+                explained[place] = self._explained(leaf, graph, node, is_aside)
+            same = explained[place]
+            if same is None:
                 continue
+            told = replace(same, leaves=(leaf.name,), leaf_nodes=(leaf.node,), steps=leaf.steps)
             key = (told.cause, *self._line(told))
             known = found.get(key)
             found[key] = told if known is None else _together(known, told)
@@ -91,9 +96,9 @@ class ZeroGradients:
             graph = self._graphs[number]
             born = births_in(graph).born
             zero = {node: birth for node, birth in born.items() if birth.state == "zero" and birth.by != "hook"}
-            senders = _zero_senders(graph)
+            births = _births_by_receiver(graph, zero)
             for leaf in leaves:
-                for node in _births_above(leaf.node, senders, set(zero)):
+                for node in sorted(births.get(leaf.node, ())):
                     if zero[node].by == "node":
                         yield leaf, number, graph.nodes[node], zero[node].is_aside
 
@@ -122,8 +127,9 @@ class ZeroGradients:
         flow, backward = self._flow, self._graphs[number].backward
         if flow is None or self._origins is None or backward is None:
             return False
-        name = str(backward.number)
-        row = next((row for row, call in enumerate(flow.log.calls) if call.kind == "backward" and call.name == name), 0)
+        row = flow.row_of_backward(backward.number)
+        if row is None:
+            return False
         return any(use.place.startswith("root") for use in self._origins.inputs_of_kind(row, is_all_zero))
 
     # -- why -----------------------------------------------------------------------------------------------------
@@ -244,26 +250,17 @@ def _together(one: ZeroGradient, other: ZeroGradient) -> ZeroGradient:
     return replace(one, leaves=leaves, leaf_nodes=nodes)
 
 
-def _zero_senders(graph: Graph) -> dict[int, list[int]]:
-    senders: dict[int, list[int]] = {}
-    for node in graph.nodes:
+def _births_by_receiver(graph: Graph, born: Container[int]) -> dict[int, frozenset[int]]:
+    """For every node that got nothing but zeros along some edge: the nodes that these zeros were born in.
+
+    Whoever sends has a larger number than whoever receives, so one pass does.
+    """
+    found: dict[int, frozenset[int]] = {}
+    for node in reversed(graph.nodes):
+        own = frozenset({node.id}) if node.id in born else found.get(node.id, frozenset())
         for edge, sent in zip(node.edges, node.gradients, strict=False):
-            if edge is not None and sent is not None and sent.is_zero:
-                senders.setdefault(edge.target, []).append(node.id)
-    return senders
-
-
-def _births_above(leaf: int, senders: dict[int, list[int]], born: set[int]) -> list[int]:
-    found, waiting, seen = [], [leaf], {leaf}
-    while waiting:
-        for sender in senders.get(waiting.pop(), ()):
-            if sender in seen:
-                continue
-            seen.add(sender)
-            if sender in born:
-                found.append(sender)
-            else:
-                waiting.append(sender)
+            if own and edge is not None and sent is not None and sent.is_zero:
+                found[edge.target] = found.get(edge.target, frozenset()) | own
     return found
 
 

@@ -220,6 +220,16 @@ def test_the_cause_the_operation_and_the_line_are_named(
 
 
 HEALTHY = {
+    "a gradient scaler that begins too high": """
+m = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(m.parameters(), lr=0.01)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+for _ in range(16):
+    optimizer.zero_grad()
+    scaler.scale(100 * m(torch.randn(8, 4)).pow(2).mean()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+""",
     "one factor that begins at zero": """
 base, a, b = nn.Linear(4, 4), nn.Parameter(torch.randn(4, 2)), nn.Parameter(torch.zeros(2, 4))
 x = torch.randn(5, 4)
