@@ -24,7 +24,7 @@ class CutOff(Struct, frozen=True):
     """One line that cuts, and everything that gets no gradient because of it."""
 
     shadow: Shadow
-    """The cut, and the way from it to the root; the first, where the line cut several times."""
+    """The cut, and the way from it to the root; the surest, where the line cut several times."""
     count: int
     """How often the line cut on the way to this root."""
     backward: int
@@ -202,16 +202,11 @@ class MissingGradients:
         )
 
     def _to_blame(self, backward: int, root: int, wants: frozenset[int]) -> Iterator[CutOff]:
-        by_line: dict[tuple[object, ...], list[Shadow]] = {}
-        for shadow in shadows_on(self._flow, root, backward):
-            by_line.setdefault(self._key(shadow.cut), []).append(shadow)
-        for shadows in by_line.values():
-            cuts = [shadow.cut for shadow in shadows]
+        for shadow, cuts in shadows_on(self._flow, root, backward, self._key):
             above = alive_above(self._flow, ((tensor, cut.call) for cut in cuts for tensor in cut.live_inputs))
             tensors = tuple(sorted(wants & above))
             if tensors:
-                surest = min(shadows, key=lambda shadow: (shadow.doubt, shadow.cut.call))
-                yield CutOff(surest, len(shadows), backward, root, self._is_refused(backward), tensors)
+                yield CutOff(shadow, len(cuts), backward, root, self._is_refused(backward), tensors)
 
     def _steering(self, tensors: frozenset[int]) -> Iterator[CutOff]:
         """For tensors whose values come to no root: the cuts after which they only decided what the program did."""

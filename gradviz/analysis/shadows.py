@@ -7,7 +7,7 @@ follows what `gradviz.analysis.reentries` knows, and takes a way that is certain
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import count
 
@@ -49,9 +49,15 @@ class _Step(Struct, frozen=True):
     reentry: Reentry | None = None
 
 
-def shadows_on(flow: Dataflow, tensor: int, before: int) -> tuple[Shadow, ...]:
-    """The shadows that lie on a tensor as the call `before` received it; the surest way of each cut."""
-    return _Walk(flow).run(tensor, before)
+def shadows_on(
+    flow: Dataflow, tensor: int, before: int, kind_of: Callable[[Cut], Hashable]
+) -> tuple[tuple[Shadow, tuple[Cut, ...]], ...]:
+    """The shadows that lie on a tensor as the call `before` received it.
+
+    Cuts of one kind (of one line, for instance) are told together, with the surest way of one of them: a way for each
+    would take the square of the calls.
+    """
+    return _Walk(flow).run(tensor, before, kind_of)
 
 
 def alive_above(flow: Dataflow, uses: Iterable[tuple[int, int]]) -> frozenset[int]:
@@ -117,8 +123,11 @@ class _Walk:
         self._numbers = count()
         self._below: dict[_Step, _Step | None] = {}
 
-    def run(self, tensor: int, before: int) -> tuple[Shadow, ...]:
-        found: dict[int, Shadow] = {}
+    def run(
+        self, tensor: int, before: int, kind_of: Callable[[Cut], Hashable]
+    ) -> tuple[tuple[Shadow, tuple[Cut, ...]], ...]:
+        shadows: dict[Hashable, Shadow] = {}
+        cuts: dict[Hashable, dict[int, Cut]] = {}
         waiting: list[tuple[int, int, int, int, _Step, _Step | None]] = []
         seen: set[tuple[int, int]] = set()
 
@@ -137,10 +146,13 @@ class _Walk:
             seen.add((step.call, step.tensor))
             self._below[step] = below
             cut = self._cut_at(step)
-            if cut is not None and cut.call not in found:
-                found[cut.call] = self._shadow(cut, step)
+            if cut is not None:
+                kind = kind_of(cut)
+                cuts.setdefault(kind, {})[cut.call] = cut
+                if kind not in shadows:
+                    shadows[kind] = self._shadow(cut, step)
             go_to(self._above(step), doubt, step)
-        return tuple(found[row] for row in sorted(found))
+        return tuple((shadows[kind], tuple(of_kind.values())) for kind, of_kind in cuts.items())
 
     def _cut_at(self, step: _Step) -> Cut | None:
         made = self._made_parameters.get(step.tensor)
