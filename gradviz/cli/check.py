@@ -95,7 +95,6 @@ def check_command(
         report = check_report(source.capture, rules, baseline, known_rules.unusable)
         if write_baseline is not None:
             write_output(write_baseline, baseline_of(report.program, report.findings, report.source))
-        pictures.write(source.capture, report.findings)
         if options["why"] is not None:
             text = _why(source.capture, report, options, terminal)
         elif for_programs is not None:
@@ -103,6 +102,8 @@ def check_command(
         else:
             text = FindingsText(options["width"] or max(terminal.width, NARROWEST), terminal.has_colors).text(report)
         show(text, terminal, use_pager=not (no_pager or for_programs))
+        # Last, because a picture that cannot be drawn must not cost the findings.
+        pictures.write(source.capture, report.findings)
     return source.exit_code or int(_is_failure(report, settings))
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from gradviz.analysis.marked_findings import finding_notes, most_telling, with_findings
 from gradviz.capture.capture_file import CAPTURE_SUFFIX
 from gradviz.cli.progress import working
@@ -50,6 +52,7 @@ class Pictures:
                     subject = subject or checked_subject(capture, list(findings))
                     content = renderer.render(subject)
             write_output(path, content)
+            click.echo(f"gradviz: wrote {path}", err=True)
 
 
 def checked_subject(capture: Capture, findings: Sequence[Finding]) -> Subject:

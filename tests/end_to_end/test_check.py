@@ -196,3 +196,11 @@ def test_why_answers_for_one_parameter_and_frozen_ones_count_as_errors_on_reques
     strict = gradviz("check", "run.gradviz", "--all-params-get-grad", cwd=tmp_path)
     assert strict.exit_code == 1
     assert "4 parameters: 2 reached, 2 frozen at train.py:7" in strict.stdout
+
+
+def test_a_picture_that_cannot_be_drawn_does_not_cost_the_findings(tmp_path: Path) -> None:
+    text = "import torch\nw = torch.ones(2, requires_grad=True)\nw.detach().sum().backward()\n"
+    run = gradviz("check", written_script(tmp_path, text), "-o", "net.svg", cwd=tmp_path)
+    assert "GV101 detached train.py:3" in run.stdout
+    assert "has no graph to draw" in run.stderr
+    assert not (tmp_path / "net.svg").exists()
