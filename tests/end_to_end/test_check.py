@@ -204,3 +204,10 @@ def test_a_picture_that_cannot_be_drawn_does_not_cost_the_findings(tmp_path: Pat
     assert "GV101 detached train.py:3" in run.stdout
     assert "has no graph to draw" in run.stderr
     assert not (tmp_path / "net.svg").exists()
+
+
+def test_an_optimizer_that_steps_without_any_backward_is_found(tmp_path: Path) -> None:
+    text = ENDLESS.replace(".sum().backward()", ".sum()")
+    run = gradviz("check", written_script(tmp_path, text.replace("while True", "for _ in range(3)")), cwd=tmp_path)
+    assert "error GV110 no_backward train.py:10" in run.stdout
+    assert "torch.optim.SGD.step() ran 3 times and changed nothing" in run.stdout

@@ -26,6 +26,7 @@ from gradviz.analysis.rules.missing_zero_grad import MissingZeroGrad
 from gradviz.analysis.rules.nan_from_op import NanFromOp
 from gradviz.analysis.rules.nan_in_data import NanInData
 from gradviz.analysis.rules.nan_in_masked_branch import NanInMaskedBranch
+from gradviz.analysis.rules.no_backward import NoBackward
 from gradviz.analysis.rules.no_grad_block import NoGradBlock
 from gradviz.analysis.rules.non_differentiable_op import NonDifferentiableOp
 from gradviz.analysis.rules.non_leaf import NonLeaf
@@ -54,6 +55,7 @@ RULES: tuple[type[Rule], ...] = (
     NonDifferentiableOp,
     IntegerCast,
     ComplexMisuse,
+    NoBackward,
     ZeroGradientOp,
     DeadRelu,
     Saturation,
