@@ -9,7 +9,7 @@ from gradviz.analysis.broken_gradients import BrokenGradient
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Place, Symptom
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.singularities import plain_name, singularity_of
+from gradviz.analysis.singularities import call_words, singularity_of
 from gradviz.graph.call_log import Call, ValueFacts
 from gradviz.graph.model import Attribute, Node
 from gradviz.graph.operation_words import autograd_name, operation_word
@@ -81,7 +81,7 @@ class BrokenWords:
             inner = self._graph.nodes[self._broken.birth].attributes.get("broken_by")
             return f"compiled code ({inner})" if inner else "compiled code"
         if self.call is not None:
-            return f"{plain_name(self.call.function)}()"
+            return call_words(self.call)
         node = self._broken.blamed if self._broken.blamed is not None else self._broken.birth
         return operation_word(self._graph.nodes[node].name)
 
@@ -137,7 +137,7 @@ class BrokenWords:
     def hider(self) -> str:
         """The function that chose other values."""
         flow, row = self._case.dataflow, self._broken.hider
-        return f"{plain_name(flow.log.calls[row].function)}()" if flow is not None and row is not None else "a mask"
+        return call_words(flow.log.calls[row]) if flow is not None and row is not None else "a mask"
 
     @property
     def reason(self) -> str:

@@ -73,6 +73,11 @@ def plain_name(function: str) -> str:
     return _OPERATORS.get(name, name)
 
 
+def call_words(call: Call) -> str:
+    """What was called, as readers know it: ``div()``, and the name of a custom function."""
+    return call.function.removesuffix(".apply") if call.kind == "custom" else f"{plain_name(call.function)}()"
+
+
 def singularity_of(call: Call) -> Singularity | None:
     """What is known of the function that was called."""
     name = plain_name(call.function)

@@ -9,7 +9,7 @@ from gradviz.analysis.broken_gradient_rule import words_for
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.singularities import plain_name
+from gradviz.analysis.singularities import call_words
 from gradviz.analysis.zero_gradients import ZeroGradient
 from gradviz.graph.model import Attribute
 from gradviz.graph.operation_words import autograd_name, operation_word
@@ -43,7 +43,7 @@ class ZeroGradientRule(Rule):
         flow = case.dataflow
         operation = operation_word(node.name)
         if flow is not None and zero.call is not None:
-            operation = plain_name(flow.log.calls[zero.call].function)
+            operation = call_words(flow.log.calls[zero.call]).removesuffix("()")
         own_line = case.place_of_call(zero.call) if zero.call is not None else case.place_of(zero.graph, zero.node)
         place = case.place_of_site(zero.blamed_site) if zero.blamed_site is not None else own_line
         return self.finding(
