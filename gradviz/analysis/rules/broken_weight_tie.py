@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from msgspec import Struct
 
@@ -19,7 +20,7 @@ class Tie(Struct, frozen=True):
     one: int
     other: int
     row: int
-    shares_memory: bool
+    how: Literal["share memory", "copied", "torn"]
 
 
 class BrokenWeightTie(Rule):
@@ -63,7 +64,11 @@ class BrokenWeightTie(Rule):
 
     def _finding(self, fates: ParameterFates, tie: Tie) -> Finding:
         one, other = fates.name(tie.one), fates.name(tie.other)
-        how = "share their memory, but are two parameters" if tie.shares_memory else "were one parameter, and are two"
+        how = {
+            "share memory": "share their memory, but are two parameters",
+            "copied": "began as one and its copy, and are two parameters",
+            "torn": "were one parameter, and are two",
+        }[tie.how]
         result = "each gets the gradient of its own uses only"
         return self.finding(
             f"{one} and {other} {how}: {result}",
@@ -72,7 +77,7 @@ class BrokenWeightTie(Rule):
             fix="assign the Parameter itself, after everything that replaces it: module_b.weight = module_a.weight",
             place=place_of_call(fates.flow, tie.row),
             tensors=listed(fates, [tie.one, tie.other]),
-            evidence={"shares_memory": tie.shares_memory},
+            evidence={"shares_memory": tie.how == "share memory"},
         )
 
 
@@ -89,22 +94,22 @@ def _ties(fates: ParameterFates) -> Iterator[Tie]:
             storage = fates.tensor(call.inputs[1].tensor).storage
             source = owner.get(storage) if storage is not None else None
             if source is not None and source != call.inputs[0].tensor:
-                yield Tie(source, call.inputs[0].tensor, row, True)
+                yield Tie(source, call.inputs[0].tensor, row, "share memory")
         elif call.kind == "register_parameter" and "shared" in places:
-            yield Tie(places["shared"], places["new"], row, True)
+            yield Tie(places["shared"], places["new"], row, "share memory")
         elif call.kind == "register_parameter" and "source" in places:
-            yield from (Tie(origin, places["new"], row, False) for origin in _copied_from(fates, places["source"]))
+            yield from (Tie(origin, places["new"], row, "copied") for origin in _copied_from(fates, places["source"]))
         elif call.kind in ("register_parameter", "register_module"):
             yield from _torn(row, places)
             for old, new in _replacements(places):
                 if took_place_of.setdefault(old, new) != new:
-                    yield Tie(took_place_of[old], new, row, False)
+                    yield Tie(took_place_of[old], new, row, "torn")
 
 
 def _torn(row: int, places: dict[str, int]) -> Iterator[Tie]:
     """Parameters that a replacement took away from one holder, and that may still have another."""
     kept = {tensor for place, tensor in places.items() if place.startswith("new")}
-    yield from (Tie(old, new, row, False) for old, new in _replacements(places) if old not in kept)
+    yield from (Tie(old, new, row, "torn") for old, new in _replacements(places) if old not in kept)
 
 
 def _replacements(places: dict[str, int]) -> Iterator[tuple[int, int]]:
