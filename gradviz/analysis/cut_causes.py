@@ -47,7 +47,7 @@ def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
             return "numpy_roundtrip" if _gives_array(flow.log.calls[exit_call]) else _of_number(flow, exit_call)
     if cut.kind == "value":
         return _of_number(flow, cut.call)
-    if cut.kind in ("no_grad", "inference") and _draws_a_sample(flow, found):
+    if cut.kind in ("no_grad", "inference") and draws_a_sample(flow, found):
         return "non_differentiable_op"
     return _BY_KIND.get(cut.kind)
 
@@ -84,7 +84,7 @@ _DRAW = frozenset(
 )
 
 
-def _draws_a_sample(flow: Dataflow, found: CutOff) -> bool:
+def draws_a_sample(flow: Dataflow, found: CutOff) -> bool:
     """True where the values go, still without gradients, into a draw: with gradients on it would have none either."""
     for row in found.shadow.way:
         call = flow.log.calls[row]

@@ -89,9 +89,10 @@ class CutRule(Rule):
     def _message(self, case: Case, flow: Dataflow, found: CutOff, names: Sequence[str]) -> str:
         culprit = self.culprit(flow, found)
         who = words_for_names(names)
+        cuts = "cut" if culprit[:1].isdigit() else "cuts"
         if found.is_refused:
-            return f"{case.tensor_name(found.root)} has no gradient to give: {culprit} cuts it off from {who}"
-        return f"no gradient for {who}: {culprit} cuts the way back from {case.tensor_name(found.root)}"
+            return f"{case.tensor_name(found.root)} has no gradient to give: {culprit} {cuts} it off from {who}"
+        return f"no gradient for {who}: {culprit} {cuts} the way back from {case.tensor_name(found.root)}"
 
     def _where_it_joins(self, case: Case, flow: Dataflow, found: CutOff) -> tuple[NodeAt, ...]:
         """The node into which the dead values go: the gradient would have turned off here."""

@@ -43,10 +43,11 @@ class NoGradBlock(CutRule):
     name = "no_grad_block"
 
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
-        name = short_name(flow.log.calls[found.cut.call].function)
-        mode = flow.log.calls[found.cut.call].grad_mode
-        others = f" and {found.count - 1} more calls" if found.count > 1 else ""
-        return f"gradients are off ({'inference mode' if mode == 'inference' else 'no_grad'}) for {name}{others}, which"
+        call = flow.log.calls[found.cut.call]
+        name = short_name(call.function)
+        what = name if found.count == 1 else f"{found.count} calls ({name}, ...)"
+        mode = "inference mode" if call.grad_mode == "inference" else "no_grad"
+        return f"{what} under {mode}"
 
     def why(self, flow: Dataflow, found: CutOff) -> str:
         return "while gradients are off nothing is recorded, so for the loss these results are constants"

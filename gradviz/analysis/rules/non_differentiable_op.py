@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradviz.analysis.cut_causes import draws_a_sample
 from gradviz.analysis.cut_rule import CutRule, short_name
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.missing_gradients import CutOff
@@ -50,6 +51,10 @@ class NonDifferentiableOp(CutRule):
         return f"{name} has no derivative and"
 
     def why(self, flow: Dataflow, found: CutOff) -> str:
+        if draws_a_sample(flow, found):
+            return (
+                "a draw is a random number, which torch gives without a history; rsample() draws in a way that has one"
+            )
         return "a small change of its input does not change its result, so torch gives the result without a history"
 
     def fix(self, flow: Dataflow, found: CutOff) -> str:
