@@ -499,3 +499,24 @@ Once.apply(torch.nn.Linear(3, 3)(torch.randn(4, 3))).sum().backward()
     capture = run(find_script(str(path)), (), RecordingPlan(backward=None, calls=True)).capture
     assert capture.error is None
     assert any("the backward of Once was not compared" in sentence for sentence in capture.disclosures)
+
+
+def test_a_function_that_remembers_its_calls_is_disclosed_and_not_blamed(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("""
+import torch
+class Running(torch.autograd.Function):
+    scale = 1.0
+    @staticmethod
+    def forward(ctx, x):
+        Running.scale *= 1.1
+        ctx.scale = Running.scale
+        return x * ctx.scale
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.scale
+Running.apply(torch.nn.Linear(3, 3)(torch.randn(4, 3))).sum().backward()
+""")
+    capture = run(find_script(str(path)), (), RecordingPlan(backward=None, calls=True)).capture
+    assert [finding for finding in check_capture(capture, RULES).findings if finding.is_alarm] == []
+    assert any("something else each time" in sentence for sentence in capture.disclosures)
