@@ -44,14 +44,20 @@ _Note = TypeVar("_Note", bound=Callable[..., None])
 
 
 def _shielded(note: _Note) -> _Note:
-    """A failure of ours while the program runs is counted, and disclosed at the end; the program never sees it."""
+    """A failure of ours while the program runs is counted, and disclosed at the end; the program never sees it.
+
+    Nor does `torch.jit.trace`, to which the shape of a tensor that is asked for is a node of the traced graph.
+    """
 
     @wraps(note)
     def shielded(watch: ForwardWatch, *args: Any) -> None:
+        tracing = torch_compat.pause_tracing()
         try:
             note(watch, *args)
         except Exception as defect:
             watch.defects[f"{type(defect).__name__}: {defect}"] += 1
+        finally:
+            torch_compat.resume_tracing(tracing)
 
     return shielded  # type: ignore[return-value]
 
