@@ -33,6 +33,7 @@ from gradviz.recording.forward_values import ForwardValues
 from gradviz.recording.hooks import hook_name
 from gradviz.recording.names import parameters_inside
 from gradviz.recording.stacks import CallFrame, StackTable, calling_frame
+from gradviz.recording.swapped_tensors import SwappedTensors
 from gradviz.recording.tensor_facts import FactsTable
 
 _Tensor = torch.Tensor
@@ -79,6 +80,7 @@ class ForwardWatch:
         self._main_thread = threading.get_ident()
         self._main_log = self.log.of_thread(self._main_thread)
         self._module_hooks: list[Any] = []
+        self._swapped = SwappedTensors(self._let_go)
         self._apply_probe = torch_compat.function_apply_probe()
         self._original_probe: Callable[..., Any] | None = None
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
@@ -94,6 +96,7 @@ class ForwardWatch:
             module_call.register_module_forward_hook(self._leave_module, always_call=True),
         ]
         self._install_probe()
+        self._swapped.start()
         if self.calls is not None:
             self.calls.optimizers.start()
             self._mode.every_call = self.calls
@@ -115,6 +118,7 @@ class ForwardWatch:
         # Each time: a thread that called backward cannot reach the stack of the one that the mode is on.
         self._mode.take_off_for_good()
         self._remove_probe()
+        self._swapped.stop()
         for hook in self._module_hooks:
             hook.remove()
         self._module_hooks = []
@@ -181,6 +185,12 @@ class ForwardWatch:
         if len(log.running_calls) != running:
             log.enter_scope(_peek() if sequence_nr is None else sequence_nr, NO_SCOPE)
         return stack
+
+    @_shielded
+    def _let_go(self, tensor: _Tensor) -> None:
+        self.log.let_go(tensor)
+        if self.calls is not None:
+            self.calls.writer.uses.tensors.let_go(tensor)
 
     @_shielded
     def _note_call(

@@ -149,6 +149,12 @@ def function_apply_probe() -> tuple[ModuleType, str] | None:
     return (module, "_is_setup_context_defined") if hasattr(module, "_is_setup_context_defined") else None
 
 
+def swap_probe() -> tuple[ModuleType, str] | None:
+    """A global of ``torch.utils.swap_tensors``, which it asks for weak references before it does anything."""
+    is_there = hasattr(torch.utils, "swap_tensors") and hasattr(torch.utils, "weakref")
+    return (torch.utils, "weakref") if is_there else None
+
+
 weak_tensor: Callable[[torch.Tensor], Any] = getattr(torch._C, "_WeakTensorRef", _missing("_WeakTensorRef"))
 """A weak reference of torch's own, which knows ``expired()`` and keeps the address of the C++ object taken."""
 

@@ -368,3 +368,16 @@ def test_a_traced_graph_is_the_same_with_all_its_names(calls: bool) -> None:
 
     recorded = record(traced, RecordingPlan(calls=calls))
     assert recorded.value == traced()
+
+
+@pytest.mark.parametrize("calls", [False, True])
+def test_tensors_that_we_know_can_be_swapped(calls: bool) -> None:
+    left, right = torch.ones(2), torch.zeros(3)
+
+    def swapped() -> Tensor:
+        total = left + weight(2)
+        torch.utils.swap_tensors(left, right)
+        return total
+
+    record(swapped, RecordingPlan(calls=calls))
+    assert left.shape == (3,)
