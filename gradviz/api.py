@@ -188,8 +188,8 @@ def watch(
         tensorboard: a folder for the same figures as TensorBoard events; needs the package ``tensorboard``.
 
     Raises:
-        BadInput: there is nothing to watch in `model`, or it is watched already; `every` is no such number; `to` or
-            `tensorboard` cannot be written.
+        BadInput: there is nothing to watch in `model`, or it is watched already; another watch writes `to`; `every`
+            is no such number; `to` or `tensorboard` cannot be written.
         MissingDependency: TensorBoard is asked for and not installed.
 
     Example:
@@ -302,6 +302,9 @@ class Watch:
         self.path = path
         """The run log."""
         self._watching = watching
+
+    def __repr__(self) -> str:
+        return f"<gradviz.Watch: step {self.steps:,}, writing {self.path.name}>"
 
     @property
     def steps(self) -> int:

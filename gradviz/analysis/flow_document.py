@@ -77,7 +77,7 @@ class Flow(Struct, frozen=True):
     """Every parameter, in the order of the model, and then other leaves."""
     trend: Trend | None
     first_nan: int | None
-    """Id of the first node that made NaN or Inf out of a finite gradient."""
+    """Id of the first node at which NaN or Inf came out of a finite gradient."""
     losses: tuple[LossTerm, ...]
     """With ``--root-shares``: roots, or the terms of the only root."""
     total: tuple[LossShare, ...]

@@ -15,6 +15,9 @@ from gradviz.graph.model import Graph, Node
 
 GradientState = Literal["fine", "zero", "none", "inf", "nan"]
 """``zero``: every element is; ``none``: autograd was sent no tensor at all; ``inf`` and ``nan``: some element is."""
+BirthPlace = Literal["node", "zeros", "sum", "hook"]
+"""``node``: what a node sends, of what it got; ``zeros``: the same, of nothing but zeros; ``sum``: branches cancel or
+overflow where they meet; ``hook``: a hook changed what arrived."""
 
 BROKEN: frozenset[GradientState] = frozenset({"inf", "nan"})
 _WORST_FIRST: tuple[GradientState, ...] = ("nan", "inf", "zero", "none")
@@ -25,9 +28,7 @@ class Birth:
     """A gradient that became something else than a number to learn from."""
 
     state: GradientState
-    by: Literal["node", "zeros", "sum", "hook"]
-    """``node``: what a node sends, of what it got; ``zeros``: the same, of nothing but zeros; ``sum``: branches cancel
-    or overflow where they meet; ``hook``: a hook changed what arrived."""
+    by: BirthPlace
     is_aside: bool = False
     """Only leaves lose it, and all else goes on: a weight gets zero where what it is multiplied with is zero."""
 

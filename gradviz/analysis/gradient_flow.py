@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from math import hypot, log10, sqrt
 from statistics import median
+from typing import Any
 
+from gradviz.analysis.gradient_births import BROKEN, BirthPlace, births_in
 from gradviz.analysis.lost_gradients import where_it_became_zero, why_nothing_arrived
 from gradviz.capture.capture import Capture, Parameter
-from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node, TensorFacts
 
 STEEP = 1e3
@@ -92,8 +93,10 @@ class GradientFlow:
     there are few of them), from the input to the loss; zeros are left out."""
     trend: Trend | None
     """None where the profile has fewer than three values."""
-    first_nan: int | None
-    """The first node that made NaN or Inf out of a finite gradient."""
+    first_nan: int | None = None
+    """The first node at which NaN or Inf came out of a finite gradient."""
+    first_nan_by: BirthPlace | None = None
+    """What made them there: the node itself, the sum of what arrived at it, or a hook on that."""
 
 
 def has_gradients(graph: Graph) -> bool:
@@ -117,13 +120,13 @@ def gradient_flow(capture: Capture, graph: Graph) -> GradientFlow:
             name = node.names[0] if node.names else f"{node.kind} {node.id}"
             known = Parameter((name,), tensor or TensorFacts((), "?"))
             rows.append(_row_of(capture, graph, known, node, arrivals))
-    return flow_of_rows(rows, _first_nan(graph))
+    return replace(flow_of_rows(rows), **_first_nan(graph))
 
 
-def flow_of_rows(rows: Sequence[FlowRow], first_nan: int | None = None) -> GradientFlow:
+def flow_of_rows(rows: Sequence[FlowRow]) -> GradientFlow:
     """The flow whose rows are these, with its profile and trend."""
     profile = _profile(rows)
-    return GradientFlow(tuple(rows), profile, _trend(profile), first_nan)
+    return GradientFlow(tuple(rows), profile, _trend(profile))
 
 
 def _arrivals(graph: Graph) -> dict[int, int]:
@@ -237,14 +240,8 @@ def _typical(sizes: Sequence[float]) -> float:
     return float(10 ** median(map(log10, sizes)))
 
 
-def _first_nan(graph: Graph) -> int | None:
-    makers = [
-        (node.run.order, node.id)
-        for node in graph.nodes
-        if node.run is not None and any(map(_is_broken, node.gradients)) and not any(map(_is_broken, node.arrived))
-    ]
-    return min(makers)[1] if makers else None
-
-
-def _is_broken(figures: TensorFigures | None) -> bool:
-    return figures is not None and bool(figures.nans or figures.infs)
+def _first_nan(graph: Graph) -> dict[str, Any]:
+    born = births_in(graph).born
+    runs = ((graph.nodes[place].run, place) for place, birth in born.items() if birth.state in BROKEN)
+    first = min(((run.order, place) for run, place in runs if run is not None), default=None)
+    return {} if first is None else {"first_nan": first[1], "first_nan_by": born[first[1]].by}

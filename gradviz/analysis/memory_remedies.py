@@ -11,6 +11,7 @@ from gradviz.analysis.memory import GraphMemory, StorageUse, line_of
 from gradviz.analysis.produced_storages import behind_views, storages_of_outputs
 from gradviz.graph.model import Graph
 from gradviz.graph.operation_words import stem_of
+from gradviz.graph.traversal import topological_order
 
 _COPIES = {
     "ToCopy": "the same values in another dtype or on another device",
@@ -78,22 +79,49 @@ class Repeated(NamedTuple):
     calls: int
     bytes: int
     """What they keep together."""
+    is_chain: bool = False
+    """Each call was given what came of the one before, as in a recurrent network: no backward fits in between."""
 
 
 def forwards_kept_at_once(graph: Graph, memory: GraphMemory) -> list[Repeated]:
-    """Outermost modules that were called several times, each time keeping memory: losses that were added up."""
+    """Outermost modules that were called several times, each time keeping memory: losses added up, or time steps."""
     bytes_of_call: Counter[int] = Counter()
     for use in memory.counted():
-        scope = graph.nodes[use.held_by[0].node].scope
-        while scope is not None and (parent := graph.scopes[scope].parent) is not None:
-            scope = parent
+        scope = _outermost_call(graph, graph.nodes[use.held_by[0].node].scope)
         if scope is not None and use.kind == "intermediate":
             bytes_of_call[scope] += use.bytes
     by_path: dict[str, list[int]] = {}
     for scope, size in bytes_of_call.items():
         by_path.setdefault(graph.scopes[scope].path, []).append(size)
-    found = [Repeated(path, len(sizes), sum(sizes)) for path, sizes in by_path.items() if len(sizes) > 1]
+    found = [
+        Repeated(path, len(sizes), sum(sizes), _feeds_itself(graph, path))
+        for path, sizes in by_path.items()
+        if len(sizes) > 1
+    ]
     return sorted(found, key=lambda each: -each.bytes)
+
+
+def _outermost_call(graph: Graph, scope: int | None) -> int | None:
+    while scope is not None and (parent := graph.scopes[scope].parent) is not None:
+        scope = parent
+    return scope
+
+
+def _feeds_itself(graph: Graph, path: str) -> bool:
+    """Whether some call of the module was computed from what another call gave."""
+    calls = [_outermost_call(graph, scope) for scope in range(len(graph.scopes))]
+    came_from: dict[int, int] = {}
+    for place in topological_order(graph):
+        node = graph.nodes[place]
+        call = calls[node.scope] if node.scope is not None else None
+        before = {came_from[edge.target] for edge in node.edges if edge is not None and edge.target in came_from}
+        if call is not None and graph.scopes[call].path == path and not node.is_leaf:
+            if before - {call}:
+                return True
+            came_from[place] = call
+        elif before:
+            came_from[place] = max(before)
+    return False
 
 
 def halved_by_autocast(graph: Graph) -> int:

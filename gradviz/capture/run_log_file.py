@@ -60,12 +60,12 @@ class RunLogWriter:
     """
 
     def __init__(self, path: Path, header: RunHeader) -> None:
-        self._path = path
+        self.path = path
         self._header = header
         self._file: BinaryIO | None = None
 
     def __str__(self) -> str:
-        return str(self._path)
+        return str(self.path)
 
     def add(self, figures: StepFigures) -> None:
         """Append one step. Where that fails the file is closed, and what it holds is readable."""
@@ -92,8 +92,8 @@ class RunLogWriter:
 
     def _opened(self) -> BinaryIO:
         if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("wb", buffering=0)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("wb", buffering=0)
         return self._file
 
     def _beginning(self) -> bytes:

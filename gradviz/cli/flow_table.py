@@ -32,6 +32,7 @@ _BAR = 16
 _CALM = 10
 """A gradient that changes less than so many times over depth is called steady."""
 _PROFILE = "input {} loss"
+_MAKERS = {"sum": "where branches are summed for", "hook": "by a hook on what arrived at"}
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -224,7 +225,8 @@ def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
     if failed is not None:
         yield f"backward failed in {_node_words(graph, graph.nodes[failed])}", "bold red"
     if flow.first_nan is not None:
-        yield f"NaN or Inf first made by {_node_words(graph, graph.nodes[flow.first_nan])}", "bold red"
+        maker = _MAKERS.get(flow.first_nan_by or "node", "by")
+        yield f"NaN or Inf first made {maker} {_node_words(graph, graph.nodes[flow.first_nan])}", "bold red"
     lost: dict[int, list[str]] = {}
     for row in flow.rows:
         if row.lost_at is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gradviz.capture.capture_file import load_capture
 from gradviz.capture.run_log_file import is_run_log, load_run_log
 from gradviz.cli.progress import working
 from gradviz.errors import BadInput, NothingRecorded
@@ -26,6 +27,12 @@ class RunLogOptions:
 
     def refuse(self, source: SourceOptions) -> None:
         """Raise `BadInput` for what `source`, a script or a capture, cannot be asked for."""
+        if not (self.over_steps or self.to_tensorboard or self.output is not None):
+            return
+        if source.file is not None and source.is_capture:
+            load_capture(source.file)  # what is damaged or empty says so itself
+        elif source.file is not None and not source.file.exists():
+            raise BadInput(f"no such run log: {source.name}", hint="gradviz.watch(model) in a script writes one")
         kind = "a recording of single backward calls" if source.is_capture else "a script"
         remedy = "gradviz.watch(model) in the script writes one"
         for name, is_given in (("--over-steps", self.over_steps), ("--to-tensorboard", bool(self.to_tensorboard))):

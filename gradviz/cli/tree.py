@@ -11,7 +11,7 @@ from gradviz.cli.progress import working
 from gradviz.rendering.tree_columns import COLUMNS
 
 if TYPE_CHECKING:
-    from gradviz.cli.source import Source
+    from gradviz.cli.source import Source, SourceOptions
     from gradviz.cli.terminal import Terminal
     from gradviz.graph.viewing import ViewOptions
     from gradviz.rendering.tree import TreeRenderer
@@ -48,7 +48,7 @@ def tree_command(reverse: bool, no_pager: bool, **others: Any) -> int:
 
     source_choice, viewing = source_options(others), view_options(others | {"downstream": reverse})
     terminal = standard_output(others["color"])
-    renderer = _renderer(terminal, reverse, others)
+    renderer = _renderer(terminal, reverse, others, _columns(source_choice, others))
     check_columns_before_the_run(others["columns"], source_choice)
     source = open_source(source_choice, own_output=True)
     with recording_kept(source, source_choice):
@@ -59,7 +59,14 @@ def tree_command(reverse: bool, no_pager: bool, **others: Any) -> int:
     return source.exit_code
 
 
-def _renderer(terminal: Terminal, reverse: bool, options: dict[str, Any]) -> TreeRenderer:
+def _columns(source: SourceOptions, options: dict[str, Any]) -> str | None:
+    """Who asks for values wants to see them, without naming their columns."""
+    if options["columns"] is not None or not (source.values or source.values_up_to):
+        return options["columns"]  # type: ignore[no-any-return]
+    return "+value,gradient" if source.gradients and source.root is None else "+value"
+
+
+def _renderer(terminal: Terminal, reverse: bool, options: dict[str, Any], columns: str | None) -> TreeRenderer:
     from gradviz.rendering.tree import TreeRenderer
 
     # A path of this machine is of use only to who sits at it.
@@ -68,7 +75,7 @@ def _renderer(terminal: Terminal, reverse: bool, options: dict[str, Any]) -> Tre
         width=options["width"] or terminal.width,
         color=terminal.has_colors,
         ascii=options["ascii"] or not terminal.has_unicode,
-        columns=options["columns"],
+        columns=columns,
         reverse=reverse,
         editor=editor,
     )

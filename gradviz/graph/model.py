@@ -20,7 +20,7 @@ from gradviz.errors import BadInput
 from gradviz.graph import graph_check, traversal
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures
 from gradviz.graph.root_shares import RootShares
-from gradviz.graph.saved_tensors import AllocatorReading, SavedTensor, Storage
+from gradviz.graph.saved_tensors import AllocatorReading, OlderGraph, SavedTensor, Storage
 from gradviz.graph.tensor_facts import TensorFacts as TensorFacts
 
 if TYPE_CHECKING:
@@ -229,6 +229,8 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     knows_saved_tensors: bool = False
     """False for what was recorded before saved tensors were."""
     allocators: tuple[AllocatorReading, ...] = ()
+    older_graphs: tuple[OlderGraph, ...] = ()
+    """What variables held, when backward was called, of graphs that were computed before this one."""
     root_shares: RootShares | None = None
     """What each of several losses gives to the gradient of every leaf; only where it was asked for, not in parts."""
     findings: tuple[NodeFinding, ...] = ()

@@ -77,6 +77,14 @@ class TorchObjects(Struct, frozen=True, gc=False):
     """What the smallest of this sort takes, measured in the process that was recorded."""
 
 
+class OlderGraph(Struct, frozen=True, gc=False):
+    """Tensors of one variable that were computed before this graph and still hold a graph of their own."""
+
+    name: str
+    tensors: int = 1
+    """More than one for a list of losses, for example."""
+
+
 class AllocatorReading(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """What the allocator of one device had given out when forward began, and when backward was called."""
 

@@ -55,11 +55,14 @@ class CallWriter:
 
     @contextmanager
     def shield(self) -> Iterator[None]:
-        """A failure of ours inside is counted, and disclosed at the end; the program never sees it."""
+        """A failure of ours inside is counted, and disclosed at the end; the program and its tracers see nothing."""
+        tracing = torch_compat.pause_tracing()
         try:
             yield
         except Exception as defect:
             self.defects[f"{type(defect).__name__}: {defect}"] += 1
+        finally:
+            torch_compat.resume_tracing(tracing)
 
     def new_row(self, function: str, kind: CallKind, frame: FrameType | None) -> Row:
         """A row for something other than a torch function, at the end of the log."""

@@ -212,6 +212,13 @@ class ForwardLog:
         self.constants[place] = SeenConstant(weakref.ref(tensor), read_facts(tensor))
         return place
 
+    def let_go(self, tensor: torch.Tensor) -> None:
+        """Refer to this tensor no more; what it was is still known."""
+        place = self._constant_ids.get(id(tensor))
+        seen = self.constants.get(place) if place is not None else None
+        if place is not None and seen is not None and seen.tensor() is tensor:
+            self.constants[place] = seen._replace(tensor=_nothing)
+
     def end_call(self, log: ThreadLog, sequence_nr: int) -> None:
         """A backward call on the thread of `log` is over: what nobody can ask for any more is forgotten."""
         if log.end_call(sequence_nr):
@@ -240,6 +247,10 @@ class ForwardLog:
             if place not in used:
                 del self.constants[place]
         _keep_known(self._constant_ids, self.constants)
+
+
+def _nothing() -> None:
+    return None
 
 
 _IN_FLIGHT = 64

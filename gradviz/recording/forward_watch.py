@@ -33,6 +33,7 @@ from gradviz.recording.forward_values import ForwardValues
 from gradviz.recording.hooks import hook_name
 from gradviz.recording.names import parameters_inside
 from gradviz.recording.stacks import CallFrame, StackTable, calling_frame
+from gradviz.recording.swapped_tensors import SwappedTensors
 from gradviz.recording.tensor_facts import FactsTable
 
 _Tensor = torch.Tensor
@@ -44,14 +45,20 @@ _Note = TypeVar("_Note", bound=Callable[..., None])
 
 
 def _shielded(note: _Note) -> _Note:
-    """A failure of ours while the program runs is counted, and disclosed at the end; the program never sees it."""
+    """A failure of ours while the program runs is counted, and disclosed at the end; the program never sees it.
+
+    Nor does `torch.jit.trace`, to which the shape of a tensor that is asked for is a node of the traced graph.
+    """
 
     @wraps(note)
     def shielded(watch: ForwardWatch, *args: Any) -> None:
+        tracing = torch_compat.pause_tracing()
         try:
             note(watch, *args)
         except Exception as defect:
             watch.defects[f"{type(defect).__name__}: {defect}"] += 1
+        finally:
+            torch_compat.resume_tracing(tracing)
 
     return shielded  # type: ignore[return-value]
 
@@ -73,6 +80,7 @@ class ForwardWatch:
         self._main_thread = threading.get_ident()
         self._main_log = self.log.of_thread(self._main_thread)
         self._module_hooks: list[Any] = []
+        self._swapped = SwappedTensors(self._let_go)
         self._apply_probe = torch_compat.function_apply_probe()
         self._original_probe: Callable[..., Any] | None = None
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
@@ -88,6 +96,7 @@ class ForwardWatch:
             module_call.register_module_forward_hook(self._leave_module, always_call=True),
         ]
         self._install_probe()
+        self._swapped.start()
         if self.calls is not None:
             self.calls.optimizers.start()
             self._mode.every_call = self.calls
@@ -109,6 +118,7 @@ class ForwardWatch:
         # Each time: a thread that called backward cannot reach the stack of the one that the mode is on.
         self._mode.take_off_for_good()
         self._remove_probe()
+        self._swapped.stop()
         for hook in self._module_hooks:
             hook.remove()
         self._module_hooks = []
@@ -179,6 +189,12 @@ class ForwardWatch:
         if len(log.running_calls) != running:
             log.enter_scope(_peek() if sequence_nr is None else sequence_nr, NO_SCOPE)
         return stack
+
+    @_shielded
+    def _let_go(self, tensor: _Tensor) -> None:
+        self.log.let_go(tensor)
+        if self.calls is not None:
+            self.calls.writer.uses.tensors.let_go(tensor)
 
     @_shielded
     def _note_call(

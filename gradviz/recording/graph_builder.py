@@ -28,6 +28,7 @@ from gradviz.recording.names import ModuleNames
 from gradviz.recording.node_classes import NodeClass, plain_value, read_class, saves_for_recomputation
 from gradviz.recording.node_kinds import kind_of_call
 from gradviz.recording.node_outputs import OutputReader
+from gradviz.recording.older_graphs import older_graphs
 from gradviz.recording.roots import RootTensor
 from gradviz.recording.saved_tensors import SavedTensorReader
 from gradviz.recording.stacks import CallSiteTable, StackTable
@@ -89,6 +90,7 @@ class GraphBuilder:
             storages=storages,
             knows_saved_tensors=True,
             allocators=self.memory.readings(one.objects(nodes, storages)),
+            older_graphs=older_graphs(walk, modules.variables) if backward is not None else (),
         )
 
     def _root(self, root: RootTensor, walk: Walk) -> Root:

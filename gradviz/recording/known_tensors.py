@@ -2,7 +2,7 @@
 
 A tensor is told by the address of its C++ object, and a weak reference of torch's own sees to it that nobody else gets
 that address. Python's ids and weak references would not do: the Python object of a tensor may die and come back while
-the tensor lives, and torch refuses to swap the contents of tensors that have weak references of Python's.
+the tensor lives.
 """
 
 from __future__ import annotations
@@ -128,6 +128,12 @@ class KnownTensors:
         """Those that are still there."""
         self.forget_dead()
         return list(self._tensors.values())
+
+    def let_go(self, tensor: torch.Tensor) -> None:
+        """Refer to this tensor no more; when it is seen again, it is another one."""
+        known = self._tensors.pop(_address(tensor), None)
+        if known is not None:
+            known.weak = known.address = None
 
     def forget_dead(self) -> None:
         """Let go of the addresses of tensors and storages that are gone."""

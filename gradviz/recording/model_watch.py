@@ -157,6 +157,10 @@ class ModelWatch:
         watched = {id(parameter) for reference in self._parameters if (parameter := reference()) is not None}
         return any(id(parameter) in watched for parameter in parameters)
 
+    def writes_to(self, path: Path) -> bool:
+        """Whether the run log at `path` is this one's."""
+        return any(isinstance(sink, RunLogWriter) and sink.path == path for sink in self._sinks)
+
     def _on_gradient(self, place: int, parameter: torch.Tensor) -> None:
         try:
             if self._counter.is_new_call(place):
@@ -231,7 +235,8 @@ def begin_watch(model: Any, plan: WatchPlan) -> ModelWatch | None:
     """Put the hooks on; None in every process but the first of a distributed training.
 
     Raises:
-        BadInput: there is nothing to watch, or it is watched already; or the folder for TensorBoard cannot be written.
+        BadInput: there is nothing to watch, or it is watched already; another watch writes that run log; or the
+            folder for TensorBoard cannot be written.
         MissingDependency: TensorBoard is asked for and not installed.
     """
     training, frozen = _watchable(model)
@@ -242,6 +247,10 @@ def begin_watch(model: Any, plan: WatchPlan) -> ModelWatch | None:
         )
     if not _is_first_process():
         return None
+    if any(watch.writes_to(plan.path) for watch in _watches):
+        raise BadInput(
+            f"another watch writes {plan.path.name} already", hint="give this one a file of its own: to='other.gradviz'"
+        )
     header = _header(plan, training, frozen)
     sinks: list[Sink] = [RunLogWriter(plan.path, header)]
     if plan.tensorboard is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from gradviz.capture.capture_file import CAPTURE_SUFFIX
 from gradviz.errors import BadInput, near_matches
 
 
@@ -37,9 +38,11 @@ def find_script(path: str) -> Program:
     try:
         source = script.read_bytes()
     except FileNotFoundError:
-        siblings = [str(p) for p in script.parent.glob("*.py")] if script.parent.is_dir() else []
+        is_recording = script.suffix == CAPTURE_SUFFIX
+        pattern = f"*{CAPTURE_SUFFIX}" if is_recording else "*.py"
+        siblings = [str(p) for p in script.parent.glob(pattern)] if script.parent.is_dir() else []
         hint = near_matches(path, siblings) if siblings else "check the path"
-        raise BadInput(f"no such script: {path}", hint=hint) from None
+        raise BadInput(f"no such {'recording' if is_recording else 'script'}: {path}", hint=hint) from None
     except IsADirectoryError:
         hint = "name a .py file in it, or use -m for a package"
         raise BadInput(f"{path} is a directory, not a script", hint=hint) from None

@@ -23,6 +23,7 @@ from gradviz.recording.compiled_code import CompiledCodeWatch
 from gradviz.recording.derivative_probe import NotComparable, check_derivatives
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import CallAt
+from gradviz.recording.hidden_frames import HiddenFrames
 from gradviz.recording.kept_graphs import KeptGraphs
 from gradviz.recording.measured_calls import MeasuredCalls
 from gradviz.recording.names import NameTable, names_on_stack, own_namespaces
@@ -34,6 +35,8 @@ from gradviz.recording.run_limit import RunLimit
 from gradviz.recording.structures import named_tensors
 from gradviz.recording.tensor_facts import FactsTable
 
+TRACED = "backward calls inside torch.jit.trace are not recorded: the recorder would be traced"
+
 
 class Recorder:
     """Records from `start` to `stop`; `capture` then gives what was seen."""
@@ -43,6 +46,7 @@ class Recorder:
         self._facts = FactsTable()
         self._forward = ForwardWatch(self._facts, plan.values_up_to, logs_calls=plan.calls)
         self._compiled = CompiledCodeWatch(self._forward)
+        self._hidden_frames = HiddenFrames()
         self._builder = self.new_builder()
         self._measured = MeasuredCalls(plan, self._facts, self._builder)
         on_backward = self._on_backward if self._forward.calls is None else self._log_backward
@@ -66,6 +70,7 @@ class Recorder:
         _running = self
         self._forward.start()
         self._compiled.start()
+        self._hidden_frames.start()
         self._await_forward_of(1)
         if not self._plan.root:
             self._backward.start()
@@ -77,6 +82,7 @@ class Recorder:
             _running = None
         self._backward.stop()
         self._compiled.stop()
+        self._hidden_frames.stop()
         self._forward.stop()
 
     # -- backward calls ------------------------------------------------------------------------------------------
@@ -84,7 +90,7 @@ class Recorder:
     def _log_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         """The same with every call logged: those that backward makes belong to it."""
         calls, builder = self._forward.calls, self._builder
-        if calls is None or self._compiled.is_running:
+        if calls is None or self._compiled.is_running or torch_compat.is_tracing():
             return self._on_backward(request, run)
         # Variables of functions are gone when the script ends. Naming costs, and the names seldom change.
         number = calls.events.backward_calls + 1
@@ -126,6 +132,11 @@ class Recorder:
     def _on_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         if self._compiled.is_running:
             return run()  # the compiler differentiates what it traces; the program called nothing
+        if torch_compat.is_tracing():
+            self._builder.disclose(
+                "backward calls inside torch.jit.trace are not recorded: it would trace the recorder"
+            )
+            return run()
         with self._lock:
             self.backward_calls += 1
             number = self.backward_calls

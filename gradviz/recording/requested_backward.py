@@ -164,7 +164,7 @@ def _refusal(
     error: RuntimeError, names: Sequence[str], tensors: Sequence[torch.Tensor], *, has_begun: bool
 ) -> BadInput | None:
     """Our word on what torch says, where we know more; None where its own is best."""
-    message = str(error).partition("\n")[0]
+    message = str(error).partition("\n")[0].rstrip(".")
     if has_begun:
         if "second time" not in message:
             return None

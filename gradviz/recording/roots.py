@@ -33,7 +33,7 @@ def root_of(value: Any, name: str | None) -> RootTensor | None:
         grad_fn = torch_compat.grad_fn_of(value)
         if grad_fn is not None:
             return RootTensor(name, value, grad_fn, value.output_nr)
-        return RootTensor(name, value, torch.autograd.graph.get_gradient_edge(value).node, 0)
+        return RootTensor(name, value, torch_compat.node_of_leaf(value), 0)
 
 
 def slots_in(walked: Walk, values: Iterable[Any]) -> list[tuple[int, int] | None]:

@@ -7,6 +7,7 @@ function below it says what is lost instead of failing, or `MissingDependency` n
 from __future__ import annotations
 
 import sys
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import CodeType, FrameType, ModuleType
@@ -53,6 +54,33 @@ DISABLE_TORCH_FUNCTION: Callable[[], Any] = torch._C.DisableTorchFunction
 """While entered, reading a tensor's attributes reaches no mode and no subclass of the user."""
 
 
+def node_of_leaf(leaf: torch.Tensor) -> Any:
+    """The ``AccumulateGrad`` of a leaf, which is made if nothing was computed from it yet.
+
+    torch tells it only to a node that is computed from the leaf. Each thread counts sequence numbers on its own: that
+    node is made by a thread of ours, so that it takes none of the program's. `threading` would run profilers there.
+    """
+    found: list[Any] = []
+    failures: list[BaseException] = []
+    is_done = allocate_lock()
+    is_done.acquire()
+
+    def ask() -> None:
+        try:
+            with DISABLE_TORCH_FUNCTION():
+                found.append(torch.autograd.graph.get_gradient_edge(leaf).node)
+        except BaseException as failure:
+            failures.append(failure)
+        finally:
+            is_done.release()
+
+    start_new_thread(ask, ())
+    is_done.acquire()
+    if failures:
+        raise failures[0]
+    return found[0]
+
+
 def has_saved_data(raw_saved: Any) -> bool | None:
     """Whether a raw saved tensor still holds what was saved; None where this torch does not tell without unpacking."""
     return raw_saved.data is not None if hasattr(raw_saved, "data") else None
@@ -68,6 +96,41 @@ def is_checkpointing() -> bool:
     """True while non-reentrant checkpointing packs what nodes save."""
     hooks = _top_hooks(False) if _top_hooks is not None else None
     return hooks is not None and getattr(hooks[0], "__module__", None) == CHECKPOINT_MODULE
+
+
+ANOMALY_STACKS = ("torch.fx.traceback", "format_stack")
+"""The function of torch that reads the stack for anomaly mode."""
+
+TRACED_NAMES = ("torch.jit._trace", "_create_interpreter_name_lookup_fn")
+"""The one that makes the function which finds, in the frames above, the names of values in a traced graph."""
+
+keeps_node_metadata: Callable[[], bool] = getattr(
+    sys.modules.get("torch.fx.traceback"), "has_preserved_node_meta", lambda: False
+)
+"""Whether nodes of autograd tell the node of an fx graph that they come from, and no stack."""
+
+
+_tracing_state: Callable[[], Any] = getattr(torch._C, "_get_tracing_state", lambda: None)
+_set_tracing_state: Callable[[Any], None] = getattr(torch._C, "_set_tracing_state", lambda _: None)
+
+
+def pause_tracing() -> Any:
+    """Keep what we do next out of the graph that `torch.jit.trace` makes; gives what `resume_tracing` needs."""
+    state = _tracing_state()
+    if state is not None:
+        _set_tracing_state(None)
+    return state
+
+
+def resume_tracing(state: Any) -> None:
+    """Undo `pause_tracing`."""
+    if state is not None:
+        _set_tracing_state(state)
+
+
+def is_tracing() -> bool:
+    """True while `torch.jit.trace` watches this thread."""
+    return _tracing_state() is not None
 
 
 def backward_entry_modules() -> list[ModuleType]:
@@ -93,6 +156,12 @@ def module_made_probe() -> tuple[Any, str, str] | None:
     """
     name = "_log_api_usage_once"
     return (torch._C, name, "python.nn_module") if hasattr(torch._C, name) else None
+
+
+def swap_probe() -> tuple[ModuleType, str] | None:
+    """A global of ``torch.utils.swap_tensors``, which it asks for weak references before it does anything."""
+    is_there = hasattr(torch.utils, "swap_tensors") and hasattr(torch.utils, "weakref")
+    return (torch.utils, "weakref") if is_there else None
 
 
 weak_tensor: Callable[[torch.Tensor], Any] = getattr(torch._C, "_WeakTensorRef", _missing("_WeakTensorRef"))

@@ -6,7 +6,7 @@ import dis
 import linecache
 import sys
 import traceback
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from gradviz.capture.capture import ScriptError
 from gradviz.recording.file_kinds import is_gradviz_code, is_hook_detour, is_library_file
@@ -65,9 +65,14 @@ def _drop_detour(kept: list[TracebackType]) -> None:
 
 def _as_called_directly(entry: TracebackType) -> TracebackType:
     """The entry of `Module._call_impl` as it would be had there been no hook: at its other call of ``forward``."""
-    frame = entry.tb_frame
+    direct = direct_call_in(entry.tb_frame)
+    return TracebackType(None, entry.tb_frame, *direct) if direct is not None else entry
+
+
+def direct_call_in(frame: FrameType) -> tuple[int, int] | None:
+    """Instruction and line at which `Module._call_impl` calls ``forward`` where there is no hook."""
     if sys.version_info < (3, 11):
-        return entry  # instructions do not know their lines there
+        return None  # instructions do not know their lines there
     for instruction in dis.get_instructions(frame.f_code):
         line = instruction.positions.lineno if instruction.positions else None
         if (
@@ -75,8 +80,8 @@ def _as_called_directly(entry: TracebackType) -> TracebackType:
             and instruction.opname.startswith("CALL")
             and "forward_call(" in linecache.getline(frame.f_code.co_filename, line)
         ):
-            return TracebackType(None, frame, instruction.offset, line)
-    return entry
+            return instruction.offset, line
+    return None
 
 
 def innermost_own_line(trace: TracebackType | None) -> tuple[str, int] | None:

@@ -130,6 +130,10 @@ def ink_of(tint: Tint, by: ColorBy, theme: Theme) -> Ink:
     return tints.unknown if tint == "unknown" else tints.plain
 
 
+_HOW_TO_MEASURE = "record a script that calls backward(), or use gradviz.inspect(...).backward()"
+_HOW_TO_RECORD = "record it again without --no-gradients"
+
+
 def _check_that_it_was_measured(graph: Graph, by: Quantity) -> None:
     if by == "memory" and not graph.knows_saved_tensors:
         raise BadInput("this was recorded before gradviz looked at saved tensors", hint="record it again")
@@ -137,7 +141,7 @@ def _check_that_it_was_measured(graph: Graph, by: Quantity) -> None:
         what = "gradients" if by == "gradient" else "engine times"
         raise BadInput(
             f"no {what} were recorded with this graph, so nothing can be coloured by {by}",
-            hint="record a script that calls backward(), without --no-gradients",
+            hint=_HOW_TO_MEASURE if graph.backward is None else _HOW_TO_RECORD,
         )
 
 

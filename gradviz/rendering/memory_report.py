@@ -155,6 +155,8 @@ class _Report:
         yield from map(words.saved_twice_words, twice[:_MOST_REMEDIES])
         views = [use for use in large_for_small_views(self.memory) if use.bytes - use.seen_bytes >= least]
         yield from map(words.small_view_words, views[:_MOST_REMEDIES])
+        if self.graph.older_graphs:
+            yield words.older_graphs_words(self.graph.older_graphs)
 
     def _changed(self) -> Iterator[str]:
         return map(words.changed_words, islice(changed_since(self.graph), self.options.rows))

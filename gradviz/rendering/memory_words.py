@@ -11,9 +11,11 @@ from gradviz.analysis.memory_remedies import Repeated, SavedTwice
 from gradviz.graph.byte_words import byte_words
 from gradviz.graph.model import CallSite
 from gradviz.graph.operation_words import stem_of
-from gradviz.graph.saved_tensors import TorchObjects
+from gradviz.graph.saved_tensors import OlderGraph, TorchObjects
 from gradviz.graph.source_lines import line_words
-from gradviz.rendering.words import counted
+from gradviz.rendering.words import counted, listed
+
+_MOST_VARIABLES = 4
 
 
 def tensor_words(use: StorageUse) -> str:
@@ -95,9 +97,26 @@ def checkpointing_words(entry: Checkpointing, operations: int) -> str:
 def repeated_words(repeated: Repeated) -> str:
     """Forward computations that are kept together, where one at a time might do."""
     each = byte_words(repeated.bytes // repeated.calls)
+    called = (
+        f"{repeated.path} was called {repeated.calls:,} times before this backward, which keeps {each} for each call"
+    )
+    if repeated.is_chain:
+        return (
+            f"{called}, each computed from the one before: shorter sequences, or .detach() every so many calls on what "
+            "is handed on, keep fewer of them; checkpoints around several calls compute them again instead"
+        )
     return (
-        f"{repeated.path} was called {repeated.calls:,} times before this backward, which keeps {each} for each call: "
-        "a backward() after each call keeps one at a time; a loss that is only to be printed needs .item()"
+        f"{called}: a backward() after each call keeps one at a time; a loss that is only to be printed needs .item()"
+    )
+
+
+def older_graphs_words(older: Sequence[OlderGraph]) -> str:
+    """Variables that keep what was computed before."""
+    names = [each.name if each.tensors == 1 else f"{each.name} ({each.tensors:,} tensors)" for each in older]
+    holds = "holds a graph" if len(older) == 1 and older[0].tensors == 1 else "hold graphs"
+    return (
+        f"{listed(names, _MOST_VARIABLES)} {holds} from before that this backward does not free: .item() or .detach() "
+        "lets go of it where only numbers are wanted"
     )
 
 

@@ -124,6 +124,9 @@ def test_tensorboard_gets_every_step(tmp_path: Path) -> None:
             "--over-steps needs a run log, and capture.gradviz is a recording",
         ),
         (["flow", "train.py", "--over-steps"], "--over-steps needs a run log, and train.py is a script"),
+        (["flow", "gone.gradviz", "--over-steps"], "no such run log: gone.gradviz; gradviz.watch(model) in a script"),
+        (["flow", "gone.gradviz"], "no such recording: gone.gradviz"),
+        (["flow", "empty.gradviz", "--over-steps"], "'empty.gradviz' is empty"),
         (["flow", "train.py", "-o", "x.svg"], "-o draws a run log, with --over-steps; 'gradviz render -o OUT'"),
         (["flow", "cut.gradviz"], "'cut.gradviz' is cut short: its last 12 bytes are no whole record"),
     ],
@@ -133,6 +136,7 @@ def test_what_does_not_fit_a_run_log_is_one_line_and_changes_nothing(
 ) -> None:
     data = (tmp_path / written(tmp_path)).read_bytes()
     (tmp_path / "cut.gradviz").write_bytes(data[:30])
+    (tmp_path / "empty.gradviz").touch()
     (tmp_path / "capture.gradviz").write_bytes(write_capture(small_capture()))
     written_script(tmp_path, "raise SystemExit('the script was run')")
     assert refused(*arguments, cwd=tmp_path).startswith(message)

@@ -11,7 +11,7 @@ from gradviz.capture.capture import Capture, Program
 from gradviz.capture.capture_file import write_capture
 from gradviz.graph.model import BackwardCall
 from tests.builders import chain_graph, graph_of, transformer
-from tests.end_to_end.command import gradviz, refusal, refused
+from tests.end_to_end.command import gradviz, refusal, refused, written_script
 from tests.end_to_end.in_a_terminal import in_a_terminal
 
 LINK = "\x1b]8;;"
@@ -100,6 +100,16 @@ def test_a_search_that_finds_nothing_loses_no_recording(captures: Path) -> None:
     kept = run.stderr.rpartition("the recording is kept in ")[2].strip()
     assert "● exp" in gradviz("tree", kept, "--find", "exp", cwd=captures).stdout
     Path(kept).unlink()
+
+
+def test_who_asks_for_values_sees_them_without_naming_their_columns(folder: Path) -> None:
+    written_script(
+        folder,
+        "import torch\nx = torch.tensor(2.0, requires_grad=True)\ny = torch.log(x * 5)\ny.backward()",
+    )
+    lines = gradviz("tree", "train.py", "--values", cwd=folder).stdout.splitlines()
+    assert lines[0].split()[-2:] == ["value", "gradient"]
+    assert next(line for line in lines if "mul" in line).split()[-2:] == ["10", "0.1"]
 
 
 def test_of_several_graphs_those_without_a_match_say_so(captures: Path) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 MOST_PEAK_MEMORY = 96 * 2**20
@@ -14,6 +15,7 @@ MOST_BYTES_A_NODE = 2048
 """The same for each node that is recorded: its place in the graph, and in the file that is written."""
 
 _OURS_ON_STDOUT = ("wrote ", "next:  ", "       gradviz ", "left ")
+_NURSERY = str(Path(__file__).with_name("nursery.py"))
 _NO_GRAPH = (2, 0)
 """Exit codes, recorded and plain, where the script ends well without any graph to record."""
 
@@ -50,8 +52,25 @@ def _of_output(plain: Mapping[str, Any], recorded: Mapping[str, Any]) -> Iterato
     lines = [line for line in recorded["stdout"].splitlines() if not line.startswith(_OURS_ON_STDOUT)]
     yield from _of_lines("standard output", plain["stdout"].splitlines(), lines)
     lines = [line for line in recorded["stderr"].splitlines() if not line.startswith("gradviz: ")]
-    yield from _of_lines("standard error", plain["stderr"].splitlines(), lines)
+    yield from _of_lines("standard error", _without_harness(plain["stderr"].splitlines()), _without_harness(lines))
     yield from _of_mapping("files", plain["files"], recorded["files"])
+
+
+def _without_harness(lines: Sequence[str]) -> list[str]:
+    """Without the frames that call the program in a forked process, which stand above it in stacks that torch prints.
+
+    Of the recorded one they are not there: what is above the program belongs to the command.
+    """
+    kept: list[str] = []
+    is_ours = False
+    for line in lines:
+        is_ours = f'{_NURSERY}"' in line if line.startswith("  File ") else is_ours and line.startswith("    ")
+        if not is_ours:
+            kept.append(line)
+            continue
+        while kept and kept[-1].startswith("  "):
+            kept.pop()  # Python's own frames that called the harness
+    return kept
 
 
 def _of_lines(place: str, plain: Sequence[str], recorded: Sequence[str]) -> Iterator[Difference]:

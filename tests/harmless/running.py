@@ -16,22 +16,24 @@ from typing import Any
 from gradviz.capture.capture_file import load_capture
 from tests.harmless.comparing import Difference, differences
 from tests.harmless.examination import AT_EXIT, AT_THE_END
-from tests.harmless.nursery import TIMED_OUT, Nursery, environment
+from tests.harmless.nursery import LOGGING_CALLS, TIMED_OUT, Nursery, environment
 
 DRIVER = Path(__file__).with_name("examined.py")
 _GRADVIZ = Path(sysconfig.get_path("scripts")) / "gradviz"
+_LOGGING = "tests.harmless.logging_calls"
 SECONDS = 240.0
 
 WAYS = {
     "every": ("--backward", "all", "--keep-going"),
     "first": ("--keep-going",),
     "values": ("--backward", "all", "--keep-going", "--values"),
+    "calls": ("--backward", "all", "--keep-going"),
     "structure": ("--backward", "all", "--keep-going", "--no-gradients"),
 }
-"""Ways to record a script that runs to its end."""
+"""Ways to record a script that runs to its end; ``calls`` logs every torch call as well."""
 
 Runner = Callable[[list[str], Path, Path], int]
-"""Runs a command whose first word is ``python`` or ``gradviz``; gets its folder and working directory."""
+"""Runs a command that begins with ``python``, ``gradviz`` or `LOGGING_CALLS`; gets its folder and working directory."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,16 @@ def compare(script: Path, folder: Path, run: Runner, way: str = "every", argumen
     words = [str(folder), str(script), *arguments]
     plain = _observed(run, ["python", str(DRIVER), *words], folder)
     capture = folder / "run.gradviz"
-    command = ["gradviz", "record", *WAYS[way], "-o", str(capture), str(DRIVER), "--", *words]
+    command = [
+        LOGGING_CALLS if way == "calls" else "gradviz",
+        "record",
+        *WAYS[way],
+        "-o",
+        str(capture),
+        str(DRIVER),
+        "--",
+        *words,
+    ]
     recorded = _observed(run, command, folder)
     told = _told_by(capture)
     recorded["nodes"] = told[1]
@@ -74,7 +85,8 @@ def forked(nursery: Nursery) -> Runner:
 
 def fresh(command: list[str], folder: Path, cwd: Path) -> int:
     """Runs in a process of its own, as from a shell."""
-    words = [sys.executable if command[0] == "python" else str(_GRADVIZ), *command[1:]]
+    programs = {"python": [sys.executable], "gradviz": [str(_GRADVIZ)], LOGGING_CALLS: [sys.executable, "-m", _LOGGING]}
+    words = [*programs[command[0]], *command[1:]]
     options: dict[str, Any] = {"cwd": cwd, "env": environment(folder), "stdin": subprocess.DEVNULL, "timeout": SECONDS}
     with (folder / "stdout").open("w") as out, (folder / "stderr").open("w") as error:
         try:

@@ -198,7 +198,9 @@ def _storages(tensors: list[Any]) -> Mapping[int, int]:
     for tensor in tensors:
         try:
             storage = tensor.untyped_storage()
-            found[storage.data_ptr()] = storage.nbytes()
+            # Storages of meta tensors and of empty ones are nowhere, and would be taken for a single one.
+            if storage.data_ptr():
+                found[storage.data_ptr()] = storage.nbytes()
         except (NotImplementedError, RuntimeError, AttributeError):
             continue
     return found

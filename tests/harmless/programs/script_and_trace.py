@@ -1,4 +1,4 @@
-"""torch.jit: scripted and traced modules, trained and saved."""
+"""torch.jit: scripted and traced modules and functions, trained and saved; names of values in their graphs."""
 
 import io
 import warnings
@@ -8,14 +8,35 @@ from torch import nn
 
 warnings.simplefilter("ignore", DeprecationWarning)
 torch.manual_seed(0)
+
+
+class Scorer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3))
+        self.register_buffer("scale", torch.ones(3))
+
+    def forward(self, features, hidden_ones):
+        scores = self.layers(features).masked_fill(hidden_ones, 0)
+        return nn.functional.softmax(scores * self.scale * scores.shape[0], dim=1)
+
+
+def force(positions):
+    positions = positions.detach().requires_grad_()
+    energy = (positions**3).sum()
+    return torch.autograd.grad(energy, positions, create_graph=True)[0]
+
+
 model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
 scripted = torch.jit.script(model)
 traced = torch.jit.trace(model, torch.randn(2, 3))
 for each in (scripted, traced, model):
     for _ in range(3):
         each(torch.randn(2, 3)).sum().backward()
-# Names in traced graphs come from local variables of whoever calls, which need not be the program.
-graphs = [str(torch._C._jit_pass_canonicalize(each.inlined_graph, False)) for each in (scripted, traced)]
+scorer = torch.jit.trace(Scorer(), (torch.randn(2, 3), torch.zeros(2, 3, dtype=torch.bool)))
+scorer(torch.randn(4, 3), torch.zeros(4, 3, dtype=torch.bool)).square().sum().backward()
+forces = torch.jit.trace(force, torch.ones(3))
+graphs = [str(each.inlined_graph) for each in (scripted, traced, scorer)] + [str(forces.graph)]
 buffer = io.BytesIO()
 torch.jit.save(traced, buffer)
 buffer.seek(0)
@@ -32,4 +53,4 @@ def scaled(x, n: int):
 
 x = torch.randn(3, requires_grad=True)
 scaled(x, 3).sum().backward()
-del scripted, traced, again, each, buffer
+del scripted, traced, again, each, buffer, scorer, forces

@@ -219,6 +219,15 @@ def test_a_model_that_is_watched_cannot_be_watched_again_until_that_is_closed(pa
     gradviz.watch(model[0], to=path).close()
 
 
+def test_two_watches_never_write_the_same_run_log(path: Path) -> None:
+    generator, discriminator = small_model(), small_model()
+    first = gradviz.watch(generator, to=path)
+    with pytest.raises(BadInput, match=r"another watch writes run\.gradviz already; give this one a file of its"):
+        gradviz.watch(discriminator, to=path)
+    first.close()
+    gradviz.watch(discriminator, to=path).close()
+
+
 def test_a_full_disk_is_told_once_and_training_goes_on(tmp_path: Path, path: Path) -> None:
     full = tmp_path / "full.gradviz"
     full.symlink_to("/dev/full")

@@ -4,6 +4,7 @@
 # mypy: allow-untyped-calls, no-warn-return-any
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
+from gradviz.recording.plan import RecordingPlan
 from tests.integration.recording.helpers import names_of_nodes, record
 from tests.integration.recording.small_graphs import PROGRAMS, Program, independent_walk, weight
 
@@ -306,3 +308,76 @@ def test_dual_numbers_are_measured_without_their_tangents() -> None:
         return w.grad
 
     assert same(record(run).value, run())
+
+
+def test_backward_on_a_leaf_takes_no_sequence_number() -> None:
+    def numbers_taken() -> int:
+        before = torch._C._autograd._get_sequence_nr()
+        leaf = torch.ones((), requires_grad=True)
+        leaf.backward()
+        torch.autograd.grad(leaf, leaf)
+        return torch._C._autograd._get_sequence_nr() - before
+
+    recorded = record(numbers_taken)
+    assert recorded.value == numbers_taken()
+    assert [names_of_nodes(graph) for graph in recorded.capture.graphs] == [["torch::autograd::AccumulateGrad"]] * 2
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled:UserWarning")
+def test_stacks_that_anomaly_mode_keeps_are_those_of_the_program() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Softmax(dim=0))
+
+    def stacks() -> list[str]:
+        with torch.autograd.detect_anomaly():
+            x = torch.ones(2, requires_grad=True)
+            (gradient,) = torch.autograd.grad(model(x).square().sum(), x, create_graph=True)
+        nodes = [node for node, _ in independent_walk((gradient, x.exp()))]
+        return ["".join(node.metadata.get("traceback_", ())) for node in nodes]
+
+    def own(texts: list[str]) -> list[str]:
+        """Below the line that calls `stacks`, which is another in each run."""
+        return [text.partition("in stacks\n")[2] for text in texts]
+
+    recorded = record(stacks).value
+    assert own(recorded) == own(stacks())
+    assert any("activation.py" in text for text in recorded)
+    assert not any("gradviz/recording" in text for text in recorded)
+
+
+class Masked(nn.Module):
+    """Reads shapes, uses a buffer, and calls a function of torch that is written in Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.register_buffer("scale", torch.ones(3))
+
+    def forward(self, features: Tensor, hidden_ones: Tensor) -> Tensor:
+        scores = self.layer(features).masked_fill(hidden_ones, 0) * self.scale
+        return F.softmax(scores * scores.shape[0], dim=1)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.*` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("calls", [False, True])
+def test_a_traced_graph_is_the_same_with_all_its_names(calls: bool) -> None:
+    def traced() -> str:
+        torch.manual_seed(0)
+        given = torch.randn(2, 3), torch.zeros(2, 3, dtype=torch.bool)
+        graph = str(torch.jit.trace(Masked(), given).inlined_graph)
+        return re.sub(r"___torch_mangle_\d+\.", "", graph)  # torch counts the classes that it traced
+
+    recorded = record(traced, RecordingPlan(calls=calls))
+    assert recorded.value == traced()
+
+
+@pytest.mark.parametrize("calls", [False, True])
+def test_tensors_that_we_know_can_be_swapped(calls: bool) -> None:
+    left, right = torch.ones(2), torch.zeros(3)
+
+    def swapped() -> Tensor:
+        total = left + weight(2)
+        torch.utils.swap_tensors(left, right)
+        return total
+
+    record(swapped, RecordingPlan(calls=calls))
+    assert left.shape == (3,)

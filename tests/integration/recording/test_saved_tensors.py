@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from gradviz.analysis.allocator_balance import balances
 from gradviz.analysis.memory import GraphMemory, memory_of
 from gradviz.graph.model import Graph, Node
-from gradviz.graph.saved_tensors import SavedTensor
+from gradviz.graph.saved_tensors import OlderGraph, SavedTensor
 from gradviz.recording.plan import RecordingPlan
 from tests.integration.recording.helpers import node_named, record
 
@@ -392,6 +392,36 @@ def test_a_forward_after_the_first_is_compared_on_its_own() -> None:
     (balance,) = found
     assert balance.saved == 4 * 2048 * 512 * FLOAT
     assert abs(balance.rest) < balance.retained / 100
+
+
+def test_variables_that_keep_the_graphs_of_earlier_steps_are_told() -> None:
+    model = nn.Linear(3, 1)
+
+    def step() -> None:
+        losses = []
+        for _ in range(4):
+            output = model(torch.ones(2, 3))
+            loss = output.sum()
+            loss.backward()
+            losses.append(loss)
+
+    (graph,) = record(step, RecordingPlan(backward=4, keep_going=True)).capture.graphs
+    assert graph.older_graphs == (OlderGraph("losses", 3),)
+
+
+def test_a_loop_that_keeps_no_earlier_graph_is_told_none() -> None:
+    model = nn.Linear(3, 1)
+
+    def step() -> None:
+        total = 0.0
+        for _ in range(4):
+            output = model(torch.ones(2, 3))
+            loss = output.sum()
+            loss.backward()
+            total += loss.item()
+
+    (graph,) = record(step, RecordingPlan(backward=4, keep_going=True)).capture.graphs
+    assert graph.older_graphs == ()
 
 
 def test_of_an_rnn_torchs_own_objects_explain_what_is_kept_beside_the_data() -> None:

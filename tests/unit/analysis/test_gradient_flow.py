@@ -114,7 +114,22 @@ def test_the_first_node_that_makes_nan_out_of_finite_gradients_is_found() -> Non
     first = gradient_flow(capture(graph), graph).first_nan
     assert first is not None
     assert graph.nodes[first].name == "MulBackward0"
+    assert gradient_flow(capture(graph), graph).first_nan_by == "node"
     assert first == max(node.id for node in graph.nodes if any(sent and sent.nans for sent in node.gradients))
+
+
+def test_nan_that_a_hook_makes_of_what_arrives_is_laid_to_the_hook() -> None:
+    graph = graph_of("w -> Mul -> Sum -> loss")
+    mul, total = (node.id for node in graph.nodes if not node.is_leaf)
+    nodes = list(graph.nodes)
+    nodes[total] = replace(nodes[total], gradients=(figures(1.0),), arrived=(figures(1.0),), run=NodeRun(0))
+    bad = (figures(1.0, nans=1),)
+    nodes[mul] = replace(nodes[mul], gradients=bad, arrived=bad, run=NodeRun(1), hooks=("divide",))
+    hooked = replace(graph, nodes=tuple(nodes), backward=BackwardCall(1))
+
+    flow = gradient_flow(capture(hooked), hooked)
+
+    assert (flow.first_nan, flow.first_nan_by) == (mul, "hook")
 
 
 def test_why_nothing_arrived_is_told_for_each_parameter() -> None:

@@ -81,7 +81,20 @@ def test_several_calls_of_a_model_that_wait_for_one_backward_are_told() -> None:
     builder.root(1)
     graph = builder.build()
 
-    assert forwards_kept_at_once(graph, memory_of(graph)) == [("model", 3, 300)]
+    assert forwards_kept_at_once(graph, memory_of(graph)) == [("model", 3, 300, False)]
+
+
+def test_calls_of_a_cell_that_follow_from_each_other_are_told_from_independent_ones() -> None:
+    builder = GraphBuilder()
+    state = builder.leaf("state")
+    for scope in [builder.scope("cell", "RNNCell") for _ in range(3)]:
+        kept = [saved("result", builder.storage(100), 100)]
+        inside = builder.operation("Tanh", state, saved=kept, scope=scope)
+        state = builder.operation("Mul", inside, builder.leaf("mask"))
+    builder.root(state)
+    graph = builder.build()
+
+    assert forwards_kept_at_once(graph, memory_of(graph)) == [("cell", 3, 300, True)]
 
 
 def test_a_cast_that_is_kept_beside_its_source_is_saved_twice() -> None:

@@ -1,0 +1,16 @@
+"""``gradviz`` that logs every torch call, too, as checks need it: ``python -m tests.harmless.logging_calls record``."""
+
+from functools import partial
+
+from gradviz.cli import main
+from gradviz.recording import plan
+
+
+def run() -> None:
+    """The command line; every recording that it makes logs all calls."""
+    plan.RecordingPlan = partial(plan.RecordingPlan, calls=True)  # type: ignore[assignment, misc]
+    main()
+
+
+if __name__ == "__main__":
+    run()
