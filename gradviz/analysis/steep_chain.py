@@ -70,11 +70,13 @@ class SteepChain(Rule):
         )
 
     def _from_the_steepest(self, rows: Sequence[FlowRow]) -> list[FlowRow]:
-        """Zeros are what has vanished altogether."""
-        is_vanishing = self.symptom == "vanishing"
-        sign = 1 if is_vanishing else -1
-        reached = (row for row in rows if row.size or (is_vanishing and row.is_zero))
-        return sorted(reached, key=lambda row: sign * (row.size or 0.0))
+        """Of what vanishes the smallest first, zeros before all; of what explodes the last that it reached.
+
+        Not the largest: a weight's gradient is also a product with what it was given, which may be small or large.
+        """
+        if self.symptom == "vanishing":
+            return sorted((row for row in rows if row.size or row.is_zero), key=lambda row: row.size or 0.0)
+        return sorted((row for row in rows if row.size), key=lambda row: -(row.order or 0))
 
 
 def _line_to_change(case: Case, number: int, culprit: Growth) -> Place | None:
