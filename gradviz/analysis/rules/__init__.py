@@ -9,6 +9,7 @@ from gradviz.analysis.rules.complex_misuse import ComplexMisuse
 from gradviz.analysis.rules.custom_function_bad_return import CustomFunctionBadReturn
 from gradviz.analysis.rules.custom_function_wrong_backward import CustomFunctionWrongBackward
 from gradviz.analysis.rules.data_access import DataAccess
+from gradviz.analysis.rules.data_written_unseen import DataWrittenUnseen
 from gradviz.analysis.rules.dead_relu import DeadRelu
 from gradviz.analysis.rules.detached import Detached
 from gradviz.analysis.rules.double_backward_unsupported import DoubleBackwardUnsupported
@@ -70,6 +71,7 @@ RULES: tuple[type[Rule], ...] = (
     OptimizerStepBeforeBackward,
     LeafInplace,
     ViewInplace,
+    DataWrittenUnseen,
     GraphFreed,
     StateNotDetached,
     GraphRetainedLeak,

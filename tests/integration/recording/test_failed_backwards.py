@@ -104,6 +104,21 @@ embedding = nn.Embedding(4, 2)
 embedding.weight[0] = 0.0  # here
 embedding(torch.tensor([1])).sum().backward()
 """
+WEIGHTS_CLAMPED_BEFORE_BACKWARD = """
+net = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1))
+loss = net(torch.randn(2, 4)).square().mean()
+for parameter in net.parameters():
+    parameter.data.clamp_(-0.1, 0.1)  # here
+loss.backward()
+"""
+WEIGHTS_SWAPPED_BEFORE_BACKWARD = """
+weight = torch.randn(3, requires_grad=True)
+loss = weight.exp().square().sum()
+(weight * torch.randn(3)).sum().backward()
+loss = (weight * weight).sum()
+weight.data = torch.zeros(3)  # here
+loss.backward()
+"""
 CHANGES_THAT_ARE_FINE = """
 weight = torch.randn(4, 3, requires_grad=True)
 hidden = weight * 2
@@ -113,6 +128,8 @@ hidden.relu_().sum().backward()
 with torch.no_grad():
     weight -= 0.1 * weight.grad
     weight[0] = 0
+weight.data.clamp_(-1, 1)
+(weight * 2).sum().backward()
 """
 
 
@@ -140,6 +157,8 @@ def marked_line(program: str) -> int:
         ("state_not_detached", STATE_IN_A_MODULE),
         ("view_inplace", ROWS_OF_A_TENSOR),
         ("view_inplace", VIEW_MADE_UNDER_NO_GRAD),
+        ("data_access", WEIGHTS_CLAMPED_BEFORE_BACKWARD),
+        ("data_access", WEIGHTS_SWAPPED_BEFORE_BACKWARD),
         ("leaf_inplace", ROW_OF_AN_EMBEDDING),
     ],
 )

@@ -34,10 +34,11 @@ def test_a_rule_has_a_code_of_a_family_and_a_page_with_all_sections(rule: type[R
     assert rule.headline().endswith(".")
 
 
-def test_codes_and_names_are_given_once_and_in_order() -> None:
+def test_codes_are_in_order_and_names_given_once_in_a_family() -> None:
     codes = [rule.code for rule in RULES]
     assert codes == sorted(set(codes))
-    assert len({rule.name for rule in RULES}) == len(RULES)
+    # One cause may show in two ways: `.data` that is read cuts a gradient off, `.data` that is written falsifies it.
+    assert len({(rule.code[:3], rule.name) for rule in RULES}) == len(RULES)
 
 
 @every_rule
