@@ -58,8 +58,11 @@ class InplaceModifiedSaved(Rule):
         views = len(written_through(flow, found))
         through = f" through {views} view{'s' if views > 1 else ''}" if views else ""
         saver = operation(calls[found.saver])
+        known = flow.log.tensors[found.tensor]
+        is_told_by_name = not known.names and known.producer == found.saver
+        by = "" if is_told_by_name else f" by {saver}{at_line(flow.line_of(found.saver))}"
         return self.finding(
-            f"{tensor_name(flow, found.tensor)} was saved for backward by {saver}{at_line(flow.line_of(found.saver))}, "
+            f"{tensor_name(flow, found.tensor)} was saved for backward{by}, "
             f"and {operation(calls[change])} changed it in place{through}{at_line(flow.line_of(change))}: "
             f"version {version_after(flow, found)}, saved as version {found.version}",
             why=f"the derivative of {saver} is computed from the values that it saved, and they are overwritten",
