@@ -7,7 +7,6 @@ lies on no root, or costs nobody a gradient.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
@@ -15,6 +14,7 @@ from msgspec import Struct
 
 from gradviz.analysis.cuts import Cut
 from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.received_gradients import ReceivedGradients
 from gradviz.analysis.shadows import Shadow, alive_above, shadows_on, steering_shadow
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import Call, TensorUse
@@ -45,9 +45,9 @@ class MissingGradients:
     """What the calls of one run tell of gradients that never came."""
 
     def __init__(self, capture: Capture, dataflow: Dataflow) -> None:
-        self._capture = capture
         self._flow = dataflow
         self._log = dataflow.log
+        self._received = ReceivedGradients(capture, dataflow.log)
 
     @cached_property
     def wanting(self) -> tuple[int, ...]:
@@ -59,7 +59,7 @@ class MissingGradients:
         found = [
             number
             for number in self._candidates
-            if self._log.tensors[number].requires_grad and not self._got_one(number) and self._flow.users(number)
+            if self._log.tensors[number].requires_grad and number not in self._received and self._flow.users(number)
         ]
         return tuple(found if self._trained else [number for number in found if not self._is_left_alone(number)])
 
@@ -116,47 +116,11 @@ class MissingGradients:
         given = {use.place.removeprefix("return") for use in call.outputs}
         return frozenset(use.tensor for use in asked if use.place.removeprefix("input") not in given)
 
-    def _got_one(self, number: int) -> bool:
-        tensor = self._log.tensors[number]
-        if tensor.end is not None and tensor.end.has_grad:
-            return True
-        return number in self._with_gradients or any(name in self._reached_names for name in tensor.names)
-
-    @cached_property
-    def _with_gradients(self) -> frozenset[int]:
-        """Leaves whose ``.grad`` was seen by some call, or that ``autograd.grad`` gave one for."""
-        given = {
-            use.tensor
-            for call in self._log.calls
-            if call.kind == "backward" and call.outputs
-            for use in call.inputs
-            if use.place.startswith("input")
-            and any(out.place.removeprefix("return") == use.place.removeprefix("input") for out in call.outputs)
-        }
-        return frozenset(given | {tensor.gradient_of for tensor in self._log.tensors if tensor.gradient_of is not None})
-
-    @cached_property
-    def _reached_names(self) -> frozenset[str]:
-        """Names of leaves that a recorded graph brought a gradient to."""
-        return frozenset(
-            name
-            for graph in self._capture.graphs
-            for leaf in graph.leaves
-            if any(arrived is not None and not arrived.is_undefined for arrived in leaf.arrived)
-            for name in leaf.names
-            if self._bearers[name] < 2
-        )
-
-    @cached_property
-    def _bearers(self) -> Counter[str]:
-        """How many tensors have a name: modules that no variable holds are named by their class."""
-        return Counter(name for tensor in self._log.tensors for name in tensor.names)
-
     def _is_left_alone(self, number: int) -> bool:
         """A parameter of a model that is not among those that are trained by hand, as one that is asked for targets."""
         if self._log.tensors[number].role != "parameter" or not self._is_trained_by_hand:
             return False
-        reached = {model for each in self._candidates if self._got_one(each) for model in self._models(each)}
+        reached = {model for each in self._candidates if each in self._received for model in self._models(each)}
         return bool(reached) and reached.isdisjoint(self._models(number))
 
     @cached_property

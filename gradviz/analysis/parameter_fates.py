@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.received_gradients import ReceivedGradients
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import Call, LoggedTensor
 from gradviz.graph.model import CallSite
@@ -181,28 +182,8 @@ class ParameterFates:
     def reached(self) -> frozenset[int]:
         """Leaves that any backward call reached, as far as the calls tell or their ``.grad`` shows."""
         by_calls: set[int] = set().union(*self.reached_by.values())
-        return frozenset(by_calls.union(number for number in self.log.parameters if self._shows_gradient(number)))
-
-    def _shows_gradient(self, number: int) -> bool:
-        tensor = self.tensor(number)
-        if tensor.end is not None and tensor.end.has_grad:
-            return True
-        return number in self._seen_with_gradient or any(name in self._names_in_graphs for name in tensor.names)
-
-    @cached_property
-    def _seen_with_gradient(self) -> frozenset[int]:
-        return frozenset(tensor.gradient_of for tensor in self.log.tensors if tensor.gradient_of is not None)
-
-    @cached_property
-    def _names_in_graphs(self) -> frozenset[str]:
-        """Names of leaves that a recorded graph brought a gradient to."""
-        return frozenset(
-            name
-            for graph in self._capture.graphs
-            for leaf in graph.leaves
-            if any(arrived is not None and not arrived.is_undefined for arrived in leaf.arrived)
-            for name in leaf.names
-        )
+        received = ReceivedGradients(self._capture, self.log)
+        return frozenset(by_calls.union(number for number in self.log.parameters if number in received))
 
     # -- left out ------------------------------------------------------------------------------------------------
 

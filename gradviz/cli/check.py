@@ -13,7 +13,9 @@ from gradviz.rendering.finding_formats import FINDING_FORMATS
 
 if TYPE_CHECKING:
     from gradviz.analysis.baseline import Baseline
+    from gradviz.analysis.finding import Finding
     from gradviz.analysis.report import Report
+    from gradviz.analysis.rule import Rule
     from gradviz.capture.capture import Capture
     from gradviz.cli.settings import CheckSettings
     from gradviz.cli.source import SourceOptions
@@ -50,38 +52,22 @@ def check_command(
 ) -> int:
     """Run SCRIPT to its end, and say why gradients are missing, zero, NaN or wrong, and on which line."""
     from gradviz.analysis.baseline import baseline_of
-    from gradviz.analysis.checker import chosen_rules
-    from gradviz.analysis.installed_rules import with_installed_rules
     from gradviz.analysis.report import check_report
-    from gradviz.analysis.rules import RULES
-    from gradviz.analysis.rules.parameter_without_gradient import ParameterWithoutGradient
-    from gradviz.analysis.rules.saved_memory import saved_memory_above
     from gradviz.cli.findings_pictures import Pictures
     from gradviz.cli.paging import show
     from gradviz.cli.rescue import recording_kept
     from gradviz.cli.settings import check_settings
-    from gradviz.cli.source import SourceOptions, open_source
+    from gradviz.cli.source import open_source
     from gradviz.cli.terminal import standard_output
     from gradviz.errors import BadInput
     from gradviz.output import check_outputs, write_output
-    from gradviz.recording.plan import RunLimits
     from gradviz.rendering.finding_formats import finding_format
     from gradviz.rendering.findings_text import FindingsText
 
     terminal = standard_output(options["color"])
     settings = check_settings(options, Path.cwd())
-    source_choice = SourceOptions(words, module, backward="all", calls=True)
-    if source_choice.is_capture:
-        _check_that_it_runs(source_choice.name, options)
-    else:
-        limits = RunLimits(settings.seconds, settings.steps)
-        source_choice = replace(source_choice, keep_going=True, limits=limits)
-    known_rules = with_installed_rules(RULES)
-    rules = chosen_rules(known_rules.rules, settings.select, settings.ignore)
-    if options["all_params_get_grad"]:
-        rules.append(ParameterWithoutGradient)
-    if settings.saved_limit is not None:
-        rules.append(saved_memory_above(settings.saved_limit))
+    source_choice = _source_choice(words, module, settings, options)
+    rules, unusable = _rules(settings, options)
     if options["why"] is not None and settings.format != "terminal":
         raise BadInput(f"--why answers in words, not as {settings.format}", hint="leave out --format")
     for_programs = None if settings.format == "terminal" else finding_format(settings.format)
@@ -92,7 +78,7 @@ def check_command(
     check_outputs(outputs, inputs=source_choice.inputs)
     source = open_source(source_choice, own_output=True, needs_graph=False)
     with recording_kept(source, source_choice):
-        report = check_report(source.capture, rules, baseline, known_rules.unusable)
+        report = check_report(source.capture, rules, baseline, unusable)
         if write_baseline is not None:
             write_output(write_baseline, baseline_of(report.program, report.findings, report.source))
         if options["why"] is not None:
@@ -105,6 +91,36 @@ def check_command(
         # Last, because a picture that cannot be drawn must not cost the findings.
         pictures.write(source.capture, report.findings)
     return source.exit_code or int(_is_failure(report, settings))
+
+
+def _source_choice(
+    words: tuple[str, ...], module: str | None, settings: CheckSettings, options: dict[str, Any]
+) -> SourceOptions:
+    from gradviz.cli.source import SourceOptions
+    from gradviz.recording.plan import RunLimits
+
+    choice = SourceOptions(words, module, backward="all", calls=True)
+    if choice.is_capture:
+        _check_that_it_runs(choice.name, options)
+        return choice
+    return replace(choice, keep_going=True, limits=RunLimits(settings.seconds, settings.steps))
+
+
+def _rules(settings: CheckSettings, options: dict[str, Any]) -> tuple[list[type[Rule]], tuple[Finding, ...]]:
+    """The rules to run, and a finding on each installed one that cannot."""
+    from gradviz.analysis.checker import chosen_rules
+    from gradviz.analysis.installed_rules import with_installed_rules
+    from gradviz.analysis.rules import RULES
+    from gradviz.analysis.rules.parameter_without_gradient import ParameterWithoutGradient
+    from gradviz.analysis.rules.saved_memory import saved_memory_above
+
+    known = with_installed_rules(RULES)
+    rules = chosen_rules(known.rules, settings.select, settings.ignore)
+    if options["all_params_get_grad"]:
+        rules.append(ParameterWithoutGradient)
+    if settings.saved_limit is not None:
+        rules.append(saved_memory_above(settings.saved_limit))
+    return rules, known.unusable
 
 
 def _why(capture: Capture, report: Report, options: dict[str, Any], terminal: Terminal) -> str:

@@ -1,0 +1,52 @@
+"""Which leaves got a gradient at any time of the run, as far as calls, graphs and the end of the program show it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+
+from gradviz.capture.capture import Capture
+from gradviz.graph.call_log import CallLog
+
+
+class ReceivedGradients:
+    """Asked with ``number in received``, where a number is that of a tensor in the log."""
+
+    def __init__(self, capture: Capture, log: CallLog) -> None:
+        self._capture = capture
+        self._log = log
+
+    def __contains__(self, number: int) -> bool:
+        tensor = self._log.tensors[number]
+        if tensor.end is not None and tensor.end.has_grad:
+            return True
+        return number in self._seen_by_calls or any(name in self._names_in_graphs for name in tensor.names)
+
+    @cached_property
+    def _seen_by_calls(self) -> frozenset[int]:
+        """Leaves whose ``.grad`` was seen by some call, or that ``autograd.grad`` gave one for."""
+        given = {
+            use.tensor
+            for call in self._log.calls
+            if call.kind == "backward" and call.outputs
+            for use in call.inputs
+            if use.place.startswith("input")
+            and any(out.place.removeprefix("return") == use.place.removeprefix("input") for out in call.outputs)
+        }
+        return frozenset(given | {tensor.gradient_of for tensor in self._log.tensors if tensor.gradient_of is not None})
+
+    @cached_property
+    def _names_in_graphs(self) -> frozenset[str]:
+        """Names of leaves that a recorded graph brought a gradient to.
+
+        A name that several tensors bear tells nothing: modules that no variable holds are named by their class.
+        """
+        bearers = Counter(name for tensor in self._log.tensors for name in tensor.names)
+        return frozenset(
+            name
+            for graph in self._capture.graphs
+            for leaf in graph.leaves
+            if any(arrived is not None and not arrived.is_undefined for arrived in leaf.arrived)
+            for name in leaf.names
+            if bearers[name] < 2
+        )
