@@ -53,8 +53,9 @@ def test_memory_does_not_grow_with_the_steps(soon_forgotten: None, backward: int
             early, late = memory_after(2 * steps, model), memory_after(steps, model)
         finally:
             tracemalloc.stop()
-    # Tables breathe. What was kept of these steps for good would be three hundred kilobytes, or a megabyte of graphs.
-    assert late - early < 30_000
+    # Tables breathe, by tens of kilobytes. What was kept of these steps for good would be three hundred, or a megabyte
+    # of graphs.
+    assert late - early < 100_000
 
 
 def described(graph: gradviz.Graph) -> list[Any]:
