@@ -127,5 +127,5 @@ def _likely_options(error: click.NoSuchOption) -> str:
     from difflib import get_close_matches
 
     names = {known.lstrip("-"): known for known in error.possibilities or ()}
-    likely = get_close_matches(error.option_name.lstrip("-"), names, cutoff=0.5)
+    likely = get_close_matches(error.option_name.lstrip("-"), names, cutoff=0.6)
     return " or ".join(repr(names[name]) for name in likely)

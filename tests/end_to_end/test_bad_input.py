@@ -85,6 +85,13 @@ def test_a_script_in_an_unknown_encoding_is_told(folder: Path) -> None:
     assert "Traceback" not in run.stderr
 
 
+def test_an_option_of_the_script_itself_is_not_taken_for_a_slip_in_one_of_ours(folder: Path) -> None:
+    written_script(folder, "x = 1\n")
+    refusal = refused("render", "train.py", "--latent", "10", cwd=folder)
+    assert "no such option '--latent'; arguments of the script itself go after --" in refusal
+    assert "did you mean '--depth'?" in refused("render", "train.py", "--dept", "1", cwd=folder)
+
+
 @pytest.mark.parametrize(
     ("module", "word"),
     [
