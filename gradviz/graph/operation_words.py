@@ -39,8 +39,11 @@ def autograd_name(node: Node) -> str:
 
 
 def constant_names(constant: Constant) -> tuple[str, ...]:
-    """The names of an input that needs no gradient, or a word for what it is."""
-    return constant.names or (constant.kind,)
+    """The names of an input that needs no gradient, or a word for what it is.
+
+    The word is not ``data``: programs have variables of that name.
+    """
+    return constant.names or ("constant" if constant.kind == "data" else constant.kind,)
 
 
 def stem_of(node_name: str) -> str:
