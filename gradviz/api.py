@@ -151,7 +151,6 @@ def record(
         values_up_to=values,
         root_shares=root_shares,
         calls=calls,
-        thins_out=calls,
         begins_midway=True,
         remedy_when_full="record(backward=N) picks a single one, and backward='last' keeps the last",
     )

@@ -11,6 +11,7 @@ from gradviz.errors import BadInput, check_choice
 
 if TYPE_CHECKING:
     from gradviz.analysis.finding import Finding, Severity
+    from gradviz.analysis.installed_rules import RuleSet
     from gradviz.analysis.report import Report
     from gradviz.capture.capture import Capture
 
@@ -59,16 +60,22 @@ class Checked:
         return str(self)
 
 
-def checked(capture: Capture, select: Sequence[str] = (), ignore: Sequence[str] = ()) -> Checked:
-    """Run the rules; raises `BadInput` for a word that means no rule."""
+def chosen(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> RuleSet:
+    """The rules that these words mean; raises `BadInput` for one that means no rule."""
     from gradviz.analysis.checker import chosen_rules
-    from gradviz.analysis.installed_rules import with_installed_rules
-    from gradviz.analysis.report import check_report
+    from gradviz.analysis.installed_rules import RuleSet, with_installed_rules
     from gradviz.analysis.rules import RULES
 
     known = with_installed_rules(RULES)
     rules = chosen_rules(known.rules, _words("select", select), _words("ignore", ignore))
-    return Checked(check_report(capture, rules, besides=known.unusable))
+    return RuleSet(tuple(rules), known.unusable)
+
+
+def checked(capture: Capture, rules: RuleSet) -> Checked:
+    """Run the rules."""
+    from gradviz.analysis.report import check_report
+
+    return Checked(check_report(capture, rules.rules, besides=rules.unusable))
 
 
 def _words(name: str, given: Iterable[str]) -> tuple[str, ...]:

@@ -142,11 +142,12 @@ class Inspection:
             'error'
         """
         from gradviz.analysis.gradient_flow import has_gradients
-        from gradviz.checked import checked
+        from gradviz.checked import checked, chosen
 
+        rules = chosen(select, ignore)  # before a backward is measured, which runs the program's hooks
         is_measured = any(has_gradients(graph) for graph in self.graphs)
         measured = self if is_measured or self._roots is None else self.backward()
-        return checked(measured.capture, select, ignore)
+        return checked(measured.capture, rules)
 
     def tree(self, **options: Any) -> TreeText:
         """The graph as a tree of text, from the loss down to what it was computed from.

@@ -129,7 +129,6 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
     plan = RecordingPlan(
         backward=None if options.backward in ("all", "last") else int(options.backward or 1),
         only_last=options.backward == "last",
-        thins_out=options.calls,
         keep_going=options.keep_going,
         limits=options.limits,
         root=options.root,

@@ -94,7 +94,12 @@ def calls_of_several_names(nodes: Iterable[Node]) -> set[Call]:
     return {call for call, found in names.items() if len(found) > 1}
 
 
-def operation_names(node: Node) -> set[str]:
-    """The words by which pictures may call an operation."""
-    words = {operation_word(node.name)}
-    return {*words, call_word(node.forward_call)} if node.forward_call else words
+def operation_names(node: Node) -> tuple[str, ...]:
+    """The words by which pictures may call an operation, always in the same order: hints name the first that fits."""
+    return _operation_names(node.name, node.forward_call)
+
+
+@lru_cache(maxsize=1000)
+def _operation_names(name: str, forward_call: str | None) -> tuple[str, ...]:
+    words = (operation_word(name), call_word(forward_call)) if forward_call else (operation_word(name),)
+    return tuple(dict.fromkeys(words))

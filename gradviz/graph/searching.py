@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 
 from gradviz.errors import NothingFound, near_matches
 from gradviz.graph.expressions import compiled, compiled_for_search
@@ -110,14 +110,9 @@ def _remedy(expression: str, words: Iterable[str]) -> str:
 
 
 def _words(node: Node, with_torchs_name: bool = True) -> Iterable[str]:
-    own = () if node.is_leaf else _words_of_operation(node.name, node.forward_call)
+    own = () if node.is_leaf else operation_names(node)
     torchs = (autograd_name(node),) if with_torchs_name else ()
     return (*own, *torchs, *node.names) if node.held else (*own, *torchs)
-
-
-@lru_cache(maxsize=1000)
-def _words_of_operation(name: str, forward_call: str | None) -> tuple[str, ...]:
-    return tuple(operation_names(Node(0, name, forward_call=forward_call)))
 
 
 def _words_of_scope(scope: ModuleScope) -> tuple[str, str]:

@@ -36,6 +36,7 @@ class GradModeWatch:
     def __init__(self) -> None:
         self._switches: list[Place | None] = []
         self._lines: dict[tuple[CodeType, int], int | None] = {}
+        self._withs: dict[str, list[tuple[int, int, int]]] = {}
 
     def note(self, args: tuple[Any, ...], frame: FrameType | None) -> None:
         """Gradients are being switched by the torch frame `frame`."""
@@ -72,10 +73,15 @@ class GradModeWatch:
             elif not is_torch_file(code.co_filename) and not is_gradviz_code(code):
                 key = code, frame.f_lineno
                 if key not in self._lines:
-                    self._lines[key] = _enclosing_with(code.co_filename, frame.f_lineno)
+                    self._lines[key] = _enclosing(self._withs_of(code.co_filename), frame.f_lineno)
                 if (line := self._lines[key]) is not None:
                     yield Place(code.co_filename, line, function_name(code))
             frame = frame.f_back
+
+    def _withs_of(self, file: str) -> list[tuple[int, int, int]]:
+        if file not in self._withs:
+            self._withs[file] = _withs_in(file)
+        return self._withs[file]
 
 
 def _decorator_line(frame: FrameType) -> Place | None:
@@ -102,16 +108,17 @@ def _code_of(function: Any) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
-def _enclosing_with(file: str, line: int) -> int | None:
-    """Line of the innermost ``with`` around `line` that speaks of switching gradients off."""
+def _enclosing(withs: list[tuple[int, int, int]], line: int) -> int | None:
+    """Line of the innermost ``with`` around `line`."""
     best: int | None = None
-    for first, last, where in _withs_of(file):
+    for first, last, where in withs:
         if first <= line <= last and (best is None or where > best):
             best = where
     return best
 
 
-def _withs_of(file: str) -> list[tuple[int, int, int]]:
+def _withs_in(file: str) -> list[tuple[int, int, int]]:
+    """First and last line of every ``with`` that speaks of switching gradients off, and the line that says so."""
     source = "".join(linecache.getlines(file))
     if not any(word in source for word in _WORDS):
         return []

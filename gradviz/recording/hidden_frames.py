@@ -62,7 +62,7 @@ def frames_of_program(frame: FrameType | None) -> Iterator[tuple[FrameType, int]
         elif is_hook_detour(code):
             is_in_detour = True
         else:
-            direct = direct_call_in(frame) if is_in_detour else None
+            direct = direct_call_in(code) if is_in_detour else None
             is_in_detour = False
             yield frame, direct[1] if direct is not None else line
         frame = frame.f_back if frame is not None else None

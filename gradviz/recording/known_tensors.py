@@ -22,7 +22,6 @@ _address = torch_compat.tensor_getter("_cdata")
 _requires_grad = torch_compat.tensor_getter("requires_grad")
 _is_leaf = torch_compat.tensor_getter("is_leaf")
 _version = torch_compat.tensor_getter("_version")
-_is_view = vars(torch._C.TensorBase)["_is_view"]
 _SWEEP_AFTER = 4_096
 
 
@@ -148,15 +147,10 @@ class KnownTensors:
 
 
 def is_leaf(tensor: torch.Tensor, requires_grad: bool) -> bool:
-    """Whether torch calls it a leaf, without asking for a view's ``grad_fn``: torch may have to make that anew."""
+    """Whether torch calls it a leaf, without asking where torch might have to make a node for that."""
     if not requires_grad:
         return True
-    if _is_view(tensor):
-        return False
-    try:
-        return bool(_is_leaf(tensor))
-    except RuntimeError:
-        return False
+    return torch_compat.may_be_asked(tensor) and bool(_is_leaf(tensor))
 
 
 def version_of(tensor: torch.Tensor) -> int | None:

@@ -32,8 +32,6 @@ class RecordingPlan:
     """The call to record, counted from 1; None for all."""
     only_last: bool = False
     """All calls are recorded, and each takes the place of the one before."""
-    thins_out: bool = False
-    """Of the recorded calls of a long run only those are kept that tell something: see `kept_graphs`."""
     keep_going: bool = False
     limits: RunLimits = NO_LIMITS
     root: str | None = None

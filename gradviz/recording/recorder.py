@@ -35,7 +35,7 @@ from gradviz.recording.run_limit import RunLimit
 from gradviz.recording.structures import named_tensors
 from gradviz.recording.tensor_facts import FactsTable
 
-TRACED = "backward calls inside torch.jit.trace are not recorded: the recorder would be traced"
+TRACED = "backward calls inside torch.jit.trace are not recorded: it would trace the recorder"
 
 
 class Recorder:
@@ -133,9 +133,7 @@ class Recorder:
         if self._compiled.is_running:
             return run()  # the compiler differentiates what it traces; the program called nothing
         if torch_compat.is_tracing():
-            self._builder.disclose(
-                "backward calls inside torch.jit.trace are not recorded: it would trace the recorder"
-            )
+            self._builder.disclose(TRACED)
             return run()
         with self._lock:
             self.backward_calls += 1
@@ -249,7 +247,7 @@ class Recorder:
             return frozenset()
 
     def _thin_out(self, place: int | None) -> None:
-        if not self._plan.thins_out or place is None:
+        if not self._plan.calls or place is None:
             return
         try:
             for other in self._kept.add(place, self._builder.graphs[place]):

@@ -216,14 +216,8 @@ def _version_when_saved(wrapper: Any, slot: SavedSlot, tensor: torch.Tensor) -> 
 
 
 def _may_be_checked(raw: Any) -> bool:
-    """Whether torch's check of the version does nothing else.
-
-    It would run an unpack hook, and of a view whose base was changed it would make a new node, unless the base needs
-    no gradient.
-    """
-    if raw.unpack_hook is not None:
-        return False
-    return raw.data is None or not raw.data._is_view() or not raw.data._base.requires_grad
+    """Whether torch's check of the version does nothing else: it would run an unpack hook, or make a node."""
+    return raw.unpack_hook is None and (raw.data is None or torch_compat.may_be_asked(raw.data))
 
 
 def _parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]] | None:

@@ -177,7 +177,7 @@ SET_GRAD_ENABLED: Callable[[bool], None] = torch._C._set_grad_enabled
 
 def can_read_values(tensor: torch.Tensor) -> bool:
     """False where reading would fail or break what the program does: no data, a transform, a CUDA graph."""
-    if tensor.is_meta or getattr(_functorch, "peek_interpreter_stack", lambda: None)() is not None:
+    if tensor.is_meta or is_transforming():
         return False
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
@@ -274,10 +274,12 @@ def grad_fn_of(tensor: torch.Tensor) -> Any:
 def may_be_asked(tensor: torch.Tensor) -> bool:
     """Whether a tensor that requires grad can be asked for ``grad_fn`` and ``is_leaf`` without consequences.
 
-    For a view whose base was changed in place torch makes a new node then, or refuses. The program's later nodes would
-    get other sequence numbers, and by these the engine orders its sums.
+    For a view whose base was changed in place torch makes a new node then, or refuses, unless the base needs no
+    gradient. The program's later nodes would get other sequence numbers, and by these the engine orders its sums.
     """
-    return not (tensor._is_view() and tensor._version)
+    if not tensor._is_view() or not tensor._version:
+        return True
+    return tensor._base is not None and not tensor._base.requires_grad
 
 
 def grad_fn_there_already(tensor: torch.Tensor) -> Any:

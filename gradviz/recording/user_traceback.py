@@ -6,7 +6,8 @@ import dis
 import linecache
 import sys
 import traceback
-from types import FrameType, TracebackType
+from functools import cache
+from types import CodeType, TracebackType
 
 from gradviz.capture.capture import ScriptError
 from gradviz.recording.file_kinds import is_gradviz_code, is_hook_detour, is_library_file
@@ -65,20 +66,21 @@ def _drop_detour(kept: list[TracebackType]) -> None:
 
 def _as_called_directly(entry: TracebackType) -> TracebackType:
     """The entry of `Module._call_impl` as it would be had there been no hook: at its other call of ``forward``."""
-    direct = direct_call_in(entry.tb_frame)
+    direct = direct_call_in(entry.tb_frame.f_code)
     return TracebackType(None, entry.tb_frame, *direct) if direct is not None else entry
 
 
-def direct_call_in(frame: FrameType) -> tuple[int, int] | None:
+@cache
+def direct_call_in(code: CodeType) -> tuple[int, int] | None:
     """Instruction and line at which `Module._call_impl` calls ``forward`` where there is no hook."""
     if sys.version_info < (3, 11):
         return None  # instructions do not know their lines there
-    for instruction in dis.get_instructions(frame.f_code):
+    for instruction in dis.get_instructions(code):
         line = instruction.positions.lineno if instruction.positions else None
         if (
             line
             and instruction.opname.startswith("CALL")
-            and "forward_call(" in linecache.getline(frame.f_code.co_filename, line)
+            and "forward_call(" in linecache.getline(code.co_filename, line)
         ):
             return instruction.offset, line
     return None

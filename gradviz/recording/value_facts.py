@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 import torch
 
 from gradviz.graph.call_log import ValueFacts
@@ -41,7 +43,7 @@ def _read(tensor: torch.Tensor, count: int) -> ValueFacts:
     plain = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     zeros = plain.numel() - int(torch.count_nonzero(plain))
     low, high = (float(extreme) for extreme in torch.aminmax(plain))
-    if _is_finite(low) and _is_finite(high):
+    if isfinite(low) and isfinite(high):
         return ValueFacts(count, low, high, zeros)
     nans, infs = int(torch.isnan(plain).sum()), int(torch.isinf(plain).sum())
     finite = plain[torch.isfinite(plain)]
@@ -49,7 +51,3 @@ def _read(tensor: torch.Tensor, count: int) -> ValueFacts:
         return ValueFacts(count, None, None, zeros, nans, infs)
     low, high = (float(extreme) for extreme in torch.aminmax(finite))
     return ValueFacts(count, low, high, zeros, nans, infs)
-
-
-def _is_finite(number: float) -> bool:
-    return number - number == 0.0

@@ -54,5 +54,11 @@ def test_a_block_that_raises_can_be_checked() -> None:
 def test_rules_are_named_as_on_the_command_line() -> None:
     with pytest.raises(BadInput, match="no rule 'detatched'"):
         gradviz.check(torch.ones(1, requires_grad=True).exp(), select="detatched")
+    weight = torch.ones(1, requires_grad=True)
+    backwards = []
+    weight.register_hook(lambda _: backwards.append(1))  # type: ignore[no-untyped-call]
+    with pytest.raises(BadInput, match="no rule 'GV999'"):
+        gradviz.check(weight.exp(), ignore="GV999")
+    assert not backwards
     with pytest.raises(BadInput, match="severity"):
         gradviz.check(torch.ones(1, requires_grad=True).exp()).at_least("grave")  # type: ignore[arg-type]

@@ -49,6 +49,15 @@ def flags(use: TensorUse) -> tuple[int | None, bool, bool]:
     return use.version, use.requires_grad, use.has_grad_fn
 
 
+def test_a_leaf_made_of_a_view_of_data_is_a_leaf() -> None:
+    def program() -> Tensor:
+        row = torch.ones(2, 2)[0].zero_()  # a view whose base was changed
+        return (row.requires_grad_() * 2).sum()
+
+    (row,) = the_call(log_of(program), "mul").inputs
+    assert (flags(row), row.is_leaf) == ((1, True, False), True)
+
+
 def test_a_call_tells_what_it_took_and_what_it_gave() -> None:
     w, x = weight(2), torch.tensor([0.0, 3.0])
     log = log_of(lambda: (w * x).detach())
