@@ -72,9 +72,7 @@ class CallLogBuilder:
     def _name_all(self, role: Any, tensors: Mapping[str, Any], names: Mapping[int, list[str]]) -> None:
         for tensor in tensors.values():
             if tensor is not None and not torch.nn.parameter.is_lazy(tensor):
-                known = self._recorder.writer.uses.tensors.find(tensor) or self._recorder.writer.uses.tensors.add(
-                    tensor
-                )
+                known = self._recorder.writer.uses.tensors.known(tensor)
                 known.role = role
                 known.names.update(dict.fromkeys(names.get(id(tensor), ())))
 
@@ -83,7 +81,7 @@ class CallLogBuilder:
         tensors = self._recorder.writer.uses.tensors
         for name, tensor in hidden_tensors(module, path) if path is not None else ():
             if requires_grad(tensor) and id(tensor) not in modules.parameters:
-                known = tensors.find(tensor) or tensors.add(tensor)
+                known = tensors.known(tensor)
                 if known.is_leaf:
                     known.names[name] = None
                     known.hidden_in = path

@@ -113,6 +113,10 @@ class KnownTensors:
         self._tensors[_address(tensor)] = known
         return known
 
+    def known(self, tensor: torch.Tensor) -> KnownTensor:
+        """What is known of the tensor, noted at first sight."""
+        return self.find(tensor) or self.add(tensor)
+
     def storage(self, tensor: torch.Tensor) -> KnownStorage | None:
         """The memory of a tensor; None where it has none of its own."""
         storage = None if answers_itself(type(tensor)) else storage_of(tensor)

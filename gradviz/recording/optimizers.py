@@ -87,8 +87,7 @@ class Optimizers:
         if type(groups) is not list:
             return
         known.groups = [
-            [tensors.find(tensor) or tensors.add(tensor) for tensor in group.get("params", ()) if _is_tensor(tensor)]
-            for group in groups
+            [tensors.known(tensor) for tensor in group.get("params", ()) if _is_tensor(tensor)] for group in groups
         ]
         known.learning_rates = [
             float(group["lr"]) if type(group.get("lr")) in (int, float) else None for group in groups
@@ -218,7 +217,7 @@ class Optimizers:
 
 def _plain_use(writer: CallWriter, tensor: torch.Tensor, place: str, row: Row) -> RowUse:
     """Without values: those of parameters are known from what they were made by, or from their forward."""
-    known = writer.uses.tensors.find(tensor) or writer.uses.tensors.add(tensor)
+    known = writer.uses.tensors.known(tensor)
     known.first_row = known.first_row or row
     known.status = requires_grad(tensor), known.status[1]
     return RowUse(known, place, version_of(tensor), None)

@@ -104,9 +104,9 @@ class TensorUses:
 
     def note_gradient(self, gradient: torch.Tensor, leaf: torch.Tensor) -> None:
         """`gradient` was read from the ``.grad`` of `leaf`."""
-        known = self.tensors.find(gradient) or self.tensors.add(gradient)
+        known = self.tensors.known(gradient)
         if known.producer is None:
-            known.gradient_of = self.tensors.find(leaf) or self.tensors.add(leaf)
+            known.gradient_of = self.tensors.known(leaf)
 
     def of_arguments(self, row: Row, args: Any, kwargs: Any) -> list[RowUse]:
         """Every tensor among the arguments."""
