@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from gradviz.analysis.finding import Finding, SourceText, text_at
+from gradviz.capture.encoding import json_text, writable
 from gradviz.errors import BadInput
 
 BASELINE_VERSION = 1
@@ -36,7 +37,7 @@ class Baseline(Struct, frozen=True):
 def baseline_of(program: str, findings: Iterable[Finding], source: SourceText) -> bytes:
     """A baseline's file."""
     known = tuple(_known(finding, source) for finding in findings)
-    return msgspec.json.format(msgspec.json.encode(Baseline(program, known)), indent=1) + b"\n"
+    return json_text(Baseline(program, known)).encode()
 
 
 def read_baseline(content: bytes, name: str, program: str) -> Baseline:
@@ -47,7 +48,7 @@ def read_baseline(content: bytes, name: str, program: str) -> Baseline:
         raise BadInput(f"{name} is no baseline: {error}", hint="write one with --write-baseline") from error
     if baseline.schema != "gradviz baseline" or baseline.version != BASELINE_VERSION:
         raise BadInput(f"{name} is no baseline that this gradviz reads", hint="write one with --write-baseline")
-    if baseline.program != program:
+    if baseline.program != writable(program):
         raise BadInput(f"{name} is the baseline of {baseline.program}, not of {program}")
     return baseline
 
@@ -70,5 +71,6 @@ def without_known(
 
 
 def _known(finding: Finding, source: SourceText) -> KnownFinding:
-    file = finding.place.file.replace("\\", "/").rpartition("/")[2] if finding.place is not None else ""
-    return KnownFinding(finding.code, file, text_at(source, finding.place).strip(), finding.tensors)
+    path = "" if finding.place is None else writable(finding.place.file).replace("\\", "/")
+    text = writable(text_at(source, finding.place).strip())
+    return KnownFinding(finding.code, path.rpartition("/")[2], text, tuple(map(writable, finding.tensors)))

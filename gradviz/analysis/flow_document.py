@@ -11,7 +11,7 @@ from msgspec import Struct
 from gradviz.analysis.gradient_flow import FlowRow, Trend, gradient_flow
 from gradviz.analysis.loss_shares import products_of_rows
 from gradviz.capture.capture import Capture, Program
-from gradviz.capture.encoding import encoded
+from gradviz.capture.encoding import json_text
 from gradviz.graph.model import BackwardCall, CallSite, Graph
 from gradviz.graph.root_shares import LossTerm, Products, RootShares
 
@@ -103,7 +103,7 @@ def flow_json(capture: Capture, graphs: Sequence[Graph]) -> str:
         disclosures=capture.disclosures,
         flows=tuple(_flow(capture, graph) for graph in graphs),
     )
-    return msgspec.json.format(encoded(document, msgspec.json.encode), indent=1).decode() + "\n"
+    return json_text(document)
 
 
 def flow_schema() -> dict[str, Any]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from gradviz.analysis.memory import StorageUse, Unknown, memory_of
 from gradviz.analysis.memory_groups import Group, by_line, by_module
 from gradviz.capture.capture import Capture
+from gradviz.capture.encoding import json_text
 from gradviz.graph.model import Graph
 
 
@@ -94,7 +95,7 @@ def source_text(capture: Capture, key: tuple[str | int, ...]) -> str:
 
 def memory_json(capture: Capture, graph: Graph) -> str:
     """The document as text."""
-    return msgspec.json.format(msgspec.json.encode(memory_document(capture, graph)), indent=1).decode() + "\n"
+    return json_text(memory_document(capture, graph))
 
 
 def memory_schema() -> dict[str, Any]:

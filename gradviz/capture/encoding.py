@@ -20,10 +20,20 @@ def encoded(value: object, encode: Callable[[Any], bytes]) -> bytes:
         return encode(_with_writable_texts(msgspec.to_builtins(value)))
 
 
+def json_text(document: object) -> str:
+    """`document` as JSON for programs, one line for each entry."""
+    return msgspec.json.format(encoded(document, msgspec.json.encode), indent=1).decode() + "\n"
+
+
+def writable(text: str) -> str:
+    """A text as it is read again from what `encoded` wrote."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _with_writable_texts(value: Any) -> Any:
     """Recursive, but only as deep as the structures of a capture are nested: graphs are tables."""
     if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
+        return writable(value)
     if isinstance(value, dict):
         return {_with_writable_texts(key): _with_writable_texts(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

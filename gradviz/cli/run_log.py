@@ -143,9 +143,8 @@ def _steps_table(log: RunLog, look: FlowTable) -> str:
 def _json(log: RunLog) -> str:
     from dataclasses import asdict
 
-    import msgspec
-
     from gradviz.analysis.flow_over_steps import flow_over_steps
+    from gradviz.capture.encoding import json_text
     from gradviz.rendering.run_log_words import what_is_missing
 
     flow = flow_over_steps(log)
@@ -160,4 +159,4 @@ def _json(log: RunLog) -> str:
         # NaN, which JSON does not know, is written as null.
         "parameters": [asdict(series) for series in flow.series],
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+    return json_text(document)

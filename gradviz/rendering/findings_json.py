@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from gradviz.analysis.finding import Finding, NodeAt, Severity, Symptom
 from gradviz.analysis.report import Report
+from gradviz.capture.encoding import json_text
 from gradviz.graph.model import Attribute
 
 CHECK_VERSION = 1
@@ -65,7 +66,7 @@ def findings_json(report: Report) -> str:
         report.known,
         report.disclosures,
     )
-    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+    return json_text(document)
 
 
 def check_schema() -> dict[str, Any]:

@@ -9,12 +9,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from gradviz._version import __version__
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.report import Report
 from gradviz.analysis.rules import RULES
+from gradviz.capture.encoding import json_text
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -33,7 +32,7 @@ def findings_sarif(report: Report) -> str:
         "version": "2.1.0",
         "runs": [{"tool": {"driver": driver}, "results": [_result(finding) for finding in report.findings]}],
     }
-    return msgspec.json.format(msgspec.json.encode(log), indent=1).decode() + "\n"
+    return json_text(log)
 
 
 def _result(finding: Finding) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Parameter, Program, ScriptError
-from gradviz.capture.encoding import encoded
+from gradviz.capture.encoding import json_text
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Attribute, Graph, Node, Scalar
 from gradviz.rendering.renderer import Subject
@@ -55,8 +55,7 @@ class JsonRenderer:
     """Writes a `GraphDocument`. Folding is a matter of pictures and changes nothing here."""
 
     def render(self, subject: Subject) -> str:
-        document = encoded(_document(subject), msgspec.json.encode)
-        return msgspec.json.format(document, indent=1).decode() + "\n"
+        return json_text(_document(subject))
 
 
 def graph_schema() -> dict[str, Any]:

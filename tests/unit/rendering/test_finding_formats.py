@@ -63,6 +63,13 @@ def test_sarif_has_a_result_for_each_finding_with_its_rule_and_places() -> None:
     assert "locations" not in second
 
 
+@pytest.mark.parametrize("name", ["json", "sarif"])
+def test_a_name_that_is_not_utf8_is_written_with_its_bytes_spelled_out(name: str) -> None:
+    finding = Finding(code="GV101", cause="detached", severity="error", message="w", place=Place("tr\udce4in.py", 3))
+    text = written(name, Report("tr\udce4in.py", (finding,), {"tr\udce4in.py": {3: "h"}}, ()))
+    assert r"tr\\udce4in.py" in text
+
+
 def test_annotations_are_one_line_each_and_nothing_in_them_ends_a_property() -> None:
     first, second = written("github").splitlines()
     assert first.startswith("::error file=net%3A1%2Ca.py,line=3,title=GV101 detached::w gets no gradient")
