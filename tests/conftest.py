@@ -16,6 +16,12 @@ hypothesis.settings.register_profile("gradviz", deadline=None, derandomize=True,
 hypothesis.settings.load_profile("gradviz")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What is computed once for all commands is kept for this test run, and nothing in the user's folders."""
+    os.environ["GRADVIZ_CACHE_DIR"] = str(tmp_path_factory.getbasetemp().parent / "cache")
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """Fail a test after which Python or torch has a hook, a mode, a patch or a setting that was not there before."""

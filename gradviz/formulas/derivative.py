@@ -1,0 +1,95 @@
+"""What torch does in the backward of one operation, as data: its formulas, and what they need to be kept.
+
+The words are those of torch's own file of derivatives. In a formula, ``grad`` is the gradient of the loss with respect
+to the operation's result (``grads[i]`` where it has several), ``result`` the result, and every other name an argument
+of the function. In a forward-mode formula ``self_t`` is the tangent of ``self``, and ``self_p`` its value.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+
+class SavedValue(Struct, frozen=True, omit_defaults=True, gc=False):
+    """One thing that a node keeps from its forward, because a formula needs it."""
+
+    slot: str
+    """What the node calls it, with ``_saved_`` in front: ``self``, ``result``, ``self_sym_sizes``."""
+    expression: str
+    """How it is made of the operation's inputs or results: ``self.sym_sizes()``."""
+    of: Literal["input", "result"] = "input"
+
+
+class InputFormula(Struct, frozen=True, omit_defaults=True, gc=False):
+    """The gradient of one input, or of several that one formula gives together."""
+
+    inputs: tuple[str, ...]
+    formula: str
+    """C++, as torch compiles it: ``grad / (2 * result.conj())``."""
+    uses: tuple[str, ...] = ()
+    """`SavedValue.slot` of everything kept that it needs."""
+
+    @property
+    def is_not_implemented(self) -> bool:
+        """True where torch raises in place of computing a gradient."""
+        return self.formula.startswith("not_implemented")
+
+
+class ForwardFormula(Struct, frozen=True, omit_defaults=True, gc=False):
+    """The tangent of one result, or of several, in forward mode."""
+
+    outputs: tuple[str, ...]
+    formula: str
+
+
+class SecondDerivative(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Whether the backward can itself be differentiated, as ``create_graph=True`` asks."""
+
+    is_possible: bool = True
+    functions: tuple[str, ...] = ()
+    """Functions in the formulas whose own derivative torch knows, or, where it is not possible, lacks."""
+
+
+class Derivative(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Everything that the installed torch knows about the backward of one kind of node."""
+
+    node: str
+    """``grad_fn.name()``: ``MulBackward0``."""
+    function: str
+    """The operator as dispatched, without overload: ``mul``, ``_softmax``."""
+    schema: str
+    """``mul.Tensor(Tensor self, Tensor other) -> Tensor``."""
+    inputs: tuple[InputFormula, ...] = ()
+    """In the order of the function's arguments, one entry for each formula."""
+    forward: tuple[ForwardFormula, ...] = ()
+    """Empty where torch has no forward mode for it."""
+    saved: tuple[SavedValue, ...] = ()
+    without_gradient: tuple[str, ...] = ()
+    """Tensor arguments for which there is none: an index, a mask, a target."""
+    differentiable_outputs: tuple[bool, ...] = ()
+    """For each result; empty where torch does not say, and every one of floating point or complex type is."""
+    other_schemas: tuple[str, ...] = ()
+    """Variants with the same formulas: ``mul_.Tensor(...)``, ``mul.out(...)``."""
+    second: SecondDerivative = SecondDerivative()
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Every argument that can get a gradient, in the function's order."""
+        return tuple(name for each in self.inputs for name in each.inputs)
+
+    def formula_of(self, name: str) -> InputFormula | None:
+        """The formula that gives the gradient of the argument of that name."""
+        return next((each for each in self.inputs if name in each.inputs), None)
+
+
+class FormulaTable(Struct, frozen=True, omit_defaults=True):
+    """What one release of torch knows."""
+
+    torch_version: str
+    derivatives: tuple[Derivative, ...] = ()
+    composed: tuple[str, ...] = ()
+    """Functions without a backward of their own: autograd follows the operations that they call."""
+    undifferentiable: tuple[str, ...] = ()
+    """Functions whose result never has a history: ``argmax``, ``isnan``."""

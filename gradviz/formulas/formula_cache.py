@@ -1,0 +1,61 @@
+"""What was read from the installed torch, kept in the user's cache folder: a second the first time, milliseconds later.
+
+A file is named for the release and the contents that it was read from, so that none is ever taken for another's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import msgspec
+
+from gradviz.formulas.derivative import FormulaTable
+from gradviz.formulas.installed import FormulaFiles
+
+_SHAPE = 1
+"""Counts changes of `FormulaTable`: what another gradviz wrote is not read."""
+
+
+def cache_folder() -> Path:
+    """``$GRADVIZ_CACHE_DIR``, or where this system keeps what can be computed again.
+
+    Raises `RuntimeError` where the user has no home.
+    """
+    if own := os.environ.get("GRADVIZ_CACHE_DIR"):
+        return Path(own)
+    if os.name == "nt" and (local := os.environ.get("LOCALAPPDATA")):
+        return Path(local) / "gradviz" / "Cache"
+    # The XDG base directory specification calls relative paths invalid.
+    if (xdg := os.environ.get("XDG_CACHE_HOME")) and Path(xdg).is_absolute():
+        return Path(xdg) / "gradviz"
+    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "gradviz"
+
+
+def cache_file(files: FormulaFiles) -> Path:
+    """Where the formulas of this torch belong."""
+    return cache_folder() / f"formulas-{files.torch_version}-{files.fingerprint()}-{_SHAPE}.json"
+
+
+def read_cached(path: Path) -> FormulaTable | None:
+    """None where nothing was kept; raises `msgspec.DecodeError` for a damaged file and `OSError`."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return msgspec.json.decode(content, type=FormulaTable)
+
+
+def write_cached(path: Path, table: FormulaTable) -> None:
+    """All of it or nothing, also where two processes write at once; raises `OSError`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
+        try:
+            part.write(msgspec.json.encode(table))
+            part.close()
+            Path(part.name).replace(path)
+        except OSError:
+            Path(part.name).unlink(missing_ok=True)
+            raise

@@ -1,0 +1,180 @@
+"""What the installed torch itself says about derivatives, read without importing torch.
+
+torch ships the file from which its backward functions are generated, and `torchgen`, which reads it. That takes a
+second or two: `gradviz.formulas.formula_cache` keeps what was read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradviz.errors import MissingDependency
+from gradviz.formulas.derivative import Derivative, FormulaTable, ForwardFormula, InputFormula, SavedValue
+from gradviz.formulas.second_derivatives import differentiable_twice
+
+if TYPE_CHECKING:
+    from torchgen.api.autograd import DifferentiabilityInfo, SavedAttribute
+    from torchgen.model import NativeFunction
+
+_FILES = ("autograd/derivatives.yaml", "ATen/native/native_functions.yaml", "ATen/native/tags.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaFiles:
+    """Where the installed torch has its own descriptions, and of which release they are."""
+
+    torch_version: str
+    paths: tuple[Path, ...]
+
+    def fingerprint(self) -> str:
+        """Changes with any letter of them: builds from source keep their version for months."""
+        digest = sha256()
+        for path in self.paths:
+            digest.update(path.read_bytes())
+        return digest.hexdigest()[:12]
+
+
+def find_formula_files() -> FormulaFiles:
+    """Raises `MissingDependency` where no torch is installed, or one without these files."""
+    found = find_spec("torchgen")
+    if found is None or not found.submodule_search_locations:
+        raise MissingDependency("torch's own formulas are not there: no torch is installed", hint="pip install torch")
+    folder = Path(found.submodule_search_locations[0]) / "packaged"
+    files = tuple(folder / name for name in _FILES)
+    missing = [path for path in files if not path.is_file()]
+    if missing:
+        raise MissingDependency(f"the installed torch comes without its formulas: there is no {missing[0]}")
+    return FormulaFiles(_version_of_torch(), files)
+
+
+def _version_of_torch() -> str:
+    from importlib import metadata  # Takes longer to import than all the rest here.
+
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def read_formulas(files: FormulaFiles) -> FormulaTable:
+    """Everything in them; raises `MissingDependency` where this torchgen says it in a shape that is not known."""
+    try:
+        return _read(files)
+    except Exception as error:
+        # Code and files of another package, which promises nothing about either: whatever goes wrong is named.
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise MissingDependency(f"the formulas of torch {files.torch_version} could not be read: {why}") from error
+
+
+def _read(files: FormulaFiles) -> FormulaTable:
+    from torchgen.api.autograd import match_differentiability_info
+    from torchgen.gen import parse_native_yaml
+    from torchgen.packaged.autograd.load_derivatives import load_derivatives
+
+    derivatives, native, tags = map(str, files.paths)
+    infos, _ = load_derivatives(derivatives, native, tags)
+    functions = parse_native_yaml(native, tags).native_functions
+    # Also adds the formulas of the functions on lists of tensors, which are made of those on tensors.
+    matched = match_differentiability_info(functions, infos)
+    known = [info for by_key in infos.values() for info in by_key.values()]
+    found = _Derivatives(known, ((each.func, each.info) for each in matched if each.info), functions)
+    return FormulaTable(
+        files.torch_version,
+        tuple(found),
+        composed=_names(each for each in functions if each.has_composite_implicit_autograd_kernel),
+        undifferentiable=_names(info.func for info in known if info.op is None),
+    )
+
+
+def _names(functions: Iterable[NativeFunction]) -> tuple[str, ...]:
+    return tuple(sorted({each.func.name.name.base for each in functions}))
+
+
+class _Derivatives:
+    """Every node that torch generates, with what is said about it."""
+
+    def __init__(
+        self,
+        known: Sequence[DifferentiabilityInfo],
+        matched: Iterable[tuple[NativeFunction, dict[str, DifferentiabilityInfo]]],
+        functions: Sequence[NativeFunction],
+    ) -> None:
+        self._known = known
+        self._variants: defaultdict[str, list[str]] = defaultdict(list)
+        for function, by_key in matched:
+            for info in by_key.values():
+                if info.op is not None:
+                    self._variants[info.op].append(str(function.func))
+        lacking = _without_derivative(known, functions)
+        self._lacking = lacking
+        self._having = {info.func.func.name.name.base for info in known if info.op} - lacking
+
+    def __iter__(self) -> Iterator[Derivative]:
+        seen = set()
+        for info in self._known:
+            if info.op is not None and info.op not in seen:
+                seen.add(info.op)
+                yield self._derivative(info)
+
+    def _derivative(self, info: DifferentiabilityInfo) -> Derivative:
+        schema = str(info.func.func)
+        order = {argument.name: place for place, argument in enumerate(info.func.func.arguments.flat_all)}
+        inputs = tuple(
+            InputFormula(each.var_names, _one_line(each.original_formula), tuple(_slots(each)))
+            for each in sorted(info.derivatives, key=lambda each: min(order[name] for name in each.var_names))
+        )
+        return Derivative(
+            node=str(info.op),
+            function=info.func.func.name.name.base,
+            schema=schema,
+            inputs=inputs,
+            forward=tuple(ForwardFormula(each.var_names, _one_line(each.formula)) for each in info.forward_derivatives),
+            saved=(*_saved(info.all_saved_inputs, "input"), *_saved(info.all_saved_outputs, "result")),
+            without_gradient=tuple(info.non_differentiable_arg_names),
+            differentiable_outputs=tuple(map(bool, info.output_differentiability or ())),
+            other_schemas=tuple(each for each in self._variants[str(info.op)] if each != schema),
+            second=differentiable_twice([each.formula for each in inputs], self._having, self._lacking),
+        )
+
+
+def _without_derivative(known: Iterable[DifferentiabilityInfo], functions: Iterable[NativeFunction]) -> set[str]:
+    """Functions of gradients that autograd cannot go through: no formula of their own, nor made of others that have.
+
+    Of gradients only: what else a formula calls, `zeros_like` for one, makes constants, which stop nothing.
+    """
+    spoken_of = {info.func.func.name.name.base for info in known if not _is_refused(info)}
+    return {
+        each.func.name.name.base
+        for each in functions
+        if not each.has_composite_implicit_autograd_kernel
+        and each.func.name.name.base not in spoken_of
+        and ("backward" in each.func.name.name.base or "_grad" in each.func.name.name.base)
+    }
+
+
+def _is_refused(info: DifferentiabilityInfo) -> bool:
+    return info.op is not None and all(each.formula.startswith("not_implemented") for each in info.derivatives)
+
+
+def _slots(derivative: Any) -> Iterator[str]:
+    for each in (*derivative.saved_inputs, *derivative.saved_outputs):
+        yield _slot(each)
+
+
+def _saved(attributes: Iterable[SavedAttribute], of: Any) -> Iterator[SavedValue]:
+    return (SavedValue(_slot(each), _one_line(each.expr), of) for each in attributes)
+
+
+def _slot(attribute: SavedAttribute) -> str:
+    name = attribute.nctype.name
+    return name if isinstance(name, str) else name.name
+
+
+def _one_line(formula: str) -> str:
+    return " ".join(formula.split())
