@@ -11,6 +11,7 @@ from functools import cached_property
 
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.received_gradients import ReceivedGradients
+from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import Call, LoggedTensor
 from gradviz.graph.model import CallSite
 
@@ -22,10 +23,10 @@ _MOST_LOOKS = 20
 class ParameterFates:
     """Questions on the parameters of one log. Tensors, calls and optimizers are told by their numbers in it."""
 
-    def __init__(self, flow: Dataflow, received: ReceivedGradients) -> None:
+    def __init__(self, capture: Capture, flow: Dataflow) -> None:
         self.flow = flow
         self.log = flow.log
-        self._received = received
+        self._capture = capture
 
     # -- who is who ----------------------------------------------------------------------------------------------
 
@@ -181,7 +182,8 @@ class ParameterFates:
     def reached(self) -> frozenset[int]:
         """Leaves that any backward call reached, as far as the calls tell or their ``.grad`` shows."""
         by_calls: set[int] = set().union(*self.reached_by.values())
-        return frozenset(by_calls.union(number for number in self.log.parameters if number in self._received))
+        received = ReceivedGradients(self._capture, self.log)
+        return frozenset(by_calls.union(number for number in self.log.parameters if number in received))
 
     # -- left out ------------------------------------------------------------------------------------------------
 

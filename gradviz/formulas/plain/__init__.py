@@ -1,0 +1,31 @@
+"""Gradients in plain mathematics, by the name of a node: every entry was compared with autograd.
+
+>>> from gradviz.formulas.plain import plain_formula, reading
+>>> reading(plain_formula("SoftmaxBackward0")).gradients["self"]
+'x̄ = y ∘ (ȳ − ⟨ȳ, y⟩)'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+
+from gradviz.formulas.plain.notation import NOTATION as NOTATION
+from gradviz.formulas.plain.plain_formula import PlainFormula as PlainFormula
+from gradviz.formulas.plain.plain_formula import Trap as Trap
+from gradviz.formulas.plain.reading import Reading as Reading
+from gradviz.formulas.plain.reading import reading as reading
+
+
+def plain_formula(node_name: str) -> PlainFormula | None:
+    """What is known of ``grad_fn.name()``; None for what nobody wrote down, as for the nodes of custom functions."""
+    return plain_formulas().get(node_name)
+
+
+@lru_cache(maxsize=1)
+def plain_formulas() -> Mapping[str, PlainFormula]:
+    """Every entry by the name of its node, family by family."""
+    from gradviz.formulas.plain.families import FAMILIES
+
+    return MappingProxyType({formula.node: formula for family in FAMILIES for formula in family})

@@ -1,0 +1,65 @@
+"""The value of an expression, given torch and the values of its names. This module does not import torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import CodeType, ModuleType
+from typing import Any
+
+from gradviz.formulas.plain.plain_formula import PlainFormula
+
+
+def unreduced(reduced: Any, whole: Any, dim: Any) -> Any:
+    """``reduced``, of which `dim` is missing or 1, with 1 in place of each reduced dimension, so that it broadcasts.
+
+    ``whole`` is what was reduced; `dim` is one number, several, or None for all.
+    """
+    return reduced.reshape(whole.sum(dim, keepdim=True).shape)
+
+
+def gradients(formula: PlainFormula, torch: ModuleType, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The gradient of each input that `values` holds, as the engine hands it on.
+
+    `values` are the operation's inputs, attributes, results, ``grad`` and ``grads``, by their names in the formula.
+    """
+    names = _with_abbreviations(formula.where, torch, values)
+    return {
+        name: as_the_engine_hands_it_on(_value(expression, names), values[name])
+        for name, expression in formula.gradients.items()
+        if values.get(name) is not None
+    }
+
+
+def forward(formula: PlainFormula, torch: ModuleType, values: Mapping[str, Any]) -> Any:
+    """The result of the operation, by its expression. Of `values` it needs what that and the abbreviations name."""
+    return _value(formula.forward or formula.call, _with_abbreviations(formula.where, torch, values))
+
+
+def called(formula: PlainFormula, torch: ModuleType, values: Mapping[str, Any]) -> Any:
+    """What the operation itself gives: with a history, where its inputs want gradients."""
+    return _value(formula.call, {"torch": torch, **values})
+
+
+def as_the_engine_hands_it_on(gradient: Any, given: Any) -> Any:
+    """Summed to the shape of the input, and real for a real input; for a list of inputs, each of them."""
+    if isinstance(given, (list, tuple)):
+        return tuple(as_the_engine_hands_it_on(part, into) for part, into in zip(gradient, given, strict=True))
+    summed = gradient.sum_to_size(given.shape)
+    return summed.real if summed.is_complex() and not given.is_complex() else summed
+
+
+def _with_abbreviations(where: Mapping[str, str], torch: ModuleType, values: Mapping[str, Any]) -> dict[str, Any]:
+    names = {"torch": torch, "unreduced": unreduced, **values}
+    for name, expression in where.items():
+        names[name] = _value(expression, names)
+    return names
+
+
+def _value(expression: str, names: dict[str, Any]) -> Any:
+    return eval(_compiled(expression), names)
+
+
+@lru_cache(maxsize=None)
+def _compiled(expression: str) -> CodeType:
+    return compile(expression, "<plain formula>", "eval")

@@ -1,0 +1,103 @@
+"""Sums, products and quotients, element by element."""
+
+from __future__ import annotations
+
+from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
+
+_TWO = {"self": "a", "other": "b"}
+
+ARITHMETIC = (
+    PlainFormula(
+        "AddBackward0",
+        "Two tensors added, as a bias is, or the two ways of a residual connection.",
+        "torch.add(self, other, alpha=alpha)",
+        {"self": "grad", "other": "alpha * grad"},
+        forward="self + alpha * other",
+        symbols=_TWO,
+        holds_for_complex=True,
+        note="α is 1 in a + b.",
+        traps=(
+            Trap(
+                "A bias that was broadcast over rows gets the sum over them, not the gradient of one row.",
+                "bias = torch.zeros(2, requires_grad=True)\n(torch.ones(3, 2) + bias).sum().backward()\nbias.grad",
+                "[3.0, 3.0]",
+            ),
+            Trap(
+                "(3,) and (3, 1) broadcast to (3, 3): a loss over such a difference is wrong, and nothing says so.",
+                "(torch.ones(3) + torch.ones(3, 1)).shape",
+                "[3, 3]",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "SubBackward0",
+        "The difference of two tensors.",
+        "torch.sub(self, other, alpha=alpha)",
+        {"self": "grad", "other": "-alpha * grad"},
+        forward="self - alpha * other",
+        symbols=_TWO,
+        holds_for_complex=True,
+        note="α is 1 in a − b.",
+    ),
+    PlainFormula(
+        "RsubBackward1",
+        "A number minus a tensor, as in 1 - x.",
+        "torch.rsub(self, other, alpha)",
+        {"self": "-alpha * grad"},
+        forward="other - alpha * self",
+        holds_for_complex=True,
+        note="α is 1 in 1 - x.",
+    ),
+    PlainFormula(
+        "MulBackward0",
+        "Two tensors multiplied element by element: each gets the gradient times the other.",
+        "self * other",
+        {"self": "grad * other.conj()", "other": "grad * self.conj()"},
+        symbols=_TWO,
+        holds_for_complex=True,
+        traps=(
+            Trap(
+                "Both ways of x * x count: the engine adds what they give.",
+                "x = torch.tensor([3.0], requires_grad=True)\n(x * x).backward()\nx.grad",
+                "[6.0]",
+            ),
+            Trap(
+                "A factor of 0 stops the gradient of the other, but not one that is already infinite: 0 · ∞ is NaN.",
+                "x = torch.tensor([0.0], requires_grad=True)\n(x.sqrt() * 0).backward()\nx.grad",
+                "[nan]",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "DivBackward0",
+        "One tensor divided by another, element by element.",
+        "self / other",
+        {"self": "grad / other.conj()", "other": "-grad * (result / other).conj()"},
+        symbols=_TWO,
+        holds_for_complex=True,
+        traps=(
+            Trap(
+                "Where a divisor of 0 is masked out afterwards, its gradient is NaN all the same: 0 · ∞.",
+                "x = torch.tensor([0.0, 2.0], requires_grad=True)\n"
+                "torch.where(x > 0, 1 / x, 0.0).sum().backward()\n"
+                "x.grad",
+                "[nan, -0.25]",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "NegBackward0",
+        "The sign changed.",
+        "-self",
+        {"self": "-grad"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "ReciprocalBackward0",
+        "One divided by a tensor, element by element.",
+        "torch.reciprocal(self)",
+        {"self": "-grad * (result**2).conj()"},
+        forward="1 / self",
+        holds_for_complex=True,
+    ),
+)

@@ -1,0 +1,65 @@
+"""How names are written in mathematics, and one sentence for each sign that needs one."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+
+from gradviz.formulas.plain.plain_formula import PlainFormula
+
+NOTATION: tuple[tuple[str, str], ...] = (
+    ("x̄", "the gradient of the loss with respect to x; ȳ is what arrives, x̄ what is sent on"),
+    ("∘", "multiplied element by element; a · b with a number, A B the product of matrices"),
+    ("Σ", "the sum along the dimensions that the operation reduces (Σ_d: along d); ⟨a, b⟩ = Σ a ∘ b"),
+    ("[a > b]", "1 where it holds, 0 elsewhere"),
+    ("1, 0", "in place of a tensor: ones or zeros in the shape of the input"),
+    ("Aᵀ", "the last two dimensions exchanged"),
+    ("Aᴴ", "the same, conjugated"),
+    ("ā", "of an input that was broadcast: summed to its shape, which the formulas do not repeat"),
+)
+"""In the order in which a page explains them."""
+
+SYMBOLS: Mapping[str, str] = {
+    "self": "x",
+    "input": "x",
+    "other": "b",
+    "weight": "W",
+    "bias": "b",
+    "mat1": "A",
+    "mat2": "B",
+    "vec": "v",
+    "target": "t",
+    "query": "Q",
+    "key": "K",
+    "value": "V",
+    "src": "s",
+    "source": "s",
+    "tensors": "x",
+    "result": "y",
+    "result0": "y",
+    "output": "y",
+    "values": "y",
+    "indices": "i",
+    "index": "i",
+    "alpha": "α",
+    "beta": "β",
+    "eps": "ε",
+    "exponent": "p",
+    "lambd": "λ",
+    "negative_slope": "α",
+    "condition": "c",
+}
+
+
+def barred(symbol: str) -> str:
+    """``x̄`` of ``x``: a macron over its first letter, in the one composed character where there is one."""
+    return unicodedata.normalize("NFC", symbol[:1] + "\N{COMBINING MACRON}" + symbol[1:])
+
+
+def symbols_of(formula: PlainFormula) -> dict[str, str]:
+    """How each name is written that an expression of this formula may use; what is not in it is written as it is."""
+    symbols = {**SYMBOLS, **formula.symbols}
+    result = symbols[formula.outputs[0]]
+    symbols.setdefault("grad", barred(result))
+    symbols.setdefault("grads", f"{barred(result)}₁, …, {barred(result)}ₙ")
+    return symbols

@@ -1,0 +1,51 @@
+"""A plain formula as lines of mathematics, for terminals, pages and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from gradviz.formulas.plain.mathematics import is_tensor, mathematics
+from gradviz.formulas.plain.notation import barred, symbols_of
+from gradviz.formulas.plain.plain_formula import PlainFormula
+
+
+class Reading(Struct, frozen=True, omit_defaults=True):
+    """What a formula says, each line whole: ``y = softmax(x)``, ``x̄ = y ∘ (ȳ − ⟨ȳ, y⟩)``."""
+
+    forward: str
+    gradients: Mapping[str, str]
+    """By the name of the input."""
+    where: tuple[str, ...] = ()
+    """What the lines abbreviate: ``n = numel(x)``."""
+    symbols: Mapping[str, str] = {}
+    """How the names of inputs, results and ``grad`` are written: ``{"self": "x", "result": "y", "grad": "ȳ"}``."""
+
+
+def reading(
+    formula: PlainFormula, values: Mapping[str, str] | None = None, *, complex_numbers: bool = False
+) -> Reading:
+    """The formula in mathematics.
+
+    `values` are written in place of the names that it holds, on the right of each ``=``: ``{"other": "3"}``. Of
+    complex numbers, conjugates are written out, which real ones do not need.
+    """
+    symbols = symbols_of(formula)
+    tensors = {*formula.gradients, *formula.outputs, "grad", "grads"}
+    shown = {**symbols, **(values or {})}
+    where = []
+    for name, expression in formula.where.items():
+        where.append(f"{symbols.get(name, name)} = {mathematics(expression, shown, tensors, complex_numbers)}")
+        if is_tensor(expression, tensors):
+            tensors.add(name)
+    result = ", ".join(symbols.get(name, name) for name in formula.outputs)
+    return Reading(
+        forward=f"{result} = {mathematics(formula.forward or formula.call, shown, tensors, complex_numbers)}",
+        gradients={
+            name: f"{barred(symbols.get(name, name))} = {mathematics(expression, shown, tensors, complex_numbers)}"
+            for name, expression in formula.gradients.items()
+        },
+        where=tuple(where),
+        symbols={name: symbols.get(name, name) for name in (*formula.gradients, *formula.outputs, "grad")},
+    )

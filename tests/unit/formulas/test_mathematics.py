@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from gradviz.formulas.plain import plain_formulas, reading
+from gradviz.formulas.plain.mathematics import mathematics
+
+SYMBOLS = {"self": "x", "other": "b", "grad": "ȳ", "result": "y", "alpha": "α"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "printed"),
+    [
+        ("grad * other", "ȳ ∘ b"),
+        ("2 * grad", "2 · ȳ"),
+        ("result * (grad - (grad * result).sum(dim, keepdim=True))", "y ∘ (ȳ − ⟨ȳ, y⟩)"),
+        ("torch.exp(self) / torch.exp(self).sum(dim, keepdim=True)", "exp(x) / (Σ exp(x))"),
+        ("grad / (self * other)", "ȳ / (x ∘ b)"),
+        ("grad / self * other", "(ȳ / x) ∘ b"),
+        ("grad - (self - other)", "ȳ − (x − b)"),
+        ("grad * (self > 0)", "ȳ ∘ [x > 0]"),
+        ("torch.where(self > 0, grad, torch.zeros_like(grad))", "ȳ where x > 0, else 0"),
+        ("2 * torch.where(self > 0, grad, 0)", "2 · (ȳ where x > 0, else 0)"),
+        ("-(self + other) ** 2", "−(x + b)²"),
+        ("self ** -2", "x⁻²"),
+        ("self ** (alpha - 1)", "x^(α − 1)"),
+        ("alpha * (grad @ other.mH)", "α · (ȳ bᵀ)"),
+        ("torch.sqrt(1 + self * self)", "√(1 + x ∘ x)"),
+        ("torch.sqrt(self) ** 3", "(√x)³"),
+    ],
+)
+def test_python_is_printed_as_mathematics(expression: str, printed: str) -> None:
+    assert mathematics(expression, SYMBOLS, {"self", "other", "grad", "result"}) == printed
+
+
+def test_conjugates_are_printed_for_complex_numbers_only() -> None:
+    formula = plain_formulas()["MulBackward0"]
+
+    assert reading(formula).gradients["self"] == "ā = ȳ ∘ b"
+    assert reading(formula, complex_numbers=True).gradients["self"] == "ā = ȳ ∘ conj(b)"
+
+
+def test_values_are_put_in_place_of_symbols() -> None:
+    formula = plain_formulas()["MulBackward0"]
+
+    assert reading(formula, {"grad": "2.0", "other": "-3.0"}).gradients["self"] == "ā = 2.0 ∘ (-3.0)"
