@@ -12,6 +12,7 @@ from gradviz.analysis.finding import NodeAt, Place
 from gradviz.analysis.gradient_flow import GradientFlow, gradient_flow, has_gradients
 from gradviz.analysis.missing_gradients import CutOff, MissingGradients
 from gradviz.analysis.parameter_fates import ParameterFates
+from gradviz.analysis.received_gradients import ReceivedGradients, names_reached
 from gradviz.analysis.retained_graphs import Retained, RetainedGraphs
 from gradviz.analysis.zero_gradients import ZeroGradient, ZeroGradients
 from gradviz.capture.capture import Capture
@@ -39,9 +40,15 @@ class Case:
         return None if self.capture.calls is None else Dataflow(self.capture.calls)
 
     @cached_property
+    def received(self) -> ReceivedGradients:
+        """The leaves that got a gradient at any time. Only for a capture with the calls of the run."""
+        assert self.capture.calls is not None
+        return ReceivedGradients(self.capture, self.capture.calls)
+
+    @cached_property
     def missing_gradients(self) -> MissingGradients | None:
         """Who wants a gradient and got none."""
-        return None if self.dataflow is None else MissingGradients(self.capture, self.dataflow)
+        return None if self.dataflow is None else MissingGradients(self.dataflow, self.received)
 
     @cached_property
     def cut_off(self) -> tuple[CutOff, ...]:
@@ -71,7 +78,7 @@ class Case:
     @cached_property
     def fates(self) -> ParameterFates | None:
         """What became of every parameter; None for a capture that was made without the calls of the run."""
-        return None if self.dataflow is None else ParameterFates(self.capture, self.dataflow)
+        return None if self.dataflow is None else ParameterFates(self.dataflow, self.received)
 
     @cached_property
     def measured_graphs(self) -> tuple[int, ...]:
@@ -135,20 +142,13 @@ class Case:
     def leaves_never_reached(self, number: int, below: Iterable[Edge | None]) -> tuple[str, ...]:
         """Names of leaves behind some edges of a graph to which no recorded backward brought a gradient."""
         graph = self.graphs[number]
-        targets = [edge.target for edge in below if edge is not None]
-        behind = sorted({*ancestors(graph, targets), *targets})
+        behind = sorted(ancestors(graph, (edge.target for edge in below if edge is not None)))
         leaves = (graph.nodes[node] for node in behind if graph.nodes[node].is_leaf)
         return tuple(leaf.names[0] for leaf in leaves if leaf.names and not self._reached.intersection(leaf.names))
 
     @cached_property
     def _reached(self) -> frozenset[str]:
-        return frozenset(
-            name
-            for graph in self.graphs
-            for leaf in graph.leaves
-            if any(arrived is not None and not arrived.is_undefined for arrived in leaf.arrived)
-            for name in leaf.names
-        )
+        return names_reached(self.graphs)
 
     def source_line(self, place: Place | None) -> str | None:
         """The text of a line, where the capture holds it."""

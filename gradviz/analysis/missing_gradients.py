@@ -16,7 +16,6 @@ from gradviz.analysis.cuts import Cut
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.received_gradients import ReceivedGradients
 from gradviz.analysis.shadows import Shadow, alive_above, shadows_on, steering_shadow
-from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -44,10 +43,10 @@ class CutOff(Struct, frozen=True):
 class MissingGradients:
     """What the calls of one run tell of gradients that never came."""
 
-    def __init__(self, capture: Capture, dataflow: Dataflow) -> None:
+    def __init__(self, dataflow: Dataflow, received: ReceivedGradients) -> None:
         self._flow = dataflow
         self._log = dataflow.log
-        self._received = ReceivedGradients(capture, dataflow.log)
+        self._received = received
 
     @cached_property
     def wanting(self) -> tuple[int, ...]:

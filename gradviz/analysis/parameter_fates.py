@@ -11,7 +11,6 @@ from functools import cached_property
 
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.received_gradients import ReceivedGradients
-from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import Call, LoggedTensor
 from gradviz.graph.model import CallSite
 
@@ -23,10 +22,10 @@ _MOST_LOOKS = 20
 class ParameterFates:
     """Questions on the parameters of one log. Tensors, calls and optimizers are told by their numbers in it."""
 
-    def __init__(self, capture: Capture, flow: Dataflow) -> None:
+    def __init__(self, flow: Dataflow, received: ReceivedGradients) -> None:
         self.flow = flow
         self.log = flow.log
-        self._capture = capture
+        self._received = received
 
     # -- who is who ----------------------------------------------------------------------------------------------
 
@@ -182,8 +181,7 @@ class ParameterFates:
     def reached(self) -> frozenset[int]:
         """Leaves that any backward call reached, as far as the calls tell or their ``.grad`` shows."""
         by_calls: set[int] = set().union(*self.reached_by.values())
-        received = ReceivedGradients(self._capture, self.log)
-        return frozenset(by_calls.union(number for number in self.log.parameters if number in received))
+        return frozenset(by_calls.union(number for number in self.log.parameters if number in self._received))
 
     # -- left out ------------------------------------------------------------------------------------------------
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from functools import cached_property
 
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog
+from gradviz.graph.model import Graph
 
 
 class ReceivedGradients:
@@ -42,11 +44,15 @@ class ReceivedGradients:
         A name that several tensors bear tells nothing: modules that no variable holds are named by their class.
         """
         bearers = Counter(name for tensor in self._log.tensors for name in tensor.names)
-        return frozenset(
-            name
-            for graph in self._capture.graphs
-            for leaf in graph.leaves
-            if any(arrived is not None and not arrived.is_undefined for arrived in leaf.arrived)
-            for name in leaf.names
-            if bearers[name] < 2
-        )
+        return frozenset(name for name in names_reached(self._capture.graphs) if bearers[name] < 2)
+
+
+def names_reached(graphs: Iterable[Graph]) -> frozenset[str]:
+    """Names of the leaves that these graphs brought a gradient to."""
+    return frozenset(
+        name
+        for graph in graphs
+        for leaf in graph.leaves
+        if any(arrived is not None and not arrived.is_undefined for arrived in leaf.arrived)
+        for name in leaf.names
+    )

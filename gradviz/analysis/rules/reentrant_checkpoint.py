@@ -8,6 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.raised_backwards import raised_backwards
+from gradviz.analysis.received_gradients import ReceivedGradients
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
 
@@ -56,7 +57,7 @@ class ReentrantCheckpoint(Rule):
             return
         yield from self._with_grad(case, flow)
         blamed: dict[Place | None, tuple[int, set[int]]] = {}
-        for row, starved in _starving_checkpoints(flow):
+        for row, starved in _starving_checkpoints(flow, case.received):
             blamed.setdefault(case.place_of_call(row), (row, set()))[1].update(starved)
         for place, (row, tensors) in blamed.items():
             yield self._finding(flow, flow.log.calls[row], place, sorted(tensors))
@@ -93,7 +94,7 @@ class ReentrantCheckpoint(Rule):
                 )
 
 
-def _starving_checkpoints(flow: Dataflow) -> Iterator[tuple[int, set[int]]]:
+def _starving_checkpoints(flow: Dataflow, received: ReceivedGradients) -> Iterator[tuple[int, set[int]]]:
     """Checkpoints whose results lost the gradient, with the leaves inside that never got one otherwise."""
     calls = flow.log.calls
     for row, call in enumerate(calls):
@@ -101,7 +102,7 @@ def _starving_checkpoints(flow: Dataflow) -> Iterator[tuple[int, set[int]]]:
             continue
         if not call.outputs or any(use.requires_grad for use in call.outputs):
             continue
-        starved = {tensor for tensor in _wanting(flow, row) if not _has_gradient(flow, tensor)}
+        starved = {tensor for tensor in _wanting(flow, row) if tensor not in received}
         if starved:
             yield row, starved
 
@@ -114,8 +115,3 @@ def _wanting(flow: Dataflow, row: int) -> Iterator[int]:
     for use in calls[row].inputs:
         for above in flow.ancestors(use.tensor, row, flow.step_before(row)) if use.requires_grad else ():
             yield from (each.tensor for each in calls[above].inputs if each.requires_grad and each.is_leaf)
-
-
-def _has_gradient(flow: Dataflow, tensor: int) -> bool:
-    end = flow.log.tensors[tensor].end
-    return end is not None and end.has_grad
