@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -60,6 +60,6 @@ def _value(expression: str, names: dict[str, Any]) -> Any:
     return eval(_compiled(expression), names)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _compiled(expression: str) -> CodeType:
     return compile(expression, "<plain formula>", "eval")

@@ -124,7 +124,7 @@ class _Printer:
     def _name(self, name: str) -> _Written:
         symbol = self._symbols.get(name, name)
         # A value that stands for a symbol may have a sign.
-        return _Written(symbol, _PREFIX if symbol[:1] in "-−" else _ATOM, name in self._tensors)
+        return _Written(symbol, _SUM if symbol[:1] in "-−" else _ATOM, name in self._tensors)
 
     def _summand(self, node: ast.expr) -> str:
         return self.written(node).inside(_SUM)
@@ -139,8 +139,7 @@ class _Printer:
             sign, binding = _OPERATORS[type(operator)]
         # a − (b − c) and a / (b ∘ c) need what a + (b + c) does not.
         stricter = isinstance(operator, (ast.Sub, ast.Div))
-        # Nobody should have to know which of (a / b) ∘ c and a / (b ∘ c) is meant.
-        left_binding = _PREFIX if isinstance(operator, ast.Mult) and " / " in left.text else binding
+        left_binding = _ATOM if binding >= _PRODUCT and _runs_on(left.text, operator) else binding
         return _Written(f"{left.inside(left_binding)}{sign}{right.inside(binding + stricter)}", binding, is_tensor)
 
     def _function(self, node: ast.Call | ast.Attribute) -> _Written:
@@ -165,7 +164,9 @@ class _Printer:
         return _Written(f"{_WORDS.get(name, name)}({', '.join(listed)})", is_tensor=name not in _NUMBERS)
 
     def _reduced(self, name: str, what: ast.expr, dims: list[ast.expr]) -> _Written:
-        along = "".join(f"_{self.written(dim).text}" for dim in dims if not isinstance(dim, ast.Name) or dim.id != "dim")
+        along = "".join(
+            f"_{self.written(dim).text}" for dim in dims if not isinstance(dim, ast.Name) or dim.id != "dim"
+        )
         if name == "sum" and isinstance(what, ast.BinOp) and isinstance(what.op, ast.Mult):
             left, right = self.written(what.left), self.written(what.right)
             if left.is_tensor and right.is_tensor and " ∘ " not in left.text:
@@ -183,13 +184,23 @@ def _parts(node: ast.Call | ast.Attribute) -> tuple[str, list[ast.expr], list[tu
     called = node.func if isinstance(node, ast.Call) else node
     arguments = list(node.args) if isinstance(node, ast.Call) else []
     keywords = node.keywords if isinstance(node, ast.Call) else []
-    extra = [(each.arg, each.value) for each in keywords if each.arg not in (None, "keepdim")]
+    extra = [(each.arg, each.value) for each in keywords if each.arg is not None and each.arg != "keepdim"]
     if isinstance(called, ast.Name):
-        return called.id, arguments, extra  # type: ignore[return-value]
+        return called.id, arguments, extra
     assert isinstance(called, ast.Attribute)
     if _is_of_torch(called):
-        return called.attr, arguments, extra  # type: ignore[return-value]
-    return called.attr, [called.value, *arguments], extra  # type: ignore[return-value]
+        return called.attr, arguments, extra
+    return called.attr, [called.value, *arguments], extra
+
+
+def _runs_on(text: str, operator: ast.operator) -> bool:
+    """Whether a factor to the right could be taken for a part of the last one: Σ a ∘ b, and a / b ∘ c."""
+    depth = 0
+    for sign in text:
+        depth += (sign in "([⟨") - (sign in ")]⟩")
+        if depth == 0 and (sign in "ΣΠ" or (sign == "/" and isinstance(operator, ast.Mult))):
+            return True
+    return False
 
 
 def _is_of_torch(function: ast.expr) -> bool:

@@ -19,7 +19,7 @@ EXPONENTIALS = (
         {"self": "result * (grad - (grad * result).sum(dim, keepdim=True))"},
         forward="torch.exp(self) / torch.exp(self).sum(dim, keepdim=True)",
         note="Popular articles print y² − y or y ∘ (1 − y): the latter is the diagonal of the Jacobian only. Every y "
-        "depends on every x of its row, so the sum ⟨ȳ, y⟩ belongs to it; leaving it out gives the gradient of a sigmoid.",
+        "depends on every x of its row, which is the sum ⟨ȳ, y⟩; without it the formula is that of a sigmoid.",
         traps=(
             Trap(
                 "The sum of a softmax is always 1, so its gradient is 0; y ∘ (1 − y) would say otherwise.",
