@@ -20,7 +20,7 @@ from gradviz.recording.gradients import measuring
 from gradviz.recording.graph_tables import ScopeTable
 from gradviz.recording.hidden_tensors import hidden_tensors
 from gradviz.recording.known_tensors import KnownStorage, KnownTensor, requires_grad
-from gradviz.recording.names import ModuleNames, NameTable, modules_inside, names_on_stack
+from gradviz.recording.names import ModuleNames, NameTable, modules_inside, names_on_stack, own_namespaces
 from gradviz.recording.optimizers import KnownOptimizer
 from gradviz.recording.stacks import CallSiteTable, StackTable
 
@@ -45,15 +45,24 @@ class CallLogBuilder:
         if self._optimizers_made & (self._optimizers_made - 1) == 0:
             self.note_names(names_on_stack(frame))
 
+    def before_backward(self, frame: FrameType) -> None:
+        """Variables of functions are gone when the script ends. Naming costs, and the names seldom change."""
+        number = self._recorder.events.backward_calls + 1
+        if number & (number - 1) == 0 and not self._recorder.writer.is_elsewhere():
+            self.note_names(names_on_stack(frame))
+            self._recorder.living.look(own_namespaces(frame))
+
     def note_names(self, names: NameTable) -> None:
         """Name what modules and variables hold now. Parameters, and leaves that require grad, are noted if unseen."""
         called = self._forward.called_modules()
         modules = ModuleNames(called, names)
         for place, (reference, _) in self._forward.modules.items():
-            path = modules.paths.get(id(reference()))
-            if path is not None:
+            module = reference()
+            path = modules.paths.get(id(module))
+            # A name that a variable gave, which may be gone since, says more than that of the class.
+            if path is not None and (id(module) in modules.held or place not in self._module_paths):
                 self._module_paths[place] = path
-                made = self._recorder.modules.row_of(reference())
+                made = self._recorder.modules.row_of(module)
                 if made is not None:
                     made.name = path
         with measuring():
@@ -125,6 +134,10 @@ class CallLogBuilder:
         facts = self._recorder.writer.uses.values.facts(gradient)
         norm = float(torch.linalg.vector_norm(gradient)) if facts is not None and facts.is_finite else None
         return LeafEnd(requires_grad(tensor), True, norm, facts)
+
+    def disclosures(self) -> list[str]:
+        """What is missing in the log, in sentences."""
+        return self._recorder.writer.disclosures()
 
     # -- building ------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from gradviz.graph.call_log import CallLog
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph
 from gradviz.recording import torch_compat
-from gradviz.recording.call_log_builder import CallLogBuilder
 from gradviz.recording.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import CallAt, GraphBuilder
@@ -52,8 +51,6 @@ class CaptureBuilder:
         self._facts = facts
         self._forward = forward
         self._builder = GraphBuilder(facts, forward.log, forward.stacks, memory=forward.memory, values=forward.values)
-        if forward.calls is not None:
-            self.call_log = CallLogBuilder(forward.calls, forward.log, forward.stacks)
         self._parameters: dict[int, Parameter] = {}
         self._disclosures: dict[str, None] = {}
         self._of_calls: dict[tuple[str, str], tuple[str, int]] = {}
@@ -118,12 +115,21 @@ class CaptureBuilder:
         """Say that `what`, through a fault of ours."""
         self.disclose(f"{what}, which is a defect of gradviz: {type(defect).__name__}: {defect}")
 
+    def disclosures(self) -> tuple[str, ...]:
+        """What could not be recorded, each in a sentence."""
+        return tuple(dict.fromkeys([*self._disclosures, *self._unknowns()]))
+
     def capture(
-        self, program: str, arguments: tuple[str, ...], outcome: Any, error: ScriptError | None, backward_calls: int
+        self,
+        program: str,
+        arguments: tuple[str, ...],
+        outcome: Any,
+        error: ScriptError | None,
+        backward_calls: int = 0,
+        calls: CallLog | None = None,
     ) -> Capture:
-        """Everything that was recorded."""
+        """Everything that was recorded; `calls` is the log of every torch call, where there is one."""
         graphs = tuple(map(with_sizes, self.graphs.values()))
-        calls = self.call_log.build() if self._forward.calls is not None else None
         return Capture(
             program=Program(program, arguments, platform.python_version(), str(torch.__version__), __version__),
             graphs=graphs,
@@ -132,7 +138,7 @@ class CaptureBuilder:
             error=error,
             outcome=outcome,
             backward_calls=backward_calls,
-            disclosures=tuple(dict.fromkeys([*self._disclosures, *self._unknowns()])),
+            disclosures=self.disclosures(),
             calls=calls,
         )
 
@@ -163,8 +169,6 @@ class CaptureBuilder:
             yield f"the {what} of {count:,} {'node' if count == 1 else 'nodes'} could not be read"
         for reason, count in sorted(self.unmeasured.items()):
             yield f"{'1 gradient' if count == 1 else f'{count:,} gradients'} could not be measured: {reason}"
-        if self._forward.calls is not None:
-            yield from self._forward.calls.writer.disclosures()
         for what, count in self._forward.defects.items():
             yield f"{count:,} calls could not be noted, which is a defect of gradviz: {what}"
         yield from self._forward.values.disclosures()

@@ -70,7 +70,7 @@ def inspect_values(values: tuple[Any, ...], models: Any, frame: FrameType) -> tu
         builder.disclose(FORWARD_UNSEEN)
     for sentence in left_out(values, names):
         builder.disclose(sentence)
-    capture = builder.capture(program_name(frame.f_code.co_filename), (), "finished", None, 0)
+    capture = builder.capture(program_name(frame.f_code.co_filename), (), "finished", None)
     return with_cells_named(capture), InspectedRoots.of(roots)
 
 
@@ -147,22 +147,22 @@ class BlockRecorder:
             recorder.note_refused_backward(error, namespaces_of_traceback(error.__traceback__))
             failure = script_error(without_our_frames(error), in_backward=recorder.failed_in_backward)
         program, outcome = program_name(frame.f_code.co_filename), _outcome(error)
-        graphs = tuple(graph for graph in recorder.graphs if not any(graph is one for one in self._graphs_before))
+        before = set(map(id, self._graphs_before))
+        graphs = tuple(graph for graph in recorder.graphs if id(graph) not in before)
         ends = None if graphs else self._loose_ends(recorder, error, frame)
-        capture = recorder.capture(program, (), outcome, failure)
+        capture = recorder.capture(program, (), outcome, failure, ends)
         if ends is not None:
             # Why no backward call gave a graph was told to the recorder, not to the builder of what is left.
-            told_before = capture.disclosures
-            capture = ends.capture(program, (), outcome, failure, recorder.backward_calls)
-            capture = replace(capture, disclosures=tuple(dict.fromkeys([*told_before, *capture.disclosures])))
+            told = dict.fromkeys([*recorder.disclosures(), *capture.disclosures])
+            capture = replace(capture, disclosures=tuple(told))
             graphs = capture.graphs
-        told = (RECORDED_BY_THE_COMMAND,) if self._is_guest else ()
+        by_the_command = (RECORDED_BY_THE_COMMAND,) if self._is_guest else ()
         return with_cells_named(
             replace(
                 capture,
                 graphs=graphs,
                 backward_calls=capture.backward_calls - self._calls_before,
-                disclosures=(*capture.disclosures, *told),
+                disclosures=(*capture.disclosures, *by_the_command),
             )
         )
 

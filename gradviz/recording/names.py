@@ -181,9 +181,15 @@ class ModuleNames:
         owners = outermost([module for module, _ in names.modules.values()])
         elements = _elements_of_lists(owners)
         by_variable = [module for module in called if id(module) in names.modules and id(module) not in elements]
-        for root in (*by_variable, *owners, *called):
+        self._name_all((*by_variable, *owners))
+        self.held = frozenset(self.paths)
+        """Ids of modules that a variable leads to."""
+        self._name_all(called)
+
+    def _name_all(self, roots: Iterable[torch.nn.Module]) -> None:
+        for root in roots:
             if id(root) not in self.paths:
-                self._name_inside(root, names.module_name(root))
+                self._name_inside(root, self.variables.module_name(root))
 
     def _name_inside(self, root: torch.nn.Module, prefix: str) -> None:
         named_before = set(self.paths)

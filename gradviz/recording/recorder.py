@@ -18,6 +18,7 @@ from gradviz.graph.call_log import DerivativeCheck
 from gradviz.graph.model import BackwardCall, Graph
 from gradviz.recording import failed_node, torch_compat
 from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch
+from gradviz.recording.call_log_builder import CallLogBuilder
 from gradviz.recording.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.compiled_code import CompiledCodeWatch
 from gradviz.recording.derivative_probe import NotComparable, check_derivatives
@@ -26,7 +27,7 @@ from gradviz.recording.graph_builder import CallAt
 from gradviz.recording.hidden_frames import HiddenFrames
 from gradviz.recording.kept_graphs import KeptGraphs
 from gradviz.recording.measured_calls import MeasuredCalls
-from gradviz.recording.names import NameTable, names_on_stack, own_namespaces
+from gradviz.recording.names import NameTable, names_on_stack
 from gradviz.recording.plan import RecordingPlan, StopScript
 from gradviz.recording.refused_backward import refused_backward
 from gradviz.recording.root_expression import parse_root
@@ -48,6 +49,9 @@ class Recorder:
         self._compiled = CompiledCodeWatch(self._forward)
         self._hidden_frames = HiddenFrames()
         self._builder = self.new_builder()
+        self._call_log: CallLogBuilder | None = None
+        if self._forward.calls is not None:
+            self._call_log = CallLogBuilder(self._forward.calls, self._forward.log, self._forward.stacks)
         self._measured = MeasuredCalls(plan, self._facts, self._builder)
         on_backward = self._on_backward if self._forward.calls is None else self._log_backward
         self._backward = BackwardWatch(on_backward, self._measured.inner.note)
@@ -89,28 +93,24 @@ class Recorder:
 
     def _log_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         """The same with every call logged: those that backward makes belong to it."""
-        calls, builder = self._forward.calls, self._builder
-        if calls is None or self._compiled.is_running or torch_compat.is_tracing():
+        calls, call_log = self._forward.calls, self._call_log
+        if calls is None or call_log is None or self._compiled.is_running or torch_compat.is_tracing():
             return self._on_backward(request, run)
-        # Variables of functions are gone when the script ends. Naming costs, and the names seldom change.
-        number = calls.events.backward_calls + 1
-        if number & (number - 1) == 0 and not calls.writer.is_elsewhere():
-            try:
-                builder.call_log.note_names(names_on_stack(request.frame))
-                calls.living.look(own_namespaces(request.frame))
-            except Exception as defect:  # whatever it is, it must not reach the program
-                builder.disclose_defect("tensors could not be named", defect)
+        try:
+            call_log.before_backward(request.frame)
+        except Exception as defect:  # whatever it is, it must not reach the program
+            self._builder.disclose_defect("tensors could not be named", defect)
         return self._on_backward(request, lambda: calls.events.run_backward(request, run))
 
     def note_names(self, frame: FrameType) -> None:
         """Where calls are logged, name what the variables of the program hold now."""
-        if self._forward.calls is not None:
-            self._builder.call_log.note_names(names_on_stack(frame))
+        if self._call_log is not None:
+            self._call_log.note_names(names_on_stack(frame))
 
     def note_end(self, namespaces: list[Mapping[str, Any]]) -> None:
         """The program has ended with these variables; where calls are logged, the leaves among them are looked at."""
-        if self._forward.calls is not None:
-            self._builder.call_log.note_end(namespaces)
+        if self._call_log is not None:
+            self._call_log.note_end(namespaces)
 
     def try_out_custom_functions(self) -> None:
         """The program has ended: compare the backward of its custom functions with finite differences."""
@@ -354,11 +354,26 @@ class Recorder:
         """Builds graphs with all that was seen so far, and adds nothing to this recording."""
         return CaptureBuilder(self._facts, self._forward)
 
-    def capture(self, program: str, arguments: tuple[str, ...], outcome: Any, error: ScriptError | None) -> Capture:
-        """Everything that was recorded."""
+    def disclosures(self) -> tuple[str, ...]:
+        """What could not be recorded, each in a sentence."""
+        return self._builder.disclosures()
+
+    def capture(
+        self,
+        program: str,
+        arguments: tuple[str, ...],
+        outcome: Any,
+        error: ScriptError | None,
+        left: CaptureBuilder | None = None,
+    ) -> Capture:
+        """Everything that was recorded; with `left`, its graphs in place of those of backward calls."""
         if _running is not self:
             self._forward.memory.forget()
-        return self._builder.capture(program, arguments, outcome, error, self.backward_calls)
+        builder = left or self._builder
+        calls = self._call_log.build() if self._call_log is not None else None
+        for sentence in self._call_log.disclosures() if self._call_log is not None else ():
+            builder.disclose(sentence)
+        return builder.capture(program, arguments, outcome, error, self.backward_calls, calls)
 
 
 def _places_that_ran(graph: Graph) -> frozenset[int] | None:

@@ -64,8 +64,8 @@ class InspectedRoots:
         _run(graph, tensors, starts, names, walked, calls)
         if any(node.hooks for node in graph.nodes):
             builder.disclose(HOOKS_RAN)
-        told = builder.capture(capture.program.name, (), "finished", None, 0).disclosures
-        graphs, disclosures = tuple(builder.graphs.values()), dict.fromkeys([*capture.disclosures, *told])
+        graphs = tuple(builder.graphs.values())
+        disclosures = dict.fromkeys([*capture.disclosures, *builder.disclosures()])
         return replace(capture, graphs=graphs, disclosures=tuple(disclosures))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import nn
@@ -49,6 +51,34 @@ def test_a_block_that_raises_can_be_checked() -> None:
         activation += 1
         activation.sum().backward()  # type: ignore[no-untyped-call]
     assert causes(recording.check()) == ["inplace_modified_saved"]
+
+
+def modules_in_log(recording: gradviz.Recording) -> list[str]:
+    assert recording.capture.calls is not None
+    return [scope.path for scope in recording.capture.calls.scopes]
+
+
+def test_modules_have_their_names_in_the_log_of_a_block_without_a_backward() -> None:
+    with gradviz.record(calls=True) as recording:
+        trained = nn.Linear(2, 1)
+        loss = trained(torch.ones(3, 2)).sum()
+    assert modules_in_log(recording) == ["trained"]
+    assert loss.requires_grad
+
+
+def test_an_inspection_in_a_block_takes_neither_its_log_nor_the_names_in_it() -> None:
+    def train() -> Iterator[gradviz.Inspection]:
+        layer = nn.Linear(2, 1)
+        loss = layer(torch.ones(3, 2)).sum()
+        inspected = gradviz.inspect(loss)
+        torch.optim.SGD(layer.parameters(), lr=0.1)
+        yield inspected  # the layer lives on, and at the end of the block no variable leads to it
+
+    with gradviz.record(calls=True) as recording:
+        training = train()
+        inspected = next(training)
+    assert inspected.capture.calls is None
+    assert modules_in_log(recording) == ["layer"]
 
 
 def test_rules_are_named_as_on_the_command_line() -> None:
