@@ -7,12 +7,18 @@ readable nor the same twice. It knows itself which cell that is.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import PurePath
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture
-from gradviz.graph.model import Graph
+from gradviz.graph.call_log import CallLog, Definition
+from gradviz.graph.model import CallSite
+
+_Place = TypeVar("_Place", CallSite, Definition)
 
 PYTHON = "<python>"
 """The program where there is neither a script nor a cell: an interactive prompt, ``python -c``."""
@@ -34,22 +40,35 @@ def cell_name(file: str) -> str | None:
 
 def with_cells_named(capture: Capture) -> Capture:
     """The capture with the names of cells in place of IPython's file names."""
-    files = {site.file for graph in capture.graphs for site in graph.call_sites} | set(capture.sources)
-    cells = {file: name for file in files if (name := cell_name(file))}
-    if not cells:
+    if "IPython" not in sys.modules:
         return capture
-    error = capture.error
+
+    @cache
+    def named(file: str) -> str:
+        return cell_name(file) or file
+
+    error, calls = capture.error, capture.calls
     if error is not None and error.call_site is not None:
-        file, line = error.call_site
-        error = replace(error, call_site=(cells.get(file, file), line))
+        error = replace(error, call_site=(named(error.call_site[0]), error.call_site[1]))
     return replace(
         capture,
-        graphs=tuple(_renamed(graph, cells) for graph in capture.graphs),
-        sources={cells.get(file, file): lines for file, lines in capture.sources.items()},
+        graphs=tuple(replace(graph, call_sites=_renamed(graph.call_sites, named)) for graph in capture.graphs),
+        sources={named(file): lines for file, lines in capture.sources.items()},
         error=error,
+        calls=calls and _renamed_log(calls, named),
     )
 
 
-def _renamed(graph: Graph, cells: dict[str, str]) -> Graph:
-    sites = (replace(site, file=cells.get(site.file, site.file)) for site in graph.call_sites)
-    return replace(graph, call_sites=tuple(sites))
+def _renamed_log(log: CallLog, named: Callable[[str], str]) -> CallLog:
+    return replace(
+        log,
+        call_sites=_renamed(log.call_sites, named),
+        definitions=_renamed(log.definitions, named),
+        derivatives=tuple(
+            replace(check, line=check.line and (named(check.line[0]), check.line[1])) for check in log.derivatives
+        ),
+    )
+
+
+def _renamed(places: tuple[_Place, ...], named: Callable[[str], str]) -> tuple[_Place, ...]:
+    return tuple(replace(place, file=named(place.file)) for place in places)

@@ -49,6 +49,21 @@ CELLS = [
     "gradviz.inspect(loss)",
     "recording.svg(direction='LR')",
     "recording.tree()",
+    """\
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient
+
+with gradviz.record(calls=True) as logged:
+    Twice.apply(model(torch.ones(3)).sum()).backward()
+
+log = logged.capture.calls
+{place.file for place in (*log.call_sites, *log.definitions) if not getattr(place, "is_library", False)}""",
 ]
 
 
@@ -105,3 +120,7 @@ def test_options_are_for_pictures_and_trees_in_a_notebook_too(outputs: list[dict
     assert outputs[3]["image/svg+xml"].startswith("<svg")
     assert outputs[4] == {"text/plain": outputs[4]["text/plain"]}
     assert outputs[4]["text/plain"].startswith("operation ")
+
+
+def test_the_log_of_calls_names_cells_too(outputs: list[dict[str, Any]]) -> None:
+    assert outputs[5]["text/plain"] == "{'In[6]'}"
