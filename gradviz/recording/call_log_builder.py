@@ -20,7 +20,8 @@ from gradviz.recording.gradients import measuring
 from gradviz.recording.graph_tables import ScopeTable
 from gradviz.recording.hidden_tensors import hidden_tensors
 from gradviz.recording.known_tensors import KnownStorage, KnownTensor, requires_grad
-from gradviz.recording.names import ModuleNames, NameTable, modules_inside, names_on_stack, own_namespaces
+from gradviz.recording.module_tree import distinct_modules
+from gradviz.recording.names import ModuleNames, NameTable, names_on_stack, own_namespaces
 from gradviz.recording.optimizers import KnownOptimizer
 from gradviz.recording.stacks import CallSiteTable, StackTable
 
@@ -66,11 +67,10 @@ class CallLogBuilder:
                 if made is not None:
                     made.name = path
         with measuring():
-            for root in (*called, *(module for module, _ in names.modules.values())):
-                for _, module in modules_inside(root):
-                    self._name_all("parameter", module._parameters, modules.parameters)
-                    self._name_all("buffer", module._buffers, modules.buffers)
-                    self._note_hidden(module, modules)
+            for module in distinct_modules((*called, *(module for module, _ in names.modules.values()))):
+                self._name_all("parameter", module._parameters, modules.parameters)
+                self._name_all("buffer", module._buffers, modules.buffers)
+                self._note_hidden(module, modules)
             for tensor, _ in names.tensors.values():
                 known = self._recorder.writer.uses.tensors.find(tensor)
                 if known is None and requires_grad(tensor):
@@ -114,8 +114,7 @@ class CallLogBuilder:
         roots = (*self._forward.called_modules(), *(module for module, _ in names.modules.values()))
         owned = [
             tensor
-            for root in roots
-            for _, module in modules_inside(root)
+            for module in distinct_modules(roots)
             for tensor in (*module._parameters.values(), *(hidden for _, hidden in hidden_tensors(module, "")))
             if tensor is not None and not torch.nn.parameter.is_lazy(tensor)
         ]

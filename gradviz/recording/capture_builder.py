@@ -22,7 +22,8 @@ from gradviz.recording.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import CallAt, GraphBuilder
 from gradviz.recording.graph_walker import Walk, leaf_variables, walk
-from gradviz.recording.names import ModuleNames, NameTable, outermost, parameters_inside
+from gradviz.recording.module_tree import outermost, parameters_inside
+from gradviz.recording.names import ModuleNames, NameTable
 from gradviz.recording.roots import RootTensor
 from gradviz.recording.tensor_facts import FactsTable
 from gradviz.recording.torch_objects import with_sizes
@@ -156,7 +157,7 @@ class CaptureBuilder:
         return logs.get(threading.get_ident())
 
     def _note_parameters(self, models: Iterable[torch.nn.Module], names: ModuleNames) -> None:
-        for parameter in (parameter for model in models for parameter in parameters_inside(model)):
+        for parameter in parameters_inside(*models):
             self._parameters[id(parameter)] = Parameter(
                 tuple(names.parameters[id(parameter)]), self._facts.of_tensor(parameter), parameter.requires_grad
             )

@@ -17,7 +17,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradviz.graph.saved_tensors import AllocatorReading, TorchObjects
 from gradviz.recording import allocators, torch_compat
-from gradviz.recording.names import NameTable, modules_inside, names_on_stack, parameters_inside
+from gradviz.recording.module_tree import distinct_modules, parameters_inside
+from gradviz.recording.names import NameTable, names_on_stack
 
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
@@ -130,7 +131,7 @@ def _is_gone(reference: StorageWeakRef) -> bool:
 
 def _of_module(root: torch.nn.Module) -> Iterable[torch.Tensor]:
     """Parameters, their gradients, and buffers."""
-    for _, module in modules_inside(root):
+    for module in distinct_modules([root]):
         for tensor in (*module._parameters.values(), *module._buffers.values()):
             if tensor is not None:
                 yield tensor

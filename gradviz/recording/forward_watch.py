@@ -31,7 +31,7 @@ from gradviz.recording.forward_log import NO_SCOPE, ForwardLog, ThreadLog
 from gradviz.recording.forward_memory import ForwardMemory
 from gradviz.recording.forward_values import ForwardValues
 from gradviz.recording.hooks import hook_name
-from gradviz.recording.names import parameters_inside
+from gradviz.recording.module_tree import parameters_inside
 from gradviz.recording.stacks import CallFrame, StackTable, calling_frame
 from gradviz.recording.swapped_tensors import SwappedTensors
 from gradviz.recording.tensor_facts import FactsTable

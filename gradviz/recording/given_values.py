@@ -14,7 +14,7 @@ from gradviz.errors import BadInput, NothingRecorded
 from gradviz.recording import torch_compat
 from gradviz.recording.names import NameTable
 from gradviz.recording.roots import RootTensor, root_of
-from gradviz.recording.structures import MAX_ELEMENTS, named_tensors
+from gradviz.recording.structures import MAX_ELEMENTS, named_tensors, stored_attributes
 
 UNNAMED = "output"
 """Stands for a value that no variable holds, in the names of its parts: ``output['loss']``."""
@@ -128,8 +128,7 @@ def _contents(value: Sized) -> str:
 
 def _tensors_of(value: Any) -> str | None:
     """A hint where the tensors are attributes of an object."""
-    attributes = getattr(value, "__dict__", None)
-    held = [name for name, part in attributes.items() if issubclass(type(part), torch.Tensor)] if attributes else []
+    held = [name for name, part in stored_attributes(value).items() if issubclass(type(part), torch.Tensor)]
     return f"pass one of its tensors: {', '.join(f'.{name}' for name in held[:4])}" if held else None
 
 

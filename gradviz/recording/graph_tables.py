@@ -9,7 +9,8 @@ import torch
 from gradviz.graph.model import Constant, ModuleScope
 from gradviz.recording import torch_compat
 from gradviz.recording.forward_log import NO_SCOPE, ForwardLog
-from gradviz.recording.names import ModuleNames, parameters_inside
+from gradviz.recording.module_tree import parameters_inside
+from gradviz.recording.names import ModuleNames
 
 
 class ScopeTable:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gradviz.recording.names import modules_inside
+from gradviz.recording.module_tree import modules_inside
 from gradviz.recording.structures import MAX_DEPTH, MAX_ELEMENTS
 
 _OWN_ATTRIBUTES = frozenset(torch.nn.Module().__dict__)

@@ -18,7 +18,7 @@ from gradviz.graph.call_log import Holder
 from gradviz.recording.call_rows import Row
 from gradviz.recording.call_writer import CallWriter
 from gradviz.recording.known_tensors import KnownTensor
-from gradviz.recording.structures import MAX_ELEMENTS
+from gradviz.recording.structures import MAX_ELEMENTS, closure_variables, stored_attributes
 
 _MOST_LOOKS = 50_000
 _DEEPEST = 8
@@ -83,11 +83,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     elif issubclass(kind, (list, tuple, set, frozenset, deque)):
         yield from _of_interest((f"[{number}]", inner) for number, inner in enumerate(list(value)))
     elif kind is FunctionType:
-        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=False):
-            try:
-                yield f".{name}", cell.cell_contents
-            except ValueError:
-                continue  # a variable that is not set yet
+        yield from ((f".{name}", inner) for name, inner in closure_variables(value))
     elif issubclass(kind, torch.nn.Module):
         stored = vars(value)
         own = ((f".{name}", inner) for name, inner in list(stored.items()) if name not in _OF_EVERY_MODULE)
@@ -95,9 +91,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from _of_interest(own)
         yield from _of_interest(children)
     elif not kind.__module__.startswith(("torch", "builtins")):
-        stored = getattr(value, "__dict__", None)
-        if type(stored) is dict:
-            yield from _of_interest((f".{name}", inner) for name, inner in list(stored.items()))
+        yield from _of_interest((f".{name}", inner) for name, inner in list(stored_attributes(value).items()))
 
 
 def _of_interest(parts: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

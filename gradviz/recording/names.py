@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from gradviz.recording.file_kinds import is_gradviz_code, is_library_file, is_torch_file
-from gradviz.recording.structures import MAX_ELEMENTS, named_tensors
+from gradviz.recording.module_tree import distinct_modules, modules_inside, outermost
+from gradviz.recording.structures import MAX_ELEMENTS, named_tensors, stored_attributes
 
 _CO_OPTIMIZED = 0x1
 
@@ -41,8 +42,7 @@ class NameTable:
                 continue
             self._add_value(name, value)
             if name == "self" and not issubclass(type(value), torch.nn.Module):
-                attributes = getattr(value, "__dict__", None)
-                for attribute, inner in list(attributes.items())[:MAX_ELEMENTS] if type(attributes) is dict else ():
+                for attribute, inner in list(stored_attributes(value).items())[:MAX_ELEMENTS]:
                     self._add_value(f"self.{attribute}", inner)
 
     def _add_value(self, name: str, value: Any) -> None:
@@ -203,55 +203,9 @@ class ModuleNames:
                         _append_once(table.setdefault(id(tensor), []), f"{path}.{name}")
 
 
-def modules_inside(root: torch.nn.Module, prefix: str = "") -> Iterator[tuple[str, torch.nn.Module]]:
-    """Dotted path and module of `root` and all below it; one that is shared, once for each place that holds it.
-
-    Like `Module.named_modules`, but for modules that cannot be hashed, too.
-    """
-    opened: set[int] = set()
-    waiting = [(prefix, root)]
-    while waiting:
-        path, module = waiting.pop()
-        yield path, module
-        if id(module) not in opened:
-            opened.add(id(module))
-            children = [(f"{path}.{name}", child) for name, child in module._modules.items() if child is not None]
-            waiting.extend(reversed(children))
-
-
-def parameters_inside(root: torch.nn.Module) -> list[torch.nn.Parameter]:
-    """Every parameter of a module and all below it, ties once, without those whose shape is not known yet."""
-    found: dict[int, torch.nn.Parameter] = {}
-    opened: set[int] = set()
-    waiting = [root]
-    while waiting:
-        module = waiting.pop()
-        if id(module) in opened:
-            continue
-        opened.add(id(module))
-        for parameter in module._parameters.values():
-            if parameter is not None and not torch.nn.parameter.is_lazy(parameter):
-                found[id(parameter)] = parameter
-        if module._modules:
-            waiting += [child for child in reversed(module._modules.values()) if child is not None]
-    return list(found.values())
-
-
-def outermost(modules: Iterable[torch.nn.Module]) -> list[torch.nn.Module]:
-    """Modules that lie inside no other of them, in order."""
-    modules = list(modules)
-    inside = {id(inner) for module in modules for _, inner in modules_inside(module) if inner is not module}
-    return [module for module in modules if id(module) not in inside]
-
-
 def _elements_of_lists(owners: Iterable[torch.nn.Module]) -> set[int]:
     """Ids of what lies in the module lists of `owners`."""
-    lists = (
-        module
-        for owner in owners
-        for _, module in modules_inside(owner)
-        if issubclass(type(module), torch.nn.ModuleList)
-    )
+    lists = (module for module in distinct_modules(owners) if issubclass(type(module), torch.nn.ModuleList))
     return {id(element) for each in lists for element in each._modules.values()}
 
 

@@ -23,7 +23,8 @@ from gradviz.recording.call_writer import CallWriter
 from gradviz.recording.file_kinds import torch_folder
 from gradviz.recording.gradients import measuring
 from gradviz.recording.known_tensors import KnownTensor, requires_grad, version_of
-from gradviz.recording.names import local_variables, modules_inside
+from gradviz.recording.module_tree import modules_inside
+from gradviz.recording.names import local_variables
 from gradviz.recording.stacks import calling_frame
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from gradviz.recording.hooks import hook_name
-from gradviz.recording.structures import named_tensors
+from gradviz.recording.structures import closure_variables, named_tensors, stored_attributes
 from gradviz.recording.torch_compat import CHECKPOINT_MODULE
 
 
@@ -32,18 +32,13 @@ def tensors_in_pack(packed: Any) -> Iterator[torch.Tensor]:
         found = True
         yield tensor
     if not found:
-        for value in _attributes(packed).values():
+        for value in stored_attributes(packed).values():
             yield from (tensor for _, tensor in named_tensors(value, ""))
 
 
 def holds_no_memory(packed: Any) -> bool:
     """True for plain values, which are not worth counting."""
     return packed is None or isinstance(packed, (bool, int, float, torch.device, torch.dtype))
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    attributes = getattr(value, "__dict__", None)
-    return attributes if type(attributes) is dict else {}
 
 
 class CheckpointedTensors:
@@ -54,9 +49,9 @@ class CheckpointedTensors:
 
     def frame_of(self, unpack_hook: Any) -> Any:
         """The record of one checkpointed call; None where this torch keeps it elsewhere."""
-        for cell in getattr(unpack_hook, "__closure__", None) or ():
-            if type(cell.cell_contents).__module__ == CHECKPOINT_MODULE and hasattr(cell.cell_contents, "weak_holders"):
-                return cell.cell_contents
+        for _, value in closure_variables(unpack_hook):
+            if type(value).__module__ == CHECKPOINT_MODULE and hasattr(value, "weak_holders"):
+                return value
         return None
 
     def is_new(self, frame: Any) -> bool:

@@ -14,7 +14,8 @@ import torch
 from gradviz.graph.saved_tensors import Storage, StorageKind
 from gradviz.recording import torch_compat
 from gradviz.recording.forward_memory import ForwardMemory, storage_of
-from gradviz.recording.names import ModuleNames, modules_inside
+from gradviz.recording.module_tree import distinct_modules
+from gradviz.recording.names import ModuleNames
 
 
 @dataclass(slots=True)
@@ -85,15 +86,10 @@ def _is_leaf(tensor: torch.Tensor) -> bool:
 def _owned_by_modules(
     modules: ModuleNames, called: Iterable[torch.nn.Module]
 ) -> Iterator[tuple[torch.Tensor, StorageKind, list[str]]]:
-    seen: set[int] = set()
-    for root in (*called, *(module for module, _ in modules.variables.modules.values())):
-        for _, module in modules_inside(root):
-            if id(module) in seen:
-                continue
-            seen.add(id(module))
-            for parameter in module._parameters.values():
-                if parameter is not None:
-                    yield parameter, "parameter", modules.parameters.get(id(parameter), [])
-            for buffer in module._buffers.values():
-                if buffer is not None:
-                    yield buffer, "buffer", modules.buffers.get(id(buffer), [])
+    for module in distinct_modules((*called, *(module for module, _ in modules.variables.modules.values()))):
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                yield parameter, "parameter", modules.parameters.get(id(parameter), [])
+        for buffer in module._buffers.values():
+            if buffer is not None:
+                yield buffer, "buffer", modules.buffers.get(id(buffer), [])

@@ -34,13 +34,29 @@ def named_tensors(value: Any, name: str, *, depth: int = MAX_DEPTH) -> Iterator[
                 waiting.extend((part, inner, level + 1) for part, inner in reversed(parts))
 
 
+def stored_attributes(value: Any) -> dict[str, Any]:
+    """The attributes that an object keeps, past whatever its class computes; empty where it keeps none in a dict."""
+    attributes = getattr(value, "__dict__", None)
+    return attributes if type(attributes) is dict else {}
+
+
+def closure_variables(function: Any) -> Iterator[tuple[str, Any]]:
+    """The variables that a function took from around it, as far as they are set."""
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=False):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:
+            continue  # not set yet
+
+
 def _parts(path: str, value: Any) -> Iterable[tuple[str, Any]]:
     """What a container holds, read past whatever its class computes: looking must not run the user's code."""
     kind = type(value)
     if issubclass(kind, dict):
         items = islice(dict.items(value), MAX_ELEMENTS)
         # A `ModelOutput` keeps its elements as attributes as well, and that is how scripts write them.
-        attributes = getattr(value, "__dict__", {}) if kind is not dict else {}
+        attributes = stored_attributes(value) if kind is not dict else {}
         return [
             (f"{path}.{key}" if attributes.get(key) is element else f"{path}[{key!r}]", element)
             for key, element in items
@@ -58,7 +74,7 @@ def _parts(path: str, value: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _stored_fields(value: Any) -> Iterator[tuple[str, Any]]:
-    stored = getattr(value, "__dict__", {})
+    stored = stored_attributes(value)
     for field in dataclasses.fields(value):
         if field.name in stored:
             yield field.name, stored[field.name]

@@ -1,0 +1,55 @@
+"""Ways through a module and those below it, also for modules that cannot be hashed, and without recursion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+
+
+def modules_inside(root: torch.nn.Module, prefix: str = "") -> Iterator[tuple[str, torch.nn.Module]]:
+    """Dotted path and module of `root` and all below it; one that is shared, once for each place that holds it."""
+    opened: set[int] = set()
+    waiting = [(prefix, root)]
+    while waiting:
+        path, module = waiting.pop()
+        yield path, module
+        if id(module) not in opened:
+            opened.add(id(module))
+            children = [(f"{path}.{name}", child) for name, child in module._modules.items() if child is not None]
+            waiting.extend(reversed(children))
+
+
+def distinct_modules(roots: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Module]:
+    """`roots` and all below them, each once, however many places hold it."""
+    opened: set[int] = set()
+    for root in roots:
+        waiting = [root]
+        while waiting:
+            module = waiting.pop()
+            if id(module) not in opened:
+                opened.add(id(module))
+                yield module
+                if module._modules:
+                    waiting += [child for child in reversed(module._modules.values()) if child is not None]
+
+
+def parameters_inside(*roots: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Every parameter of modules and all below them, ties once, without those whose shape is not known yet."""
+    found: dict[int, torch.nn.Parameter] = {}
+    for module in distinct_modules(roots):
+        for parameter in module._parameters.values():
+            if parameter is not None and not torch.nn.parameter.is_lazy(parameter):
+                found[id(parameter)] = parameter
+    return list(found.values())
+
+
+def outermost(modules: Iterable[torch.nn.Module]) -> list[torch.nn.Module]:
+    """Modules that lie inside no other of them, in order."""
+    modules = list(modules)
+    inside: set[int] = set()
+    for module in modules:
+        # So each is walked about once, and of two that hold each other one stays.
+        if id(module) not in inside:
+            inside.update(id(inner) for inner in distinct_modules([module]) if inner is not module)
+    return [module for module in modules if id(module) not in inside]
