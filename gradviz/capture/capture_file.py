@@ -26,6 +26,7 @@ import msgspec
 
 from gradviz.capture.capture import Capture
 from gradviz.capture.encoding import encoded
+from gradviz.capture.first_line import FirstLine
 from gradviz.capture.run_log_file import is_run_log
 from gradviz.errors import BadCapture, BadInput
 from gradviz.graph.graph_check import InvalidGraph
@@ -39,8 +40,6 @@ readers pass over it, newer readers fill it in.
 
 CAPTURE_SUFFIX = ".gradviz"
 
-_MAGIC = b"gradviz capture "
-_LONGEST_FIRST_LINE = 40
 _FRAME = struct.Struct(">QI")
 # The default level takes five times as long for a file that is a tenth smaller.
 _COMPRESSION_LEVEL = 1
@@ -48,13 +47,13 @@ _COMPRESSION_LEVEL = 1
 # can be thought of, all of them zeros kept whole, two hundredfold.
 _ALWAYS_ALLOWED, _MOST_GROWTH = 64 << 20, 250
 _RECORD_AGAIN = "copy it again, or record it again with 'gradviz record'"
+_FIRST_LINE = FirstLine("capture", FORMAT_VERSION, _RECORD_AGAIN)
 
 
 def write_capture(capture: Capture) -> bytes:
     """The content of a capture file."""
     payload = zlib.compress(encoded(capture, msgspec.msgpack.encode), _COMPRESSION_LEVEL)
-    first_line = _MAGIC + str(FORMAT_VERSION).encode() + b"\n"
-    return b"".join((first_line, _FRAME.pack(len(payload), zlib.crc32(payload)), payload))
+    return b"".join((_FIRST_LINE.write(), _FRAME.pack(len(payload), zlib.crc32(payload)), payload))
 
 
 def read_capture(data: bytes, name: str) -> Capture:
@@ -84,7 +83,7 @@ def load_capture(path: Path) -> Capture:
 
 def is_capture(head: bytes) -> bool:
     """Whether a file that begins with `head` is a capture, of any version and in any state."""
-    return head.startswith(_MAGIC)
+    return _FIRST_LINE.begins(head)
 
 
 def capture_schema() -> dict[str, Any]:
@@ -131,16 +130,7 @@ def _after_first_line(data: bytes, name: str) -> memoryview:
     if not is_capture(data):
         kind = "is empty" if not data else "is not a gradviz capture"
         raise BadCapture(f"{name!r} {kind}", hint="make one with 'gradviz record'")
-    first_line, line_feed, _ = data[:_LONGEST_FIRST_LINE].partition(b"\n")
-    version = first_line[len(_MAGIC) :]
-    if not line_feed or not version.isdigit() or int(version) == 0:
-        raise _damaged(name, "its first line does not end in a format version")
-    if int(version) > FORMAT_VERSION:
-        raise BadCapture(
-            f"{name!r} has capture format {int(version)}, and this gradviz reads up to {FORMAT_VERSION}",
-            hint="upgrade gradviz to open it",
-        )
-    return memoryview(data)[len(first_line) + 1 :]
+    return memoryview(data)[_FIRST_LINE.end(data, name) :]
 
 
 def _decode(packed: bytes, name: str) -> Capture:

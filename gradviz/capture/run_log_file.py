@@ -35,6 +35,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from gradviz.capture.encoding import encoded
+from gradviz.capture.first_line import FirstLine
 from gradviz.capture.run_log import RunEnd, RunHeader, RunLog, StepFigures
 from gradviz.errors import BadCapture, BadInput
 
@@ -44,12 +45,11 @@ RUN_LOG_VERSION = 1
 1   first format
 """
 
-_MAGIC = b"gradviz run log "
-_LONGEST_FIRST_LINE = 40
 _START, _CHECKSUM = struct.Struct(">cI"), struct.Struct(">I")
 _FRAME_SIZE = _START.size + 2 * _CHECKSUM.size
 _KINDS: dict[bytes, type[msgspec.Struct]] = {b"H": RunHeader, b"S": StepFigures, b"E": RunEnd}
 _WATCH_AGAIN = "write it again with gradviz.watch()"
+_FIRST_LINE = FirstLine("run log", RUN_LOG_VERSION, _WATCH_AGAIN)
 
 
 class RunLogWriter:
@@ -97,7 +97,7 @@ class RunLogWriter:
         return self._file
 
     def _beginning(self) -> bytes:
-        return _MAGIC + str(RUN_LOG_VERSION).encode() + b"\n" + record(b"H", self._header)
+        return _FIRST_LINE.write() + record(b"H", self._header)
 
 
 def _write_whole(file: BinaryIO, data: bytes) -> None:
@@ -122,7 +122,7 @@ def record(kind: bytes, content: msgspec.Struct) -> bytes:
 
 def is_run_log(head: bytes) -> bool:
     """Whether a file that begins with `head` is a run log, of any version and in any state."""
-    return head.startswith(_MAGIC)
+    return _FIRST_LINE.begins(head)
 
 
 def load_run_log(path: Path) -> RunLog:
@@ -229,13 +229,4 @@ def _end_of_first_line(data: bytes, name: str) -> int:
     if not is_run_log(data):
         kind = "is empty" if not data else "is not a run log of gradviz"
         raise BadCapture(f"{name!r} {kind}", hint="gradviz.watch(model) writes one")
-    first_line, line_feed, _ = data[:_LONGEST_FIRST_LINE].partition(b"\n")
-    version = first_line[len(_MAGIC) :]
-    if not line_feed or not version.isdigit() or int(version) == 0:
-        raise BadCapture(f"{name!r} is damaged: its first line does not end in a format version", hint=_WATCH_AGAIN)
-    if int(version) > RUN_LOG_VERSION:
-        raise BadCapture(
-            f"{name!r} has run log format {int(version)}, and this gradviz reads up to {RUN_LOG_VERSION}",
-            hint="upgrade gradviz to open it",
-        )
-    return len(first_line) + 1
+    return _FIRST_LINE.end(data, name)

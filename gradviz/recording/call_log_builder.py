@@ -72,9 +72,8 @@ class CallLogBuilder:
                 self._name_all("buffer", module._buffers, modules.buffers)
                 self._note_hidden(module, modules)
             for tensor, _ in names.tensors.values():
-                known = self._recorder.writer.uses.tensors.find(tensor)
-                if known is None and requires_grad(tensor):
-                    known = self._recorder.writer.uses.tensors.add(tensor)
+                table = self._recorder.writer.uses.tensors
+                known = table.known(tensor) if requires_grad(tensor) else table.find(tensor)
                 if known is not None:
                     known.names.update(dict.fromkeys(names.variables_of(tensor)))
 
