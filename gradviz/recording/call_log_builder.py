@@ -97,10 +97,9 @@ class CallLogBuilder:
     def note_end(self, namespaces: Sequence[Mapping[str, Any]]) -> None:
         """The program has ended: name what it holds, and note how its leaves stand."""
         self._recorder.living.look(namespaces)
-        names = NameTable()
+        names = NameTable.of(namespaces)
         optimizers = self._recorder.optimizers
         for namespace in namespaces:
-            names.add_namespace(namespace)
             for name, value in namespace.items():
                 if issubclass(type(value), torch.optim.Optimizer):
                     optimizers.find(value).names[name] = None

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from gradviz.recording import torch_compat
+from gradviz.recording.boundary import BOUNDARY
 from gradviz.recording.file_kinds import is_gradviz_code, is_hook_detour
 from gradviz.recording.user_traceback import direct_call_in
 
@@ -53,7 +54,7 @@ def frames_of_program(frame: FrameType | None) -> Iterator[tuple[FrameType, int]
     while frame is not None:
         code, line = frame.f_code, frame.f_lineno
         if is_gradviz_code(code):
-            if code.co_name == "run_users_code":
+            if code is BOUNDARY:
                 return
             above = frame.f_back
             if code.co_name == "__torch_function__" and above is not None and above.f_code.co_name == _DISPATCHER:

@@ -170,10 +170,9 @@ class BlockRecorder:
         """Without any backward: what was computed in the block and a variable still holds."""
         if not self._is_guest:
             recorder.note_memory()
-        builder, names = recorder.new_builder(), NameTable()
+        builder = recorder.new_builder()
         try:
-            for namespace in namespaces_of_traceback(error.__traceback__ if error is not None else None):
-                names.add_namespace(namespace)
+            names = NameTable.of(namespaces_of_traceback(error.__traceback__ if error is not None else None))
             roots = loose_ends(names_on_stack(frame, names), since=self._first_sequence_nr)
             if roots:
                 builder.add_graph(roots, names)

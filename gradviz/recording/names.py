@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from gradviz.recording.boundary import BOUNDARY
 from gradviz.recording.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 from gradviz.recording.module_tree import distinct_modules, modules_inside, outermost
 from gradviz.recording.structures import MAX_ELEMENTS, named_tensors, stored_attributes
@@ -27,6 +28,14 @@ class NameTable:
     def __init__(self) -> None:
         self.tensors: dict[int, tuple[torch.Tensor, list[str]]] = {}
         self.modules: dict[int, tuple[torch.nn.Module, list[str]]] = {}
+
+    @classmethod
+    def of(cls, namespaces: Iterable[Mapping[str, Any]]) -> NameTable:
+        """Names of what these variables hold; those of the first come first."""
+        names = cls()
+        for namespace in namespaces:
+            names.add_namespace(namespace)
+        return names
 
     def add_namespace(self, namespace: Mapping[str, Any], *, only_nameless: bool = False) -> None:
         """Collect from the variables of one frame or of a script; `only_nameless`: of tensors not yet named."""
@@ -99,7 +108,7 @@ def names_on_stack(frame: FrameType | None, names: NameTable | None = None) -> N
     names = names or NameTable()
     global_namespaces: dict[int, dict[str, Any]] = {}
     library_frames: list[FrameType] = []
-    while frame is not None and frame.f_code.co_name != "run_users_code":
+    while frame is not None and frame.f_code is not BOUNDARY:
         file = frame.f_code.co_filename
         is_function = bool(frame.f_code.co_flags & _CO_OPTIMIZED)
         if is_gradviz_code(frame.f_code):
@@ -122,7 +131,7 @@ def names_on_stack(frame: FrameType | None, names: NameTable | None = None) -> N
 def own_namespaces(frame: FrameType | None) -> Iterator[Mapping[str, Any]]:
     """Variables of the reader's own functions from `frame` upwards, innermost first, and of their modules."""
     seen: set[int] = set()
-    while frame is not None and frame.f_code.co_name != "run_users_code":
+    while frame is not None and frame.f_code is not BOUNDARY:
         if not is_gradviz_code(frame.f_code) and not is_library_file(frame.f_code.co_filename):
             if frame.f_code.co_flags & _CO_OPTIMIZED:
                 yield local_variables(frame)

@@ -302,8 +302,7 @@ class Recorder:
                 "or it was computed under no_grad or detached",
                 hint="name a tensor that was computed from one with requires_grad=True",
             )
-        names = NameTable()
-        names.add_namespace(namespace)
+        names = NameTable.of([namespace])
         self.note_memory()
         self._record_graph(roots, names)
 
@@ -322,9 +321,7 @@ class Recorder:
         if refused is None:
             return
         self.failed_in_backward = True
-        names = NameTable()
-        for namespace in namespaces:
-            names.add_namespace(namespace)
+        names = NameTable.of(namespaces)
         self._builder.disclose(refused.words(names))
         roots = [root for tensor in refused.tensors if (root := root_of(tensor, names.name_of(tensor))) is not None]
         if roots and not self.has_graphs():
@@ -333,9 +330,7 @@ class Recorder:
 
     def record_loose_ends(self, namespaces: list[Mapping[str, Any]]) -> None:
         """Without any backward: record the tensors with a ``grad_fn`` that no other one was computed from."""
-        names = NameTable()
-        for namespace in namespaces:
-            names.add_namespace(namespace)
+        names = NameTable.of(namespaces)
         self.note_memory()
         roots = loose_ends(names)
         if roots:

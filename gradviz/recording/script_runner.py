@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gradviz.capture.capture import Capture, ScriptError
 from gradviz.errors import BadInput, GradvizError, MissingDependency, NothingRecorded
 from gradviz.recording import user_traceback
+from gradviz.recording.boundary import run_users_code
 from gradviz.recording.import_notice import ImportNotice
 from gradviz.recording.plan import RecordingPlan, StopScript
 from gradviz.recording.program import Program, as_main_program
@@ -90,11 +91,6 @@ def _run_to_its_end(code: CodeType, namespace: dict[str, Any], session: _Session
         session.look_at_traceback(error)
         return _Ending("failed", 1, error)
     return _Ending("finished")
-
-
-def run_users_code(code: CodeType, namespace: dict[str, Any]) -> None:
-    """The boundary: whatever stands below this frame in a stack is the user's, whatever stands above is ours."""
-    exec(code, namespace)
 
 
 def _exit_ending(request: SystemExit) -> _Ending:

@@ -14,6 +14,7 @@ from types import CodeType, FrameType
 
 from gradviz.graph.model import CallSite
 from gradviz.recording import torch_compat
+from gradviz.recording.boundary import BOUNDARY
 from gradviz.recording.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 
 _KEEP, _SKIP, _MODULE_CALL, _END = range(4)
@@ -103,7 +104,7 @@ class StackTable:
             verdict = _MODULE_CALL
         elif is_gradviz_code(code):
             # Below the function that runs the user's program there is only gradviz itself.
-            verdict = _END if code.co_name == "run_users_code" else _SKIP
+            verdict = _END if code is BOUNDARY else _SKIP
         elif is_torch_file(file) or file.startswith("<frozen "):
             verdict = _SKIP
         else:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+from gradviz.recording.boundary import BOUNDARY
 from gradviz.recording.file_kinds import STAND_IN, is_gradviz_code, is_hook_detour
 
 CALLERS = 4
@@ -78,5 +79,5 @@ _IS_CALLER, _IS_SKIPPED, _IS_END = range(3)
 def _judged(code: CodeType) -> int:
     if is_gradviz_code(code) and code.co_name != STAND_IN:
         # Below the function that runs the program there is nothing of it.
-        return _IS_END if code.co_name == "run_users_code" else _IS_SKIPPED
+        return _IS_END if code is BOUNDARY else _IS_SKIPPED
     return _IS_SKIPPED if is_hook_detour(code) else _IS_CALLER

@@ -10,6 +10,7 @@ from functools import cache
 from types import CodeType, TracebackType
 
 from gradviz.capture.capture import ScriptError
+from gradviz.recording.boundary import BOUNDARY
 from gradviz.recording.file_kinds import is_gradviz_code, is_hook_detour, is_library_file
 
 
@@ -44,7 +45,7 @@ def _kept_entries(trace: TracebackType | None) -> list[TracebackType]:
     while trace is not None:
         name = trace.tb_frame.f_code.co_name
         if is_gradviz_code(trace.tb_frame.f_code):
-            if name == "run_users_code":
+            if trace.tb_frame.f_code is BOUNDARY:
                 kept.clear()  # what stands above belongs to the command line
             elif name == "__torch_function__":
                 _drop_detour(kept)
