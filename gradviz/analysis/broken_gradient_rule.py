@@ -190,8 +190,10 @@ class BrokenWords:
 
     def _given(self) -> Iterator[tuple[str, ValueFacts]]:
         flow, row = self._case.dataflow, self._broken.call
-        for use in self.call.inputs if self.call is not None and flow is not None and row is not None else ():
-            values = use.values or (flow.values(use.tensor, row) if flow is not None and row is not None else None)
+        if flow is None or row is None:
+            return
+        for use in flow.log.calls[row].inputs:
+            values = flow.values_of(use, row)
             if values is not None:
                 yield use.place, values
 

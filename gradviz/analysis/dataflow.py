@@ -25,6 +25,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from heapq import heappop, heappush
+from operator import itemgetter
 
 from gradviz.analysis.cuts import TAKES_ONLY_THE_SHAPE, Cut, find_cuts
 from gradviz.analysis.reentries import Reentry, find_reentries
@@ -89,16 +90,15 @@ class Dataflow:
         rows = {row for shared in self.sharing_memory(tensor) for row in self._changes.get(shared, [])}
         return tuple(sorted(row for row in rows if first < row < last))
 
+    def values_of(self, use: TensorUse, row: int) -> ValueFacts | None:
+        """Values of what the call `row` took: read then, or before; None where nobody read them."""
+        return use.values or self.values(use.tensor, row)
+
     def values(self, tensor: int, at: int) -> ValueFacts | None:
         """Values of the tensor when the call `at` received it; None where nobody read them."""
-        known: ValueFacts | None = None
-        rows = sorted({*_up_to(self._producers.get(tensor, []), at), *_up_to(self._users.get(tensor, []), at + 1)})
-        for row in rows:
-            call = self.log.calls[row]
-            for use in (*call.inputs, *(call.outputs if row < at else ())):
-                if use.tensor == tensor and use.values is not None:
-                    known = use.values
-        return known
+        read = self._values_read.get(tensor, [])
+        place = bisect_right(read, _moment_of_inputs(at), key=itemgetter(0))
+        return read[place - 1][1] if place else None
 
     # -- lines ---------------------------------------------------------------------------------------------------
 
@@ -328,6 +328,20 @@ class Dataflow:
         return _index((call.inputs for call in self.log.calls), lambda use: True)
 
     @cached_property
+    def _values_read(self) -> dict[int, list[tuple[int, ValueFacts]]]:
+        """By tensor: its values each time that they were read, with the moment, oldest first."""
+        read: dict[int, list[tuple[int, ValueFacts]]] = defaultdict(list)
+        for row, call in enumerate(self.log.calls):
+            moment = _moment_of_inputs(row)
+            for use in call.inputs:
+                if use.values is not None:
+                    read[use.tensor].append((moment, use.values))
+            for use in call.outputs:
+                if use.values is not None:
+                    read[use.tensor].append((moment + 1, use.values))
+        return dict(read)
+
+    @cached_property
     def _inside(self) -> dict[int, list[int]]:
         rows: dict[int, list[int]] = defaultdict(list)
         for number, call in enumerate(self.log.calls):
@@ -373,6 +387,11 @@ _MAKE_TENSORS = frozenset({"operation", "custom", "compiled", "backward"})
 
 def _is_live_leaf(use: TensorUse) -> bool:
     return use.requires_grad and use.is_leaf
+
+
+def _moment_of_inputs(row: int) -> int:
+    """Its outputs come one later."""
+    return 2 * row
 
 
 def _up_to(rows: list[int], before: int | None) -> tuple[int, ...]:

@@ -76,7 +76,7 @@ def _has_zeros_aside(call: Call, row: int, flow: Dataflow) -> bool:
     """Whether something with zeros that needs no gradient is multiplied: a mask."""
     for use in call.inputs:
         if not use.requires_grad:
-            values = use.values or flow.values(use.tensor, row)
+            values = flow.values_of(use, row)
             if values is None or values.zeros:
                 return True
     return False

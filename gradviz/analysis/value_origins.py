@@ -79,7 +79,7 @@ class ValueOrigins:
         return [use for use in self._log.calls[row].outputs if use.values is not None and kind(use.values)]
 
     def _is(self, use: TensorUse, row: int, kind: Kind) -> bool:
-        values = use.values or self._flow.values(use.tensor, row)
+        values = self._flow.values_of(use, row)
         return values is not None and kind(values)
 
     def _maker(self, tensor: int, at: int, kind: Kind) -> int | None:

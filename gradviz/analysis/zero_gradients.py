@@ -150,7 +150,7 @@ class ZeroGradients:
         assert flow is not None
         call = flow.log.calls[row]
         operand = self._operand(call, row)
-        values = operand.values or flow.values(operand.tensor, row) if operand is not None else None
+        values = flow.values_of(operand, row) if operand is not None else None
         cause = _cause_by_slope(node, call, values)
         site = None
         if cause in ("dead_relu", "saturation") and operand is not None and values is not None:
@@ -174,7 +174,7 @@ class ZeroGradients:
         leaves = [use for use in flow.log.calls[maker].inputs if use.requires_grad and use.is_leaf] if maker else []
         for use in sorted(leaves, key=lambda use: len(flow.log.tensors[use.tensor].facts.shape)):
             writes = first_writes(flow, use.tensor, row)
-            given = use.values or flow.values(use.tensor, maker or row)
+            given = flow.values_of(use, maker or row)
             shape = flow.log.tensors[use.tensor].facts.shape
             if given is not None and is_set_by_hand(flow, writes) and _puts_there(given, shape, values):
                 return flow.log.calls[writes[-1]].call_site
@@ -194,7 +194,7 @@ class ZeroGradients:
             site = self._site_of_choice(row) if is_chosen else None
             return replace(plain, cause="masked_out", call=row, blamed_site=site) if is_chosen else None
         use = zeros[0]
-        values = use.values or flow.values(use.tensor, row)
+        values = flow.values_of(use, row)
         origin = origins.of_kind(use.tensor, row, is_all_zero)[0]
         if self._will_move(use, origin):
             return None
@@ -207,7 +207,7 @@ class ZeroGradients:
         name = plain_name(maker.function)
         live = self._operand(maker, origin.call)
         if live is not None and not origin.is_unseen and (name in _RELUS or name in _CLAMPS or name in _FLAT_NAMES):
-            values = live.values or flow.values(live.tensor, origin.call)
+            values = flow.values_of(live, origin.call)
             cause = "zero_gradient_op" if name in _FLAT_NAMES else _cause_of_name(name, maker, values)
             site = self._site_of_weights(live.tensor, origin.call, values) if values is not None else None
             return replace(
@@ -237,7 +237,7 @@ class ZeroGradients:
         assert flow is not None and origins is not None
         call = flow.log.calls[row]
         for use in call.inputs:
-            values = use.values or flow.values(use.tensor, row)
+            values = flow.values_of(use, row)
             if values is not None and not use.requires_grad and _is_constant(values) and values.maximum in (0.0, 1.0):
                 first = origins.of_kind(use.tensor, row, _is_constant)[0]
                 return flow.log.calls[first.call].call_site
