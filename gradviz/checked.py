@@ -73,9 +73,10 @@ def chosen(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> RuleSet:
 
 def checked(capture: Capture, rules: RuleSet) -> Checked:
     """Run the rules."""
+    from gradviz.analysis.case import Case
     from gradviz.analysis.report import check_report
 
-    return Checked(check_report(capture, rules.rules, besides=rules.unusable))
+    return Checked(check_report(Case(capture), rules.rules, besides=rules.unusable))
 
 
 def _words(name: str, given: Iterable[str]) -> tuple[str, ...]:

@@ -39,10 +39,10 @@ class Report(Struct, frozen=True):
 
 
 def check_report(
-    capture: Capture, rules: Iterable[type[Rule]], baseline: Baseline | None = None, besides: Iterable[Finding] = ()
+    case: Case, rules: Iterable[type[Rule]], baseline: Baseline | None = None, besides: Iterable[Finding] = ()
 ) -> Report:
     """What these rules find, and `besides`, less what comments in the source and the baseline leave out."""
-    case = Case(capture)
+    capture = case.capture
     result = check_case(case, rules)
     shown, suppressed = without_suppressed(capture, (*result.findings, *besides))
     source = _source(capture, shown)

@@ -13,10 +13,10 @@ from gradviz.rendering.finding_formats import FINDING_FORMATS
 
 if TYPE_CHECKING:
     from gradviz.analysis.baseline import Baseline
+    from gradviz.analysis.case import Case
     from gradviz.analysis.finding import Finding
     from gradviz.analysis.report import Report
     from gradviz.analysis.rule import Rule
-    from gradviz.capture.capture import Capture
     from gradviz.cli.settings import CheckSettings
     from gradviz.cli.source import SourceOptions
     from gradviz.cli.terminal import Terminal
@@ -52,6 +52,7 @@ def check_command(
 ) -> int:
     """Run SCRIPT to its end, and say why gradients are missing, zero, NaN or wrong, and on which line."""
     from gradviz.analysis.baseline import baseline_of
+    from gradviz.analysis.case import Case
     from gradviz.analysis.report import check_report
     from gradviz.cli.findings_pictures import Pictures
     from gradviz.cli.paging import show
@@ -78,11 +79,12 @@ def check_command(
     check_outputs(outputs, inputs=source_choice.inputs)
     source = open_source(source_choice, own_output=True, needs_graph=False)
     with recording_kept(source, source_choice):
-        report = check_report(source.capture, rules, baseline, unusable)
+        case = Case(source.capture)
+        report = check_report(case, rules, baseline, unusable)
         if write_baseline is not None:
             write_output(write_baseline, baseline_of(report.program, report.findings, report.source))
         if options["why"] is not None:
-            text = _why(source.capture, report, options, terminal)
+            text = _why(case, report, options, terminal)
         elif for_programs is not None:
             text = for_programs.renderer(report)
         else:
@@ -123,14 +125,13 @@ def _rules(settings: CheckSettings, options: dict[str, Any]) -> tuple[list[type[
     return rules, known.unusable
 
 
-def _why(capture: Capture, report: Report, options: dict[str, Any], terminal: Terminal) -> str:
-    from gradviz.analysis.case import Case
+def _why(case: Case, report: Report, options: dict[str, Any], terminal: Terminal) -> str:
     from gradviz.analysis.why import why
     from gradviz.cli.why_text import why_text
 
-    answer = why(Case(capture), report.findings, options["why"])
+    answer = why(case, report.findings, options["why"])
     width = options["width"] or max(terminal.width, NARROWEST)
-    return why_text(answer, capture.sources, width, color=terminal.has_colors)
+    return why_text(answer, case.capture.sources, width, color=terminal.has_colors)
 
 
 def _check_that_it_runs(name: str, options: dict[str, Any]) -> None:

@@ -94,16 +94,16 @@ def test_an_unknown_rule_is_refused_with_those_most_like_it() -> None:
 
 
 def test_a_comment_on_the_line_leaves_a_finding_out_and_is_counted() -> None:
-    report = check_report(CAPTURE, (Rounded, Deep))
+    report = check_report(Case(CAPTURE), (Rounded, Deep))
     assert [finding.code for finding in report.findings] == ["GV101"]
     assert report.suppressed == 1
 
 
 def test_only_what_a_baseline_does_not_hold_is_new_also_when_lines_have_moved() -> None:
-    before = check_report(CAPTURE, (Deep,))
+    before = check_report(Case(CAPTURE), (Deep,))
     known = read_baseline(baseline_of("train.py", before.findings, before.source), "known.json", "train.py")
     lines = {"train.py": {3: "h = h.detach()  # a cut", 5: "loss.backward()"}}
-    report = check_report(Capture(Program("train.py"), sources=lines), (Shallow, Deep), known)
+    report = check_report(Case(Capture(Program("train.py"), sources=lines)), (Shallow, Deep), known)
     assert [finding.message for finding in report.findings] == ["b got nothing"]
     assert report.known == 1
 
