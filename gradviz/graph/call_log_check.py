@@ -28,6 +28,8 @@ def check_references(log: CallLog) -> None:
         for table, index in references:
             if index is not None and not 0 <= index < sizes[table]:
                 raise InvalidGraph(f"{what} refers to {table} {index} of {sizes[table]}")
+    if log.dropped_at is not None and not 0 <= log.dropped_at <= len(log.calls):
+        raise InvalidGraph(f"calls are missing before call {log.dropped_at} of {len(log.calls)}")
 
 
 def _to_what_stands_before(log: CallLog) -> Iterator[tuple[str, int, int | None]]:
@@ -45,6 +47,8 @@ def _references(log: CallLog) -> Iterator[tuple[str, Iterable[tuple[str, int | N
         yield f"optimizer {number}", [("tensor", index) for group in optimizer.groups for index in group]
     for number, scope in enumerate(log.scopes):
         yield f"scope {number}", [("call site", scope.call_site)]
+    for moment in log.moments:
+        yield "a moment", [("call", moment)]
 
 
 def _of_call(call: Call) -> Iterator[tuple[str, int | None]]:

@@ -180,8 +180,14 @@ def test_a_name_that_is_not_utf_8_does_not_cost_the_recording() -> None:
 def test_a_call_log_that_refers_to_nothing_is_refused() -> None:
     calls = small_capture().calls
     assert calls is not None
-    broken = replace(small_capture(), calls=replace(calls, tensors=()))
-    assert "call 0 refers to tensor 0 of 0 at $.calls" in refusal(write_capture(broken))
+    count = len(calls.calls)
+
+    def refused(**changes: Any) -> str:
+        return refusal(write_capture(replace(small_capture(), calls=replace(calls, **changes))))
+
+    assert "call 0 refers to tensor 0 of 0 at $.calls" in refused(tensors=())
+    assert f"a moment refers to call {count} of {count} at $.calls" in refused(moments=(count,))
+    assert f"calls are missing before call {count + 1} of {count} at $.calls" in refused(dropped_at=count + 1)
 
 
 @given(st.data())
