@@ -7,7 +7,6 @@ function below it says what is lost instead of failing, or `MissingDependency` n
 from __future__ import annotations
 
 import sys
-from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import CodeType, FrameType, ModuleType
@@ -17,6 +16,7 @@ import torch
 from torch.nn.modules import module as module_call
 
 from gradviz.errors import MissingDependency
+from gradviz.recording.own_thread import result_of_own_thread
 
 LEAF_SEQUENCE_NR = 2**64 - 1
 """What ``_sequence_nr()`` answers for `AccumulateGrad`."""
@@ -58,27 +58,14 @@ def node_of_leaf(leaf: torch.Tensor) -> Any:
     """The ``AccumulateGrad`` of a leaf, which is made if nothing was computed from it yet.
 
     torch tells it only to a node that is computed from the leaf. Each thread counts sequence numbers on its own: that
-    node is made by a thread of ours, so that it takes none of the program's. `threading` would run profilers there.
+    node is made by a thread of ours, so that it takes none of the program's.
     """
-    found: list[Any] = []
-    failures: list[BaseException] = []
-    is_done = allocate_lock()
-    is_done.acquire()
 
-    def ask() -> None:
-        try:
-            with DISABLE_TORCH_FUNCTION():
-                found.append(torch.autograd.graph.get_gradient_edge(leaf).node)
-        except BaseException as failure:
-            failures.append(failure)
-        finally:
-            is_done.release()
+    def ask() -> Any:
+        with DISABLE_TORCH_FUNCTION():
+            return torch.autograd.graph.get_gradient_edge(leaf).node
 
-    start_new_thread(ask, ())
-    is_done.acquire()
-    if failures:
-        raise failures[0]
-    return found[0]
+    return result_of_own_thread(ask)
 
 
 def has_saved_data(raw_saved: Any) -> bool | None:

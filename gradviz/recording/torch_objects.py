@@ -7,7 +7,6 @@ That is done on a thread of its own, because torch counts nodes for each thread:
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
@@ -21,6 +20,7 @@ from gradviz.graph.model import Graph, Node
 from gradviz.graph.saved_tensors import AllocatorReading, Storage, TorchObjects
 from gradviz.recording.allocators import bytes_from_malloc
 from gradviz.recording.graph_walker import without_collector
+from gradviz.recording.own_thread import result_of_own_thread
 
 NODES, SLOTS, TENSORS, VIEWS, DETACHED, STORAGES = "nodes", "slots", "tensors", "views", "results", "storages"
 
@@ -80,13 +80,7 @@ def _with_sizes(reading: AllocatorReading, sizes: Mapping[str, int]) -> Allocato
 def sizes_of_objects() -> dict[str, int]:
     """Bytes of one object of each sort; empty where the allocator does not tell."""
     in_use = bytes_from_malloc()
-    if in_use is None:
-        return {}
-    found: dict[str, int] = {}
-    thread = threading.Thread(target=lambda: found.update(_measured(in_use)), name="gradviz measures torch's objects")
-    thread.start()
-    thread.join()
-    return found
+    return {} if in_use is None else result_of_own_thread(lambda: dict(_measured(in_use)))
 
 
 def _measured(in_use: Callable[[], int]) -> Iterator[tuple[str, int]]:

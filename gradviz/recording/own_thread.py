@@ -1,0 +1,31 @@
+"""Runs a function on a thread that nobody of the program hears of."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock, start_new_thread
+from collections.abc import Callable
+from typing import TypeVar
+
+_Result = TypeVar("_Result")
+
+
+def result_of_own_thread(work: Callable[[], _Result]) -> _Result:
+    """What `work` gives, or raises. `threading` would run the program's profilers and tracers there."""
+    results: list[_Result] = []
+    failures: list[BaseException] = []
+    is_done = allocate_lock()
+    is_done.acquire()
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as failure:
+            failures.append(failure)
+        finally:
+            is_done.release()
+
+    start_new_thread(run, ())
+    is_done.acquire()
+    if failures:
+        raise failures[0]
+    return results[0]
