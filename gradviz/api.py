@@ -139,8 +139,6 @@ def record(
         raise BadInput(
             f"backward={backward!r} is neither a number from 1 on nor 'last'", hint="leave it out to record every call"
         )
-    if type(values) is not int or values < 0:
-        raise BadInput(f"values={values!r} is not a number of elements", hint="values=64 keeps small tensors whole")
     from gradviz.recording.plan import RecordingPlan
 
     plan = RecordingPlan(

@@ -114,8 +114,6 @@ class Inspection:
                 "backward() measures tensors that are there, and this was recorded before",
                 hint="call it on gradviz.inspect(loss); a recording holds the gradients of its own backward calls",
             )
-        if type(values) is not int or values < 0:
-            raise BadInput(f"values={values!r} is not a number of elements", hint="values=64 keeps small ones whole")
         from gradviz.recording.plan import RecordingPlan
 
         plan = RecordingPlan(values_up_to=values, root_shares=root_shares)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
+from gradviz.errors import BadInput
+
 MAX_KEPT_NODES = 1_000_000
 MOST_VALUES = 64
 """Elements of a tensor that is kept whole when values are asked for."""
@@ -52,6 +54,12 @@ class RecordingPlan:
     """What to do then, in the words of whoever asked for the recording."""
     working: Callable[[str], AbstractContextManager[object]] = nullcontext
     """Entered with a few words on what is done, around work of ours that may take long."""
+
+    def __post_init__(self) -> None:
+        if type(self.values_up_to) is not int or self.values_up_to < 0:
+            raise BadInput(
+                f"values={self.values_up_to!r} is not a number of elements", hint="values=64 keeps small tensors whole"
+            )
 
     def wants(self, number: int) -> bool:
         """True for a backward call that is to be recorded."""
