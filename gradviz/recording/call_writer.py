@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import CodeType, FrameType
 
 import torch
@@ -14,6 +13,7 @@ import torch
 from gradviz.graph.call_log import CallKind
 from gradviz.recording import torch_compat
 from gradviz.recording.call_rows import Row, Rows
+from gradviz.recording.defects import Defects
 from gradviz.recording.grad_mode_watch import GradModeWatch
 from gradviz.recording.tensor_facts import FactsTable
 from gradviz.recording.tensor_uses import TensorUses
@@ -32,7 +32,7 @@ class CallWriter:
         self.rows = Rows()
         self.uses = TensorUses(facts)
         self.grad_mode = GradModeWatch()
-        self.defects: Counter[str] = Counter()
+        self._defects = Defects()
         self._where = where
         self._thread = threading.get_ident()
         self._process = os.getpid()
@@ -53,16 +53,9 @@ class CallWriter:
             if known is not None and known[0] == frame_id:
                 self.close(row)
 
-    @contextmanager
-    def shield(self) -> Iterator[None]:
+    def shield(self) -> AbstractContextManager[None]:
         """A failure of ours inside is counted, and disclosed at the end; the program and its tracers see nothing."""
-        tracing = torch_compat.pause_tracing()
-        try:
-            yield
-        except Exception as defect:
-            self.defects[f"{type(defect).__name__}: {defect}"] += 1
-        finally:
-            torch_compat.resume_tracing(tracing)
+        return self._defects.caught()
 
     def new_row(self, function: str, kind: CallKind, frame: FrameType | None) -> Row:
         """A row for something other than a torch function, at the end of the log."""
@@ -115,9 +108,7 @@ class CallWriter:
 
     def disclosures(self) -> list[str]:
         """What is missing in the log, in sentences."""
-        told = [
-            f"{count:,} calls could not be logged, a defect of gradviz: {what}" for what, count in self.defects.items()
-        ]
+        told = self._defects.sentences("{} calls could not be logged")
         if self.uses.values.too_large:
             told.append(f"the values of {self.uses.values.too_large:,} tensors were not looked at: they are too large")
         if self.rows.dropped:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import linecache
-import platform
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,8 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gradviz._version import __version__
-from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
+from gradviz.capture.capture import Capture, Parameter, ScriptError
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph
@@ -22,6 +20,7 @@ from gradviz.recording.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import CallAt, GraphBuilder
 from gradviz.recording.graph_walker import Walk, leaf_variables, walk
+from gradviz.recording.installed_versions import program_of
 from gradviz.recording.module_tree import outermost, parameters_inside
 from gradviz.recording.names import ModuleNames, NameTable
 from gradviz.recording.roots import RootTensor
@@ -132,7 +131,7 @@ class CaptureBuilder:
         """Everything that was recorded; `calls` is the log of every torch call, where there is one."""
         graphs = tuple(map(with_sizes, self.graphs.values()))
         return Capture(
-            program=Program(program, arguments, platform.python_version(), str(torch.__version__), __version__),
+            program=program_of(program, arguments),
             graphs=graphs,
             parameters=tuple(self._parameters.values()),
             sources=_source_lines([*graphs, calls] if calls is not None else graphs, error),
@@ -170,8 +169,7 @@ class CaptureBuilder:
             yield f"the {what} of {count:,} {'node' if count == 1 else 'nodes'} could not be read"
         for reason, count in sorted(self.unmeasured.items()):
             yield f"{'1 gradient' if count == 1 else f'{count:,} gradients'} could not be measured: {reason}"
-        for what, count in self._forward.defects.items():
-            yield f"{count:,} calls could not be noted, which is a defect of gradviz: {what}"
+        yield from self._forward.defects.sentences("{} calls could not be noted")
         yield from self._forward.values.disclosures()
         if self._builder.unseen_calls:
             nodes = "1 node is" if self._builder.unseen_calls == 1 else f"{self._builder.unseen_calls:,} nodes are"

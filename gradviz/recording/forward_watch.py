@@ -13,7 +13,6 @@ Problems solved here:
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import wraps
 from types import FrameType, MethodWrapperType
@@ -27,6 +26,7 @@ from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.call_mode import CallMode
 from gradviz.recording.call_recorder import CallRecorder
 from gradviz.recording.call_rows import Row as CallRow
+from gradviz.recording.defects import Defects
 from gradviz.recording.forward_log import NO_SCOPE, ForwardLog, ThreadLog
 from gradviz.recording.forward_memory import ForwardMemory
 from gradviz.recording.forward_values import ForwardValues
@@ -45,10 +45,7 @@ _Note = TypeVar("_Note", bound=Callable[..., None])
 
 
 def _shielded(note: _Note) -> _Note:
-    """A failure of ours while the program runs is counted, and disclosed at the end; the program never sees it.
-
-    Nor does `torch.jit.trace`, to which the shape of a tensor that is asked for is a node of the traced graph.
-    """
+    """The program sees no failure of `note`: `Defects.caught`, written out because it runs at each of its calls."""
 
     @wraps(note)
     def shielded(watch: ForwardWatch, *args: Any) -> None:
@@ -56,7 +53,7 @@ def _shielded(note: _Note) -> _Note:
         try:
             note(watch, *args)
         except Exception as defect:
-            watch.defects[f"{type(defect).__name__}: {defect}"] += 1
+            watch.defects.note(defect)
         finally:
             torch_compat.resume_tracing(tracing)
 
@@ -85,7 +82,7 @@ class ForwardWatch:
         self._original_probe: Callable[..., Any] | None = None
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
         self.is_watching = False
-        self.defects: Counter[str] = Counter()
+        self.defects = Defects()
 
     # -- starting and stopping -----------------------------------------------------------------------------------
 

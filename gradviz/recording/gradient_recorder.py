@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gradviz.graph.gradients import BranchShare, NodeRun, TensorFigures
 from gradviz.graph.model import Graph, Node
 from gradviz.recording.backward_watch import BackwardRequest
+from gradviz.recording.defects import Defects
 from gradviz.recording.gradient_meter import GradientMeter
 from gradviz.recording.gradients import UNDEFINED, GradientWatch, measuring
 from gradviz.recording.graph_walker import Walk, leaf_variables, without_collector
@@ -46,8 +47,8 @@ class GradientRecorder:
         return self._watch.joins.unknown
 
     @property
-    def defects(self) -> Counter[str]:
-        """Failures of ours while the program ran, with how often they came."""
+    def defects(self) -> Defects:
+        """Failures of ours while the program ran."""
         return self._watch.defects
 
     def start(self) -> None:

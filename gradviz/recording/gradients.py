@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from gradviz.recording import torch_compat
+from gradviz.recording.defects import Defects
 from gradviz.recording.gradient_meter import GradientMeter
 from gradviz.recording.graph_walker import Walk, without_collector
 from gradviz.recording.joins import Joins, Slot
@@ -52,7 +53,7 @@ class GradientWatch:
     def __init__(self, walk: Walk, meter: GradientMeter, senders: Mapping[Slot, int], hooked: Iterable[Slot]) -> None:
         """`senders`: how many gradients are summed at each output; `hooked`: the outputs with hooks of the program."""
         self.flow = Flow()
-        self.defects: Counter[str] = Counter()
+        self.defects = Defects()
         self._walk = walk
         self._meter = meter
         self._hooked = frozenset(hooked)
@@ -83,7 +84,7 @@ class GradientWatch:
                 try:
                     self._handles.append(wrapper.register_hook(partial(self._on_run, place)))
                 except Exception as defect:  # one node must not cost the others
-                    self._note_defect(defect)
+                    self.defects.note(defect)
         self._threads[get_ident()] = 0
         self._start_time = perf_counter()
 
@@ -100,9 +101,6 @@ class GradientWatch:
         with measuring():
             self.joins.close_all()
 
-    def _note_defect(self, defect: Exception) -> None:
-        self.defects[f"{type(defect).__name__}: {defect}"] += 1
-
     def _on_run(self, place: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
         end = perf_counter()
         ident = get_ident()
@@ -115,7 +113,7 @@ class GradientWatch:
                 self.flow.runs[place] = thread, seconds
                 self._measure(place, sent, received)
         except Exception as defect:  # whatever it is, it must not reach the program
-            self._note_defect(defect)
+            self.defects.note(defect)
         self._last_end[ident] = perf_counter()
 
     def _measure(self, place: int, sent: Sequence[Any], received: Sequence[Any]) -> None:

@@ -122,5 +122,5 @@ class MeasuredCalls:
         for reason, count in gradients.unknown_shares.items():
             sums = "1 sum" if count == 1 else f"{count:,} sums"
             self.builder.disclose(f"what each gradient gives to {sums} of several is not known: {reason}")
-        for what, count in gradients.defects.items():
-            self.builder.disclose(f"gradients at {count:,} nodes could not be measured, a defect of gradviz: {what}")
+        for sentence in gradients.defects.sentences("gradients at {} nodes could not be measured"):
+            self.builder.disclose(sentence)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import platform
 import warnings
 import weakref
 from collections import Counter
@@ -27,8 +26,6 @@ from typing import Any, Protocol
 
 import torch
 
-from gradviz._version import __version__
-from gradviz.capture.capture import Program
 from gradviz.capture.run_log import (
     RunEnd,
     RunHeader,
@@ -44,6 +41,7 @@ from gradviz.recording import torch_compat
 from gradviz.recording.call_counter import CallCounter
 from gradviz.recording.gradient_meter import GradientMeter
 from gradviz.recording.gradients import measuring
+from gradviz.recording.installed_versions import program_of
 from gradviz.recording.notebook_cells import program_name
 from gradviz.recording.tensor_facts import FactsTable
 
@@ -299,7 +297,7 @@ def _header(plan: WatchPlan, training: Sequence[tuple[str, torch.Tensor]], froze
         tensor = facts.of_tensor(parameter)
         shape = tuple(size for size in tensor.shape if isinstance(size, int))
         parameters.append(WatchedParameter(name, shape, tensor.dtype))
-    program = Program(program_name(plan.file), (), platform.python_version(), str(torch.__version__), __version__)
+    program = program_of(program_name(plan.file))
     return RunHeader(program, tuple(parameters), plan.every, frozen, plan.scaler is not None)
 
 
