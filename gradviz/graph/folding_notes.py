@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from gradviz.graph.counts import counted
 from gradviz.graph.feeding import is_nothing
 from gradviz.graph.model import Graph, NodeKind
 from gradviz.graph.opening import Opening
@@ -86,7 +87,7 @@ def _about_plumbing(graph: Graph, connections: Connections) -> Iterator[str]:
     copies = sum(graph.nodes[node].name.startswith(COPYING) for node in merged)
     views = len(merged) - copies
     counts = ((views, "view operation", "view operations"), (copies, "copy or cast", "copies and casts"))
-    words = " and ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count)
+    words = " and ".join(counted(count, one, many) for count, one, many in counts if count)
     if len(merged) == 1:
         yield f"{words} is merged into its neighbour (--plumbing shows it)"
     elif merged:

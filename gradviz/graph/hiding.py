@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from gradviz.graph.counts import counted
 from gradviz.graph.expressions import compiled
 from gradviz.graph.model import Edge, Graph, Node, Root
 from gradviz.graph.must_see import failed_operations
@@ -169,7 +170,7 @@ def _notes(graph: Graph, expressions: Sequence[str], passing: _Passing, constant
     leaves = sum(graph.nodes[node].is_leaf for node in passing.sources)
     counts = {"operation": len(passing.sources) - leaves, "leaf": leaves, "input without gradient": len(constants)}
     plurals = {"leaf": "leaves", "input without gradient": "inputs without gradient"}
-    found = [f"{n:,} {noun if n == 1 else plurals.get(noun, noun + 's')}" for noun, n in counts.items() if n]
+    found = [counted(n, noun, plurals.get(noun, "")) for noun, n in counts.items() if n]
     if found:
         wanted = " or ".join(map(repr, expressions))
         yield f"left out: {', '.join(found)} matching {wanted} (--hide); links pass through them"

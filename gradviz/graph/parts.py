@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from gradviz.errors import NotInThisGraph
+from gradviz.graph.counts import counted
 from gradviz.graph.model import Graph
 from gradviz.graph.naming import Named, resolve
 from gradviz.graph.plumbing import connect
@@ -61,7 +62,7 @@ def around(graph: Graph, name: str, radius: int) -> Part:
     return Part(
         distances,
         {*taken, *middle.constants},
-        f"those up to {radius} {'edge' if radius == 1 else 'edges'} around {name!r} (--around, --radius)",
+        f"those up to {counted(radius, 'edge')} around {name!r} (--around, --radius)",
         _notes(middle),
     )
 

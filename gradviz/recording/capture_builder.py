@@ -13,6 +13,7 @@ import torch
 
 from gradviz.capture.capture import Capture, Parameter, ScriptError
 from gradviz.graph.call_log import CallLog
+from gradviz.graph.counts import counted
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph
 from gradviz.recording import torch_compat
@@ -166,13 +167,13 @@ class CaptureBuilder:
             later = "" if count == 1 else " and 1 later call" if count == 2 else f" and {count - 1:,} later calls"
             yield f"{before} {call}{later} {after}".lstrip()
         for what, count in sorted(self._builder.unreadable.items()):
-            yield f"the {what} of {count:,} {'node' if count == 1 else 'nodes'} could not be read"
+            yield f"the {what} of {counted(count, 'node')} could not be read"
         for reason, count in sorted(self.unmeasured.items()):
-            yield f"{'1 gradient' if count == 1 else f'{count:,} gradients'} could not be measured: {reason}"
+            yield f"{counted(count, 'gradient')} could not be measured: {reason}"
         yield from self._forward.defects.sentences("{} calls could not be noted")
         yield from self._forward.values.disclosures()
         if self._builder.unseen_calls:
-            nodes = "1 node is" if self._builder.unseen_calls == 1 else f"{self._builder.unseen_calls:,} nodes are"
+            nodes = counted(self._builder.unseen_calls, "node is", "nodes are")
             yield (
                 f"the lines of {nodes} unknown: made before the recording began or more than "
                 f"{KEPT_CALLS} backward calls ago, by a thread that is not recorded, or by code below Python"

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gradviz.errors import BadInput, NothingRecorded
+from gradviz.graph.counts import counted
 from gradviz.recording import torch_compat
 from gradviz.recording.names import NameTable
 from gradviz.recording.roots import RootTensor, root_of
@@ -123,7 +124,7 @@ def _contents(value: Sized) -> str:
     elements = value.values() if isinstance(value, dict) else iter(value)  # type: ignore[call-overload]
     counts = Counter(type(element).__name__ for element in islice(elements, MAX_ELEMENTS))
     found = ", ".join(f"{count} {name}" for name, count in counts.most_common(4))
-    return f"the {kind} of {len(value):,} {'value' if len(value) == 1 else 'values'} ({found})"
+    return f"the {kind} of {counted(len(value), 'value')} ({found})"
 
 
 def _tensors_of(value: Any) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gradviz.graph.counts import counted
 from gradviz.graph.model import Graph
 from gradviz.recording import torch_compat
 from gradviz.recording.backward_watch import BackwardRequest
@@ -120,7 +121,8 @@ class MeasuredCalls:
         except Exception as defect:  # whatever it is, it must not reach the program
             self.builder.disclose_defect("gradients could not be measured", defect)
         for reason, count in gradients.unknown_shares.items():
-            sums = "1 sum" if count == 1 else f"{count:,} sums"
-            self.builder.disclose(f"what each gradient gives to {sums} of several is not known: {reason}")
+            self.builder.disclose(
+                f"what each gradient gives to {counted(count, 'sum')} of several is not known: {reason}"
+            )
         for sentence in gradients.defects.sentences("gradients at {} nodes could not be measured"):
             self.builder.disclose(sentence)

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput
+from gradviz.graph.counts import counted
 from gradviz.graph.model import Graph
 from gradviz.graph.root_names import root_names
 from gradviz.recording import torch_compat
@@ -105,13 +106,9 @@ def _start_gradients(gradient: Any, names: Sequence[str]) -> list[Any]:
                 f"gradient={each!r} is not a tensor", hint="give a tensor of the root's shape, or one for each root"
             )
     if len(given) != len(names):
-        numbers = f"{_counted(len(given), 'gradient')} for {_counted(len(names), 'root')}"
+        numbers = f"{counted(len(given), 'gradient')} for {counted(len(names), 'root')}"
         raise BadInput(f"{numbers} ({', '.join(names[:4])})", hint="give one for each, or None")
     return given
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _same_walk(graph: Graph, tensors: Sequence[torch.Tensor], names: Sequence[str]) -> Walk:

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from gradviz.graph.counts import counted
 from gradviz.recording.plan import RunLimits
 
 PATIENCE = 0.25
@@ -56,7 +57,7 @@ class RunLimit:
     def _end_of_step(self, steps: int) -> None:
         most = self._limits.steps
         if most is not None and steps >= most:
-            self._end(f"after {steps:,} {'step' if steps == 1 else 'steps'}")
+            self._end(f"after {counted(steps, 'step')}")
         elif self._is_over(1):
             self._end(self._time_is_up())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from gradviz.graph.counts import counted as counted
 from gradviz.graph.model import CallSite, TensorFacts
 from gradviz.graph.source_lines import line_words
 
@@ -52,11 +53,6 @@ def count_words(count: int) -> str:
 def element_count(tensors: Sequence[TensorFacts | None]) -> int:
     """Elements in all of them; a size that is not a number counts as nothing."""
     return sum(prod(size if isinstance(size, int) else 0 for size in tensor.shape) for tensor in tensors if tensor)
-
-
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """``1 operation``, ``12 operations``."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def listed(words: Sequence[str], most: int = 6) -> str:

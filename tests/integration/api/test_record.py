@@ -65,6 +65,14 @@ def test_a_number_that_is_none_is_refused_before_the_block(number: int) -> None:
         gradviz.record(backward=number)
 
 
+@pytest.mark.parametrize("elements", [-1, True, "all", 1.5, None])
+def test_a_number_of_values_that_is_none_is_refused_wherever_it_is_asked_for(elements: int) -> None:
+    inspected = gradviz.inspect(weight(2).exp())
+    for ask in (gradviz.record, inspected.backward):
+        with pytest.raises(BadInput, match="is not a number of elements"):
+            ask(values=elements)
+
+
 def test_without_backward_the_graph_is_of_what_the_block_computed_and_variables_hold() -> None:
     before = weight(3).exp().sum()
     with gradviz.record() as recording:
