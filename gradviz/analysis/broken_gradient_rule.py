@@ -62,8 +62,7 @@ class BrokenWords:
         self._case = case
         self._broken = broken
         self._graph = case.graphs[broken.graph]
-        flow = case.dataflow
-        self.call: Call | None = flow.log.calls[broken.call] if flow is not None and broken.call is not None else None
+        self.call: Call | None = None if broken.call is None else case.dataflow.log.calls[broken.call]
 
     @property
     def _is_compiled(self) -> bool:
@@ -136,8 +135,8 @@ class BrokenWords:
     @property
     def hider(self) -> str:
         """The function that chose other values."""
-        flow, row = self._case.dataflow, self._broken.hider
-        return call_words(flow.log.calls[row]) if flow is not None and row is not None else "a mask"
+        row = self._broken.hider
+        return "a mask" if row is None else call_words(self._case.dataflow.log.calls[row])
 
     @property
     def reason(self) -> str:
@@ -190,7 +189,7 @@ class BrokenWords:
 
     def _given(self) -> Iterator[tuple[str, ValueFacts]]:
         flow, row = self._case.dataflow, self._broken.call
-        if flow is None or row is None:
+        if row is None:
             return
         for use in flow.log.calls[row].inputs:
             values = flow.values_of(use, row)

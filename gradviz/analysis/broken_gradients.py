@@ -50,10 +50,10 @@ class BrokenGradient:
 class BrokenGradients:
     """Looks for it in the graphs of one run."""
 
-    def __init__(self, graphs: tuple[Graph, ...], flow: Dataflow | None) -> None:
+    def __init__(self, graphs: tuple[Graph, ...], flow: Dataflow) -> None:
         self._graphs = graphs
         self._flow = flow
-        self._origins = None if flow is None else ValueOrigins(flow)
+        self._origins = ValueOrigins(flow)
 
     def first(self) -> BrokenGradient | None:
         """None where every gradient that came to a leaf was finite."""
@@ -70,15 +70,15 @@ class BrokenGradients:
 
     def _first_unscaled(self) -> int:
         """The first graph that counts: a gradient scaler tries large scales at first, and leaves out what overflows."""
-        if self._flow is None or not any(call.function in _SCALERS for call in self._flow.log.calls):
+        if not any(call.function in _SCALERS for call in self._flow.log.calls):
             return 0
         fine = (number for number, graph in enumerate(self._graphs) if not _is_any_leaf_broken(graph))
         return max(fine, default=0)
 
     def _is_loss_broken(self, graph: Graph) -> bool:
         """Whether a root was NaN or Inf, though what came to the leaves is not: a mask on the way may drop it."""
-        row = self._backward_row(graph) if self._flow is not None and self._origins is not None else None
-        if row is None or self._origins is None:
+        row = self._backward_row(graph)
+        if row is None:
             return False
         return any(use.place.startswith("root") for use in self._origins.inputs_of_kind(row, is_broken))
 
@@ -99,16 +99,14 @@ class BrokenGradients:
         plain = BrokenGradient(
             "nan_from_op", number, leaves, is_nan, birth.id, birth.id, way=_way_to_a_leaf(graph, birth)
         )
-        flow, origins = self._flow, self._origins
-        row = flow.call_of_node(birth.sequence_nr) if flow is not None and birth.sequence_nr is not None else None
-        if flow is None or origins is None or row is None:
+        row = None if birth.sequence_nr is None else self._flow.call_of_node(birth.sequence_nr)
+        if row is None:
             return plain
-        origin = _forward_origin(flow, origins, row)
+        origin = _forward_origin(self._flow, self._origins, row)
         return self._of_slope(plain, row) if origin is None else self._of_values(plain, origin)
 
     def _of_slope(self, plain: BrokenGradient, row: int) -> BrokenGradient:
         """All values are finite: the derivative is not."""
-        assert self._flow is not None
         graph = self._graphs[plain.graph]
         birth = graph.nodes[plain.birth]
         mask = is_masked_in_backward(graph, birth, self._flow)
@@ -120,7 +118,6 @@ class BrokenGradients:
     def _of_values(self, plain: BrokenGradient, origin: Origin) -> BrokenGradient:
         """Values were broken in forward, from `origin` on."""
         flow, origins = self._flow, self._origins
-        assert flow is not None and origins is not None
         backward = self._backward_row(self._graphs[plain.graph])
         told = replace(
             plain, call=origin.call, is_unseen=origin.is_unseen, in_forward=True, blamed=self._node(plain, origin)
@@ -138,7 +135,6 @@ class BrokenGradients:
     def _hider(self, origin: Origin, backward: int | None) -> int | None:
         """The first call that chose other values in the place of the bad ones, where the loss is finite."""
         flow, origins = self._flow, self._origins
-        assert flow is not None and origins is not None
         if backward is None or any(origins.inputs_of_kind(backward, is_broken)):
             return None
         for row in flow.descendants(origin.tensor, origin.call - origin.is_unseen, backward):
@@ -151,13 +147,11 @@ class BrokenGradients:
     def _is_computed(self, origin: Origin) -> bool:
         """Whether parameters had to do with it, also where gradients were switched off."""
         flow = self._flow
-        assert flow is not None
         rows = (*flow.ancestors(origin.tensor, origin.call + 1), *(() if origin.is_unseen else (origin.call,)))
         return any(use.requires_grad for row in rows for use in flow.log.calls[row].inputs)
 
     def _node(self, plain: BrokenGradient, origin: Origin) -> int | None:
         """The newest node of the origin's call in the graph."""
-        assert self._flow is not None
         call = self._flow.log.calls[origin.call]
         if origin.is_unseen or call.sequence_nr is None:
             return None
@@ -166,7 +160,7 @@ class BrokenGradients:
         return max(made, key=lambda node: node.sequence_nr or 0).id if made else None
 
     def _backward_row(self, graph: Graph) -> int | None:
-        if self._flow is None or graph.backward is None:
+        if graph.backward is None:
             return None
         return self._flow.row_of_backward(graph.backward.number)
 

@@ -16,6 +16,7 @@ from gradviz.analysis.received_gradients import ReceivedGradients, names_reached
 from gradviz.analysis.retained_graphs import Retained, RetainedGraphs
 from gradviz.analysis.zero_gradients import ZeroGradient, ZeroGradients
 from gradviz.capture.capture import Capture
+from gradviz.graph.call_log import CallLog
 from gradviz.graph.model import Edge, Graph
 from gradviz.graph.source_lines import readers_lines
 from gradviz.graph.traversal import ancestors
@@ -35,25 +36,24 @@ class Case:
         return self.capture.graphs
 
     @cached_property
-    def dataflow(self) -> Dataflow | None:
-        """The torch calls of the run; None for a capture that was made without them."""
-        return None if self.capture.calls is None else Dataflow(self.capture.calls)
+    def dataflow(self) -> Dataflow:
+        """The torch calls of the run: none at all for a capture that was made without them."""
+        return Dataflow(self.capture.calls or CallLog())
 
     @cached_property
     def received(self) -> ReceivedGradients:
-        """The leaves that got a gradient at any time. Only for a capture with the calls of the run."""
-        assert self.capture.calls is not None
-        return ReceivedGradients(self.capture, self.capture.calls)
+        """The leaves that got a gradient at any time."""
+        return ReceivedGradients(self.capture, self.dataflow.log)
 
     @cached_property
-    def missing_gradients(self) -> MissingGradients | None:
+    def missing_gradients(self) -> MissingGradients:
         """Who wants a gradient and got none."""
-        return None if self.dataflow is None else MissingGradients(self.dataflow, self.received)
+        return MissingGradients(self.dataflow, self.received)
 
     @cached_property
     def cut_off(self) -> tuple[CutOff, ...]:
         """The lines that cut tensors off from the gradient that they want, the worst first."""
-        return () if self.missing_gradients is None else self.missing_gradients.cut_off
+        return self.missing_gradients.cut_off
 
     @cached_property
     def zero_gradients(self) -> tuple[ZeroGradient, ...]:
@@ -68,17 +68,17 @@ class Case:
     @cached_property
     def retained_graphs(self) -> tuple[Retained, ...]:
         """Graphs of earlier steps that something held on to, by what holds them."""
-        return () if self.dataflow is None else RetainedGraphs(self.dataflow).groups
+        return RetainedGraphs(self.dataflow).groups
 
     @cached_property
-    def failed_backwards(self) -> FailedBackwards | None:
-        """Backward calls that raised because something they needed was gone; None for a capture without calls."""
-        return None if self.dataflow is None else FailedBackwards(self.capture, self.dataflow)
+    def failed_backwards(self) -> FailedBackwards:
+        """Backward calls that raised because something they needed was gone."""
+        return FailedBackwards(self.capture, self.dataflow)
 
     @cached_property
-    def fates(self) -> ParameterFates | None:
-        """What became of every parameter; None for a capture that was made without the calls of the run."""
-        return None if self.dataflow is None else ParameterFates(self.dataflow, self.received)
+    def fates(self) -> ParameterFates:
+        """What became of every parameter."""
+        return ParameterFates(self.dataflow, self.received)
 
     @cached_property
     def measured_graphs(self) -> tuple[int, ...]:
@@ -96,13 +96,12 @@ class Case:
 
     def place_of_site(self, call_site: int | None) -> Place | None:
         """The reader's own line behind a call site of the call log."""
-        line = None if self.dataflow is None else self.dataflow.line(call_site)
+        line = self.dataflow.line(call_site)
         return None if line is None else Place(line.file, line.line)
 
     def tensor_name(self, number: int) -> str:
         """What a tensor of the call log is called: its full name, or its shape where it has none."""
-        assert self.capture.calls is not None
-        tensor = self.capture.calls.tensors[number]
+        tensor = self.dataflow.log.tensors[number]
         if tensor.names:
             return tensor.names[0]
         shape = " x ".join(str(size) for size in tensor.facts.shape)
@@ -110,8 +109,7 @@ class Case:
 
     def node_of_call(self, call: int) -> NodeAt | None:
         """The first node that a call of the log made, where one of the graphs has it."""
-        assert self.capture.calls is not None
-        row = self.capture.calls.calls[call]
+        row = self.dataflow.log.calls[call]
         if row.sequence_nr is None:
             return None
         made = range(row.sequence_nr, row.sequence_nr + row.node_count)
@@ -128,7 +126,7 @@ class Case:
 
     def place_of_call(self, row: int) -> Place | None:
         """The reader's own line that made a call of the log."""
-        return None if self.dataflow is None else self.place_of_site(self.dataflow.log.calls[row].call_site)
+        return self.place_of_site(self.dataflow.log.calls[row].call_site)
 
     def place_of_backward(self, number: int) -> Place | None:
         """The reader's own line that called backward for a graph."""

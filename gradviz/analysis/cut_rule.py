@@ -28,8 +28,7 @@ class CutRule(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         explained: set[int] = set()
-        for found in case.cut_off if flow is not None else ():
-            assert flow is not None
+        for found in case.cut_off:
             if cause_of(flow, found) == self.name:
                 yield self._finding(case, flow, found, self._severity(case, found, explained))
             explained.update(found.tensors)
@@ -78,7 +77,7 @@ class CutRule(Rule):
         )
 
     def _severity(self, case: Case, found: CutOff, explained: set[int]) -> Severity:
-        is_guess = case.missing_gradients is None or not case.missing_gradients.is_training
+        is_guess = not case.missing_gradients.is_training
         is_second = explained.issuperset(found.tensors)
         return "warning" if not found.is_refused and (is_guess or is_second) else "error"
 

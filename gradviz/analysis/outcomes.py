@@ -32,8 +32,6 @@ def outcomes(case: Case) -> tuple[Outcome, ...]:
     What a copy or a replacement left behind, so that no module and no optimizer has it, is left out.
     """
     fates = case.fates
-    if fates is None:
-        return ()
     own = [
         number
         for number, tensor in enumerate(fates.log.tensors)
@@ -67,8 +65,7 @@ def _is_frozen(fates: ParameterFates, number: int) -> bool:
 
 def _cut_of(case: Case, number: int) -> Place | None:
     found = next((each for each in case.cut_off if number in each.tensors), None)
-    line = case.dataflow.line(found.cut.call_site) if found is not None and case.dataflow is not None else None
-    return place_of_line(line)
+    return None if found is None else case.place_of_site(found.cut.call_site)
 
 
 def counted_outcomes(case: Case) -> str:

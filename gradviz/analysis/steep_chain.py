@@ -82,8 +82,6 @@ class SteepChain(Rule):
 def _line_to_change(case: Case, number: int, culprit: Growth) -> Place | None:
     """Where most of the guilty nodes' weights got their values, or else where their modules were made."""
     flow = case.dataflow
-    if flow is None:
-        return None
     nodes = case.graphs[number].nodes
     rows = [_row(flow, nodes[node].sequence_nr) for node in culprit.nodes]
     weights: dict[int, int | None] = {}

@@ -37,12 +37,12 @@ def why(case: Case, findings: Iterable[Finding], name: str) -> Answer:
     Raises:
         BadInput: no tensor, or more than one, is called so; or the capture holds no calls.
     """
-    fates = case.fates
-    if fates is None:
+    if case.capture.calls is None:
         raise BadInput(
             "this capture was made without the calls of the run, which --why needs",
             hint="check the script, or keep a capture of a check: gradviz check train.py -o run.gradviz",
         )
+    fates = case.fates
     number = _find(fates, name)
     said = [each for each in findings if set(fates.tensor(number).names).intersection(each.tensors)]
     return _Reader(case, fates, number, said).answer()

@@ -40,10 +40,9 @@ class ZeroGradientRule(Rule):
     def _finding(self, case: Case, zero: ZeroGradient) -> Finding:
         graph = case.graphs[zero.graph]
         node = graph.nodes[zero.node]
-        flow = case.dataflow
         operation = operation_word(node.name)
-        if flow is not None and zero.call is not None:
-            operation = call_words(flow.log.calls[zero.call]).removesuffix("()")
+        if zero.call is not None:
+            operation = call_words(case.dataflow.log.calls[zero.call]).removesuffix("()")
         own_line = case.place_of_call(zero.call) if zero.call is not None else case.place_of(zero.graph, zero.node)
         place = case.place_of_site(zero.blamed_site) if zero.blamed_site is not None else own_line
         return self.finding(

@@ -59,10 +59,10 @@ class _DeadLeaf:
 class ZeroGradients:
     """Looks for them in all graphs of one run together."""
 
-    def __init__(self, graphs: tuple[Graph, ...], flow: Dataflow | None) -> None:
+    def __init__(self, graphs: tuple[Graph, ...], flow: Dataflow) -> None:
         self._graphs = graphs
         self._flow = flow
-        self._origins = None if flow is None else ValueOrigins(flow)
+        self._origins = ValueOrigins(flow)
 
     def all(self) -> tuple[ZeroGradient, ...]:
         """The one that costs most leaves their gradient first."""
@@ -124,10 +124,8 @@ class ZeroGradients:
 
     def _is_loss_zero(self, number: int) -> bool:
         """Whether there was nothing left to learn."""
-        flow, backward = self._flow, self._graphs[number].backward
-        if flow is None or self._origins is None or backward is None:
-            return False
-        row = flow.row_of_backward(backward.number)
+        backward = self._graphs[number].backward
+        row = None if backward is None else self._flow.row_of_backward(backward.number)
         if row is None:
             return False
         return any(use.place.startswith("root") for use in self._origins.inputs_of_kind(row, is_all_zero))
@@ -137,8 +135,8 @@ class ZeroGradients:
     def _explained(self, leaf: _DeadLeaf, number: int, node: Node, is_aside: bool) -> ZeroGradient | None:
         flow = self._flow
         plain = ZeroGradient("zero_gradient_op", number, node.id, (leaf.name,), (leaf.node,), leaf.steps)
-        row = flow.call_of_node(node.sequence_nr) if flow is not None and node.sequence_nr is not None else None
-        if flow is None or row is None:
+        row = None if node.sequence_nr is None else flow.call_of_node(node.sequence_nr)
+        if row is None:
             return None if is_aside or stem_of(node.name) not in _FLAT else plain
         if is_aside or _is_product(node, flow.log.calls[row]):
             return self._by_zero_operand(plain, row)
@@ -147,7 +145,6 @@ class ZeroGradients:
     def _by_slope(self, plain: ZeroGradient, node: Node, row: int) -> ZeroGradient:
         """The derivative of the operation is zero: everywhere, or for what it was given."""
         flow = self._flow
-        assert flow is not None
         call = flow.log.calls[row]
         operand = self._operand(call, row)
         values = flow.values_of(operand, row) if operand is not None else None
@@ -168,7 +165,6 @@ class ZeroGradients:
         A bias is to blame if it lies where the values lie; a weight if it has one sign, or is large for its width.
         """
         flow = self._flow
-        assert flow is not None
         makers = flow.producers(tensor, row)
         maker = makers[-1] if makers else None
         leaves = [use for use in flow.log.calls[maker].inputs if use.requires_grad and use.is_leaf] if maker else []
@@ -183,7 +179,6 @@ class ZeroGradients:
     def _by_zero_operand(self, plain: ZeroGradient, row: int) -> ZeroGradient | None:
         """It was multiplied by nothing but zeros, or chosen nowhere: by what, and who made that?"""
         flow, origins = self._flow, self._origins
-        assert flow is not None and origins is not None
         call = flow.log.calls[row]
         zeros = origins.inputs_of_kind(row, is_all_zero)
         if not zeros:
@@ -202,7 +197,6 @@ class ZeroGradients:
 
     def _by_origin(self, told: ZeroGradient, origin: Origin, use: TensorUse) -> ZeroGradient:
         flow = self._flow
-        assert flow is not None
         maker = flow.log.calls[origin.call]
         name = plain_name(maker.function)
         live = self._operand(maker, origin.call)
@@ -222,7 +216,6 @@ class ZeroGradients:
     def _will_move(self, use: TensorUse, origin: Origin) -> bool:
         """Whether the zero is a weight that gets a gradient of its own: after a step it is zero no more."""
         flow = self._flow
-        assert flow is not None
         tensors = {*flow.sharing_memory(use.tensor), *flow.sharing_memory(origin.tensor)}
         names = {name for tensor in tensors for name in flow.log.tensors[tensor].names}
         return any(
@@ -234,7 +227,6 @@ class ZeroGradients:
     def _site_of_choice(self, row: int) -> int | None:
         """Where the mask of ``where`` and its like was made, if it leaves nothing."""
         flow, origins = self._flow, self._origins
-        assert flow is not None and origins is not None
         call = flow.log.calls[row]
         for use in call.inputs:
             values = flow.values_of(use, row)

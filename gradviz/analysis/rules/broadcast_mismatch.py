@@ -45,8 +45,6 @@ class BroadcastMismatch(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        if flow is None:
-            return
         told = set()
         for backward, root in flow.roots():
             for crossing in crossings_into(flow, root, backward, since=flow.step_before(backward)):

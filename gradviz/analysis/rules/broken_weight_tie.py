@@ -56,8 +56,6 @@ class BrokenWeightTie(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         fates = case.fates
-        if fates is None:
-            return
         for tie in _ties(fates):
             if _train_together(fates, tie):
                 yield self._finding(fates, tie)

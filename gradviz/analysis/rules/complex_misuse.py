@@ -49,8 +49,6 @@ class ComplexMisuse(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        if flow is None:
-            return
         by_place: dict[Place | None, list[int]] = {}
         for row, call in enumerate(flow.log.calls):
             if _drops_imaginary_part(flow, call):

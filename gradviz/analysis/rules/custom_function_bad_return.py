@@ -71,8 +71,6 @@ class CustomFunctionBadReturn(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        if flow is None:
-            return
         for failed in raised_backwards(flow.log, case.graphs):
             custom = custom_call_of(flow, failed.node) if failed.node is not None else None
             if custom is not None and (said := _refusal(custom.function, failed.message)):
@@ -95,7 +93,6 @@ class CustomFunctionBadReturn(Rule):
 
     def _given_nothing(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        assert flow is not None
         told: set[str] = set()
         for number in case.measured_graphs:
             for custom in custom_calls(flow, case.graphs[number]):

@@ -72,8 +72,7 @@ class CustomFunctionWrongBackward(Rule):
     severity = "error"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        log = case.capture.calls
-        checks = log.derivatives if log is not None else ()
+        checks = case.dataflow.log.derivatives
         on_purpose = {each.function for each in checks if each.is_identity or _is_flat(each)}
         told: set[Place | None] = set()
         for each in checks:
@@ -143,8 +142,7 @@ def _in_words(wrong: list[tuple[float, float]]) -> str:
 
 
 def _uses(case: Case, function: str) -> Iterator[tuple[int, CustomCall]]:
-    for number, graph in enumerate(case.graphs if case.dataflow is not None else ()):
-        assert case.dataflow is not None
+    for number, graph in enumerate(case.graphs):
         for custom in custom_calls(case.dataflow, graph):
             if custom.function == function:
                 yield number, custom

@@ -46,9 +46,8 @@ class DataWrittenUnseen(Rule):
     severity = "error"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        if case.dataflow is not None:
-            for found in unseen_writes(case.dataflow, case.graphs):
-                yield self._explain(case, case.dataflow, found)
+        for found in unseen_writes(case.dataflow, case.graphs):
+            yield self._explain(case, case.dataflow, found)
 
     def _explain(self, case: Case, flow: Dataflow, found: UnseenWrite) -> Finding:
         calls, line = flow.log.calls, flow.line_of(found.write)

@@ -80,8 +80,6 @@ class DoubleBackwardUnsupported(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        if flow is None:
-            return
         refused = list(self._refused(case, flow))
         yield from refused
         if not refused:

@@ -60,8 +60,6 @@ class GradArgument(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        if flow is None:
-            return
         told = set()
         for row, call in enumerate(flow.log.calls):
             finding = self._refused(case, flow, row, call) or self._given(case, flow, row, call)

@@ -47,8 +47,8 @@ class GraphFreed(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, failed = case.dataflow, case.failed_backwards
-        for found in failed.freed if failed is not None else ():
-            if flow is not None and failed is not None and not found.is_carried_over:
+        for found in failed.freed:
+            if not found.is_carried_over:
                 yield self._explain(case, flow, failed, found)
 
     def _explain(self, case: Case, flow: Dataflow, failed: FailedBackwards, found: Freed) -> Finding:

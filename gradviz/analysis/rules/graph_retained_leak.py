@@ -53,7 +53,7 @@ class GraphRetainedLeak(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        if flow is None or case.capture.error is not None:
+        if case.capture.error is not None:
             return
         for retained in case.retained_graphs:
             yield self._held(flow, retained) if retained.holder is not None else self._hanging_on_grad(flow, retained)

@@ -68,8 +68,6 @@ class HookAltersGrad(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        if flow is None:
-            return
         for failed in raised_backwards(flow.log, case.graphs):
             if finding := self._refused(case, flow, failed):
                 yield finding

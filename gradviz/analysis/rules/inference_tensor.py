@@ -49,9 +49,8 @@ class InferenceTensor(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        for row, call in enumerate(flow.log.calls if flow is not None else ()):
+        for row, call in enumerate(flow.log.calls):
             if call.raised is not None and _SAYS in call.raised.lower() and call.grad_mode != "inference":
-                assert flow is not None
                 yield from self._findings(case, flow, row, call)
 
     def _findings(self, case: Case, flow: Dataflow, row: int, call: Call) -> Iterator[Finding]:

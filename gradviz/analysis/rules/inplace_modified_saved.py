@@ -49,8 +49,7 @@ class InplaceModifiedSaved(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, failed = case.dataflow, case.failed_backwards
-        if flow is not None and failed is not None:
-            yield from (self._explain(case, flow, failed, found) for found in failed.overwritten if found.step is None)
+        yield from (self._explain(case, flow, failed, found) for found in failed.overwritten if found.step is None)
 
     def _explain(self, case: Case, flow: Dataflow, failed: FailedBackwards, found: Overwritten) -> Finding:
         calls, change = flow.log.calls, found.changes[0]

@@ -45,9 +45,8 @@ class LeafInplace(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        if flow is not None:
-            for refused in refused_changes(case.capture, flow, ["leaf Variable that requires grad"]):
-                yield self._explain(flow, refused)
+        for refused in refused_changes(case.capture, flow, ["leaf Variable that requires grad"]):
+            yield self._explain(flow, refused)
 
     def _explain(self, flow: Dataflow, refused: RefusedChange) -> Finding:
         call, base = flow.log.calls[refused.call], flow.log.tensors[refused.base]

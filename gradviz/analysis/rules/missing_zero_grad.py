@@ -50,7 +50,7 @@ class MissingZeroGrad(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         fates = case.fates
-        if fates is None or not fates.reached_by:
+        if not fates.reached_by:
             return
         lifetimes = GradientLifetimes(fates)
         for stale in lifetimes.stale:

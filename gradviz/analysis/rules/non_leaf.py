@@ -46,8 +46,6 @@ class NonLeaf(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         fates = case.fates
-        if fates is None:
-            return
         refused = [
             (use.tensor, row)
             for row, call in enumerate(fates.log.calls)

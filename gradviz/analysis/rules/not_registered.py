@@ -74,8 +74,6 @@ class NotRegistered(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         fates = case.fates
-        if fates is None:
-            return
         hidden = [n for n in fates.untrained if fates.tensor(n).hidden_in is not None]
         if _found_no_parameters(case.capture.error):
             hidden = [n for n in fates.log.parameters if fates.tensor(n).hidden_in is not None]

@@ -53,8 +53,8 @@ class OptimizerStepBeforeBackward(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, failed = case.dataflow, case.failed_backwards
-        for found in failed.overwritten if failed is not None else ():
-            if flow is not None and failed is not None and found.step is not None and not found.is_carried_over:
+        for found in failed.overwritten:
+            if found.step is not None and not found.is_carried_over:
                 yield self._explain(case, flow, failed, found, found.step)
 
     def _explain(self, case: Case, flow: Dataflow, failed: FailedBackwards, found: Overwritten, step: int) -> Finding:

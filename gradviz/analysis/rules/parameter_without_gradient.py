@@ -42,8 +42,6 @@ class ParameterWithoutGradient(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         fates = case.fates
-        if fates is None:
-            return
         groups: dict[tuple[OutcomeKind, Place | None], list[int]] = defaultdict(list)
         for outcome in outcomes(case):
             if outcome.kind != "reached":

@@ -53,8 +53,6 @@ class ReentrantCheckpoint(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        if flow is None:
-            return
         yield from self._with_grad(case, flow)
         blamed: dict[Place | None, tuple[int, set[int]]] = {}
         for row, starved in _starving_checkpoints(flow, case.received):

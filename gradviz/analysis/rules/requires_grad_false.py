@@ -53,8 +53,6 @@ class RequiresGradFalse(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         fates = case.fates
-        if fates is None:
-            return
         told: set[int] = set()
         for number, row in asked_without_flag(fates):
             if number not in told:

@@ -52,8 +52,6 @@ class StaleOptimizerParams(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         fates = case.fates
-        if fates is None or not fates.log.optimizers:
-            return
         made = [row for number in range(len(fates.log.optimizers)) for row in fates.given_at(number)[:1]]
         optimizer_made = min(made, default=None)
         if optimizer_made is None:

@@ -54,8 +54,6 @@ class StateNotDetached(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, failed = case.dataflow, case.failed_backwards
-        if flow is None or failed is None:
-            return
         for freed in failed.freed:
             if freed.is_carried_over:
                 reached = failed.reached(freed.backward)

@@ -67,8 +67,6 @@ class UnusedParameter(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         fates = case.fates
-        if fates is None:
-            return
         for number, row in asked_in_vain(fates):
             yield self._asked_in_vain(fates, number, row)
         if _waits_in_vain(case.capture.error):

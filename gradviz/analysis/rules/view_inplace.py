@@ -49,9 +49,8 @@ class ViewInplace(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        if flow is not None:
-            for refused in refused_changes(case.capture, flow, tuple(_REASONS)):
-                yield self._explain(case, flow, refused)
+        for refused in refused_changes(case.capture, flow, tuple(_REASONS)):
+            yield self._explain(case, flow, refused)
 
     def _explain(self, case: Case, flow: Dataflow, refused: RefusedChange) -> Finding:
         calls, line = flow.log.calls, flow.line_of(refused.call)

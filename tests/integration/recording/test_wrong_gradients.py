@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gradviz.analysis.checker import check_capture
 from gradviz.analysis.finding import Finding
@@ -457,6 +458,11 @@ def test_the_cause_and_its_line_are_told_first(cause: str, shape: str, tmp_path:
     assert found[0].cause == cause
     assert place is not None
     assert "HERE" in lines[place.line - 1]
+
+
+def test_a_hook_is_told_of_in_a_capture_that_holds_only_graphs(tmp_path: Path) -> None:
+    capture = recorded(WRONG["hook_alters_grad", "a hook of a module"], tmp_path)
+    assert [finding.cause for finding in alarms(replace(capture, calls=None))] == ["hook_alters_grad"]
 
 
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
