@@ -8,14 +8,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from gradviz.formulas.plain.plain_formula import PlainFormula
-
-
-def unreduced(reduced: Any, whole: Any, dim: Any) -> Any:
-    """``reduced``, of which `dim` is missing or 1, with 1 in place of each reduced dimension, so that it broadcasts.
-
-    ``whole`` is what was reduced; `dim` is one number, several, or None for all.
-    """
-    return reduced.reshape(whole.sum(dim, keepdim=True).shape)
+from gradviz.formulas.plain.words import WORDS
 
 
 def gradients(formula: PlainFormula, torch: ModuleType, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,7 +31,7 @@ def forward(formula: PlainFormula, torch: ModuleType, values: Mapping[str, Any])
 
 def called(formula: PlainFormula, torch: ModuleType, values: Mapping[str, Any]) -> Any:
     """What the operation itself gives: with a history, where its inputs want gradients."""
-    return _value(formula.call, {"torch": torch, **values})
+    return _value(formula.call, {"torch": torch, **WORDS, **values})
 
 
 def as_the_engine_hands_it_on(gradient: Any, given: Any) -> Any:
@@ -50,7 +43,7 @@ def as_the_engine_hands_it_on(gradient: Any, given: Any) -> Any:
 
 
 def _with_abbreviations(where: Mapping[str, str], torch: ModuleType, values: Mapping[str, Any]) -> dict[str, Any]:
-    names = {"torch": torch, "unreduced": unreduced, **values}
+    names = {"torch": torch, **WORDS, **values}
     for name, expression in where.items():
         names[name] = _value(expression, names)
     return names

@@ -32,7 +32,7 @@ _COMPARISONS: dict[type, str] = {
     ast.Gt: ">",
     ast.GtE: "≥",
 }
-_UNSEEN = frozenset({"unreduced", "to", "expand_as", "contiguous"})
+_UNSEEN = frozenset({"unreduced", "to", "flatten", "tuple", "list"})
 """Functions of which only the first argument is printed."""
 _UNSEEN_FOR_REAL = frozenset({"conj", "real"})
 _AROUND = {
@@ -42,19 +42,34 @@ _AROUND = {
 }
 _BEFORE = {"sqrt": "√", "sum": "Σ ", "prod": "Π "}
 _AFTER = {"t": "ᵀ", "mT": "ᵀ", "mH": "ᴴ", "square": "²"}
-_CONSTANTS = {"zeros_like": "0", "ones_like": "1", "pi": "π", "inf": "∞"}
-_NUMBERS = frozenset({"numel", "size", "shape", "ndim", "pi"})
+_CONSTANTS = {"zeros_like": "0", "new_zeros": "0", "ones_like": "1", "new_ones": "1", "pi": "π", "inf": "∞"}
+_NUMBERS = frozenset({"numel", "size", "shape", "ndim", "pi", "len", "range"})
 """What is no tensor though it is made of one."""
-_WORDS = {"cat": "concatenate", "acos": "arccos", "asin": "arcsin", "atan": "arctan", "real": "Re", "imag": "Im"}
+_WORDS = {
+    "numel": "count",
+    "cat": "concatenate",
+    "acos": "arccos",
+    "asin": "arcsin",
+    "atan": "arctan",
+    "real": "Re",
+    "imag": "Im",
+}
 _SENTENCES = {
     "where": "{1} where {0}, else {2}",
     "masked_fill": "{2} where {1}, else {0}",
+    "reshape": "{0} in {1}",
+    "shape": "the shape of {0}",
     "index_add": "{0} with {3} added at {2}",
     "scatter_add": "{0} with {3} added at {2}",
-    "index_put": "{0} with {2} added at {1}",
+    "index_put": "{0} with {2} put at {1}",
+    "index_put_accumulate": "{0} with {2} added at {1}",
     "index_fill": "{0} with {3} put at {2}",
     "index_copy": "{0} with {3} put at {2}",
     "scatter": "{0} with {3} put at {2}",
+    "select_scatter": "{0} with {1} put at {3}",
+    "slice_scatter": "{0} with {1} put at {3} to {4}",
+    "masked_scatter": "{0} with {2} put where {1}",
+    "diagonal_scatter": "{0} with {1} put on the diagonal",
 }
 """Where an operation is a phrase, by the place of its arguments."""
 
@@ -103,10 +118,12 @@ class _Printer:
             case ast.UnaryOp(ast.USub(), operand):
                 inner = self.written(operand)
                 return _Written(f"−{inner.inside(_PREFIX)}", _PREFIX, inner.is_tensor)
-            case ast.UnaryOp(ast.Invert(), operand):
+            case ast.UnaryOp(ast.Invert() | ast.Not(), operand):
                 return _Written(f"not {self.written(operand).inside(_ATOM)}", _COMPARISON)
             case ast.BinOp(left, operator, right):
                 return self._operator(self.written(left), operator, self.written(right))
+            case ast.Compare(left, [ast.Is()], [ast.Constant(None)]):
+                return _Written(f"{self.written(left).text} is missing", _COMPARISON)
             case ast.Compare(left, [operator], [right]):
                 sign = _COMPARISONS[type(operator)]
                 return _Written(f"{self._summand(left)} {sign} {self._summand(right)}", _COMPARISON)
@@ -116,7 +133,17 @@ class _Printer:
             case ast.Subscript(base, index):
                 return _Written(f"{self.written(base).inside(_ATOM)}[{self._listed(index)}]")
             case ast.Tuple() | ast.List():
-                return _Written(f"({self._listed(node)})")
+                return _Written(f"({self._listed(node)})", is_tensor=False)
+            case ast.Starred(listed):
+                return self.written(listed)
+            case ast.IfExp(condition, one, other):
+                one, other = self.written(one), self.written(other)
+                text = f"{one.text} if {self.written(condition).text}, else {other.text}"
+                return _Written(text, _PHRASE, one.is_tensor or other.is_tensor)
+            case ast.ListComp(each, [ast.comprehension(name, listed, conditions)]):
+                only = "".join(f" if {self.written(condition).text}" for condition in conditions)
+                each, name, listed = self.written(each), self.written(name), self.written(listed)
+                return _Written(f"{each.text} for each {name.text} of {listed.text}{only}", _PHRASE, is_tensor=False)
             case ast.Call() | ast.Attribute():
                 return self._function(node)
         raise NotImplementedError(f"no mathematics for {ast.unparse(node)!r}")
@@ -152,16 +179,20 @@ class _Printer:
         if name in ("sum", "prod"):
             return self._reduced(name, given[0], given[1:])
         if name in _SENTENCES:
-            return _Written(_SENTENCES[name].format(*(each.text for each in arguments)), _PHRASE)
+            phrase = f"{name}_accumulate" if any(key == "accumulate" for key, _ in extra) else name
+            texts = [each.inside(_COMPARISON if each is arguments[0] else _SUM) for each in arguments]
+            return _Written(_SENTENCES[phrase].format(*texts), _PHRASE, is_tensor=name != "shape")
         if name in _AROUND:
             return _Written(_AROUND[name][0] + arguments[0].text + _AROUND[name][1])
         if name in _BEFORE:
-            return _Written(_BEFORE[name] + arguments[0].inside(_ATOM), _PREFIX)
+            return _Written(_BEFORE[name] + arguments[0].inside(_ATOM), _PREFIX, not _is_of(node, "math"))
         if name in _AFTER:
             sign = "ᵀ" if name == "mH" and not self._complex_numbers else _AFTER[name]
             return _Written(arguments[0].inside(_ATOM) + sign, _POWER)
-        listed = [each.text for each in arguments] + [f"{key} = {self.written(it).text}" for key, it in extra]
-        return _Written(f"{_WORDS.get(name, name)}({', '.join(listed)})", is_tensor=name not in _NUMBERS)
+        listed = [each.text for each, was in zip(arguments, given, strict=True) if not _is_dim(was)]
+        listed += [f"{key} = {self.written(value).text}" for key, value in extra]
+        is_tensor = name not in _NUMBERS and not _is_of(node, "math")
+        return _Written(f"{_WORDS.get(name, name)}({', '.join(listed)})", is_tensor=is_tensor)
 
     def _reduced(self, name: str, what: ast.expr, dims: list[ast.expr]) -> _Written:
         along = "".join(
@@ -188,7 +219,7 @@ def _parts(node: ast.Call | ast.Attribute) -> tuple[str, list[ast.expr], list[tu
     if isinstance(called, ast.Name):
         return called.id, arguments, extra
     assert isinstance(called, ast.Attribute)
-    if _is_of_torch(called):
+    if _is_of(called, "torch", "math"):
         return called.attr, arguments, extra
     return called.attr, [called.value, *arguments], extra
 
@@ -203,11 +234,17 @@ def _runs_on(text: str, operator: ast.operator) -> bool:
     return False
 
 
-def _is_of_torch(function: ast.expr) -> bool:
+def _is_dim(argument: ast.expr) -> bool:
+    return isinstance(argument, ast.Name) and argument.id == "dim"
+
+
+def _is_of(function: ast.expr, *modules: str) -> bool:
     """Of ``torch.exp`` and ``torch.special.entr``, and not of ``torch.exp(x).sum``."""
+    if isinstance(function, ast.Call):
+        function = function.func
     while isinstance(function, ast.Attribute):
         function = function.value
-    return isinstance(function, ast.Name) and function.id == "torch"
+    return isinstance(function, ast.Name) and function.id in modules
 
 
 def _number(value: object) -> _Written:

@@ -9,7 +9,7 @@ An expression may use
 - the names of the operation's inputs and attributes, as in the schema of the function: ``self``, ``other``, ``dim``;
 - the operation's results: ``result``, or what `PlainFormula.outputs` calls them;
 - ``grad``, the gradient of the loss with respect to the result, and ``grads``, the gradients of all results, in order;
-- the keys of `PlainFormula.where`, and ``torch`` and `gradviz.formulas.plain.evaluation.unreduced`.
+- the keys of `PlainFormula.where`, ``torch``, and the few words of `gradviz.formulas.plain.words`.
 
 What it leaves out is what autograd's engine does after every backward (`evaluation.as_the_engine_hands_it_on`): the
 gradient of an input that was broadcast is summed to the shape of that input, and that of a real input is real.
@@ -53,6 +53,8 @@ class PlainFormula(Struct, frozen=True, omit_defaults=True):
     """How names are written where `notation.SYMBOLS` does not say: ``{"self": "A"}``."""
     holds_for_complex: bool = False
     """True where the expressions were also compared with autograd on complex numbers."""
+    always_complex: bool = False
+    """True where inputs or results are complex by nature, as those of a Fourier transform."""
     note: str = ""
     """What popular articles get wrong, or what the formula leaves out."""
     traps: tuple[Trap, ...] = ()

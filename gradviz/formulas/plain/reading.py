@@ -31,6 +31,7 @@ def reading(
     `values` are written in place of the names that it holds, on the right of each ``=``: ``{"other": "3"}``. Of
     complex numbers, conjugates are written out, which real ones do not need.
     """
+    complex_numbers = complex_numbers or formula.always_complex
     symbols = symbols_of(formula)
     tensors = {*formula.gradients, *formula.outputs, "grad", "grads"}
     shown = {**symbols, **(values or {})}
