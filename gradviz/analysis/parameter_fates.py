@@ -68,12 +68,20 @@ class ParameterFates:
     @cached_property
     def trained(self) -> frozenset[int]:
         """Tensors that an optimizer has, or had once."""
-        held = {tensor for optimizer in self.log.optimizers for group in optimizer.groups for tensor in group}
-        return frozenset(held.union(*(self.given_to(number) for number in range(len(self.log.optimizers)))))
+        return frozenset().union(*self._held)
 
-    def given_to(self, optimizer: int) -> set[int]:
-        """What an optimizer was given when it was made, and later."""
-        return {use.tensor for row in self.given_at(optimizer) for use in self.log.calls[row].inputs}
+    @cached_property
+    def _held(self) -> tuple[frozenset[int], ...]:
+        """By optimizer: what it holds at the end, and what it was given when it was made, and later."""
+        return tuple(
+            frozenset(
+                [
+                    *(tensor for group in optimizer.groups for tensor in group),
+                    *(use.tensor for row in self.given_at(number) for use in self.log.calls[row].inputs),
+                ]
+            )
+            for number, optimizer in enumerate(self.log.optimizers)
+        )
 
     def given_at(self, optimizer: int) -> list[int]:
         """The calls by which an optimizer got its groups: first of all those of its making."""
@@ -81,11 +89,7 @@ class ParameterFates:
 
     def optimizers_of(self, number: int) -> tuple[int, ...]:
         """Optimizers that hold it, or were given it."""
-        return tuple(
-            place
-            for place, optimizer in enumerate(self.log.optimizers)
-            if any(number in group for group in optimizer.groups) or number in self.given_to(place)
-        )
+        return tuple(place for place, held in enumerate(self._held) if number in held)
 
     @cached_property
     def steps(self) -> tuple[int, ...]:

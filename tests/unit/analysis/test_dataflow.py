@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
-
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.graph.call_log import Call, CallLog, LoggedTensor, TensorUse, ValueFacts
 from gradviz.graph.tensor_facts import TensorFacts
+from tests.unit.analysis.work import lines_run
 
 TWOS, THREES = (ValueFacts(count=1, minimum=value, maximum=value) for value in (2.0, 3.0))
 
@@ -21,23 +17,6 @@ def use(tensor: int, place: str = "0", values: ValueFacts | None = None) -> Tens
 def log(*calls: Call) -> CallLog:
     tensors = {use.tensor for call in calls for use in (*call.inputs, *call.outputs)}
     return CallLog(calls, tuple(LoggedTensor(TensorFacts((), "float32")) for _ in range(max(tensors) + 1)))
-
-
-def lines_run(ask: Callable[[], object]) -> int:
-    count = 0
-
-    def trace(_frame: FrameType, event: str, _argument: object) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        ask()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def test_values_are_those_that_were_read_last_before_the_call() -> None:
