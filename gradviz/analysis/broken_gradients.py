@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from gradviz.analysis.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.gradient_births import BROKEN, births_in, state_of
 from gradviz.analysis.masking import hides_by_choice, is_masked_in_backward
 from gradviz.analysis.singularities import singularity_of
 from gradviz.analysis.value_origins import Origin, ValueOrigins, has_nan, is_asked_for, is_broken
 from gradviz.graph.model import Graph, Node
+from gradviz.graph.traversal import descendants
 
 BrokenCause = Literal["nan_from_op", "nan_in_masked_branch", "overflow", "nan_in_data"]
 
@@ -50,10 +52,11 @@ class BrokenGradient:
 class BrokenGradients:
     """Looks for it in the graphs of one run."""
 
-    def __init__(self, graphs: tuple[Graph, ...], flow: Dataflow) -> None:
-        self._graphs = graphs
-        self._flow = flow
-        self._origins = ValueOrigins(flow)
+    def __init__(self, backward_calls: BackwardCalls) -> None:
+        self._backward_calls = backward_calls
+        self._graphs = backward_calls.graphs
+        self._flow = backward_calls.flow
+        self._origins = ValueOrigins(self._flow)
 
     def first(self) -> BrokenGradient | None:
         """None where every gradient that came to a leaf was finite."""
@@ -61,7 +64,7 @@ class BrokenGradients:
         for number, graph in list(enumerate(self._graphs))[first:]:
             leaves = tuple(leaf.id for leaf in graph.leaves if state_of(leaf.arrived) in BROKEN)
             failed = None if graph.backward is None else graph.backward.failed_node
-            is_lost = not leaves and failed is None and self._is_loss_broken(graph)
+            is_lost = not leaves and failed is None and self._is_loss_broken(number)
             if leaves or failed is not None or is_lost:
                 birth = self._birth(graph, leaves, failed) or (graph.nodes[graph.roots[0].node] if is_lost else None)
                 if birth is not None:
@@ -75,9 +78,9 @@ class BrokenGradients:
         fine = (number for number, graph in enumerate(self._graphs) if not _is_any_leaf_broken(graph))
         return max(fine, default=0)
 
-    def _is_loss_broken(self, graph: Graph) -> bool:
+    def _is_loss_broken(self, number: int) -> bool:
         """Whether a root was NaN or Inf, though what came to the leaves is not: a mask on the way may drop it."""
-        row = self._backward_row(graph)
+        row = self._backward_calls.row_of(number)
         if row is None:
             return False
         return any(use.place.startswith("root") for use in self._origins.inputs_of_kind(row, is_broken))
@@ -86,11 +89,9 @@ class BrokenGradients:
         """The first node in the engine's order from which NaN or Inf went on to a broken leaf, or torch refused."""
         births = births_in(graph).born
         born = [graph.nodes[node] for node, birth in births.items() if birth.state in BROKEN and birth.by != "hook"]
-        wanted = set(leaves) | ({failed} if failed is not None else set())
-        for node in sorted(born, key=lambda node: (node.run is None, node.run.order if node.run else 0, node.id)):
-            if node.id in wanted or any(receiver.id in wanted for receiver in graph.ancestors(node)):
-                return node
-        return None
+        leading = descendants(graph, set(leaves) | ({failed} if failed is not None else set()))
+        in_order = sorted(born, key=lambda node: (node.run is None, node.run.order if node.run else 0, node.id))
+        return next((node for node in in_order if node.id in leading), None)
 
     def _explained(self, number: int, leaves: tuple[int, ...], birth: Node) -> BrokenGradient:
         graph = self._graphs[number]
@@ -118,7 +119,7 @@ class BrokenGradients:
     def _of_values(self, plain: BrokenGradient, origin: Origin) -> BrokenGradient:
         """Values were broken in forward, from `origin` on."""
         flow, origins = self._flow, self._origins
-        backward = self._backward_row(self._graphs[plain.graph])
+        backward = self._backward_calls.row_of(plain.graph)
         told = replace(
             plain, call=origin.call, is_unseen=origin.is_unseen, in_forward=True, blamed=self._node(plain, origin)
         )
@@ -158,11 +159,6 @@ class BrokenGradients:
         numbers = range(call.sequence_nr, call.sequence_nr + call.node_count)
         made = [node for node in self._graphs[plain.graph].nodes if node.sequence_nr in numbers]
         return max(made, key=lambda node: node.sequence_nr or 0).id if made else None
-
-    def _backward_row(self, graph: Graph) -> int | None:
-        if graph.backward is None:
-            return None
-        return self._flow.row_of_backward(graph.backward.number)
 
 
 _SCALERS = frozenset({

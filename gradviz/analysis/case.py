@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache, cached_property
 
+from gradviz.analysis.backward_calls import BackwardCalls
 from gradviz.analysis.broken_gradients import BrokenGradient, BrokenGradients
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.failed_backward import FailedBackwards
@@ -14,6 +15,7 @@ from gradviz.analysis.missing_gradients import CutOff, MissingGradients
 from gradviz.analysis.parameter_fates import ParameterFates
 from gradviz.analysis.received_gradients import ReceivedGradients, names_reached
 from gradviz.analysis.retained_graphs import Retained, RetainedGraphs
+from gradviz.analysis.tensor_words import leaf_names
 from gradviz.analysis.zero_gradients import ZeroGradient, ZeroGradients
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog
@@ -58,12 +60,12 @@ class Case:
     @cached_property
     def zero_gradients(self) -> tuple[ZeroGradient, ...]:
         """Operations that leave tensors without a gradient for good, by sending zero; the worst first."""
-        return ZeroGradients(self.graphs, self.dataflow).all()
+        return ZeroGradients(self.backward_calls).all()
 
     @cached_property
     def broken_gradient(self) -> BrokenGradient | None:
         """The first NaN or Inf that came to a leaf, explained."""
-        return BrokenGradients(self.graphs, self.dataflow).first()
+        return BrokenGradients(self.backward_calls).first()
 
     @cached_property
     def retained_graphs(self) -> tuple[Retained, ...]:
@@ -71,9 +73,14 @@ class Case:
         return RetainedGraphs(self.dataflow).groups
 
     @cached_property
+    def backward_calls(self) -> BackwardCalls:
+        """The backward calls of the run, with the graphs that were kept of them."""
+        return BackwardCalls(self.dataflow, self.graphs)
+
+    @cached_property
     def failed_backwards(self) -> FailedBackwards:
         """Backward calls that raised because something they needed was gone."""
-        return FailedBackwards(self.capture, self.dataflow)
+        return FailedBackwards(self.backward_calls)
 
     @cached_property
     def fates(self) -> ParameterFates:
@@ -141,8 +148,8 @@ class Case:
         """Names of leaves behind some edges of a graph to which no recorded backward brought a gradient."""
         graph = self.graphs[number]
         behind = sorted(ancestors(graph, (edge.target for edge in below if edge is not None)))
-        leaves = (graph.nodes[node] for node in behind if graph.nodes[node].is_leaf)
-        return tuple(leaf.names[0] for leaf in leaves if leaf.names and not self._reached.intersection(leaf.names))
+        leaves = (graph.nodes[node] for node in behind)
+        return leaf_names(leaf for leaf in leaves if not self._reached.intersection(leaf.names))
 
     @cached_property
     def _reached(self) -> frozenset[str]:

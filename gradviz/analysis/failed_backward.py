@@ -14,9 +14,7 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gradviz.analysis.dataflow import Dataflow
-from gradviz.analysis.reached_calls import ReachedCalls, reached_by
-from gradviz.capture.capture import Capture
+from gradviz.analysis.backward_calls import BackwardCalls
 from gradviz.graph.call_log import TensorUse
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.tensor_facts import TensorFacts
@@ -65,13 +63,11 @@ class Freed(Struct, frozen=True):
 class FailedBackwards:
     """The backward calls of one run that raised, and what was missing."""
 
-    def __init__(self, capture: Capture, flow: Dataflow) -> None:
-        self._flow = flow
-        self._log = flow.log
-        self._graphs = {
-            str(graph.backward.number): place for place, graph in enumerate(capture.graphs) if graph.backward
-        }
-        self._all_graphs = capture.graphs
+    def __init__(self, backward_calls: BackwardCalls) -> None:
+        self._flow = backward_calls.flow
+        self._log = self._flow.log
+        self._backward_calls = backward_calls
+        self.reached = backward_calls.reached
 
     @cached_property
     def overwritten(self) -> tuple[Overwritten, ...]:
@@ -85,24 +81,14 @@ class FailedBackwards:
         found = (self._freed(row) for row in self._that_raised(SECOND_TIME))
         return tuple(each for each in found if each is not None)
 
-    def reached(self, backward: int) -> ReachedCalls:
-        """What a backward goes through."""
-        if backward not in self._reached:
-            self._reached[backward] = reached_by(self._flow, backward)
-        return self._reached[backward]
-
-    @cached_property
-    def _reached(self) -> dict[int, ReachedCalls]:
-        return {}
-
     def _that_raised(self, words: str) -> list[int]:
         return [
             row for row, call in enumerate(self._log.calls) if call.kind == "backward" and words in (call.raised or "")
         ]
 
     def _graph(self, backward: int) -> tuple[int | None, Graph | None]:
-        place = self._graphs.get(self._log.calls[backward].name or "")
-        return place, None if place is None else self._all_graphs[place]
+        number = self._backward_calls.graph_of(backward)
+        return number, None if number is None else self._backward_calls.graphs[number]
 
     # -- changed in place ----------------------------------------------------------------------------------------
 

@@ -7,17 +7,21 @@ an in-place change finds nothing changed, and the gradient is computed from the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import cache
 
 from msgspec import Struct
 
+from gradviz.analysis.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import NodeAt
-from gradviz.analysis.reached_calls import reached_by
 from gradviz.analysis.refused_change import views_between
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.saved_tensors import SavedTensor
+
+_Nodes = dict[int, Node]
+"""By their numbers in the order of the forward."""
 
 _READ, _ASSIGN = "torch.Tensor.data", "torch.Tensor.data.__set__"
 
@@ -33,15 +37,16 @@ class UnseenWrite(Struct, frozen=True):
     backward: int
 
 
-def unseen_writes(flow: Dataflow, graphs: Sequence[Graph]) -> Iterator[UnseenWrite]:
+def unseen_writes(backward_calls: BackwardCalls) -> Iterator[UnseenWrite]:
     """One for each line that writes, where a graph was kept that shows what was saved."""
-    known = {graph.backward.number: place for place, graph in enumerate(graphs) if graph.backward is not None}
+    flow = backward_calls.flow
+    nodes_of: Callable[[int], _Nodes] = cache(lambda graph: _by_sequence_nr(backward_calls.graphs[graph]))
     told: set[int | None] = set()
     for write, call in enumerate(flow.log.calls):
         if call.call_site in told or call.raised is not None:
             continue
         for target in _written_unseen(flow, write, call):
-            found = next(_savers(flow, graphs, known, write, target), None)
+            found = next(_savers(backward_calls, nodes_of, write, target), None)
             if found is not None:
                 told.add(call.call_site)
                 yield found
@@ -66,31 +71,29 @@ def _outputs(flow: Dataflow, row: int) -> list[int]:
 
 
 def _savers(
-    flow: Dataflow, graphs: Sequence[Graph], known: dict[int, int], write: int, target: int
+    backward_calls: BackwardCalls, nodes_of: Callable[[int], _Nodes], write: int, target: int
 ) -> Iterator[UnseenWrite]:
     """Calls before the write that saved the tensor, or one over the same memory, for a backward after it."""
-    for backward in _next_backwards(flow, write):
-        place = known.get(int(flow.log.calls[backward].name or 0))
-        if place is None:
+    flow = backward_calls.flow
+    shared = set(flow.sharing_memory(target))
+    for backward in backward_calls.next_after(write, _MOST_BACKWARDS):
+        graph = backward_calls.graph_of(backward)
+        if graph is None:
             continue
-        nodes = {node.sequence_nr: node for node in graphs[place].nodes if node.sequence_nr is not None}
-        shared = set(flow.sharing_memory(target))
-        for saver in reached_by(flow, backward).rows:
-            for tensor, saved, node in _saved_by(flow, nodes, saver) if saver < write else ():
+        for saver in backward_calls.reached(backward).rows:
+            for tensor, saved, node in _saved_by(flow, nodes_of(graph), saver) if saver < write else ():
                 if tensor in shared:
-                    yield UnseenWrite(write, saver, tensor, saved.slot, NodeAt(place, node.id), backward)
-
-
-def _next_backwards(flow: Dataflow, write: int) -> list[int]:
-    calls = flow.log.calls
-    later = (row for row in range(write + 1, len(calls)) if calls[row].kind == "backward")
-    return [row for row, _ in zip(later, range(_MOST_BACKWARDS), strict=False)]
+                    yield UnseenWrite(write, saver, tensor, saved.slot, NodeAt(graph, node.id), backward)
 
 
 _MOST_BACKWARDS = 2
 
 
-def _saved_by(flow: Dataflow, nodes: dict[int, Node], saver: int) -> Iterator[tuple[int, SavedTensor, Node]]:
+def _by_sequence_nr(graph: Graph) -> _Nodes:
+    return {node.sequence_nr: node for node in graph.nodes if node.sequence_nr is not None}
+
+
+def _saved_by(flow: Dataflow, nodes: _Nodes, saver: int) -> Iterator[tuple[int, SavedTensor, Node]]:
     """Tensors of a call that its nodes saved: as large as what is in the slot, on the side that the slot is for."""
     call = flow.log.calls[saver]
     first = call.sequence_nr or 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod, sqrt
 from typing import Literal
 
-from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.backward_calls import BackwardCalls
 from gradviz.analysis.gradient_births import births_in, state_of
 from gradviz.analysis.makers import first_writes, is_set_by_hand, line_of_module
 from gradviz.analysis.singularities import plain_name
@@ -59,10 +59,11 @@ class _DeadLeaf:
 class ZeroGradients:
     """Looks for them in all graphs of one run together."""
 
-    def __init__(self, graphs: tuple[Graph, ...], flow: Dataflow) -> None:
-        self._graphs = graphs
-        self._flow = flow
-        self._origins = ValueOrigins(flow)
+    def __init__(self, backward_calls: BackwardCalls) -> None:
+        self._backward_calls = backward_calls
+        self._graphs = backward_calls.graphs
+        self._flow = backward_calls.flow
+        self._origins = ValueOrigins(self._flow)
 
     def all(self) -> tuple[ZeroGradient, ...]:
         """The one that costs most leaves their gradient first."""
@@ -124,8 +125,7 @@ class ZeroGradients:
 
     def _is_loss_zero(self, number: int) -> bool:
         """Whether there was nothing left to learn."""
-        backward = self._graphs[number].backward
-        row = None if backward is None else self._flow.row_of_backward(backward.number)
+        row = self._backward_calls.row_of(number)
         if row is None:
             return False
         return any(use.place.startswith("root") for use in self._origins.inputs_of_kind(row, is_all_zero))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gradviz.analysis.backward_calls import RaisedBackward
 from gradviz.analysis.case import Case
 from gradviz.analysis.custom_functions import CustomCall, custom_call_of, custom_calls, return_place
 from gradviz.analysis.finding import Finding, Place
-from gradviz.analysis.raised_backwards import RaisedBackward, raised_backwards
 from gradviz.analysis.rule import Rule
 
 _COUNT = re.compile(r"incorrect number of gradients \(expected (\d+), got (\d+)\)")
@@ -71,7 +71,7 @@ class CustomFunctionBadReturn(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        for failed in raised_backwards(flow.log, case.graphs):
+        for failed in case.backward_calls.raised:
             custom = custom_call_of(flow, failed.node) if failed.node is not None else None
             if custom is not None and (said := _refusal(custom.function, failed.message)):
                 yield self._refused(case, failed, custom, *said)

@@ -8,6 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.custom_functions import CustomCall, custom_calls, return_place
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import leaf_names
 from gradviz.graph.call_log import DerivativeCheck
 
 _TOLERANCE = {"float64": 0.02, "float32": 0.1}
@@ -154,7 +155,7 @@ def _got_ones(custom: CustomCall) -> bool:
 
 def _leaves(case: Case, use: tuple[int, CustomCall]) -> tuple[str, ...]:
     graph = case.graphs[use[0]]
-    return tuple(leaf.names[0] for leaf in graph.ancestors(use[1].node) if leaf.is_leaf and leaf.names)
+    return leaf_names(graph.ancestors(use[1].node))
 
 
 def _place(check: DerivativeCheck, uses: list[tuple[int, CustomCall]]) -> Place | None:

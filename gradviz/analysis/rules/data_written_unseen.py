@@ -46,7 +46,7 @@ class DataWrittenUnseen(Rule):
     severity = "error"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        for found in unseen_writes(case.dataflow, case.graphs):
+        for found in unseen_writes(case.backward_calls):
             yield self._explain(case, case.dataflow, found)
 
     def _explain(self, case: Case, flow: Dataflow, found: UnseenWrite) -> Finding:

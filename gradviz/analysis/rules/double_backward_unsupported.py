@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gradviz.analysis.backward_calls import RaisedBackward
 from gradviz.analysis.case import Case
 from gradviz.analysis.custom_functions import CustomCall, custom_calls
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Place
-from gradviz.analysis.raised_backwards import RaisedBackward, raised_backwards
 from gradviz.analysis.rule import Rule
-from gradviz.graph.model import Graph
+from gradviz.analysis.tensor_words import leaf_names
 
 _TWICE = "marked with @once_differentiable"
 _NOT_IMPLEMENTED = re.compile(r"derivative for '?(?:aten::)?(?P<name>\w+)'? is not implemented")
@@ -86,7 +86,7 @@ class DoubleBackwardUnsupported(Rule):
             yield from self._left_out(case, flow)
 
     def _refused(self, case: Case, flow: Dataflow) -> Iterator[Finding]:
-        for failed in raised_backwards(flow.log, case.graphs):
+        for failed in case.backward_calls.raised:
             if _TWICE in failed.message:
                 for number, custom in _once_differentiable(case, flow, failed.graph):
                     if _fits(custom, failed):
@@ -140,7 +140,7 @@ class DoubleBackwardUnsupported(Rule):
         told = set()
         for number, custom in _once_differentiable(case, flow, len(case.graphs) - 1):
             graph = case.graphs[number]
-            if custom.node.run is None or custom.function in told or not _is_differentiated_again(flow, graph):
+            if custom.node.run is None or custom.function in told or not _is_differentiated_again(case, number):
                 continue
             told.add(custom.function)
             behind = graph.ancestors(custom.node)
@@ -155,7 +155,7 @@ class DoubleBackwardUnsupported(Rule):
                 place=_decorator(custom) or case.place_of(number, custom.node.id),
                 symptom_place=case.place_of_backward(number),
                 op=custom.node.name,
-                tensors=tuple(leaf.names[0] for leaf in behind if leaf.is_leaf and leaf.names),
+                tensors=leaf_names(behind),
                 nodes=case.marks(number, (custom.node.id,)),
             )
 
@@ -176,11 +176,9 @@ def _fits(custom: CustomCall, failed: RaisedBackward) -> bool:
     return not outputs or any(sent is not None and sent.shape in outputs for sent in custom.node.gradients)
 
 
-def _is_differentiated_again(flow: Dataflow, graph: Graph) -> bool:
+def _is_differentiated_again(case: Case, graph: int) -> bool:
     """Whether a later backward starts from something that was computed from the gradients that came of this one."""
-    number = "" if graph.backward is None else str(graph.backward.number)
-    calls = flow.log.calls
-    row = next((row for row, call in enumerate(calls) if call.kind == "backward" and call.name == number), None)
+    flow, row = case.dataflow, case.backward_calls.row_of(graph)
     if row is None:
         return False
     return any(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gradviz.analysis.backward_calls import RaisedBackward
 from gradviz.analysis.case import Case
 from gradviz.analysis.custom_functions import return_place
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Place, Severity
 from gradviz.analysis.hooks import Alteration, HookedGradient, definitions_of_hooks, hooked_gradients
-from gradviz.analysis.raised_backwards import RaisedBackward, raised_backwards
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import leaf_names
 from gradviz.graph.call_log import Definition
 from gradviz.graph.model import Graph, Node
 
@@ -68,7 +69,7 @@ class HookAltersGrad(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        for failed in raised_backwards(flow.log, case.graphs):
+        for failed in case.backward_calls.raised:
             if finding := self._refused(case, flow, failed):
                 yield finding
         told: dict[Place | None, Finding] = {}
@@ -131,7 +132,7 @@ class HookAltersGrad(Rule):
             else "give back nothing if it is only there to look",
             place=_place(case, number, hooked.node.id, definition),
             op=hooked.node.name,
-            tensors=tuple(leaf.names[0] for leaf in behind if leaf.is_leaf and leaf.names),
+            tensors=leaf_names(behind),
             nodes=case.marks(number, (hooked.node.id,)),
             evidence={"norm_before": hooked.before.norm, "norm_after": hooked.after.norm},
         )

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Place
-from gradviz.analysis.raised_backwards import raised_backwards
 from gradviz.analysis.received_gradients import ReceivedGradients
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -77,7 +76,7 @@ class ReentrantCheckpoint(Rule):
         )
 
     def _with_grad(self, case: Case, flow: Dataflow) -> Iterator[Finding]:
-        for failed in raised_backwards(flow.log, case.graphs):
+        for failed in case.backward_calls.raised:
             if _WITH_GRAD in failed.message:
                 rows = [row for row, call in enumerate(flow.log.calls) if call.function == _CHECKPOINT]
                 yield self.finding(
