@@ -20,6 +20,7 @@ COMMANDS = {
     "tree": ("gradviz.cli.tree", "Run a script and print its autograd graph as a tree."),
     "check": ("gradviz.cli.check", "Run a script and say why gradients are missing, zero, NaN or wrong."),
     "rules": ("gradviz.cli.rules", "List what check looks for, or print a rule's page."),
+    "explain": ("gradviz.cli.explain", "Say how torch computes the gradient of an operation."),
     "flow": ("gradviz.cli.flow", "Run a script and print which gradient every parameter got."),
     "record": ("gradviz.cli.record", "Run a script and keep what was recorded in a file."),
     "memory": ("gradviz.cli.memory", "Run a script and tell which lines hold its memory."),

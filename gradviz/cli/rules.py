@@ -31,7 +31,7 @@ def rules_command(words: tuple[str, ...], no_pager: bool, **options: Any) -> int
     terminal = standard_output(options["color"])
     known = with_installed_rules(RULES)
     rules = chosen_rules(known.rules, words, ())
-    text = "\n".join(map(_page, rules)) if words else _table(rules, options["width"] or max(terminal.width, 40))
+    text = "\n".join(map(rule_page, rules)) if words else _table(rules, options["width"] or max(terminal.width, 40))
     for finding in known.unusable:
         text += f"\n{finding.message}\n"
     show(text, terminal, use_pager=not no_pager)
@@ -52,7 +52,8 @@ def _table(rules: Iterable[type[Rule]], width: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _page(rule: type[Rule]) -> str:
+def rule_page(rule: type[Rule]) -> str:
+    """What it finds, why that matters, an example, and what to write instead."""
     parts = [f"{rule.code} {rule.name} ({rule.severity})", rule.headline()]
     for title, body in rule.documentation().items():
         parts.append(f"{title}\n{indent(body, '    ' if title in _CODE_SECTIONS else '')}")

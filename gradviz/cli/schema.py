@@ -6,11 +6,12 @@ import click
 
 
 @click.command("schema")
-@click.argument("what", metavar="[json|capture|memory|flow|check]", default="json")
+@click.argument("what", metavar="[json|capture|memory|flow|check|explain]", default="json")
 def schema_command(what: str) -> int:
-    """Print the JSON Schema of a .json file, of a capture (.gradviz), or of what memory, flow or check say in JSON."""
+    """Print the JSON Schema of a .json file, of a capture (.gradviz), or of what other commands say in JSON."""
     import msgspec
 
+    from gradviz.analysis.explanation import explanation_schema
     from gradviz.analysis.flow_document import flow_schema
     from gradviz.analysis.memory_document import memory_schema
     from gradviz.capture.capture_file import capture_schema
@@ -25,6 +26,7 @@ def schema_command(what: str) -> int:
         "memory": memory_schema,
         "flow": flow_schema,
         "check": check_schema,
+        "explain": explanation_schema,
     }
     if what not in schemas:
         raise BadInput(f"no schema of {what!r}", hint=near_matches(what, schemas))

@@ -79,6 +79,11 @@ class Derivative(Struct, frozen=True, omit_defaults=True, gc=False):
         """Every argument that can get a gradient, in the function's order."""
         return tuple(name for each in self.inputs for name in each.inputs)
 
+    @property
+    def formulas(self) -> tuple[str, ...]:
+        """All of them, backward and forward."""
+        return (*(each.formula for each in self.inputs), *(each.formula for each in self.forward))
+
     def formula_of(self, name: str) -> InputFormula | None:
         """The formula that gives the gradient of the argument of that name."""
         return next((each for each in self.inputs if name in each.inputs), None)
@@ -92,4 +97,4 @@ class FormulaTable(Struct, frozen=True, omit_defaults=True):
     composed: tuple[str, ...] = ()
     """Functions without a backward of their own: autograd follows the operations that they call."""
     undifferentiable: tuple[str, ...] = ()
-    """Functions whose result never has a history: ``argmax``, ``isnan``."""
+    """Functions without any: their result has no history (``argmax``, ``isnan``), or backward raises."""

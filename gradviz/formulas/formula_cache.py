@@ -15,7 +15,7 @@ import msgspec
 from gradviz.formulas.derivative import FormulaTable
 from gradviz.formulas.installed import FormulaFiles
 
-_SHAPE = 1
+_SHAPE = 2
 """Counts changes of `FormulaTable`: what another gradviz wrote is not read."""
 
 

@@ -84,16 +84,14 @@ def _read(files: FormulaFiles) -> FormulaTable:
     matched = match_differentiability_info(functions, infos)
     known = [info for by_key in infos.values() for info in by_key.values()]
     found = _Derivatives(known, ((each.func, each.info) for each in matched if each.info), functions)
-    return FormulaTable(
-        files.torch_version,
-        tuple(found),
-        composed=_names(each for each in functions if each.has_composite_implicit_autograd_kernel),
-        undifferentiable=_names(info.func for info in known if info.op is None),
-    )
+    having = {each.function for each in found}
+    composed = {_name(each) for each in functions if each.has_composite_implicit_autograd_kernel} - having
+    others = {_name(each) for each in functions} - having - composed
+    return FormulaTable(files.torch_version, tuple(found), tuple(sorted(composed)), tuple(sorted(others)))
 
 
-def _names(functions: Iterable[NativeFunction]) -> tuple[str, ...]:
-    return tuple(sorted({each.func.name.name.base for each in functions}))
+def _name(function: NativeFunction) -> str:
+    return str(function.func.name.name.base)
 
 
 class _Derivatives:
@@ -113,7 +111,7 @@ class _Derivatives:
                     self._variants[info.op].append(str(function.func))
         lacking = _without_derivative(known, functions)
         self._lacking = lacking
-        self._having = {info.func.func.name.name.base for info in known if info.op} - lacking
+        self._having = {_name(info.func) for info in known if info.op} - lacking
 
     def __iter__(self) -> Iterator[Derivative]:
         seen = set()
@@ -131,7 +129,7 @@ class _Derivatives:
         )
         return Derivative(
             node=str(info.op),
-            function=info.func.func.name.name.base,
+            function=_name(info.func),
             schema=schema,
             inputs=inputs,
             forward=tuple(ForwardFormula(each.var_names, _one_line(each.formula)) for each in info.forward_derivatives),
@@ -148,13 +146,13 @@ def _without_derivative(known: Iterable[DifferentiabilityInfo], functions: Itera
 
     Of gradients only: what else a formula calls, `zeros_like` for one, makes constants, which stop nothing.
     """
-    spoken_of = {info.func.func.name.name.base for info in known if not _is_refused(info)}
+    spoken_of = {_name(info.func) for info in known if not _is_refused(info)}
     return {
-        each.func.name.name.base
+        _name(each)
         for each in functions
         if not each.has_composite_implicit_autograd_kernel
-        and each.func.name.name.base not in spoken_of
-        and ("backward" in each.func.name.name.base or "_grad" in each.func.name.name.base)
+        and _name(each) not in spoken_of
+        and ("backward" in _name(each) or "_grad" in _name(each))
     }
 
 

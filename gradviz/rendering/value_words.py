@@ -19,6 +19,21 @@ def value_words(figures: TensorFigures | None, most: int = MOST_NUMBERS) -> str:
     return f"[{', '.join(_first(figures.values, most))}]"
 
 
+def nested_words(figures: TensorFigures | None, most: int, *, row_end: str = ", ") -> str:
+    """Every number, in brackets as torch nests them: ``[[1, 2], [3, 4]]``; empty for more than `most`, or unknown ones.
+
+    `row_end` stands between the innermost rows.
+    """
+    if figures is None or figures.values is None or len(figures.values) > most:
+        return ""
+    parts = [number_words(value) for value in figures.values]
+    for level, size in enumerate(reversed(figures.shape)):
+        between = ", " if level == 0 else row_end
+        length = int(size) or 1
+        parts = [f"[{between.join(parts[start : start + length])}]" for start in range(0, len(parts), length)]
+    return parts[0] if parts else "[]"
+
+
 def number_words(value: float) -> str:
     """Three digits; ``NaN``, ``Inf`` and ``-Inf`` as such."""
     if isfinite(value):

@@ -1,0 +1,114 @@
+"""What there is to say about one kind of node, as data: the page of ``gradviz explain``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from gradviz.analysis.node_numbers import NodeNumbers
+from gradviz.capture.encoding import json_text
+from gradviz.formulas.derivative import Derivative
+from gradviz.formulas.known import KnownFormulas
+from gradviz.formulas.meanings import Meaning
+from gradviz.formulas.plain import Reading, Trap, plain_formula, reading
+from gradviz.formulas.special_nodes import SpecialNode, special_node
+from gradviz.formulas.vocabulary import Term, terms_in
+
+_MOST_OTHERS = 12
+
+
+class OtherNode(Struct, frozen=True, omit_defaults=True):
+    """A node that the same word stands for as well."""
+
+    node: str
+    what: str = ""
+    """Its function, or what it does."""
+
+
+class Explanation(Struct, frozen=True, omit_defaults=True):
+    """The page of one node name. Whatever is not known of it is left out, and said in `disclosures`."""
+
+    word: str
+    """What was asked for."""
+    node: str
+    """``MulBackward0``; empty for a function that has none."""
+    sentence: str = ""
+    calls: tuple[str, ...] = ()
+    """How users come by it: ``F.linear(x, weight, bias): AddmmBackward0``."""
+    torch_version: str = ""
+    """Whose formulas these are."""
+    plain: Reading | None = None
+    """In mathematics."""
+    note: str = ""
+    """What popular articles get wrong, or what the mathematics leaves out."""
+    derivative: Derivative | None = None
+    """What torch says."""
+    special: SpecialNode | None = None
+    """For nodes that torch does not generate."""
+    terms: tuple[Term, ...] = ()
+    """Words in torch's formulas."""
+    traps: tuple[Trap, ...] = ()
+    others: tuple[OtherNode, ...] = ()
+    numbers: NodeNumbers | None = None
+    """For a node of a capture."""
+    disclosures: tuple[str, ...] = ()
+
+
+def explain(meaning: Meaning, known: KnownFormulas) -> Explanation:
+    """The page of what a word stands for."""
+    node = meaning.nodes[0] if meaning.nodes else ""
+    page = explain_node(node, known) if node else Explanation("", "", _WITHOUT_NODE[meaning.kind].format(meaning.word))
+    others = tuple(OtherNode(other, _what(other, known)) for other in meaning.nodes[1 : _MOST_OTHERS + 1])
+    calls = tuple(f"{call.call}: {', '.join(call.nodes)}" for call in meaning.calls)
+    return msgspec.structs.replace(page, word=meaning.word, calls=calls, others=others)
+
+
+def explain_node(node_name: str, known: KnownFormulas, disclosures: tuple[str, ...] = ()) -> Explanation:
+    """The page of ``grad_fn.name()``; of one that nobody knows, a page that says so."""
+    derivative, special, plain = known.by_node.get(node_name), special_node(node_name), plain_formula(node_name)
+    sentence = plain.sentence if plain else special.sentence if special else ""
+    if derivative is None and special is None and not known.disclosures:
+        disclosures = (*disclosures, f"torch {known.table.torch_version} has no formula for {node_name} in its files")
+    return Explanation(
+        word=node_name,
+        node=node_name,
+        sentence=sentence,
+        torch_version=known.table.torch_version if derivative else "",
+        plain=reading(plain) if plain else None,
+        note=plain.note if plain else "",
+        derivative=derivative,
+        special=special,
+        terms=terms_in(derivative.formulas) if derivative else (),
+        traps=plain.traps if plain else tuple(Trap(each, "", "") for each in special.traps) if special else (),
+        disclosures=(*disclosures, *known.disclosures),
+    )
+
+
+_WITHOUT_NODE = {
+    "undifferentiable": "torch has no derivative for {}: where it gives whole numbers or booleans the result has no "
+    "history, and gradients end there without a word; otherwise backward raises.",
+    "followed": "torch has no backward for {} itself: autograd follows the operations that it is made of. "
+    "'gradviz tree SCRIPT' shows which they are.",
+}
+
+
+def _what(node_name: str, known: KnownFormulas) -> str:
+    derivative, plain = known.by_node.get(node_name), plain_formula(node_name)
+    return derivative.schema if derivative else plain.call if plain else ""
+
+
+def inputs_that_need(derivative: Derivative, slot: str) -> tuple[str, ...]:
+    """The inputs for whose gradient something was saved."""
+    return tuple(name for each in derivative.inputs if slot in each.uses for name in each.inputs)
+
+
+def explanation_json(explanation: Explanation) -> str:
+    """The page as text for programs."""
+    return json_text(explanation)
+
+
+def explanation_schema() -> dict[str, Any]:
+    """JSON Schema of the page."""
+    return msgspec.json.schema(Explanation)

@@ -1,0 +1,70 @@
+"""The page of one node of a capture: what is known of its kind, and its own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from gradviz.analysis.explanation import Explanation, OtherNode, explain_node
+from gradviz.analysis.node_numbers import node_numbers
+from gradviz.capture.capture import Capture
+from gradviz.errors import BadInput, NotInThisGraph
+from gradviz.formulas.known import KnownFormulas
+from gradviz.graph.model import Graph, Node
+from gradviz.graph.name_ways import KINDS_OF_PLACES
+from gradviz.graph.naming import Named, resolve
+from gradviz.graph.operation_words import autograd_name, node_word
+from gradviz.graph.source_lines import line_words
+
+MOST_LISTED = 6
+
+
+def explain_in_graph(capture: Capture, graphs: Sequence[Graph], name: str, known: KnownFormulas) -> Explanation:
+    """The page of the node that `name` stands for, in the first graph that has it.
+
+    Raises `NotInThisGraph`, with near matches, where none has, and `BadInput` where it names no single node.
+    """
+    graph, named = _found(graphs, name)
+    nodes = [graph.nodes[node] for node in named.nodes]
+    if named.constants:
+        raise BadInput(
+            f"{name!r} needs no gradient, so nothing is computed for it in backward",
+            hint=f"it is taken by {_listed(nodes)}",
+        )
+    if named.kind in KINDS_OF_PLACES and len(nodes) > 1:
+        raise BadInput(f"{name!r} stands for {len(nodes):,} operations", hint=f"name one of them: {_listed(nodes)}")
+    node = nodes[0]
+    page = explain_node(node.name, known, _versions(capture, known))
+    numbers = node_numbers(capture, graph, node, page.derivative)
+    others = tuple(OtherNode(f"node:{other.id}", _where(graph, other)) for other in nodes[1 : MOST_LISTED + 1])
+    return replace(page, word=name, node=autograd_name(node), numbers=numbers, others=others)
+
+
+def _found(graphs: Sequence[Graph], name: str) -> tuple[Graph, Named]:
+    refusal = None
+    for graph in graphs:
+        try:
+            return graph, resolve(graph, name)
+        except NotInThisGraph as error:
+            refusal = refusal or error
+    assert refusal is not None, "there is at least one graph"
+    raise refusal
+
+
+def _versions(capture: Capture, known: KnownFormulas) -> tuple[str, ...]:
+    """That the formulas are those of another torch than the one that ran, where that is so."""
+    recorded, installed = capture.program.torch_version, known.table.torch_version
+    if not installed or not recorded or recorded == installed:
+        return ()
+    return (f"recorded with torch {recorded}; the formulas are those of torch {installed}, which is installed here",)
+
+
+def _listed(nodes: Sequence[Node]) -> str:
+    told = ", ".join(f"node:{node.id} ({node_word(node)})" for node in nodes[:MOST_LISTED])
+    return told + (f" and {len(nodes) - MOST_LISTED:,} more" if len(nodes) > MOST_LISTED else "")
+
+
+def _where(graph: Graph, node: Node) -> str:
+    site = "" if node.call_site is None else f" at {line_words(graph.call_sites[node.call_site])}"
+    return f"{autograd_name(node)}{site}"

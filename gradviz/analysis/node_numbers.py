@@ -1,0 +1,168 @@
+"""What one node of a capture had to do with: its inputs, the gradient that arrived, what it saved and what it sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from gradviz.capture.capture import Capture
+from gradviz.formulas.arguments import edge_names, result_names, tensor_arguments
+from gradviz.formulas.derivative import Derivative
+from gradviz.graph.gradients import LeafGradient, TensorFigures
+from gradviz.graph.model import Attribute, Constant, Edge, Graph, Node
+from gradviz.graph.operation_words import autograd_name, constant_names
+from gradviz.graph.saved_tensors import SavedTensor
+from gradviz.graph.source_lines import readers_lines
+from gradviz.graph.tensor_facts import TensorFacts
+
+
+class NamedTensor(Struct, frozen=True, omit_defaults=True):
+    """A tensor, or a gradient, by its name in the formula."""
+
+    name: str
+    """``self``, ``result``, ``grad``; ``input 0`` where no schema names it."""
+    variables: tuple[str, ...] = ()
+    """What the program calls it."""
+    tensor: TensorFacts | None = None
+    figures: TensorFigures | None = None
+    """With every number, where it is small and was recorded."""
+    node: int | None = None
+    """Id of the node that produced it, or, of a gradient that was sent, of the one that received it."""
+    node_name: str = ""
+    wants_gradient: bool = True
+
+
+class NodeNumbers(Struct, frozen=True, omit_defaults=True):
+    """One node of a capture."""
+
+    id: int
+    name: str
+    backward: int | None = None
+    """Which backward call of the run, counted from 1."""
+    file: str | None = None
+    line: int | None = None
+    source: str = ""
+    """Text of that line."""
+    function: str = ""
+    """The torch function that was called."""
+    module: str = ""
+    inputs: tuple[NamedTensor, ...] = ()
+    attributes: dict[str, Attribute] = {}
+    arrived: tuple[NamedTensor, ...] = ()
+    results: tuple[NamedTensor, ...] = ()
+    sent: tuple[NamedTensor, ...] = ()
+    saved: tuple[SavedTensor, ...] = ()
+    leaf_gradient: LeafGradient | None = None
+    """Of a leaf: its ``.grad`` before and after."""
+    hooks: tuple[str, ...] = ()
+    has_run: bool = False
+    unsaid: tuple[str, ...] = ()
+    """Why numbers are missing, and how to get them."""
+
+
+def node_numbers(capture: Capture, graph: Graph, node: Node, derivative: Derivative | None) -> NodeNumbers:
+    """Everything that the capture holds of one node of `graph`."""
+    return _Numbers(capture, graph, node, derivative).all()
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    capture: Capture
+    graph: Graph
+    node: Node
+    derivative: Derivative | None
+
+    def all(self) -> NodeNumbers:
+        node, graph = self.node, self.graph
+        site = None if node.call_site is None else graph.call_sites[readers_lines(graph)[node.call_site]]
+        return NodeNumbers(
+            id=node.id,
+            name=node.name,
+            backward=graph.backward.number if graph.backward else None,
+            file=site.file if site else None,
+            line=site.line if site else None,
+            source=self.capture.sources.get(site.file, {}).get(site.line, "").strip() if site else "",
+            function=node.forward_call or "",
+            module=graph.scopes[node.scope].path if node.scope is not None else "",
+            inputs=tuple(self._inputs()),
+            attributes=node.attributes,
+            arrived=tuple(self._arrived()),
+            results=tuple(self._results()),
+            sent=tuple(self._sent()),
+            saved=node.saved,
+            leaf_gradient=node.leaf_gradient,
+            hooks=node.hooks,
+            has_run=node.run is not None,
+            unsaid=tuple(self._unsaid()),
+        )
+
+    def _edges(self) -> list[tuple[str, Edge | None]]:
+        edges = self.node.edges
+        names = edge_names(self.derivative, len(edges)) if self.derivative else ()
+        return list(zip(names or [f"input {place}" for place in range(len(edges))], edges, strict=True))
+
+    def _inputs(self) -> Iterator[NamedTensor]:
+        given = [(name, edge) for name, edge in self._edges() if edge is not None]
+        for name, edge in given:
+            yield self._from_edge(name, edge)
+        constants = [self.graph.constants[place] for place in self.node.constants]
+        for name, constant in zip(
+            self._names_of_constants(constants, {name for name, _ in given}), constants, strict=True
+        ):
+            yield NamedTensor(name, constant_names(constant), constant.tensor, constant.value, wants_gradient=False)
+
+    def _from_edge(self, name: str, edge: Edge) -> NamedTensor:
+        source = self.graph.nodes[edge.target]
+        names = tuple(each for held in source.held if held.output_nr == edge.input_nr for each in held.names)
+        return NamedTensor(
+            name,
+            names,
+            source.output(edge.input_nr),
+            _at(source.values, edge.input_nr),
+            source.id,
+            autograd_name(source),
+        )
+
+    def _names_of_constants(self, constants: list[Constant], given: set[str]) -> list[str]:
+        """By their order among the arguments that no edge belongs to, or by what was saved; else by number."""
+        schema = self.derivative.schema if self.derivative else ""
+        free = [each.name for each in tensor_arguments(schema) if each.name not in given and not each.is_list]
+        if len(free) == len(constants):
+            return free
+        names = []
+        for place, constant in enumerate(constants):
+            saved = [each.slot for each in self.node.saved if each.slot in free and each.tensor == constant.tensor]
+            names.append(saved[0] if len(saved) == 1 else f"constant {place}")
+        return names
+
+    def _arrived(self) -> Iterator[NamedTensor]:
+        several = len(self.node.arrived) > 1
+        for place, figures in enumerate(self.node.arrived):
+            yield NamedTensor(f"grads[{place}]" if several else "grad", (), self.node.output(place), figures)
+
+    def _results(self) -> Iterator[NamedTensor]:
+        names = result_names(self.derivative.schema) if self.derivative else ()
+        for place, tensor in enumerate(self.node.outputs):
+            name = names[place] if len(names) == len(self.node.outputs) else f"result{place}" if place else "result"
+            held = tuple(each for held in self.node.held if held.output_nr == place for each in held.names)
+            yield NamedTensor(name, held, tensor, _at(self.node.values, place))
+
+    def _sent(self) -> Iterator[NamedTensor]:
+        for (name, edge), figures in zip(self._edges(), self.node.gradients, strict=False):
+            if edge is not None:
+                receiver = self.graph.nodes[edge.target]
+                yield NamedTensor(name, receiver.names, None, figures, receiver.id, autograd_name(receiver))
+
+    def _unsaid(self) -> Iterator[str]:
+        if self.graph.backward is None:
+            yield "no backward was recorded with this graph: there are no gradients"
+        elif self.node.run is None:
+            yield "the engine did not run this node: no gradient was wanted here, or nobody measured"
+        if not any(node.values and any(each and each.values for each in node.values) for node in self.graph.nodes):
+            yield "this recording holds no values: record the script with --values"
+
+
+def _at(figures: tuple[TensorFigures | None, ...], place: int) -> TensorFigures | None:
+    return figures[place] if place < len(figures) else None

@@ -1,0 +1,133 @@
+"""``gradviz explain``: how torch computes the gradient of an operation, and what it computed at one node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradviz.cli.options import recording_options, terminal_options
+
+if TYPE_CHECKING:
+    from gradviz.analysis.explanation import Explanation
+    from gradviz.analysis.rule import Rule
+    from gradviz.cli.source import SourceOptions
+    from gradviz.cli.terminal import Terminal
+    from gradviz.errors import GradvizError
+    from gradviz.formulas.known import KnownFormulas
+
+NARROWEST = 40
+
+
+@click.command("explain")
+@click.argument("what", required=False, metavar="WHAT")
+@recording_options
+@click.option("--format", metavar="text|json", default="text", show_default=True, help="json is for programs.")
+@terminal_options(least_width=NARROWEST)
+def explain_command(what: str | None, words: tuple[str, ...], no_pager: bool, **options: Any) -> int:
+    """Say how torch computes the gradient of WHAT, by its own formulas.
+
+    WHAT is a node (MulBackward0), a function (mul, torch.softmax, F.linear), a module of torch (nn.GELU) or a rule of
+    `gradviz check` (GV101). With a SCRIPT or CAPTURE it is a node of its graph, by any of its names, and the numbers
+    of that node are put into the formula.
+    """
+    from gradviz.cli.paging import show
+    from gradviz.cli.terminal import standard_output
+
+    name = _checked(what, options["format"])
+    terminal = standard_output(options["color"])
+    if not words and options["module"] is None:
+        show(_general(name, options, terminal), terminal, use_pager=not no_pager)
+        return 0
+    return _of_a_graph(name, _source_choice(words, options), options | {"no_pager": no_pager}, terminal)
+
+
+def _checked(what: str | None, format_name: str) -> str:
+    from gradviz.errors import BadInput, check_choice
+
+    check_choice("format", format_name, ("text", "json"))
+    if not what or not what.strip():
+        raise BadInput("nothing to explain", hint="name a node, a function or a rule: gradviz explain MulBackward0")
+    return what
+
+
+def _general(name: str, options: dict[str, Any], terminal: Terminal) -> str:
+    """The page of what a word stands for without any program."""
+    from gradviz.analysis.explanation import explain
+    from gradviz.cli.progress import working
+    from gradviz.cli.rules import rule_page
+    from gradviz.errors import BadInput
+    from gradviz.formulas import known_formulas
+    from gradviz.formulas.meanings import meaning_of
+
+    rules = _rules_called(name)
+    with working("reading torch's formulas"):
+        known = known_formulas()
+    meaning = None if rules else meaning_of(name, known)
+    if meaning is not None:
+        return _page(explain(meaning, known), options, terminal)
+    rules = rules or _rules_called(name, also_by_name=True)
+    if not rules:
+        raise _unknown(name, known)
+    if options["format"] == "json":
+        raise BadInput(f"the page of a rule ({name}) is text", hint="leave out --format json")
+    return "\n".join(map(rule_page, rules))
+
+
+def _rules_called(name: str, *, also_by_name: bool = False) -> list[type[Rule]]:
+    from gradviz.analysis.installed_rules import with_installed_rules
+    from gradviz.analysis.rules import RULES
+
+    known = with_installed_rules(RULES).rules
+    return [rule for rule in known if name.upper() == rule.code or (also_by_name and name == rule.name)]
+
+
+def _unknown(name: str, known: KnownFormulas) -> GradvizError:
+    """Near matches among everything that can be explained; for a script in WHAT's place, the right order."""
+    from gradviz.analysis.rules import RULES
+    from gradviz.errors import BadInput, near_matches
+    from gradviz.formulas.meanings import known_words
+
+    if name.endswith((".py", ".gradviz")):
+        return BadInput(f"what of {name} is to be explained?", hint=f"gradviz explain WHAT {name}")
+    words = [*known_words(known), *(word for rule in RULES for word in (rule.code, rule.name))]
+    hint = near_matches(name.rpartition(".")[2] or name, words)
+    return BadInput(f"nothing to explain is called {name!r}", hint=f"{hint} A node of a graph needs its SCRIPT, too")
+
+
+def _page(page: Explanation, options: dict[str, Any], terminal: Terminal) -> str:
+    from gradviz.analysis.explanation import explanation_json
+    from gradviz.rendering.explanation_text import ExplanationText
+
+    if options["format"] == "json":
+        return explanation_json(page)
+    return ExplanationText(options["width"] or max(terminal.width, NARROWEST), terminal.has_colors).text(page)
+
+
+def _source_choice(words: tuple[str, ...], options: dict[str, Any]) -> SourceOptions:
+    """Values are what is to be shown, so they are recorded."""
+    from dataclasses import replace
+
+    from gradviz.cli.views import source_options
+
+    choice = source_options(options | {"words": words})
+    return choice if choice.is_capture else replace(choice, values=True)
+
+
+def _of_a_graph(name: str, choice: SourceOptions, options: dict[str, Any], terminal: Terminal) -> int:
+    """The page of a node, with its numbers."""
+    from gradviz.analysis.node_explanation import explain_in_graph
+    from gradviz.cli.paging import show
+    from gradviz.cli.progress import working
+    from gradviz.cli.rescue import recording_kept
+    from gradviz.cli.source import open_source, tell_that_it_was_stopped
+    from gradviz.formulas import known_formulas
+
+    source = open_source(choice, own_output=True)
+    with recording_kept(source, choice):
+        with working("reading torch's formulas"):
+            known = known_formulas()
+        page = explain_in_graph(source.capture, source.graphs, name, known)
+        show(_page(page, options, terminal), terminal, use_pager=not options["no_pager"])
+    tell_that_it_was_stopped(source, choice)
+    return source.exit_code

@@ -1,0 +1,140 @@
+"""Which nodes a word stands for that somebody writes without having a graph: ``mul``, ``F.linear``, ``torch.nn.GELU``.
+
+What may be written, tried in this order, always without minding ``torch.``, ``F.``, ``Tensor.``, ``aten::`` in front:
+
+====================  ==========================================================================
+``MulBackward0``      torch's name for a node, in any case; ``MulBackward`` and ``Mul`` for all of them
+``AccumulateGrad``    a node that torch wrote by hand
+``softmax``           a function made of others, or a class of ``torch.nn``: see `compositions`
+``mul``, ``mul_``     a function of torch's own derivatives
+``_softmax``          the same, by the name under which it is dispatched
+====================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from gradviz.formulas.compositions import Composition, compositions
+from gradviz.formulas.derivative import Derivative
+from gradviz.formulas.known import KnownFormulas
+from gradviz.formulas.plain import plain_formulas
+from gradviz.formulas.special_nodes import SPECIAL_NODES, special_node
+from gradviz.graph.operation_words import call_word, operation_word
+
+Kind = Literal["node", "special", "composed", "function", "followed", "undifferentiable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a word turned out to stand for."""
+
+    word: str
+    kind: Kind
+    """``followed``: made of others, which of them is not known here; ``undifferentiable``: never has a history."""
+    nodes: tuple[str, ...] = ()
+    """Names of nodes, the one that is meant first."""
+    calls: tuple[Composition, ...] = ()
+
+
+def meaning_of(word: str, known: KnownFormulas) -> Meaning | None:
+    """What `word` stands for; None where it fits nothing."""
+    names = _written_ways(word)
+    for way in (_by_node, _by_special_node, _by_composition, _by_stem, _by_function, _by_words_of_torch):
+        for name in names:
+            found = way(name, known)
+            if found is not None:
+                return found
+    return None
+
+
+def known_words(known: KnownFormulas) -> list[str]:
+    """Everything that could have been meant, the likeliest first."""
+    derivatives = [each for each in known.by_node.values() if not _is_special_variant(each)]
+    return list(
+        dict.fromkeys(
+            [
+                *compositions(),
+                *(each.function for each in derivatives),
+                *(each.node for each in derivatives),
+                *plain_formulas(),
+                *(each.name for each in SPECIAL_NODES),
+                *known.table.undifferentiable,
+                *known.table.composed,
+            ]
+        )
+    )
+
+
+_NAMESPACE = re.compile(
+    r"(torch::autograd::|aten::|at::|(torch\.)?ops\.aten\.|torch\.)?(nn\.functional\.|functional\.|F\.|nn\.(modules\.\w+\.)?"
+    r"|_C\._nn\.|Tensor\.|tensor\.)?"
+)
+_OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "@": "matmul", "**": "pow"}
+_FAMILY = re.compile(r"(linalg|fft|special)\.(\w+)")
+
+
+def _written_ways(word: str) -> list[str]:
+    """A word as torch's own files may have it: ``linalg_norm`` of ``torch.linalg.norm()``, ``add`` of ``__add__``."""
+    bare = _NAMESPACE.sub("", word.strip().strip("'\"").removesuffix("()"), count=1)
+    family = _FAMILY.fullmatch(bare)
+    ways = [f"{family[1]}_{family[2]}", family[2]] if family else [bare, bare.partition(".")[0]]
+    ways += [_OPERATORS.get(bare, call_word(bare))]
+    return list(dict.fromkeys(each for way in ways for each in (way, way.rstrip("_")) if each))
+
+
+def _by_node(name: str, known: KnownFormulas) -> Meaning | None:
+    lowered = name.lower()
+    nodes = dict.fromkeys([*known.by_node, *plain_formulas()])
+    exact = tuple(node for node in nodes if node.lower() == lowered)
+    return Meaning(name, "node", (*exact, *_siblings(exact[0], nodes))) if exact else None
+
+
+def _by_stem(name: str, known: KnownFormulas) -> Meaning | None:
+    if not name[:1].isupper():
+        return None
+    fits = re.compile(rf"{re.escape(name)}(Backward)?\d+", re.IGNORECASE).fullmatch
+    found = tuple(node for node in {**known.by_node, **plain_formulas()} if fits(node))
+    return Meaning(name, "node", found) if found else None
+
+
+def _siblings(node: str, nodes: dict[str, None]) -> tuple[str, ...]:
+    """``MulBackward1`` beside ``MulBackward0``."""
+    stem = node.rstrip("0123456789")
+    return tuple(other for other in nodes if other != node and other.rstrip("0123456789") == stem)
+
+
+def _by_special_node(name: str, known: KnownFormulas) -> Meaning | None:
+    found = special_node(name) or special_node(f"{name}Backward")
+    return None if found is None else Meaning(name, "special", (found.name,))
+
+
+def _by_composition(name: str, known: KnownFormulas) -> Meaning | None:
+    calls = compositions().get(name)
+    if calls is None:
+        return None
+    return Meaning(name, "composed", tuple(dict.fromkeys(node for call in calls for node in call.nodes)), calls)
+
+
+def _by_function(name: str, known: KnownFormulas) -> Meaning | None:
+    exact = [each for each in known.by_node.values() if each.function == name]
+    if not exact:
+        exact = [each for each in known.by_node.values() if each.function == f"_{name}"]
+    usual = sorted(exact, key=_is_special_variant)
+    if usual:
+        return Meaning(name, "function", tuple(each.node for each in usual))
+    alike = tuple(node for node in {**known.by_node, **plain_formulas()} if operation_word(node) == name)
+    return Meaning(name, "function", alike) if alike else None
+
+
+def _by_words_of_torch(name: str, known: KnownFormulas) -> Meaning | None:
+    if name in known.table.undifferentiable:
+        return Meaning(name, "undifferentiable")
+    return Meaning(name, "followed") if name in known.table.composed else None
+
+
+def _is_special_variant(derivative: Derivative) -> bool:
+    """Of nested tensors, of copies of views: not what is meant by the function's name."""
+    return "Autograd" in derivative.node or derivative.node.endswith("_copy")

@@ -1,0 +1,132 @@
+"""Nodes that torch writes by hand, so that its file of derivatives does not know them: what each of them does."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class SpecialNode(Struct, frozen=True, omit_defaults=True, gc=False):
+    """One kind of node without a formula of torch's own."""
+
+    name: str
+    """``grad_fn.name()`` without its namespace: ``AccumulateGrad``."""
+    sentence: str
+    """What it is there for."""
+    gradients: tuple[str, ...]
+    """What it does with the gradient that arrives, one sentence each."""
+    traps: tuple[str, ...] = ()
+
+
+def special_node(node_name: str) -> SpecialNode | None:
+    """The page of a node by its name, with or without ``torch::autograd::``; None for all others."""
+    return _BY_NAME.get(node_name.rpartition("::")[2])
+
+
+SPECIAL_NODES: tuple[SpecialNode, ...] = (
+    SpecialNode(
+        "AccumulateGrad",
+        "The end of every path: it belongs to one leaf (a parameter, or an input that requires grad).",
+        (
+            "leaf.grad = grad, where .grad was None",
+            "leaf.grad += grad, where there was one, in place; under create_graph=True leaf.grad = leaf.grad + grad",
+            "all paths that reach the leaf in one backward are summed before it runs",
+        ),
+        (
+            "Nothing sets .grad back: without zero_grad() the gradients of several steps add up.",
+            "Where no gradient arrives .grad stays as it was, None or old; a gradient of zeros is another thing.",
+            "A hook of the tensor runs before it, one of register_post_accumulate_grad_hook after it.",
+        ),
+    ),
+    SpecialNode(
+        "CopySlices",
+        "What a tensor's history becomes when a view of it is changed in place: x[0] = v, x[:, 1].mul_(2).",
+        (
+            "of the tensor before the change: grad, but for the part that was changed; there it is what the operation "
+            "inside makes of it (0 where the part was overwritten)",
+            "of what was written: the part of grad, through the node of the operation inside",
+        ),
+        ("What was saved of the tensor before the change makes backward raise: its version differs.",),
+    ),
+    SpecialNode(
+        "CopyBackwards",
+        "Backward of copy_: the values of another tensor were written into this one.",
+        ("of the source: grad, in its dtype and on its device", "of what was overwritten: 0"),
+    ),
+    SpecialNode(
+        "GraphRoot",
+        "Where the engine begins: it hands the gradient that backward() was given to the first nodes.",
+        ("grad = 1 for a loss of one element, or gradient= of backward, grad_outputs= of grad",),
+    ),
+    SpecialNode(
+        "UndefinedGrad",
+        "Passes values on, and sends an undefined gradient back, which the engine takes for zero.",
+        ("of every input: undefined",),
+    ),
+    SpecialNode(
+        "UndefinedGradBackward",
+        "The backward of UndefinedGrad, where the graph of a backward is kept.",
+        ("of every input: undefined",),
+    ),
+    SpecialNode(
+        "Error",
+        "Raises as soon as backward reaches it: what was computed here has no gradient of the wanted order.",
+        ("none: it raises, and its message says why",),
+        ("It also stands for a backward that was marked once_differentiable, when it is to be differentiated.",),
+    ),
+    SpecialNode(
+        "DelayedError",
+        "Raises as soon as backward reaches it: its tensors may be used, but not differentiated.",
+        ("none: it raises, and its message says why",),
+    ),
+    SpecialNode(
+        "NotImplemented",
+        "Stands for an operation whose derivative torch lacks.",
+        ("none: it raises 'derivative for ... is not implemented'",),
+    ),
+    SpecialNode(
+        "Scatter",
+        "Splits a batch over several devices, as DataParallel does.",
+        ("the gradients of the parts, put together again on the first device",),
+    ),
+    SpecialNode(
+        "Gather",
+        "Puts the results of several devices together, as DataParallel does.",
+        ("the part of grad that belongs to each device",),
+    ),
+    SpecialNode(
+        "SendRpcBackward",
+        "Tensors were sent to another process, whose backward sends the gradient here.",
+        ("what the other process sends",),
+    ),
+    SpecialNode(
+        "RecvRpcBackward",
+        "Tensors came from another process, which computes their gradient.",
+        ("grad, sent to the other process",),
+    ),
+    SpecialNode(
+        "BackwardHookFunctionBackward",
+        "Put around a module that has full backward hooks, so that they see its gradients.",
+        ("grad, or what the hooks make of it",),
+        ("Changing the module's result in place raises: it is a view made by this function.",),
+    ),
+    SpecialNode(
+        "CheckpointFunctionBackward",
+        "A checkpoint with use_reentrant=True: its forward kept no graph.",
+        (
+            "computes the forward again, with a graph, and calls backward on that inside this backward: what that "
+            "reaches is in no graph that can be seen from outside",
+        ),
+        ("Without an input that requires grad nothing inside gets a gradient.",),
+    ),
+    SpecialNode(
+        "CompiledFunctionBackward",
+        "Everything that torch.compile or AOTAutograd made one function of.",
+        (
+            "a graph of its own, traced when the forward was compiled, computes all of them at once: no formulas per "
+            "operation are left",
+        ),
+        ("It cannot be differentiated twice.",),
+    ),
+)
+
+_BY_NAME = {each.name: each for each in SPECIAL_NODES}

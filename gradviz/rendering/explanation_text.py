@@ -1,0 +1,162 @@
+"""The page of one operation for a terminal: its formulas, what it saves, its traps, and the numbers of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import StringIO
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from gradviz.analysis.explanation import Explanation, inputs_that_need
+from gradviz.formulas.arguments import tensor_arguments
+from gradviz.formulas.derivative import Derivative, SecondDerivative
+from gradviz.formulas.plain import NOTATION, Reading, Trap
+from gradviz.rendering.node_numbers_text import node_numbers_rows
+from gradviz.rendering.words import listed
+
+Row = tuple[str, str]
+MOST_VARIANTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationText:
+    """How the page looks."""
+
+    width: int
+    color: bool = False
+
+    def text(self, page: Explanation) -> str:
+        """The whole page."""
+        console = Console(
+            file=StringIO(), width=self.width, force_terminal=self.color, no_color=not self.color, highlight=False,
+            color_system="standard" if self.color else None, legacy_windows=False, _environ={},
+        )  # fmt: skip
+        with console.capture() as captured:
+            for part in _parts(page):
+                console.print(part)
+        return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+
+
+def _parts(page: Explanation) -> Iterator[RenderableType]:
+    yield Text(page.node or page.word, style="bold")
+    if page.sentence:
+        yield Text(page.sentence)
+    for title, rows in _sections(page):
+        yield Text()
+        yield Text(title, style="bold")
+        yield Padding(_grid(rows), (0, 0, 0, 2))
+    if page.disclosures:
+        yield Text()
+    for sentence in page.disclosures:
+        yield Text(f"note: {sentence}", style="yellow")
+
+
+def _grid(rows: list[Row]) -> Table:
+    """Names to the left, what is said of them beside; without names, lines from side to side."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    if any(name for name, _ in rows):
+        table.add_column(style="cyan", max_width=26, overflow="fold")
+    table.add_column(overflow="fold")
+    for name, said in rows:
+        table.add_row(*([name] if len(table.columns) > 1 else []), Text(said))
+    return table
+
+
+def _sections(page: Explanation) -> Iterator[tuple[str, list[Row]]]:
+    if page.numbers is not None:
+        yield from node_numbers_rows(page.numbers, page.derivative)
+    if page.calls:
+        yield "where it comes from", [("", call) for call in page.calls]
+    if page.plain is not None:
+        yield "in mathematics", list(_mathematics(page.plain, page.note))
+        yield "signs", list(_signs(page.plain))
+    if page.special is not None:
+        yield "what it does with the gradient", [("", each) for each in page.special.gradients]
+    if page.derivative is not None:
+        yield from _of_torch(page, page.derivative)
+    if page.traps:
+        yield "traps", [row for trap in page.traps for row in _trap(trap)]
+    if page.others:
+        yield "the same word also means", [(each.node, each.what) for each in page.others]
+
+
+def _mathematics(plain: Reading, note: str) -> Iterator[Row]:
+    yield from (("", line) for line in _lines(plain))
+    if note:
+        yield "", note
+
+
+def _lines(plain: Reading) -> list[str]:
+    return [plain.forward, *plain.gradients.values(), *plain.where]
+
+
+def _signs(plain: Reading) -> Iterator[Row]:
+    text = " ".join(_lines(plain))
+    return ((sign, meaning) for sign, meaning in NOTATION if _occurs(sign, text))
+
+
+_SIGNS = {"[a > b]": "[", "Aᵀ": "ᵀ", "Aᴴ": "ᴴ", "ā": ""}
+"""What of an entry of the notation stands in a formula; nothing of one that holds for all."""
+
+
+def _occurs(sign: str, text: str) -> bool:
+    return sign == "x̄" or (_SIGNS.get(sign, sign) or "\0") in text
+
+
+def _of_torch(page: Explanation, derivative: Derivative) -> Iterator[tuple[str, list[Row]]]:
+    rows = [(", ".join(each.inputs), each.formula) for each in derivative.inputs]
+    rows += [(name, "none: it has no gradient") for name in derivative.without_gradient]
+    rows += [
+        (f"result {place}", "has no history: nothing arrives for it")
+        for place, is_differentiable in enumerate(derivative.differentiable_outputs)
+        if not is_differentiable
+    ]
+    yield f"gradients, as torch {page.torch_version} computes them", rows
+    yield "function", [("", schema) for schema in _schemas(derivative)]
+    if page.terms:
+        yield "words in these formulas", [(term.word, term.meaning) for term in page.terms]
+    forward = [(", ".join(each.outputs), each.formula) for each in derivative.forward]
+    yield "forward mode", forward or [("", "torch has none for it")]
+    yield "saves for backward", list(_saved(derivative)) or [("", "nothing")]
+    yield "differentiable twice", [("", _second_words(derivative.second))]
+
+
+def _schemas(derivative: Derivative) -> Iterator[str]:
+    yield derivative.schema
+    if derivative.other_schemas:
+        names = [schema.partition("(")[0] for schema in derivative.other_schemas]
+        yield f"the same for {listed(names, MOST_VARIANTS)}"
+
+
+def _saved(derivative: Derivative) -> Iterator[Row]:
+    """Tensors, and for which gradients each is kept; the rest takes no memory to speak of."""
+    settings = []
+    tensors = {each.name for each in tensor_arguments(derivative.schema)}
+    for each in derivative.saved:
+        if each.expression != each.slot or not (each.of == "result" or each.slot in tensors):
+            settings.append(each.expression)
+            continue
+        yield each.slot, f"for the gradient of {', '.join(inputs_that_need(derivative, each.slot))}"
+    if settings:
+        yield "", f"and no tensors: {', '.join(settings)}"
+
+
+def _second_words(second: SecondDerivative) -> str:
+    if not second.is_possible:
+        return f"no: torch has no derivative for {listed(second.functions)}; a second backward raises"
+    if second.functions:
+        return f"yes: the formulas call {listed(second.functions)}, for which torch has a derivative again"
+    return "yes: the formulas are made of operations that torch can differentiate"
+
+
+def _trap(trap: Trap) -> Iterator[Row]:
+    yield "", trap.sentence
+    lines = trap.program.splitlines()
+    for line in lines[:-1]:
+        yield "", f"    {line}"
+    for line in lines[-1:]:
+        yield "", f"    {line}  # {trap.shows}"

@@ -1,0 +1,124 @@
+"""The numbers of one node: what it took and gave, the gradients, and the formula with all of them put in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from gradviz.analysis.node_numbers import NamedTensor, NodeNumbers
+from gradviz.formulas.derivative import Derivative
+from gradviz.formulas.plain import plain_formula, reading
+from gradviz.graph.byte_words import byte_words
+from gradviz.graph.gradients import LeafGradient, TensorFigures
+from gradviz.graph.saved_tensors import SavedTensor
+from gradviz.rendering.gradient_words import figures_words
+from gradviz.rendering.value_words import nested_words, number_words
+from gradviz.rendering.words import listed, shape_words
+
+Row = tuple[str, str]
+MOST_IN_A_FORMULA = 6
+"""Numbers of a tensor that is written into a formula; of a larger one its name stays."""
+
+
+def node_numbers_rows(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[tuple[str, list[Row]]]:
+    """Sections of the page, each with its title."""
+    yield f"node:{numbers.id}" + (f" of backward {numbers.backward}" if numbers.backward else ""), list(_where(numbers))
+    yield from _section("takes", [_row(each, "") for each in numbers.inputs])
+    yield from _section("with", [(name, str(value)) for name, value in numbers.attributes.items()])
+    yield from _section("gives", [_row(each, "") for each in numbers.results])
+    yield from _section("gradient that arrived", [_row(each, "") for each in numbers.arrived])
+    yield from _section("put into the formula", list(_put_in(numbers, derivative)))
+    yield from _section("gradients that it sent", [_row(each, "to ") for each in numbers.sent])
+    yield from _section(".grad of the leaf", list(_leaf(numbers.leaf_gradient)))
+    yield from _section("kept until then", [_saved_row(each) for each in numbers.saved])
+    yield from _section("not known", [("", each) for each in numbers.unsaid])
+
+
+def _section(title: str, rows: list[Row]) -> Iterator[tuple[str, list[Row]]]:
+    if rows:
+        yield title, rows
+
+
+def _where(numbers: NodeNumbers) -> Iterator[Row]:
+    if numbers.file is not None:
+        name = numbers.file.replace("\\", "/").rpartition("/")[2]
+        yield "line", f"{name}:{numbers.line}" + (f"  {numbers.source}" if numbers.source else "")
+    for name, value in (("call", numbers.function), ("module", numbers.module), ("hooks", listed(numbers.hooks))):
+        if value:
+            yield name, value
+
+
+def _row(given: NamedTensor, before: str) -> Row:
+    called = " = ".join(given.variables) or (f"node:{given.node} {given.node_name}" if given.node is not None else "")
+    facts = shape_words(given.tensor)
+    constant = "" if given.wants_gradient else "needs no gradient"
+    words = "  ".join(filter(None, (before + called if called else "", facts, constant)))
+    value = _value(given.figures)
+    separator = "\n" if "\n" in value else "  "
+    return given.name, f"{words}{separator if words else ''}{value}" if value else words
+
+
+def _value(figures: TensorFigures | None) -> str:
+    """Every number where they are known, a line for each row; else how large they are together."""
+    if figures is None:
+        return ""
+    if figures.is_undefined:
+        return "none, which counts as zero"
+    if whole := nested_words(figures, len(figures.values or ()), row_end=",\n "):
+        return whole
+    norm = figures_words([figures])
+    return f"norm {norm}" if norm else ""
+
+
+def _leaf(gradient: LeafGradient | None) -> Iterator[Row]:
+    if gradient is not None:
+        yield "before", _value(gradient.before) or "None"
+        yield "after", _value(gradient.after) or "None"
+
+
+def _saved_row(saved: SavedTensor) -> Row:
+    facts = shape_words(saved.tensor)
+    state = {"held": "", "freed": "freed by an earlier backward"}.get(saved.state, saved.state)
+    packed = f"packed by {saved.packed_by}" if saved.packed_by else ""
+    source = f"made by node:{saved.source}" if saved.source is not None else ""
+    changed = "changed in place since" if saved.is_changed else ""
+    size = byte_words(saved.bytes) if saved.bytes else ""
+    return saved.slot, "  ".join(filter(None, (facts, size, source, state, packed, changed)))
+
+
+def _put_in(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[Row]:
+    """The formula of every gradient that was sent, with the numbers in place of the names that are known."""
+    values = dict(_known(numbers))
+    if not any(each.name in values for each in numbers.arrived):
+        return
+    plain = plain_formula(numbers.name)
+    written = (
+        dict(reading(plain, values).gradients) if plain else dict(_exact(derivative, values)) if derivative else {}
+    )
+    for sent in numbers.sent:
+        line = written.get(sent.name)
+        if line is not None:
+            result = nested_words(sent.figures, MOST_IN_A_FORMULA)
+            yield sent.name, f"{line} = {result}" if result else line
+
+
+def _known(numbers: NodeNumbers) -> Iterator[tuple[str, str]]:
+    for each in (*numbers.inputs, *numbers.results, *numbers.arrived):
+        if value := nested_words(each.figures, MOST_IN_A_FORMULA):
+            yield each.name, value
+    for name, setting in numbers.attributes.items():
+        if isinstance(setting, (int, float)) and not isinstance(setting, bool):
+            yield name, number_words(setting)
+
+
+_KEEPS_ITS_NAME = r"(?!\.(?:sym_|scalar_type|options|layout|dim|sizes|size|numel|defined))(?![\w(])"
+"""After a name of which only shape or type is asked."""
+
+
+def _exact(derivative: Derivative, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for each in derivative.inputs:
+        written = each.formula
+        for name, value in values.items():
+            written = re.sub(rf"(?<![\w.]){re.escape(name)}\b{_KEEPS_ITS_NAME}", value, written)
+        for name in each.inputs:
+            yield name, written
