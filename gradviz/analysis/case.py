@@ -19,6 +19,7 @@ from gradviz.analysis.tensor_words import leaf_names
 from gradviz.analysis.zero_gradients import ZeroGradient, ZeroGradients
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog
+from gradviz.graph.constant_places import with_constants_in_place
 from gradviz.graph.model import Edge, Graph
 from gradviz.graph.source_lines import readers_lines
 from gradviz.graph.traversal import ancestors
@@ -30,6 +31,9 @@ class Case:
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
         self.flow_of = cache(self._flow_of)
+        self.placed_graph = cache(lambda number: with_constants_in_place(self.graphs[number]))
+        """By number, a graph whose constants stand at the nodes that take them."""
+        self._scopes_of = cache(self._scopes_by_call)
         self._readers_lines_of = cache(lambda number: readers_lines(self.graphs[number]))
 
     @property
@@ -116,11 +120,26 @@ class Case:
 
     def node_of_call(self, call: int) -> NodeAt | None:
         """The first node that a call of the log made, where one of the graphs has it."""
+        return next(iter(self.nodes_of_call(call)), None)
+
+    def nodes_of_call(self, call: int) -> tuple[NodeAt, ...]:
+        """Every node that a call of the log made and that one of the graphs has, in creation order."""
         row = self.dataflow.log.calls[call]
         if row.sequence_nr is None:
-            return None
+            return ()
         made = range(row.sequence_nr, row.sequence_nr + row.node_count)
-        return next((self._node_by_number[number] for number in made if number in self._node_by_number), None)
+        return tuple(self._node_by_number[number] for number in made if number in self._node_by_number)
+
+    def scope_of_call(self, number: int, call: int) -> int | None:
+        """The innermost module call around a call of the log that a graph knows, as an index in its scopes."""
+        known, scopes = self._scopes_of(number), self.dataflow.log.scopes
+        scope = self.dataflow.log.calls[call].scope
+        while scope is not None and (scopes[scope].path, scopes[scope].call) not in known:
+            scope = scopes[scope].parent
+        return None if scope is None else known[scopes[scope].path, scopes[scope].call]
+
+    def _scopes_by_call(self, number: int) -> dict[tuple[str, int], int]:
+        return {(scope.path, scope.call): place for place, scope in enumerate(self.graphs[number].scopes)}
 
     @cached_property
     def _node_by_number(self) -> dict[int, NodeAt]:

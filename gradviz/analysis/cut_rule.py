@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from gradviz.analysis.case import Case
 from gradviz.analysis.cut_causes import blamed_call, cause_of
 from gradviz.analysis.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, NodeAt, Place, Severity
+from gradviz.analysis.dead_inputs import dead_inputs
+from gradviz.analysis.finding import CutSeen, Finding, Place, Severity
 from gradviz.analysis.missing_gradients import CutOff
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -54,6 +55,7 @@ class CutRule(Rule):
         text = case.source_line(place)
         names = [case.tensor_name(number) for number in found.tensors]
         backward = flow.log.calls[found.backward]
+        inputs = dead_inputs(case, flow, found)
         return self.finding(
             self._message(case, flow, found, names),
             severity=severity,
@@ -64,7 +66,8 @@ class CutRule(Rule):
             place=place,
             symptom_place=case.place_of_site(backward.call_site) if found.is_refused else None,
             tensors=tuple(names),
-            nodes=self._where_it_joins(case, flow, found),
+            nodes=tuple(dead.at for dead in inputs),
+            cut=CutSeen(_cut_words(flow, found), inputs),
             path=self._path(case, flow, found),
             evidence={
                 "cut": flow.log.calls[found.cut.call].function,
@@ -93,14 +96,6 @@ class CutRule(Rule):
             return f"{case.tensor_name(found.root)} has no gradient to give: {culprit} {cuts} it off from {who}"
         return f"no gradient for {who}: {culprit} {cuts} the way back from {case.tensor_name(found.root)}"
 
-    def _where_it_joins(self, case: Case, flow: Dataflow, found: CutOff) -> tuple[NodeAt, ...]:
-        """The node into which the dead values go: the gradient would have turned off here."""
-        for row in found.shadow.way:
-            if any(use.requires_grad for use in flow.log.calls[row].outputs):
-                node = case.node_of_call(row)
-                return () if node is None else (node,)
-        return ()
-
     def _path(self, case: Case, flow: Dataflow, found: CutOff) -> tuple[str, ...]:
         above = case.tensor_name(found.tensors[0])
         stations = [self._station(case, flow.log.calls[row], row) for row in found.shadow.way]
@@ -114,6 +109,14 @@ class CutRule(Rule):
         place = case.place_of_site(call.call_site)
         name = short_name(call.function)
         return name if place is None else f"{name} (line {place.line})"
+
+
+def _cut_words(flow: Dataflow, found: CutOff) -> str:
+    """``detach``, ``linear under no_grad``."""
+    if found.cut.kind == "parameter":
+        return "nn.Parameter"
+    name = short_name(flow.log.calls[blamed_call(flow, found)].function).strip("_")
+    return name + {"no_grad": " under no_grad", "inference": " under inference mode"}.get(found.cut.kind, "")
 
 
 def short_name(function: str) -> str:

@@ -43,6 +43,24 @@ class NodeAt(Struct, frozen=True):
     node: int
 
 
+class DeadInput(Struct, frozen=True):
+    """A node that took, in the place of something with a gradient, what a cut gave."""
+
+    at: NodeAt
+    constant: int | None = None
+    """Index in the graph's `constants` of what it took, where that can be told."""
+    scope: int | None = None
+    """Index in the graph's `scopes` of the module call in which the cut ran."""
+
+
+class CutSeen(Struct, frozen=True):
+    """The cut that a finding is about, as pictures draw it."""
+
+    call: str
+    """As the program writes it: ``detach``."""
+    inputs: tuple[DeadInput, ...]
+
+
 class Finding(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What is wrong, why, and what to do: a verdict with its evidence."""
 
@@ -70,6 +88,8 @@ class Finding(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Full names of the tensors concerned."""
     nodes: tuple[NodeAt, ...] = ()
     """Nodes that renderers mark."""
+    cut: CutSeen | None = None
+    """Where the gradient would have gone on; its nodes are not marked, but joined to the cut by ghost edges."""
     path: tuple[str, ...] = ()
     """The way through the graph that shows it, a few words for each station."""
     evidence: dict[str, Attribute] = {}

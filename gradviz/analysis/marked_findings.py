@@ -7,14 +7,15 @@ from pathlib import PurePath
 
 from msgspec.structs import replace
 
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import CutSeen, Finding, Place
 from gradviz.capture.capture import Capture
-from gradviz.graph.model import Graph, NodeFinding
+from gradviz.graph.model import Graph
+from gradviz.graph.node_findings import GhostEdge, NodeFinding
 from gradviz.graph.source_lines import readers_lines
 
 
 def with_findings(capture: Capture, findings: Iterable[Finding]) -> Capture:
-    """The capture with findings on its graphs.
+    """The capture with findings on its graphs, and ghost edges where one is about a cut.
 
     One that names no nodes stands on those of its line, or of that where it shows, which are of its operation; one
     that names no operation either stands on none.
@@ -39,8 +40,13 @@ def _line(place: Place | None) -> str:
 
 def most_telling(capture: Capture) -> int:
     """The place of the first graph with an alarm on it; else of the first one."""
-    alarms = (place for place, graph in enumerate(capture.graphs) if any(_is_alarm(each) for each in graph.findings))
+    alarms = (place for place, graph in enumerate(capture.graphs) if any(map(_is_alarm, _findings_on(graph))))
     return next(alarms, 0)
+
+
+def _findings_on(graph: Graph) -> Iterator[NodeFinding]:
+    yield from graph.findings
+    yield from (edge.finding for edge in graph.ghost_edges)
 
 
 def _is_alarm(finding: NodeFinding) -> bool:
@@ -50,14 +56,35 @@ def _is_alarm(finding: NodeFinding) -> bool:
 def _marked(number: int, graph: Graph, findings: Sequence[Finding]) -> Graph:
     lines = readers_lines(graph)
     marks: list[NodeFinding] = []
+    ghosts: list[GhostEdge] = []
     for finding in findings:
+        if finding.cut is not None and finding.cut.inputs:
+            ghosts += _ghost_edges(number, finding, finding.cut)
+            continue
         nodes = [at.node for at in finding.nodes if at.graph == number]
         if not finding.nodes and finding.op is not None:
             nodes = list(_of_operation(graph, lines, finding.op, finding.place, finding.symptom_place))
-        for node in dict.fromkeys(nodes):
-            if node < len(graph.nodes):
-                marks.append(NodeFinding(node, finding.code, finding.cause, finding.severity, finding.message))
-    return replace(graph, findings=tuple(marks))
+        marks += [_mark(finding, node) for node in dict.fromkeys(nodes) if node < len(graph.nodes)]
+    return replace(graph, findings=tuple(marks), ghost_edges=tuple(ghosts))
+
+
+def _mark(finding: Finding, node: int) -> NodeFinding:
+    return NodeFinding(node, finding.code, finding.cause, finding.severity, finding.message)
+
+
+def _ghost_edges(number: int, finding: Finding, cut: CutSeen) -> Iterator[GhostEdge]:
+    place = finding.place or Place("", 0)
+    for dead in cut.inputs:
+        if dead.at.graph == number:
+            yield GhostEdge(
+                _mark(finding, dead.at.node),
+                cut.call,
+                finding.tensors,
+                place.file,
+                place.line,
+                constant=dead.constant,
+                scope=dead.scope,
+            )
 
 
 def _of_operation(graph: Graph, lines: Sequence[int], name: str, *places: Place | None) -> Iterator[int]:

@@ -24,8 +24,8 @@ class CutOff(Struct, frozen=True):
 
     shadow: Shadow
     """The cut, and the way from it to the root; the surest, where the line cut several times."""
-    count: int
-    """How often the line cut on the way to this root."""
+    cuts: tuple[Cut, ...]
+    """All that the line cut on the way to this root."""
     backward: int
     """The call in the log that asked for the gradients."""
     root: int
@@ -38,6 +38,11 @@ class CutOff(Struct, frozen=True):
     @property
     def cut(self) -> Cut:
         return self.shadow.cut
+
+    @property
+    def count(self) -> int:
+        """How often the line cut on the way to this root."""
+        return len(self.cuts)
 
 
 class MissingGradients:
@@ -169,7 +174,7 @@ class MissingGradients:
             above = alive_above(self._flow, ((tensor, cut.call) for cut in cuts for tensor in cut.live_inputs))
             tensors = tuple(sorted(wants & above))
             if tensors:
-                yield CutOff(shadow, len(cuts), backward, root, self._is_refused(backward), tensors)
+                yield CutOff(shadow, cuts, backward, root, self._is_refused(backward), tensors)
 
     def _steering(self, tensors: frozenset[int]) -> Iterator[CutOff]:
         """For tensors whose values come to no root: the cuts after which they only decided what the program did."""
@@ -184,7 +189,7 @@ class MissingGradients:
                 if cuts:
                     break
         for shadow, backward, root, steered in by_cut.values():
-            yield CutOff(shadow, 1, backward, root, False, tuple(steered))
+            yield CutOff(shadow, (shadow.cut,), backward, root, False, tuple(steered))
 
     def _key(self, cut: Cut) -> tuple[object, ...]:
         line = self._flow.line(cut.call_site)
@@ -204,7 +209,7 @@ def _joined(one: CutOff, other: CutOff) -> CutOff:
         other, one,
     )  # fmt: skip
     return CutOff(
-        first.shadow, first.count, first.backward, first.root, first.is_refused,
+        first.shadow, first.cuts, first.backward, first.root, first.is_refused,
         tuple(sorted({*first.tensors, *second.tensors})),
     )  # fmt: skip
 
@@ -212,4 +217,4 @@ def _joined(one: CutOff, other: CutOff) -> CutOff:
 def _without(found: CutOff, explained: dict[int, tuple[bool, int]]) -> CutOff:
     """Leave out the tensors that another line explains better."""
     kept = tuple(tensor for tensor in found.tensors if _rank(found) <= explained[tensor])
-    return CutOff(found.shadow, found.count, found.backward, found.root, found.is_refused, kept)
+    return CutOff(found.shadow, found.cuts, found.backward, found.root, found.is_refused, kept)

@@ -27,6 +27,7 @@ class Draft:
     source: int | None = None
     repetitions_back: int = 1
     instead: int | None = None
+    ghost: int | None = None
     is_open: bool = False
     repeat: int = 1
     sizes_differ: bool = False
@@ -59,6 +60,7 @@ class Draft:
             source=None if self.source is None else numbers[self.source],
             repetitions_back=self.repetitions_back,
             instead=None if self.instead is None else numbers[self.instead],
+            ghost=self.ghost,
         )
 
 

@@ -48,8 +48,11 @@ def check_references(graph: Graph) -> None:
     if graph.backward is not None:
         check("backward", graph.backward.call_site, len(graph.call_sites), "call site")
         check("backward", graph.backward.failed_node, len(graph.nodes), "node")
-    for finding in graph.findings:
+    for finding in (*graph.findings, *(ghost.finding for ghost in graph.ghost_edges)):
         check(finding.code, finding.node, len(graph.nodes), "node")
+    for ghost in graph.ghost_edges:
+        check(f"a ghost edge to {ghost.cut}", ghost.constant, len(graph.constants), "constant")
+        check(f"a ghost edge to {ghost.cut}", ghost.scope, len(graph.scopes), "module scope")
     if graph.root_shares is not None:
         count = len(graph.root_shares.losses)
         for loss in graph.root_shares.losses:

@@ -19,6 +19,7 @@ from msgspec import Struct
 from gradviz.errors import BadInput
 from gradviz.graph import graph_check, traversal
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures
+from gradviz.graph.node_findings import GhostEdge, NodeFinding
 from gradviz.graph.root_shares import RootShares
 from gradviz.graph.saved_tensors import AllocatorReading, OlderGraph, SavedTensor, Storage
 from gradviz.graph.tensor_facts import TensorFacts as TensorFacts
@@ -188,16 +189,6 @@ class BackwardCall(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_
     """The node in which backward raised, where torch tells."""
 
 
-class NodeFinding(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """What a check found about a node: see `gradviz.analysis.finding`."""
-
-    node: int
-    code: str
-    cause: str
-    severity: Literal["error", "warning", "note"]
-    message: str = ""
-
-
 class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Everything that one or several roots reach through ``next_functions``, and questions to ask about it.
 
@@ -235,6 +226,8 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """What each of several losses gives to the gradient of every leaf; only where it was asked for, not in parts."""
     findings: tuple[NodeFinding, ...] = ()
     """Only where the recording was checked, for pictures of it."""
+    ghost_edges: tuple[GhostEdge, ...] = ()
+    """The same: where the gradient would have gone on, had it not been cut off."""
 
     def __repr__(self) -> str:
         # A prompt that prints every node is of use to nobody.

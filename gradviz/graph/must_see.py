@@ -9,8 +9,9 @@ from gradviz.graph.model import Graph
 
 
 def guilty_operations(graph: Graph) -> frozenset[int]:
-    """Operations in which backward failed, or which a check found to be wrong."""
-    wrong = (each.node for each in graph.findings if each.severity != "note" and not graph.nodes[each.node].is_leaf)
+    """Operations in which backward failed, or which a check found to be wrong or cut off."""
+    found = (*graph.findings, *(edge.finding for edge in graph.ghost_edges))
+    wrong = (each.node for each in found if each.severity != "note" and not graph.nodes[each.node].is_leaf)
     return frozenset((*failed_operations(graph), *wrong))
 
 

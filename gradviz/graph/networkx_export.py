@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from gradviz.errors import MissingDependency
 from gradviz.graph.gradients import TensorFigures
-from gradviz.graph.model import Graph, Node, TensorFacts
+from gradviz.graph.model import CallSite, Graph, Node, TensorFacts
 from gradviz.graph.operation_words import call_of, calls_of_several_names, constant_names, node_word
 from gradviz.graph.root_names import root_names
-from gradviz.graph.source_lines import readers_lines
+from gradviz.graph.source_lines import line_words, readers_lines
 
 if TYPE_CHECKING:
     import networkx
@@ -36,8 +36,11 @@ def plain_nodes(graph: Graph) -> Iterator[tuple[int, dict[str, PlainAttribute]]]
     """Ids and attributes, in creation order."""
     roots: dict[int, list[str]] = {}
     findings: dict[int, list[str]] = {}
-    for finding in graph.findings:
+    cuts: dict[int, list[str]] = {}
+    for finding in (*graph.findings, *(edge.finding for edge in graph.ghost_edges)):
         findings.setdefault(finding.node, []).append(f"{finding.code} {finding.cause}: {finding.message}")
+    for edge in graph.ghost_edges:
+        cuts.setdefault(edge.finding.node, []).append(f"{edge.cut} at {line_words(CallSite(edge.file, edge.line))}")
     for root, name in zip(graph.roots, root_names(graph), strict=True):
         roots.setdefault(root.node, []).append(name)
     own_lines = readers_lines(graph)
@@ -46,6 +49,8 @@ def plain_nodes(graph: Graph) -> Iterator[tuple[int, dict[str, PlainAttribute]]]
         attributes = dict(_node_attributes(graph, node, shares_its_call=call_of(node) in shared_calls))
         if node.id in roots:
             attributes["root"] = ", ".join(roots[node.id])
+        if node.id in cuts:
+            attributes["cut_off_by"] = ", ".join(dict.fromkeys(cuts[node.id]))
         if node.id in findings:
             attributes["findings"] = "; ".join(findings[node.id])
         if node.call_site is not None:

@@ -12,6 +12,7 @@ from gradviz.graph.arrangement import Arrangements
 from gradviz.graph.boxes import BoxPlacement, Draft, place_boxes
 from gradviz.graph.carrying import Carrying
 from gradviz.graph.feeding import Feeding, places_of_constants
+from gradviz.graph.ghosts import constants_of_cuts, place_ghosts
 from gradviz.graph.model import Edge, Graph
 from gradviz.graph.opening import Opening
 from gradviz.graph.plumbing import Connections
@@ -39,6 +40,7 @@ def place(
         joints[ends] = _Joint(arriving.target, arriving.input_nr)
     _add_roots(graph, connections, placement, feeding, joints)
     feeding.place_unused_leaves()
+    joints.update((ends, _Joint(None, 0)) for ends in place_ghosts(graph, connections, placement))
     _list_nodes(graph, connections, placement)
     return _number(placement, joints)
 
@@ -59,6 +61,7 @@ def _join(
     """Links between items. Those from one repetition to another would run in a circle and are carried."""
     joints: _Joints = {}
     nodes, item_of, is_later = graph.nodes, placement.item_of, placement.is_later
+    cut = constants_of_cuts(graph)
     for node in placement.nesting.sequence:
         target = item_of[node]
         for position, edge in enumerate(connections.inputs[node]):
@@ -77,7 +80,7 @@ def _join(
             if source is not None and arriving is not None:
                 _add(joints, source, target, arriving, is_repeated=bool(is_later[node]))
         for position, constant in places_of_constants(nodes[node]).items():
-            fed = feeding.constant(node, position, constant)
+            fed = feeding.constant(node, position, constant) if (node, constant) not in cut else None
             if fed is not None:
                 joints.setdefault((fed, target), _Joint(None, 0))
     return joints

@@ -45,7 +45,9 @@ def regroup(graph: Graph, by: Boxes) -> Regrouped:
     inside = {node: scopes.of_run[run] for node, run in run_of.items() if run >= 0}
     nodes = tuple(replace(node, scope=inside.get(node.id)) for node in graph.nodes)
     notes = _notes(graph, frames, outermost, by) if scopes.made else (f"no {by} of the program makes a box here",)
-    return Regrouped(replace(graph, nodes=nodes, scopes=tuple(scopes.made)), notes)
+    # A cut made no node, so it is in no run: it stands where what it cut off goes on.
+    ghosts = tuple(replace(edge, scope=inside.get(edge.finding.node)) for edge in graph.ghost_edges)
+    return Regrouped(replace(graph, nodes=nodes, scopes=tuple(scopes.made), ghost_edges=ghosts), notes)
 
 
 def _notes(graph: Graph, frames: _Frames, outermost: int, by: Boxes) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-ItemKind = Literal["node", "constant", "root", "box", "carried"]
+ItemKind = Literal["node", "constant", "root", "box", "carried", "cut", "cut_off"]
 
 
 class Item(Struct, frozen=True, omit_defaults=True):
@@ -27,6 +27,9 @@ class Item(Struct, frozen=True, omit_defaults=True):
                neighbours drawn as one because there are too many of them
     carried    in a repeated box, what `source` gave in an earlier repetition: links between
                repetitions would run in a circle, so it stands beside its user instead
+    cut        the call that cuts off a gradient, where ``graph.ghost_edges[ghost]`` would have
+               gone on; its links are such edges
+    cut_off    the tensors behind it that get none
     ========== =============================================================================
 
     A leaf or a constant is one item in each box that uses it; with many users there, one beside each of them.
@@ -58,8 +61,14 @@ class Item(Struct, frozen=True, omit_defaults=True):
     """Of something carried, the item that made it."""
     repetitions_back: int = 1
     """How many repetitions ago that was; 0 where it is not the same for all."""
+    ghost: int | None = None
+    """Of a cut and what it cuts off, an index in `Graph.ghost_edges`; of several that end there, the first."""
     instead: int | None = None
     """The item from which the first repetition takes its data instead, where it is drawn and for nothing else."""
+
+
+GHOST_KINDS: frozenset[ItemKind] = frozenset({"cut", "cut_off"})
+"""Items that no node stands behind: links from them are where a gradient would have gone on."""
 
 
 class Link(Struct, frozen=True, omit_defaults=True):

@@ -15,7 +15,7 @@ from gradviz.analysis.memory import keeps_unknown, kept_bytes
 from gradviz.errors import BadInput
 from gradviz.graph.byte_words import byte_words
 from gradviz.graph.model import Graph
-from gradviz.graph.view import Item, View
+from gradviz.graph.view import GHOST_KINDS, Item, View
 from gradviz.rendering.faces import Face, faces_of, tinted
 from gradviz.rendering.gradient_marks import STATE_WORDS
 from gradviz.rendering.gradient_words import gradient_words
@@ -152,7 +152,7 @@ def _tint(reading: Reading, scale: Scale | None) -> Tint:
 
 
 def _gradients(words: SubjectWords, item: Item) -> tuple[Reading, ...]:
-    if item.kind in ("constant", "carried"):
+    if item.kind in ("constant", "carried", *GHOST_KINDS):
         return ("plain",)
     return tuple(_gradient(arrived) for arrived in arrived_by_repetition(words, item)) or ("unknown",)
 

@@ -140,6 +140,8 @@ class _Painter:
                 head = {"dir": "none"} if self.backwards else {}
                 look = {"style": "dashed", "color": self.theme.quiet_link} | head
             look |= _gradient_look(self.looks[number], self.theme)
+            if self.looks[number].state == "ghost" and self.backwards:
+                look["dir"] = "none"
             label = {"label": f"  {plain_lines([words.label])}"} if words.label else {}
             tooltip = plain_lines(words.tooltip)
             dot.edge(f"i{link.source}", f"i{link.target}", tooltip=tooltip, **label, **look)
@@ -198,4 +200,6 @@ def _gradient_look(look: LinkLook, theme: Theme) -> Attributes:
         return {"color": theme.failed.line, "penwidth": "2"}
     if look.state == "lost":
         return {"color": theme.quiet_link, "style": "dotted"}
+    if look.state == "ghost":
+        return {"color": theme.failed.line, "style": "dashed"}
     return {} if look.step is None else {"penwidth": f"{WIDTHS[look.step]:g}"}

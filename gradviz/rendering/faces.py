@@ -161,9 +161,8 @@ def _leaf_face(role: Role, text: ItemText) -> Face:
     """A leaf or a root: one line, so that it fits beside its user."""
     title = shorten_middle(_one_line(text.title), 150, LEAF_TITLE_SIZE, bold=True)
     title = " ".join(filter(None, (ROLE_STYLES[role].sign, title)))
-    aside = " · ".join(
-        filter(None, (shorten_middle(_one_line(text.shape), 110, SMALL_SIZE), text.figure, text.numbers))
-    )
+    facts = (text.settings, shorten_middle(_one_line(text.shape), 110, SMALL_SIZE), text.figure, text.numbers)
+    aside = " · ".join(filter(None, facts))
     height = 26.0 if role == "root" else 23.0
     line = TextLine(title, height / 2 + 4, "leaf", aside)
     padding = 11.0 + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)

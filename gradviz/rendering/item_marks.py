@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from gradviz.graph.model import NodeFinding
+from gradviz.graph.node_findings import NodeFinding
 from gradviz.graph.view import Item
 from gradviz.rendering.gradient_marks import GradientMark, MarkLevel, gradient_mark
 from gradviz.rendering.subject_words import SubjectWords
@@ -34,6 +34,8 @@ def findings_on(subject: SubjectWords, item: Item) -> Iterator[str]:
 
 
 def _findings_on(subject: SubjectWords, item: Item) -> list[NodeFinding]:
+    if item.kind == "cut":
+        return [subject.graph.ghost_edges[item.ghost or 0].finding]
     if item.is_open or not subject.findings:
         return []
     return [finding for node in item.nodes for finding in subject.findings.get(node, ())]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from gradviz.capture.capture import Capture
-from gradviz.graph.model import Graph, Node
+from gradviz.graph.model import CallSite, Graph, Node
+from gradviz.graph.node_findings import GhostEdge
 from gradviz.graph.operation_words import autograd_name, constant_names
 from gradviz.graph.source_lines import line_words
 from gradviz.graph.view import Item, View
@@ -75,6 +76,9 @@ def _text_of(subject: SubjectWords, item: Item) -> ItemText:
         return _root(subject, item)
     if item.kind == "carried":
         return _carried(subject, item)
+    if item.ghost is not None:
+        edge = subject.graph.ghost_edges[item.ghost]
+        return _cut(subject, edge) if item.kind == "cut" else _cut_off(subject, item, edge)
     assert item.node is not None, "an item of kind node has one"
     return _leaf(subject, item, item.node) if subject.graph.nodes[item.node].is_leaf else _operation(subject, item)
 
@@ -192,6 +196,25 @@ def _carried_title(source: str, repetitions_back: int) -> str:
     return f"{source}, {repetitions_back:,} repetitions ago" if repetitions_back else f"an earlier {source}"
 
 
+def _cut(subject: SubjectWords, edge: GhostEdge) -> ItemText:
+    return ItemText(
+        title=edge.cut,
+        subtitle="cuts off the gradient",
+        tooltip=tooltips.cut(subject, edge),
+        **_place_at(subject, CallSite(edge.file, edge.line) if edge.line else None),
+    )
+
+
+def _cut_off(subject: SubjectWords, item: Item, edge: GhostEdge) -> ItemText:
+    more = len(edge.tensors) - 1
+    return ItemText(
+        title=_within(subject, item, edge.tensors[0]) if edge.tensors else "",
+        settings=f"and {more:,} more" if more > 0 else "",
+        subtitle="gets no gradient",
+        tooltip=tooltips.cut_off(edge),
+    )
+
+
 def _box(subject: SubjectWords, item: Item) -> ItemText:
     return ItemText(
         title=box_title(subject, item),
@@ -213,7 +236,10 @@ class _Place(TypedDict, total=False):
 
 
 def _place(subject: SubjectWords, call_site: int | None) -> _Place:
-    site = subject.readers_site(call_site)
+    return _place_at(subject, subject.readers_site(call_site))
+
+
+def _place_at(subject: SubjectWords, site: CallSite | None) -> _Place:
     if site is None:
         return {}
     return {

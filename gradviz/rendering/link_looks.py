@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gradviz.analysis.gradient_births import BROKEN, state_of
-from gradviz.graph.view import Link
+from gradviz.graph.view import GHOST_KINDS, Link
 from gradviz.rendering.colouring import Colouring
 from gradviz.rendering.item_gradients import LinkGradients
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.scales import Scale
 from gradviz.rendering.subject_words import SubjectWords
 
-LinkState = Literal["", "lost", "broken"]
-"""``lost``: nothing but zeros flow back; ``broken``: there are NaN or Inf among what does."""
+LinkState = Literal["", "lost", "broken", "ghost"]
+"""``lost``: nothing but zeros flow back; ``broken``: there are NaN or Inf among what does; ``ghost``: a gradient would
+flow back, had it not been cut off."""
 WIDTHS = (0.8, 1.2, 1.7, 2.3, 3.0, 3.8, 4.8)
 """In pixels, for the steps of a scale."""
 
@@ -32,7 +33,11 @@ def link_looks(subject: Subject, colouring: Colouring | None) -> list[LinkLook]:
     """For every link of a view, in its order; they are as wide as their gradient in a picture coloured by that."""
     scale = colouring.scale if colouring is not None and colouring.by == "gradient" else None
     gradients = LinkGradients(SubjectWords(subject.capture, subject.graph, subject.view))
-    return [_look(gradients, link, scale) for link in subject.view.links]
+    items = subject.view.items
+    return [
+        LinkLook("ghost") if items[link.source].kind in GHOST_KINDS else _look(gradients, link, scale)
+        for link in subject.view.links
+    ]
 
 
 def _look(gradients: LinkGradients, link: Link, scale: Scale | None) -> LinkLook:

@@ -44,13 +44,28 @@ def _text_of(subject: SubjectWords, gradients: LinkGradients, link: Link, texts:
     source, target = texts[link.source], texts[link.target]
     ends = f"{source.path or source.title} → {target.path or target.title}"
     if link.node is None:
-        return LinkText(tooltip=(ends, "no gradient flows here"))
+        return LinkText(_dead_words(subject, link), (ends, "no gradient flows here"))
     flow = _flow_along(subject, link, link.node)
     tooltip = tuple(line for line in _tooltip(link, flow) if line != target.title)
     branches = gradients.along(link)
     numbers = link_numbers(flow.value, branches, is_needed=flow.is_one_of_several and link.edge_count == 1)
     label = "  ".join(filter(None, (_label(subject, link, flow, source), numbers)))
     return LinkText(label, (ends, *tooltip, *link_gradients(link, branches)))
+
+
+def _dead_words(subject: SubjectWords, link: Link) -> str:
+    """Name and shape of what an operation took from a cut: it may have been computed from what that gave."""
+    source, target = subject.view.items[link.source], subject.view.items[link.target]
+    if source.kind != "cut" or source.ghost is None:
+        return ""
+    edges = subject.graph.ghost_edges
+    taken = (
+        subject.graph.constants[edge.constant]
+        for edge in edges
+        if edge.constant is not None and edge.origin == edges[source.ghost].origin and edge.finding.node in target.nodes
+    )
+    constant = next(taken, None)
+    return "" if constant is None else " ".join((*constant.names[:1], shape_words(constant.tensor)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,8 @@ _OUTLINES: dict[Role, tuple[str, str]] = {
     "input": ("[/", "/]"),
     "constant": ("([", "])"),
     "carried": ("(", ")"),
+    "cut": ("(", ")"),
+    "cut_off": ("([", "])"),
     "root": ("([", "])"),
     "box": ("(", ")"),
 }
@@ -136,7 +138,7 @@ class _Chart:
             yield "  " * (depth + 1) + ("end" if item is None else self._item(item))
         for number, link in self.links:
             arrow = "-->"
-            if self.faces[link.source].role == "constant":
+            if self.faces[link.source].role == "constant" or self.looks[number].state == "ghost":
                 arrow = "-.-" if self.backwards else "-.->"  # No gradient flows here.
             if label := self.link_texts[number].label:
                 arrow += f"|{_quoted([label])}|"
@@ -235,6 +237,8 @@ def _link_style(look: LinkLook, theme: Theme) -> str:
         return f"stroke:{theme.failed.line},stroke-width:3px"
     if look.state == "lost":
         return f"stroke:{theme.quiet_link},stroke-dasharray:1 4"
+    if look.state == "ghost":
+        return f"stroke:{theme.failed.line}"
     return "" if look.step is None else f"stroke-width:{WIDTHS[look.step]:g}px"
 
 

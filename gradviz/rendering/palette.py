@@ -17,7 +17,7 @@ from gradviz.rendering.tints import DARK_TINTS, LIGHT_TINTS, Ink, Tints
 
 Role = Literal[
     "operation", "view", "custom", "inplace", "checkpoint", "compiled",
-    "parameter", "input", "constant", "carried", "root", "box",
+    "parameter", "input", "constant", "carried", "cut", "cut_off", "root", "box",
 ]  # fmt: skip
 Shape = Literal["rounded", "bars", "hexagon", "cut", "double", "octagon", "pill", "slanted"]
 ThemeName = Literal["light", "dark"]
@@ -47,10 +47,12 @@ ROLE_STYLES: dict[Role, RoleStyle] = {
     "input": RoleStyle("input that requires grad", "slanted"),
     "constant": RoleStyle("constant, no gradient", "pill", dashed=True),
     "carried": RoleStyle("from an earlier repetition", "rounded", dashed=True, sign="↻"),
+    "cut": RoleStyle("cut, no gradient goes on", "rounded", dashed=True),
+    "cut_off": RoleStyle("gets no gradient", "pill", dashed=True),
     "root": RoleStyle("root of backward", "pill"),
 }
 
-LEAF_ROLES: frozenset[Role] = frozenset({"parameter", "input", "constant", "carried"})
+LEAF_ROLES: frozenset[Role] = frozenset({"parameter", "input", "constant", "carried", "cut_off"})
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ LIGHT = Theme(
         "input": Ink("#fdf0cd", "#b98407", "#573d02"),
         "constant": Ink("#f5f6f8", "#98a2b3", "#4a5366"),
         "carried": Ink("#ffffff", "#98a2b3", "#4a5366"),
+        "cut": Ink("#ffffff", "#c81e1e", "#7d1010"),
+        "cut_off": Ink("#fdf3f3", "#c96a6a", "#7d1010"),
         "root": Ink("#24304d", "#24304d", "#ffffff"),
         "box": Ink("#e9eef6", "#7f8fab", "#1d2433"),
     },
@@ -118,6 +122,8 @@ DARK = Theme(
         "input": Ink("#443612", "#d9ab3c", "#fbeecb"),
         "constant": Ink("#1d222d", "#6c778c", "#b4bdcc"),
         "carried": Ink("#252c3a", "#6c778c", "#b4bdcc"),
+        "cut": Ink("#252c3a", "#f26d6d", "#ffdede"),
+        "cut_off": Ink("#33222a", "#c96a6a", "#ffdede"),
         "root": Ink("#e6eaf2", "#e6eaf2", "#1a2132"),
         "box": Ink("#2d3648", "#7f8fab", "#e9edf5"),
     },
@@ -141,8 +147,8 @@ def role_of(item: Item, graph: Graph) -> Role:
             return "constant"
         case "root":
             return "root"
-        case "carried":
-            return "carried"
+        case "carried" | "cut" | "cut_off":
+            return item.kind
         case "node" if item.node is not None:
             return graph.nodes[item.node].kind
         case _:

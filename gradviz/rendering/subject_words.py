@@ -7,7 +7,8 @@ from functools import cached_property
 
 from gradviz.analysis.gradient_births import GradientBirths, births_in
 from gradviz.capture.capture import Capture
-from gradviz.graph.model import CallSite, Graph, Node, NodeFinding, TensorFacts
+from gradviz.graph.model import CallSite, Graph, Node, TensorFacts
+from gradviz.graph.node_findings import NodeFinding
 from gradviz.graph.operation_words import autograd_name, call_of, calls_of_several_names, node_word
 from gradviz.graph.root_names import root_names
 from gradviz.graph.source_lines import readers_lines

@@ -97,6 +97,8 @@ def _entries(subject: Subject, faces: Sequence[Face], options: LegendOptions) ->
     states = {look.state for look in options.looks}
     if "lost" in states:
         yield _Entry(_arrow_swatch("lost", "ak"), "gradient 0 or none")
+    if "ghost" in states:
+        yield _Entry(_arrow_swatch("ghost", "ag"), "where a gradient would go back")
     if "broken" in states:
         yield _Entry(_arrow_swatch("broken", "ab"), "gradient with NaN or Inf")
 

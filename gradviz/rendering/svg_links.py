@@ -15,7 +15,7 @@ from gradviz.rendering.svg_style import shade
 
 _WIDE_STEP = 4
 """From this step of a scale on, links have a larger arrowhead."""
-_SIZES = {"a": 8, "ak": 8, "ab": 9, "aw": 13}
+_SIZES = {"a": 8, "ak": 8, "ab": 9, "ag": 8, "aw": 13}
 
 
 def arrowheads(looks: Iterable[LinkLook]) -> str:
@@ -35,7 +35,7 @@ def _marker(name: str) -> str:
 
 def _arrowhead(look: LinkLook) -> str:
     if look.state:
-        return "ab" if look.state == "broken" else "ak"
+        return {"broken": "ab", "ghost": "ag", "lost": "ak"}[look.state]
     return "aw" if look.step is not None and look.step >= _WIDE_STEP else "a"
 
 
@@ -46,7 +46,9 @@ _BASELINE = 8.6
 def link_markup(text: LinkText, route: Route, arrows: Arrows, look: LinkLook, *, is_quiet: bool) -> str:
     """One link; a quiet one carries no gradient, so that it has no arrowhead where arrows follow that."""
     path = rounded_route(route if arrows == "data" else route[::-1])
-    if is_quiet:
+    if look.state == "ghost" and arrows == "gradient":
+        drawn = ' class="ghost"'  # None flows here.
+    elif is_quiet:
         drawn = ' class="k"' + (' marker-end="url(#ak)"' if arrows == "data" else "")
     else:
         kind = look.state or ("" if look.step is None else f"flow{look.step}")

@@ -31,7 +31,7 @@ font-size:{faces.SMALL_SIZE}px}}
 .s{{stroke-width:1.3}}
 .i{{fill:none;stroke-width:1}}
 .l{{fill:none;stroke-width:1.4}}
-.constant .s{{stroke-dasharray:4 3}}
+.constant .s,.cut .s,.cut_off .s{{stroke-dasharray:4 3}}
 .carried .s{{stroke-dasharray:1.5 2}}
 .l .k{{stroke-dasharray:4 3}}
 .l .w{{stroke:none;stroke-width:9;pointer-events:stroke}}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gradviz.graph.model import Constant, HeldTensor, Node, NodeKind, Root
+from gradviz.graph.node_findings import GhostEdge
 from gradviz.graph.operation_words import autograd_name
 from gradviz.graph.source_lines import line_words
 from gradviz.graph.view import Item
@@ -77,6 +78,23 @@ def carried(subject: SubjectWords, item: Item, source: str, instead: str) -> tup
         *(_source(subject, node.call_site) if node else ()),
         f"the first repetition takes {instead} instead" if instead else "the first repetition takes something else",
     )
+
+
+def cut(subject: SubjectWords, edge: GhostEdge) -> tuple[str, ...]:
+    """About the call that cuts off a gradient."""
+    found = edge.finding
+    text = subject.capture.sources.get(edge.file, {}).get(edge.line, "").strip()
+    return (*filter(None, [text]), f"{found.severity} {found.code} {found.cause}: {found.message}")
+
+
+def cut_off(edge: GhostEdge) -> tuple[str, ...]:
+    """About the tensors that get no gradient because of it."""
+    more = len(edge.tensors) - _MOST_CUT_OFF
+    return (*edge.tensors[:_MOST_CUT_OFF], *([f"and {more:,} more"] if more > 0 else []))
+
+
+_MOST_CUT_OFF = 20
+"""Names that a tooltip lists, a line each."""
 
 
 def root(subject: SubjectWords, of: Root) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from itertools import chain
 
 from gradviz.graph.model import Graph
 from gradviz.graph.view import View
-from gradviz.rendering.tree_rows import Row, walked_rows
+from gradviz.rendering.tree_rows import GHOST_LINE, Row, walked_rows
 
 SMALLEST_GAP = 2
 """A single row takes no more room than the words that it is left out."""
@@ -54,7 +54,7 @@ def _with_their_places(rows: Sequence[Row], view: View, wanted: Collection[int])
     for place, row in enumerate(rows):
         depth = len(row.lines) // 2
         if not row.is_aside:
-            first = (place,) if row.lines.endswith("─") else columns[depth][:1] if depth else ()
+            first = (place,) if row.lines.endswith(("─", GHOST_LINE)) else columns[depth][:1] if depth else ()
             columns[depth:] = [(*first, place)]
         assert row.item is not None, "only headings and gaps have none"
         item = view.items[row.item]

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gradviz.graph.model import Graph
-from gradviz.graph.view import Item, View
+from gradviz.graph.view import GHOST_KINDS, Item, View
 
+GHOST_LINE = "┄"
+"""Where a gradient would have gone on, had it not been cut off."""
 RowKind = Literal["item", "reference", "heading", "gap"]
 
 
@@ -72,8 +74,10 @@ class _Walk:
             self._show_from(starts)
 
     def _is_leaf(self, item: Item) -> bool:
-        """Whether nothing can follow it: a leaf of the graph, a constant, or what an earlier repetition gave."""
-        return item.kind in ("constant", "carried") or (item.node is not None and self.graph.nodes[item.node].is_leaf)
+        """Whether nothing can follow it: a leaf of the graph that was not made by a cut, a constant, ..."""
+        is_without_node = item.kind in ("constant", "carried", "cut_off")
+        is_leaf = item.node is not None and self.graph.nodes[item.node].is_leaf
+        return is_without_node or (is_leaf and not self._sources[item.id])
 
     def _starts(self) -> Iterator[list[int]]:
         """The roots; then whatever no root reaches, as what only the next repetition of a loop uses."""
@@ -129,10 +133,15 @@ class _Walk:
         below = turn.below
         for place, source in enumerate(at_once):
             is_last = place == len(at_once) - 1 and not later
-            self._show_aside(source, below, "└─" if is_last else "├─")
+            self._show_aside(source, below, self._branch("└" if is_last else "├", source))
         turns = [_Turn(later[-1], below, below, below + "│ ")] if later else []
-        turns.extend(_Turn(item, f"{below}├─", f"{below}│ ", f"{below}│ ") for item in reversed(later[:-1]))
+        for item in reversed(later[:-1]):
+            turns.append(_Turn(item, below + self._branch("├", item), f"{below}│ ", f"{below}│ "))
         return turns
+
+    def _branch(self, corner: str, item: int) -> str:
+        """The line that leads to an item from the column beside it."""
+        return corner + (GHOST_LINE if self.view.items[item].kind in GHOST_KINDS else "─")
 
     def _show_aside(self, source: int, below: str, branch: str) -> None:
         is_above = bool(self._shown[source])

@@ -33,6 +33,8 @@ ROLE_SIGNS: dict[Role, Sign] = {
     "input": Sign("◇", "<", "green"),
     "constant": Sign("·", "."),
     "carried": Sign(ROLE_STYLES["carried"].sign, "@"),
+    "cut": Sign("┄", "-", "red"),
+    "cut_off": Sign("⊘", "0", "red"),
 }
 
 FAILED = Sign("✗", "!", "bold red")
@@ -43,7 +45,7 @@ ABOVE = Sign("↑", "^")
 MATCH = Sign("▸", ">", "bold")
 OMITTED = Sign("…", "~")
 
-_LINES = {"│": "|", "├": "|", "└": "`", "┌": ",", "─": "-"}
+_LINES = {"│": "|", "├": "|", "└": "`", "┌": ",", "─": "-", "┄": "-"}
 _IN_WORDS = {"×": "x", "·": ".", "…": "~"}
 
 TO_ASCII = str.maketrans(

@@ -129,7 +129,35 @@ def test_a_refused_backward_is_explained_by_what_cut_the_loss_off(tmp_path: Path
     assert finding.path[-1] == "loss"
 
 
-def test_the_nodes_where_the_gradient_would_have_turned_off_are_marked(tmp_path: Path) -> None:
+TAKEN_IN_NO_GRAPH = {"choice of what runs", "bounds of a slice"}
+"""These only decide what is computed: no node takes what they give."""
+
+
+@pytest.mark.parametrize("name", [name for name in CUTS if name not in TAKEN_IN_NO_GRAPH])
+def test_the_node_that_took_what_the_cut_gave_is_known(name: str, tmp_path: Path) -> None:
+    cut = findings_in(CUTS[name][1], tmp_path)[0].cut
+    assert cut is not None and len(cut.inputs) == 1
+
+
+def test_every_node_that_took_it_is_told_with_the_constant_that_it_took(tmp_path: Path) -> None:
+    middle = "h = body(x).detach()\nloss = (head(x) + torch.tanh(h)[:, :2]).mean() + head(h).mean()"
+    (finding,) = findings_in(middle, tmp_path)
+    assert finding.cut is not None
+    assert [mark.node for mark in finding.nodes] == [each.at.node for each in finding.cut.inputs]
+    assert len({each.constant for each in finding.cut.inputs} - {None}) == 2
+
+
+def test_a_line_that_is_left_out_is_told_where_that_is_certain(tmp_path: Path) -> None:
     (finding,) = findings_in("loss = (head(x) + body(x).detach()[:, :2]).square().mean()", tmp_path)
-    assert [mark.node for mark in finding.nodes] != []
     assert finding.changed_line == "    loss = (head(x) + body(x)[:, :2]).square().mean()"
+
+
+def test_values_that_leave_torch_after_they_were_computed_with_are_no_part_of_the_first_cut(tmp_path: Path) -> None:
+    middle = "h = body(x).detach().requires_grad_()\nloss = torch.tensor(head(h).sum().item(), requires_grad=True)"
+    found = {finding.tensors[0]: finding.cause for finding in findings_in(middle, tmp_path)}
+    assert (found["body.weight"], found["head.weight"]) == ("detached", "tensor_rewrap")
+
+
+def test_a_draw_is_the_cut_and_not_what_prepares_it(tmp_path: Path) -> None:
+    finding = findings_in(CUTS["draw"][1], tmp_path)[0]
+    assert finding.evidence["cut"] == "torch.normal"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gradviz.analysis.finding import Finding, NodeAt, Place
+from gradviz.analysis.finding import CutSeen, DeadInput, Finding, NodeAt, Place
 from gradviz.analysis.marked_findings import finding_notes, most_telling, with_findings
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import CallSite, Graph
@@ -67,6 +67,45 @@ def test_every_format_tells_the_finding_on_its_node() -> None:
             text = content if isinstance(content, str) else content.decode()
             assert "GV301" in text, entry.name
             assert "nan_from_op" in text.replace("#95;", "_"), entry.name
+
+
+CUT = Finding(
+    code="GV101", cause="detached", severity="error", message="no gradient for body.weight and body.bias",
+    place=Place("train.py", 3), nodes=(NodeAt(1, 2),), tensors=("body.weight", "body.bias"),
+    cut=CutSeen("detach", (DeadInput(NodeAt(1, 2)),)),
+)  # fmt: skip
+
+
+def test_a_cut_gives_ghost_edges_and_marks_no_node() -> None:
+    capture = marked(CUT)
+    assert [len(graph.ghost_edges) for graph in capture.graphs] == [0, 1]
+    assert guilty(capture.graphs[1]) == []
+    assert most_telling(capture) == 1
+
+
+def test_every_format_tells_the_cut_its_line_and_what_gets_nothing() -> None:
+    capture = marked(CUT)
+    subject = subject_of(capture, capture.graphs[1], ViewOptions())
+    for entry in FORMATS:
+        content = format_named(entry.name).renderer().render(subject)
+        if entry.name not in ("png", "pdf"):
+            text = content if isinstance(content, str) else content.decode()
+            wanted = ["GV101", "detached", "body.weight"]
+            wanted += ["detach"] if entry.name in ("json", "graphml", "model-explorer") else ["detach", "and 1 more"]
+            assert [word for word in wanted if word not in text] == [], entry.name
+
+
+def test_a_tree_draws_the_way_of_the_gradient_that_did_not_flow_with_dots() -> None:
+    capture = marked(CUT)
+    tree = str(format_named("tree").renderer(width=70).render(subject_of(capture, capture.graphs[1], ViewOptions())))
+    assert tree.splitlines()[4:10] == [
+        "● exp                       [2, 3]  ExpBackward0           train.py:3",
+        "├─● mul                     [2, 3]  MulBackward0           train.py:2",
+        "│ └─○ w                     [2, 3]  AccumulateGrad",
+        "│ ✗ GV101 detached",
+        "┄ detach                            cuts off the gradient  train.py:3",
+        "└┄⊘ body.weight and 1 more          gets no gradient",
+    ]
 
 
 def test_alarms_are_told_in_the_notes_as_some_stand_on_no_node() -> None:

@@ -1,0 +1,130 @@
+"""Cuts in a view: where the gradient would have gone on, in the box where the cut ran, in the place of its constant."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from gradviz.graph.folding import FoldOptions, fold
+from gradviz.graph.graph_check import InvalidGraph
+from gradviz.graph.model import Graph
+from gradviz.graph.node_findings import GhostEdge, NodeFinding
+from gradviz.graph.selection import SelectOptions
+from gradviz.graph.view import GHOST_KINDS, View
+from gradviz.graph.view_check import check_view
+from gradviz.graph.viewing import ViewOptions, view_of
+from tests.builders import graph_of
+
+NET = "w -> net.head/Addmm -> Sum -> loss; {h} -> net.head/Addmm"
+
+
+def ghost(node: int, *, scope: int | None = None, constant: int | None = None, line: int = 7) -> GhostEdge:
+    finding = NodeFinding(node, "GV101", "detached", "error", "no gradient for w0")
+    return GhostEdge(finding, "detach", ("w0", "b0"), "train.py", line, constant, scope)
+
+
+def with_ghosts(graph: Graph, *edges: GhostEdge) -> Graph:
+    haunted = replace(graph, ghost_edges=edges)
+    haunted.check_invariants()
+    return haunted
+
+
+def node_named(graph: Graph, name: str) -> int:
+    return next(node.id for node in graph.nodes if node.name.startswith(name) or name in node.names)
+
+
+def scope_named(graph: Graph, path: str) -> int:
+    return next(place for place, scope in enumerate(graph.scopes) if scope.path == path)
+
+
+def ghost_links(view: View, graph: Graph) -> list[tuple[str, str]]:
+    """Kinds of the items that ghost edges come from, each with what it goes to."""
+    found: list[tuple[str, str]] = []
+    for link in view.links:
+        source, target = view.items[link.source], view.items[link.target]
+        if source.kind in GHOST_KINDS:
+            name = target.kind if target.node is None else graph.nodes[target.node].name
+            found.append((source.kind, name))
+    return found
+
+
+def test_a_cut_stands_between_what_it_cuts_off_and_the_node_that_took_its_result() -> None:
+    graph = graph_of(NET)
+    haunted = with_ghosts(graph, ghost(node_named(graph, "Addmm"), constant=0))
+    view = fold(haunted)
+    check_view(view, haunted)
+    assert ghost_links(view, haunted) == [("cut_off", "cut"), ("cut", "AddmmBackward0")]
+    assert "constant" not in {item.kind for item in view.items}, "the cut takes its place"
+    assert "constant" in {item.kind for item in fold(graph).items}
+
+
+@pytest.mark.parametrize(("cut_in", "box"), [("net.head", "net.head"), ("net", "net"), (None, None)])
+def test_it_is_drawn_in_the_box_where_it_ran(cut_in: str | None, box: str | None) -> None:
+    graph = graph_of(NET)
+    scope = None if cut_in is None else scope_named(graph, cut_in)
+    haunted = with_ghosts(graph, ghost(node_named(graph, "Addmm"), constant=0, scope=scope))
+    view = fold(haunted)
+    for item in view.items:
+        if item.kind in GHOST_KINDS:
+            around = None if item.parent is None else view.items[item.parent].scope
+            assert (None if around is None else haunted.scopes[around].path) == box
+
+
+def test_one_cut_that_several_operations_took_from_is_drawn_once() -> None:
+    graph = graph_of("w -> Mul -> Add -> loss; v -> Exp -> Add")
+    mul, exp = (node_named(graph, name) for name in ("Mul", "Exp"))
+    view = fold(with_ghosts(graph, ghost(mul), ghost(exp)))
+    assert ghost_links(view, graph) == [("cut_off", "cut"), ("cut", "MulBackward0"), ("cut", "ExpBackward0")]
+    other_line = fold(with_ghosts(graph, ghost(mul), ghost(exp, line=9)))
+    assert [item.kind for item in other_line.items].count("cut") == 2
+
+
+def test_blocks_that_are_cut_alike_are_drawn_once_with_one_cut() -> None:
+    blocks = "".join(f" -> net.{number}/Mul.{number} -> net.{number}/Exp.{number}" for number in range(40))
+    graph = graph_of(f"w{blocks} -> Sum -> loss")
+    cut = [node for node in graph.nodes if node.name == "MulBackward0"]
+    haunted = with_ghosts(graph, *(ghost(node.id, scope=node.scope) for node in cut))
+    view = fold(haunted)
+    check_view(view, haunted)
+    kinds = [item.kind for item in view.items]
+    assert max(item.repeat for item in view.items) >= 38
+    assert 1 <= kinds.count("cut") == kinds.count("cut_off") <= 3
+
+
+def test_a_leaf_that_was_made_by_a_cut_has_it_behind_it() -> None:
+    graph = graph_of("x -> loss")
+    haunted = with_ghosts(graph, ghost(0))
+    view = fold(haunted)
+    check_view(view, haunted)
+    assert ghost_links(view, haunted) == [("cut_off", "cut"), ("cut", "torch::autograd::AccumulateGrad")]
+
+
+def test_the_way_to_a_cut_is_open_unless_it_is_only_a_note() -> None:
+    graph = graph_of("x -> net/Addmm -> net/Exp -> Sum -> loss")
+    edge = ghost(node_named(graph, "Addmm"), scope=0)
+    noted = replace(edge, finding=replace(edge.finding, severity="note"))
+    for shown, user in ((edge, "AddmmBackward0"), (noted, "box")):
+        haunted = with_ghosts(graph, shown)
+        view = fold(haunted, FoldOptions(fold=("net",)))
+        check_view(view, haunted)
+        assert ghost_links(view, haunted) == [("cut_off", "cut"), ("cut", user)]
+
+
+def test_a_part_of_a_graph_keeps_the_cuts_of_what_it_shows() -> None:
+    graph = graph_of("w -> Mul -> Exp -> Sum -> loss")
+    haunted = with_ghosts(graph, ghost(node_named(graph, "Mul")))
+    near = view_of(haunted, ViewOptions(SelectOptions(path=("Mul", "loss"))))
+    assert [near.graph.nodes[edge.finding.node].name for edge in near.graph.ghost_edges] == ["MulBackward0"]
+    assert view_of(haunted, ViewOptions(SelectOptions(path=("Exp", "loss")))).graph.ghost_edges == ()
+
+
+def test_boxes_of_functions_hold_the_cuts_of_what_they_compute() -> None:
+    graph = graph_of(NET)
+    haunted = with_ghosts(graph, ghost(node_named(graph, "Addmm"), scope=1))
+    check_view(view_of(haunted, ViewOptions(group_by="function")).view, haunted)
+
+
+def test_a_ghost_edge_that_refers_to_nothing_is_refused() -> None:
+    graph = graph_of("w -> Mul -> loss")
+    with pytest.raises(InvalidGraph, match="a ghost edge to detach refers to module scope 3"):
+        with_ghosts(graph, ghost(1, scope=3))
