@@ -53,11 +53,15 @@ def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
 
 
 def way_out(flow: Dataflow, found: CutOff) -> int | None:
-    """The call where the values left torch, if they did on their way from the cut to the root."""
+    """The call where the values left torch, if they did so straight from the cut: without a gradient on the way."""
     calls = flow.log.calls
-    exits = [reentry.exit for reentry in found.shadow.reentries if not calls[reentry.exit].outputs]
-    wraps = [row for row in found.shadow.way if calls[row].function.endswith(_WRAPPED)]
-    return next(iter((*exits, *wraps)), None)
+    left = {reentry.exit for reentry in found.shadow.reentries if not calls[reentry.exit].outputs}
+    for row in found.shadow.way:
+        if row in left or calls[row].function.endswith(_WRAPPED):
+            return row
+        if any(use.has_grad_fn for use in calls[row].outputs):
+            break
+    return None
 
 
 def blamed_call(flow: Dataflow, found: CutOff) -> int:

@@ -60,13 +60,18 @@ def find_cuts(log: CallLog) -> Iterator[Cut]:
             yield from _made_parameter(number, call)
             continue
         live = tuple(dict.fromkeys(use.tensor for use in call.inputs if use.requires_grad))
-        if not live or call.function in TAKES_ONLY_THE_SHAPE:
+        if not live or call.function in TAKES_ONLY_THE_SHAPE or _takes_each_for_itself(call):
             continue
         dead = tuple(dict.fromkeys(use.tensor for use in call.outputs if _is_dead(use, call)))
         if dead or is_exit(call):
             kind = _kind(log, call, dead)
             blames_switch = kind in ("no_grad", "inference") and call.grad_mode_site is not None
             yield Cut(number, kind, live, dead, call.grad_mode_site if blames_switch else call.call_site)
+
+
+def _takes_each_for_itself(call: Call) -> bool:
+    """True where what is given back without a gradient comes from another input than what has one."""
+    return call.grad_mode == "enabled" and call.function.startswith(_ONE_BY_ONE)
 
 
 def is_exit(call: Call) -> bool:
@@ -86,6 +91,10 @@ TAKES_ONLY_THE_SHAPE = frozenset(
     | {f"torch.Tensor.new_{name}" for name in ("zeros", "ones", "empty", "full", "empty_strided")}
 )
 """Calls that make a tensor like another one, without its values."""
+_ONE_BY_ONE = (
+    "torch.broadcast_tensors", "torch.functional.broadcast_tensors", "torch.meshgrid", "torch.functional.meshgrid",
+    "torch.atleast_", "torch.functional.atleast_", "torch._foreach_",
+)  # fmt: skip
 _CAN_CUT = frozenset({"operation", "custom", "compiled", "register_parameter"})
 _HIDING = frozenset({"custom", "backward", "step"})
 _INTEGERS = frozenset({"bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"})

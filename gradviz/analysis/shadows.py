@@ -73,16 +73,25 @@ def alive_above(flow: Dataflow, uses: Iterable[tuple[int, int]]) -> frozenset[in
     while waiting:
         row, given = waiting.pop()
         call = flow.log.calls[row]
-        if not any(use.tensor == given and use.has_grad_fn for use in call.outputs):
+        if not any(use.tensor == given and _has_history(use, call) for use in call.outputs):
             continue
         for use in call.inputs:
             if use.requires_grad:
                 reached.add(use.tensor)
-                for maker in flow.producers(use.tensor, row) if not use.is_leaf else ():
-                    if (maker, use.tensor) not in seen:
+                for maker in flow.producers(use.tensor, row):
+                    may_have = not use.is_leaf or flow.log.calls[maker].grad_mode != "enabled"
+                    if may_have and (maker, use.tensor) not in seen:
                         seen.add((maker, use.tensor))
                         waiting.append((maker, use.tensor))
     return frozenset(reached)
+
+
+def _has_history(use: TensorUse, call: Call) -> bool:
+    """Whether it was computed from its call's inputs, for a gradient too; torch calls a view under no_grad a leaf."""
+    is_view = (
+        call.grad_mode != "enabled" and use.requires_grad and all(use.tensor != each.tensor for each in call.inputs)
+    )
+    return use.has_grad_fn or is_view
 
 
 def steering_shadow(flow: Dataflow, cut: Cut, before: int) -> Shadow | None:
