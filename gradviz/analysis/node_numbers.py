@@ -86,7 +86,7 @@ class _Numbers:
             source=self.capture.sources.get(site.file, {}).get(site.line, "").strip() if site else "",
             function=node.forward_call or "",
             module=graph.scopes[node.scope].path if node.scope is not None else "",
-            inputs=tuple(self._inputs()),
+            inputs=node_inputs(graph, node, self.derivative),
             attributes=node.attributes,
             arrived=tuple(self._arrived()),
             results=tuple(self._results()),
@@ -97,45 +97,6 @@ class _Numbers:
             has_run=node.run is not None,
             unsaid=tuple(self._unsaid()),
         )
-
-    def _edges(self) -> list[tuple[str, Edge | None]]:
-        edges = self.node.edges
-        names = edge_names(self.derivative, len(edges)) if self.derivative else ()
-        return list(zip(names or [f"input {place}" for place in range(len(edges))], edges, strict=True))
-
-    def _inputs(self) -> Iterator[NamedTensor]:
-        given = [(name, edge) for name, edge in self._edges() if edge is not None]
-        for name, edge in given:
-            yield self._from_edge(name, edge)
-        constants = [self.graph.constants[place] for place in self.node.constants]
-        for name, constant in zip(
-            self._names_of_constants(constants, {name for name, _ in given}), constants, strict=True
-        ):
-            yield NamedTensor(name, constant_names(constant), constant.tensor, constant.value, wants_gradient=False)
-
-    def _from_edge(self, name: str, edge: Edge) -> NamedTensor:
-        source = self.graph.nodes[edge.target]
-        names = tuple(each for held in source.held if held.output_nr == edge.input_nr for each in held.names)
-        return NamedTensor(
-            name,
-            names,
-            source.output(edge.input_nr),
-            _at(source.values, edge.input_nr),
-            source.id,
-            autograd_name(source),
-        )
-
-    def _names_of_constants(self, constants: list[Constant], given: set[str]) -> list[str]:
-        """By their order among the arguments that no edge belongs to, or by what was saved; else by number."""
-        schema = self.derivative.schema if self.derivative else ""
-        free = [each.name for each in tensor_arguments(schema) if each.name not in given and not each.is_list]
-        if len(free) == len(constants):
-            return free
-        names = []
-        for place, constant in enumerate(constants):
-            saved = [each.slot for each in self.node.saved if each.slot in free and each.tensor == constant.tensor]
-            names.append(saved[0] if len(saved) == 1 else f"constant {place}")
-        return names
 
     def _arrived(self) -> Iterator[NamedTensor]:
         several = len(self.node.arrived) > 1
@@ -150,7 +111,7 @@ class _Numbers:
             yield NamedTensor(name, held, tensor, _at(self.node.values, place))
 
     def _sent(self) -> Iterator[NamedTensor]:
-        for (name, edge), figures in zip(self._edges(), self.node.gradients, strict=False):
+        for (name, edge), figures in zip(_named_edges(self.node, self.derivative), self.node.gradients, strict=False):
             if edge is not None:
                 receiver = self.graph.nodes[edge.target]
                 yield NamedTensor(name, receiver.names, None, figures, receiver.id, autograd_name(receiver))
@@ -162,6 +123,47 @@ class _Numbers:
             yield "the engine did not run this node: no gradient was wanted here, or nobody measured"
         if not any(node.values and any(each and each.values for each in node.values) for node in self.graph.nodes):
             yield "this recording holds no values: record the script with --values"
+
+
+def node_inputs(graph: Graph, node: Node, derivative: Derivative | None) -> tuple[NamedTensor, ...]:
+    """What a node was computed from: first what wants a gradient, in the order of its edges, then what wants none."""
+    given = [(name, edge) for name, edge in _named_edges(node, derivative) if edge is not None]
+    constants = [graph.constants[place] for place in node.constants]
+    names = _names_of_constants(node, constants, derivative, {name for name, _ in given})
+    return (
+        *(_from_edge(graph, name, edge) for name, edge in given),
+        *(
+            NamedTensor(name, constant_names(each), each.tensor, each.value, wants_gradient=False)
+            for name, each in zip(names, constants, strict=True)
+        ),
+    )
+
+
+def _named_edges(node: Node, derivative: Derivative | None) -> list[tuple[str, Edge | None]]:
+    names = edge_names(derivative, len(node.edges)) if derivative else ()
+    return list(zip(names or [f"input {place}" for place in range(len(node.edges))], node.edges, strict=True))
+
+
+def _from_edge(graph: Graph, name: str, edge: Edge) -> NamedTensor:
+    source = graph.nodes[edge.target]
+    names = tuple(each for held in source.held if held.output_nr == edge.input_nr for each in held.names)
+    figures = _at(source.values, edge.input_nr)
+    return NamedTensor(name, names, source.output(edge.input_nr), figures, source.id, autograd_name(source))
+
+
+def _names_of_constants(
+    node: Node, constants: list[Constant], derivative: Derivative | None, given: set[str]
+) -> list[str]:
+    """By their order among the arguments that no edge belongs to, or by what was saved; else by number."""
+    schema = derivative.schema if derivative else ""
+    free = [each.name for each in tensor_arguments(schema) if each.name not in given and not each.is_list]
+    if len(free) == len(constants):
+        return free
+    names = []
+    for place, constant in enumerate(constants):
+        saved = [each.slot for each in node.saved if each.slot in free and each.tensor == constant.tensor]
+        names.append(saved[0] if len(saved) == 1 else f"constant {place}")
+    return names
 
 
 def _at(figures: tuple[TensorFigures | None, ...], place: int) -> TensorFigures | None:

@@ -22,6 +22,7 @@ COMMANDS = {
     "rules": ("gradviz.cli.rules", "List what check looks for, or print a rule's page."),
     "explain": ("gradviz.cli.explain", "Say how torch computes the gradient of an operation."),
     "flow": ("gradviz.cli.flow", "Run a script and print which gradient every parameter got."),
+    "replay": ("gradviz.cli.replay", "Run a script and play its backward pass step by step."),
     "record": ("gradviz.cli.record", "Run a script and keep what was recorded in a file."),
     "memory": ("gradviz.cli.memory", "Run a script and tell which lines hold its memory."),
     "demo": ("gradviz.cli.demo", "Show a first graph: needs no script and no torch."),

@@ -68,11 +68,15 @@ _SELECTING = (
     ),
 )
 
-_FOLDING = (
+_OPENING = (
     click.option("--depth", type=click.IntRange(min=0), metavar="N", help="How many levels of boxes to open."),
     click.option("--unfold", multiple=True, metavar="PATH", help="Open this box; * stands for one name."),
     click.option("--fold", multiple=True, metavar="PATH", help="Keep this box folded."),
-    click.option("--all", "show_all", is_flag=True, help="Fold nothing."),
+)
+
+_SHOW_ALL = click.option("--all", "show_all", is_flag=True, help="Fold nothing.")
+
+_DETAILS = (
     click.option("--plumbing", is_flag=True, help="Show views, transposes and other plumbing as operations."),
     click.option("--constants/--no-constants", default=True, help="Show inputs that need no gradient."),
     click.option(
@@ -115,7 +119,12 @@ def recording_options(command: _Command) -> _Command:
 
 def viewing_options(command: _Command) -> _Command:
     """What part of the graph to show, and how much of it: see `gradviz.cli.views.view_options`."""
-    return _apply(_SELECTING + _FOLDING, command)
+    return _apply((*_SELECTING, *_OPENING, _SHOW_ALL, *_DETAILS), command)
+
+
+def viewing_options_without_all(command: _Command) -> _Command:
+    """The same for a command in which ``--all`` says something else."""
+    return _apply((*_SELECTING, *_OPENING, *_DETAILS), command)
 
 
 def terminal_options(*, least_width: int) -> Callable[[_Command], _Command]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -58,6 +59,11 @@ class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit
     def is_zero(self) -> bool:
         """True for a measured gradient in which every element is exactly zero."""
         return self.is_measured and self.zeros == self.count > 0
+
+
+def holds_numbers(figures: Iterable[TensorFigures | None]) -> bool:
+    """Whether of any of them every number was kept, as ``--values`` does."""
+    return any(each is not None and each.values is not None for each in figures)
 
 
 class BranchShare(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):

@@ -61,10 +61,12 @@ class ItemText:
 def item_texts(capture: Capture, graph: Graph, view: View) -> tuple[ItemText, ...]:
     """The words for every item of `view`, in its order."""
     subject = SubjectWords(capture, graph, view)
-    return tuple(
-        replace(_text_of(subject, item), mark=item_mark(subject, item), numbers=item_numbers(subject, item))
-        for item in view.items
-    )
+    return tuple(item_text(subject, item) for item in view.items)
+
+
+def item_text(subject: SubjectWords, item: Item) -> ItemText:
+    """The words for one item."""
+    return replace(_text_of(subject, item), mark=item_mark(subject, item), numbers=item_numbers(subject, item))
 
 
 def _text_of(subject: SubjectWords, item: Item) -> ItemText:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from textwrap import wrap
-
-from rich.color import ColorSystem
-from rich.style import Style
 
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.role_words import role_words
@@ -16,8 +12,9 @@ from gradviz.rendering.source_links import editor_template
 from gradviz.rendering.tree_cells import Cells, CellWriter, clean, matching_items
 from gradviz.rendering.tree_columns import Column, columns_named
 from gradviz.rendering.tree_outline import outline
-from gradviz.rendering.tree_signs import ABOVE, BELOW, MATCH, ROLE_SIGNS, TO_ASCII
+from gradviz.rendering.tree_signs import ABOVE, BELOW, MATCH, ROLE_SIGNS
 from gradviz.rendering.tree_table import Line, Span, Table
+from gradviz.rendering.tree_writing import plain, written
 from gradviz.rendering.words import counted, listed
 
 WIDEST = 120
@@ -56,38 +53,9 @@ class TreeRenderer:
         writer = CellWriter(subject, self._columns, matches or frozenset(), self._link_template)
         cells = [cell for row in rows for cell in writer.cells(row)]
         width = self.width or WIDEST
-        table = Table(cells, self._columns, width, marks_matches=matches is not None)
+        table = Table(cells, self._columns, width, has_gutter=matches is not None)
         remarks = [*_legend(subject, cells, width), *_remarks(subject, table, width)]
-        return self._written([*table.lines(), [], *remarks])
-
-    def _written(self, lines: Iterable[Line]) -> str:
-        write = _colored if self.color else _plain
-        text = "".join(f"{write(line)}\n" for line in lines)
-        return text.translate(TO_ASCII).encode("ascii", "backslashreplace").decode("ascii") if self.ascii else text
-
-
-def _plain(line: Line) -> str:
-    return "".join(span.text for span in line).rstrip()
-
-
-def _colored(line: Line) -> str:
-    spans = list(line)
-    while spans and not spans[-1].text.strip():
-        spans.pop()
-    if spans:
-        spans[-1] = spans[-1]._replace(text=spans[-1].text.rstrip())
-    return "".join(map(_escaped, spans))
-
-
-def _escaped(span: Span) -> str:
-    text = _style(span.style).render(span.text, color_system=ColorSystem.STANDARD) if span.style else span.text
-    # As rich writes it, but without the random number that would make no two outputs the same.
-    return f"\x1b]8;;{span.link}\x1b\\{text}\x1b]8;;\x1b\\" if span.link else text
-
-
-@lru_cache(maxsize=100)
-def _style(words: str) -> Style:
-    return Style.parse(words)
+        return written([*table.lines(), [], *remarks], color=self.color, ascii=self.ascii)
 
 
 def _legend(subject: Subject, cells: Sequence[Cells], width: int) -> Iterator[Line]:
@@ -100,7 +68,7 @@ def _legend(subject: Subject, cells: Sequence[Cells], width: int) -> Iterator[Li
         if sign not in shown:
             continue
         entry = [Span("  " if line else ""), Span(sign.character, sign.style), Span(f" {words}", "italic")]
-        if line and len(_plain([*line, *entry])) > width:
+        if line and len(plain([*line, *entry])) > width:
             yield line
             line, entry = [], entry[1:]
         line += entry

@@ -15,7 +15,7 @@ from gradviz.rendering.source_links import source_link
 from gradviz.rendering.subject_words import SubjectWords
 from gradviz.rendering.tree_columns import Column, RowFacts
 from gradviz.rendering.tree_rows import Row
-from gradviz.rendering.tree_signs import ABOVE, BELOW, FAILED, MARK_STYLES, OMITTED, ROLE_SIGNS, Sign
+from gradviz.rendering.tree_signs import ABOVE, BELOW, FAILED, MARK_STYLES, MATCH, OMITTED, ROLE_SIGNS, Sign
 from gradviz.rendering.words import counted
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
@@ -34,6 +34,8 @@ class Cells:
     """Where a click on the source line leads."""
     style: str = ""
     is_match: bool = False
+    gutter: Sign | None = None
+    """In a table that has a gutter, what stands there, before the lines."""
     shorter_titles: tuple[str, ...] = ()
     """For where the title does not fit, the longest first."""
 
@@ -71,7 +73,14 @@ class CellWriter:
         if row.kind == "heading":
             title, *shorter = self._headings(row)
             is_match = row.item in self._matches
-            return Cells(row.lines, title, style="italic", is_match=is_match, shorter_titles=tuple(shorter))
+            return Cells(
+                row.lines,
+                title,
+                style="italic",
+                is_match=is_match,
+                gutter=MATCH if is_match else None,
+                shorter_titles=tuple(shorter),
+            )
         assert row.item is not None, "only a heading or a gap may lack an item"
         item, text = self._subject.view.items[row.item], self._texts[row.item]
         number = f"#{row.number} " if row.number else ""
@@ -80,6 +89,7 @@ class CellWriter:
         facts = RowFacts(item, text, self._words)
         sign = FAILED if item.id == self._failed else ROLE_SIGNS[role_of(item, self._subject.graph)]
         title = self._titled(item, " ".join(filter(None, (text.title, text.settings))))
+        is_match = item.id in self._matches
         return Cells(
             row.lines,
             number + title,
@@ -87,7 +97,8 @@ class CellWriter:
             tuple(clean(column.words(facts)) for column in self._columns),
             self._link(text),
             sign.style,
-            item.id in self._matches,
+            is_match,
+            MATCH if is_match else None,
         )
 
     def _titled(self, item: Item, title: str) -> str:

@@ -43,11 +43,17 @@ MARK_STYLES: dict[MarkLevel, str] = {"alarm": "bold red", "warning": "bold yello
 BELOW = Sign("↓", "v")
 ABOVE = Sign("↑", "^")
 MATCH = Sign("▸", ">", "bold")
+RAN = Sign("✓", "x", "green")
+RUNS = Sign("▶", ">", "bold yellow")
+READY = Sign("◉", "@", "cyan")
+WAITS = Sign("◔", "%", "cyan")
+"""Of a node while backward is played back step by step."""
 OMITTED = Sign("…", "~")
 
 _LINES = {"│": "|", "├": "|", "└": "`", "┌": ",", "─": "-", "┄": "-"}
-_IN_WORDS = {"×": "x", "·": ".", "…": "~"}
+_IN_WORDS = {"×": "x", "·": ".", "…": "~", "→": "->"}
+_OTHER_SIGNS = (FAILED, BELOW, ABOVE, MATCH, RAN, RUNS, READY, WAITS)
 
 TO_ASCII = str.maketrans(
-    _LINES | _IN_WORDS | {sign.character: sign.ascii for sign in (*ROLE_SIGNS.values(), FAILED, BELOW, ABOVE, MATCH)}
+    _LINES | _IN_WORDS | {sign.character: sign.ascii for sign in (*ROLE_SIGNS.values(), *_OTHER_SIGNS)}
 )

@@ -9,9 +9,9 @@ from rich.cells import cell_len, set_cell_size
 
 from gradviz.rendering.tree_cells import Cells
 from gradviz.rendering.tree_columns import NARROWEST_OPERATION, OPERATION, Column
-from gradviz.rendering.tree_signs import MATCH
 
 GAP = 2
+_GUTTER = 2
 QUIET = "dim"
 
 
@@ -29,9 +29,9 @@ Line = list[Span]
 class Table:
     """Lays out the cells of a tree in `width` columns of the terminal."""
 
-    def __init__(self, cells: Sequence[Cells], columns: Sequence[Column], width: int, *, marks_matches: bool) -> None:
+    def __init__(self, cells: Sequence[Cells], columns: Sequence[Column], width: int, *, has_gutter: bool) -> None:
         self.cells = cells
-        self._gutter = len(MATCH.character) + 1 if marks_matches else 0
+        self._gutter = _GUTTER if has_gutter else 0
         self._width = width - self._gutter
         rows = [cell for cell in cells if cell.sign is not None]
         needs = [_Need(OPERATION, [cell.first for cell in rows], NARROWEST_OPERATION, 8)]
@@ -47,11 +47,12 @@ class Table:
 
     def lines(self) -> Iterable[Line]:
         """The header, and a line for each row."""
-        yield self._header()
+        yield self.header()
         for cell in self.cells:
-            yield self._line(cell)
+            yield self.line(cell)
 
-    def _header(self) -> Line:
+    def header(self) -> Line:
+        """The names of the columns."""
         first, *widths = self._widths
         words = [_padded(OPERATION, first)]
         for column, width in zip(self._columns, widths, strict=True):
@@ -59,8 +60,11 @@ class Table:
                 words.append(_padded(column.name, width, to_the_right=column.is_number))
         return [Span(" " * self._gutter), Span((" " * GAP).join(words), "underline")]
 
-    def _line(self, cell: Cells) -> Line:
-        line = [Span(MATCH.character + " ", MATCH.style) if cell.is_match else Span(" " * self._gutter)]
+    def line(self, cell: Cells) -> Line:
+        """One row, in the widths that all of `cells` together need."""
+        line = [Span(" " * self._gutter)]
+        if self._gutter and cell.gutter is not None:
+            line = [Span(set_cell_size(cell.gutter.character, self._gutter), cell.gutter.style)]
         lines = _without_outer(cell.lines, self._widths[0] // 2)
         line.append(Span(lines, QUIET))
         style = f"{cell.style} reverse" if cell.is_match else cell.style

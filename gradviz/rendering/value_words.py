@@ -34,6 +34,12 @@ def nested_words(figures: TensorFigures | None, most: int, *, row_end: str = ", 
     return parts[0] if parts else "[]"
 
 
+def short_nested_words(figures: TensorFigures | None, longest: int) -> str:
+    """The same where it takes no more than `longest` characters; else empty."""
+    words = nested_words(figures, longest)
+    return words if len(words) <= longest else ""
+
+
 def number_words(value: float) -> str:
     """Three digits; ``NaN``, ``Inf`` and ``-Inf`` as such."""
     if isfinite(value):

@@ -10,9 +10,11 @@ import subprocess
 import termios
 from dataclasses import dataclass
 from pathlib import Path
+from select import select
 
 from tests.end_to_end.command import GRADVIZ
 
+_BETWEEN_KEYS = 0.2
 _CLEARED = re.compile("[^\n]*\r\x1b\\[K")
 """A line that was cleared again, as those that tell of long work."""
 # What the tester's own terminal is set to must not decide what the tests see.
@@ -32,8 +34,12 @@ def in_a_terminal(
     cwd: Path,
     size: tuple[int, int] = (80, 24),
     env: dict[str, str] | None = None,
+    keys: str = "",
 ) -> Window:
-    """Run ``gradviz ARGUMENTS`` in a window of `size` columns and lines, with `env` on top of a plain environment."""
+    """Run ``gradviz ARGUMENTS`` in a window of `size` columns and lines, with `env` on top of a plain environment.
+
+    `keys` are pressed all of them again and again until the program ends, as it drops what comes before it listens.
+    """
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in (*_OWN, "COLUMNS", "LINES")}
@@ -43,13 +49,16 @@ def in_a_terminal(
     )
     os.close(theirs)
     with os.fdopen(ours, "rb", buffering=0) as window:
-        text = _all_that_is_written(window.fileno())
+        text = _all_that_is_written(window.fileno(), keys.encode())
     return Window(process.wait(timeout=60), _CLEARED.sub("", text.decode().replace("\r\n", "\n")))
 
 
-def _all_that_is_written(terminal: int) -> bytes:
+def _all_that_is_written(terminal: int, keys: bytes) -> bytes:
     chunks: list[bytes] = []
     while True:
+        if keys and not select([terminal], [], [], _BETWEEN_KEYS)[0]:
+            os.write(terminal, keys)
+            continue
         try:
             chunk = os.read(terminal, 65536)
         except OSError:  # Linux says so when nobody has the other end open any more

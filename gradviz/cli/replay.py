@@ -1,0 +1,140 @@
+"""``gradviz replay``: the backward pass step by step, as introductions to autograd draw it by hand."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradviz.cli.options import recording_options, terminal_options, viewing_options_without_all
+
+if TYPE_CHECKING:
+    from gradviz.cli.source import Source, SourceOptions
+    from gradviz.cli.terminal import Terminal
+    from gradviz.rendering.replay_text import PageLook
+
+NARROWEST = 40
+"""Columns that a page needs."""
+
+_KEYS = "\n".join(
+    [
+        "\b",
+        "Keys, where somebody looks at a terminal:",
+        "  right n space     the next step",
+        "  left p            the one before",
+        "  home end          before the first step; the last",
+        "  g NUMBER          that step",
+        "  / REGEX           the next step of what matches",
+        "  o c               open the box that runs; close it again",
+        "  q                 leave",
+    ]
+)
+
+
+@click.command("replay", epilog=_KEYS)
+@recording_options
+@click.option("--all", "all_pages", is_flag=True, help="Print every step as a page; unasked where no terminal is.")
+@click.option(
+    "--from", "first", type=click.IntRange(min=0), metavar="N", help="Begin with this step; 0 is the forward graph."
+)
+@click.option("--to", "last", type=click.IntRange(min=0), metavar="N", help="End with this step.")
+@click.option("--every-node", is_flag=True, help="A step for every autograd node: nothing folded, nothing merged.")
+@viewing_options_without_all
+@click.option("--ascii", is_flag=True, help="No lines and signs beyond ASCII.")
+@terminal_options(least_width=NARROWEST)
+def replay_command(all_pages: bool, no_pager: bool, every_node: bool, **others: Any) -> int:
+    """Run SCRIPT, and play the backward pass of its first backward() step by step.
+
+    Each step shows what the engine runs, the gradient that enters, how it is summed where branches meet, the formula,
+    and the gradients that leave. Folded boxes run as one step. SCRIPT is recorded with the numbers of small tensors.
+    """
+    from gradviz.cli.paging import show
+    from gradviz.cli.replay_player import Player, Stage
+    from gradviz.cli.rescue import recording_kept
+    from gradviz.cli.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.terminal import standard_output
+    from gradviz.cli.views import source_options, view_options
+
+    source_choice = _with_values(source_options(others))
+    viewing = view_options(others | ({"show_all": True, "plumbing": True} if every_node else {}))
+    _check(source_choice, others["first"], others["last"])
+    terminal = standard_output(others["color"])
+    look = _page_look(terminal, others)
+    source = open_source(source_choice, own_output=True)
+    with recording_kept(source, source_choice):
+        stage = Stage(source.capture, source.graphs[0], _notes(source, source_choice), look)
+        words = stage.words(viewing)
+        steps = _steps_to_show(len(words.replay), others["first"], others["last"])
+        if _is_played(terminal, all_pages):
+            Player(stage, viewing, words, steps).play()
+        else:
+            show(stage.all_pages(words, steps), terminal, use_pager=not no_pager)
+    tell_that_it_was_stopped(source, source_choice)
+    return source.exit_code
+
+
+def _with_values(source: SourceOptions) -> SourceOptions:
+    """A script is recorded with its numbers: without them there is little to play."""
+    return source if source.is_capture else replace(source, values=True)
+
+
+def _check(source: SourceOptions, first: int | None, last: int | None) -> None:
+    """Whatever can be told to be wrong before the script runs."""
+    from gradviz.errors import BadInput
+
+    if source.backward == "all":
+        raise BadInput("replay plays one backward call at a time", hint="pick one with --backward N")
+    if first is not None and last is not None and first > last:
+        raise BadInput(f"--from {first} comes after --to {last}", hint="steps are counted as the engine runs them")
+
+
+def _steps_to_show(count: int, first: int | None, last: int | None) -> range:
+    from gradviz.errors import BadInput
+
+    for name, number in (("--from", first), ("--to", last)):
+        if number is not None and number > count:
+            raise BadInput(f"{name} {number}: there is no such step", hint=f"they are numbered 0 to {count}")
+    return range(first or 0, (count if last is None else last) + 1)
+
+
+def _is_played(terminal: Terminal, all_pages: bool) -> bool:
+    """Whether there is somebody to press keys, and a screen that can be drawn anew."""
+    from gradviz.cli.terminal import is_terminal
+
+    return not all_pages and terminal.is_interactive and is_terminal(sys.stdin) and os.environ.get("TERM") != "dumb"
+
+
+def _page_look(terminal: Terminal, options: dict[str, Any]) -> PageLook:
+    from gradviz.rendering.replay_text import PageLook
+
+    return PageLook(
+        width=options["width"] or max(terminal.width, NARROWEST),
+        color=terminal.has_colors,
+        ascii=options["ascii"] or not terminal.has_unicode,
+    )
+
+
+def _notes(source: Source, options: SourceOptions) -> tuple[str, ...]:
+    """What this recording holds of what a replay shows, and how to record the rest."""
+    from gradviz.analysis.gradient_flow import has_gradients
+    from gradviz.graph.gradients import holds_numbers
+    from gradviz.recording.plan import MOST_VALUES
+
+    graph = source.graphs[0]
+    notes = []
+    if len(source.graphs) > 1:
+        others = [str(each.backward.number) for each in source.graphs[1:4] if each.backward is not None]
+        told = f"--backward N plays another (N = {', '.join(others)})"
+        notes.append(f"the first of {len(source.graphs):,} recorded backward calls; {told}")
+    if not has_gradients(graph):
+        why = "no backward() ran" if graph.backward is None else "gradients were not recorded"
+        notes.append(f"{why}: the order is the one in which the engine would run the nodes, and no gradient is known")
+    elif not options.is_capture:
+        most = options.values_up_to or MOST_VALUES
+        notes.append(f"the script was recorded with --values: every number of tensors of up to {most:,} elements")
+    elif not any(holds_numbers(node.values) for node in graph.nodes):
+        notes.append("recorded without numbers: record it again with --values to see them")
+    return tuple(notes)

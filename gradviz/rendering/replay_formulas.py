@@ -1,0 +1,112 @@
+"""The formulas of one node, with the numbers that a capture holds put in: in plain mathematics, or else torch's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gradviz.analysis.node_numbers import node_inputs
+from gradviz.formulas import known
+from gradviz.formulas.arguments import edge_names
+from gradviz.formulas.derivative import Derivative
+from gradviz.formulas.plain import PlainFormula, plain_formula, reading
+from gradviz.graph.model import Graph, Node, TensorFacts
+from gradviz.rendering.value_words import number_words, short_nested_words
+
+LONGEST_OPERAND = 24
+"""Characters: a longer tensor keeps its letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFormulas:
+    """What a node computes of the gradient that arrives."""
+
+    lines: tuple[str, ...] = ()
+    """In letters: ``ā = ȳ ∘ b``, and what they abbreviate."""
+    with_numbers: Mapping[int, str] = field(default_factory=dict)
+    """By the place of the edge: ``ā = 0.1 ∘ 5``; only where some number is known."""
+    arriving: str = ""
+    """The letter of what arrives: ``ȳ``."""
+    letters: Mapping[int, str] = field(default_factory=dict)
+    """By the place of the edge, what the formulas call the input: ``a``."""
+    is_torchs_own: bool = False
+    """True for formulas in the words of torch's file of derivatives."""
+
+
+def node_formulas(graph: Graph, node: Node) -> NodeFormulas:
+    """The formulas for the edges of `node` along which a gradient goes; empty where nobody knows any."""
+    if node.is_leaf:
+        return NodeFormulas()
+    if node.kind == "custom":
+        return NodeFormulas(("what its own backward() in the program says",))
+    plain = plain_formula(node.name)
+    if plain is not None:
+        return _plain(graph, node, plain)
+    exact = known.of(node.name)
+    return NodeFormulas() if exact is None else NodeFormulas(_exact_lines(node, exact), is_torchs_own=True)
+
+
+def _plain(graph: Graph, node: Node, plain: PlainFormula) -> NodeFormulas:
+    names = _names_of_edges(node, plain)
+    letters = reading(plain)
+    scalars = _scalars(node)
+    numbers = scalars | _numbers(graph, node, plain)
+    without, put_in = reading(plain, scalars).gradients, reading(plain, numbers).gradients
+    return NodeFormulas(
+        (*_wanted(node, names, letters.gradients), *letters.where),
+        _with_numbers(graph, node, names, {name: put_in[name] for name in put_in if put_in[name] != without[name]}),
+        letters.symbols.get("grad", "") if len(node.arrived) == 1 else "",
+        {place: letters.symbols[name] for place, name in enumerate(names) if name in letters.symbols},
+    )
+
+
+def _names_of_edges(node: Node, plain: PlainFormula) -> Sequence[str]:
+    """The input that each edge belongs to; none where nobody can tell, as without torch's file of derivatives."""
+    exact = known.of(node.name)
+    names = edge_names(exact, len(node.edges)) if exact is not None else ()
+    return names or (tuple(plain.gradients) if len(plain.gradients) == len(node.edges) else ())
+
+
+def _with_numbers(graph: Graph, node: Node, names: Sequence[str], formulas: Mapping[str, str]) -> dict[int, str]:
+    """By the place of the edge; of scalars element by element is plain multiplication."""
+    inputs = (graph.nodes[edge.target].output(edge.input_nr) for edge in node.edges if edge is not None)
+    scalars = all(map(_is_scalar, node.outputs)) and all(map(_is_scalar, inputs))
+    named = ((place, name) for place, name in enumerate(names) if node.edges[place] is not None and name in formulas)
+    return {place: formulas[name].replace("∘", "·") if scalars else formulas[name] for place, name in named}
+
+
+def _is_scalar(tensor: TensorFacts | None) -> bool:
+    return tensor is not None and not tensor.shape
+
+
+def _wanted(node: Node, names: Sequence[str], formulas: Mapping[str, str]) -> tuple[str, ...]:
+    """Those for inputs that get a gradient; all of them where edges have no names."""
+    named = zip(names, node.edges, strict=False)
+    wanted = dict.fromkeys(name.partition("[")[0] for name, edge in named if edge is not None)
+    return tuple(formulas[name] for name in (wanted or formulas) if name in formulas)
+
+
+def _scalars(node: Node) -> dict[str, str]:
+    """The arguments of an operation that are plain numbers."""
+    return {
+        name: number_words(value)
+        for name, value in node.attributes.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+
+
+def _numbers(graph: Graph, node: Node, plain: PlainFormula) -> dict[str, str]:
+    """What stands for each name of which every number is known and there is room for it."""
+    values = {each.name: each.figures for each in node_inputs(graph, node, known.of(node.name))}
+    values |= dict(zip(plain.outputs, node.values, strict=False))
+    if len(node.arrived) == 1:
+        values["grad"] = node.arrived[0]
+    words = {name: short_nested_words(figures, LONGEST_OPERAND) for name, figures in values.items()}
+    return {name: text.replace("-", "−") for name, text in words.items() if text}
+
+
+def _exact_lines(node: Node, exact: Derivative) -> tuple[str, ...]:
+    names = edge_names(exact, len(node.edges))
+    wanted = {name.partition("[")[0] for name, edge in zip(names, node.edges, strict=False) if edge is not None}
+    formulas = (each for each in exact.inputs if not wanted or not wanted.isdisjoint(each.inputs))
+    return tuple(f"{', '.join(each.inputs)}: {each.formula}" for each in formulas)

@@ -1,0 +1,118 @@
+"""The forward graph while backward runs through it: the rows of the tree, with what has run and what has arrived."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gradviz.analysis.replay import State, Step
+from gradviz.graph.gradients import holds_numbers
+from gradviz.rendering.replay_words import ReplayWords
+from gradviz.rendering.tree_cells import Cells, CellWriter
+from gradviz.rendering.tree_columns import Column, RowFacts, columns_named
+from gradviz.rendering.tree_outline import outline
+from gradviz.rendering.tree_signs import RAN, READY, RUNS, WAITS, Sign
+from gradviz.rendering.tree_table import Line, Span, Table
+from gradviz.rendering.words import counted
+
+STATE_SIGNS: dict[State, Sign] = {
+    "ran": RAN,
+    "runs": RUNS,
+    "ready": READY,
+    "waits": WAITS,
+}
+STATE_WORDS: dict[State, str] = {
+    "ran": "has run",
+    "runs": "runs",
+    "ready": "ready: all of its gradient is there",
+    "waits": "waits for more of it",
+}
+
+
+class ReplayRows:
+    """The tree of a replay; any part of it can be written, as it is at any step."""
+
+    def __init__(self, words: ReplayWords, width: int) -> None:
+        self._words, self._replay = words, words.replay
+        subject = words.subject
+        self._items = subject.view.items
+        self._rows = outline(subject.graph, subject.view)
+        usual = columns_named(
+            "name,value" if any(holds_numbers(node.values) for node in subject.graph.nodes) else "name,shape"
+        )
+        self._columns: tuple[Column, ...] = (
+            *usual,
+            Column("gradient", "", self._longest_gradient, 8, 20),
+            Column("step", "", self._steps_words, 4, 3, is_number=True),
+        )
+        writer = CellWriter(subject, self._columns, frozenset(), None)
+        # Without the lines that say where a gradient is lost: here the reader sees it happen.
+        self._cells = [list(writer.cells(row))[-1] for row in self._rows]
+        self._table = Table(self._cells, self._columns, width, has_gutter=True)
+        self._places: dict[int, int] = {}
+        for place, row in enumerate(self._rows):
+            if row.item is not None and row.kind in ("item", "reference"):
+                is_shown = row.kind == "item" and self._rows[self._places.get(row.item, place)].kind == "reference"
+                if row.item not in self._places or is_shown:
+                    self._places[row.item] = place
+
+    def _longest_gradient(self, of: RowFacts) -> str:
+        """Of the words that the column will show, for its width: before the last part of a sum they are longer."""
+        numbers = self._replay.steps_of_item(of.item.id)
+        entering = self._replay.step(numbers[0]).entering if numbers else []
+        times = [len(self._replay), *(flow.step for flow in entering[:1])]
+        return max((self._words.gradient_at(of.item, at) for at in times), key=len)
+
+    def _steps_words(self, of: RowFacts) -> str:
+        if of.item.root is not None:
+            return ""
+        numbers = self._replay.steps_of_item(of.item.id)
+        if len(numbers) > 1:
+            return f"{numbers[0]}…{numbers[-1]}"
+        return str(numbers[0]) if numbers else ""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def around(self, at: int, most: int) -> list[Line]:
+        """The header and up to `most` rows: those around what runs in the step `at`."""
+        first = self._first_row(self._replay.step(at) if at else None, most)
+        shown = range(first, min(first + most, len(self._rows)))
+        lines = [self._table.header()]
+        lines += [self._table.line(self._cell(place, at)) for place in shown]
+        beyond = ((first, "above"), (len(self) - shown.stop, "below"))
+        hidden = [f"{counted(count, 'row')} {where}" for count, where in beyond if count]
+        return [*lines, [Span(f"  … {', '.join(hidden)}", "dim")]] if hidden else lines
+
+    def _first_row(self, step: Step | None, most: int) -> int:
+        """A third of the rows shows what has run, and the rest where the gradient goes."""
+        place = 0 if step is None else min(self._places.get(item, 0) for item in step.items)
+        return max(min(place - most // 3, len(self._rows) - most), 0)
+
+    def _cell(self, place: int, at: int) -> Cells:
+        row, cell = self._rows[place], self._cells[place]
+        if row.item is None or row.kind not in ("item", "reference"):
+            return cell
+        item = self._items[row.item]
+        state = self._replay.state_of(item, at)
+        if row.kind == "reference":
+            return replace(cell, gutter=STATE_SIGNS.get(state) if state == "runs" else None)
+        gradient = self._words.gradient_at(item, at)
+        columns = (*cell.columns[:-2], gradient, cell.columns[-1])
+        return replace(cell, columns=columns, gutter=STATE_SIGNS.get(state), style=_style(state, cell))
+
+
+def _style(state: State, cell: Cells) -> str:
+    return RUNS.style if state == "runs" else cell.style
+
+
+def legend(width: int) -> list[Line]:
+    """What the signs before the rows mean, as many on a line as there is room for."""
+    lines: list[Line] = [[]]
+    for state, sign in STATE_SIGNS.items():
+        entry = [Span(f"{sign.character} ", sign.style), Span(STATE_WORDS[state], "italic")]
+        used = sum(len(span.text) for span in lines[-1])
+        if used and used + sum(len(span.text) for span in entry) + 2 > width:
+            lines.append([])
+            used = 0
+        lines[-1] += [Span("  " if used else ""), *entry]
+    return lines

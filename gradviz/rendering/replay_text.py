@@ -1,0 +1,94 @@
+"""A replay as pages of text, one for each step: the graph as it then is, and below it what the step does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from textwrap import wrap
+
+from gradviz.analysis.replay import START
+from gradviz.rendering.renderer import Subject
+from gradviz.rendering.replay_rows import ReplayRows, legend
+from gradviz.rendering.replay_words import Fact, ReplayWords
+from gradviz.rendering.tree_cells import clean
+from gradviz.rendering.tree_table import Line, Span
+from gradviz.rendering.tree_writing import written
+
+USUAL_ROWS = 14
+"""Of the graph, on a page that has no height."""
+LEAST_ROWS = 3
+"""Fewer say nothing: the words of the step are worth more."""
+_LABELS = 14
+
+
+@dataclass(frozen=True, slots=True)
+class PageLook:
+    """How pages look."""
+
+    width: int = 100
+    color: bool = False
+    ascii: bool = False
+    height: int | None = None
+    """Lines of a page; without it, as many as its words need."""
+
+
+class ReplayPages:
+    """The pages of one replay, from 0, before anything has run, to the number of its steps."""
+
+    def __init__(self, words: ReplayWords, look: PageLook, notes: tuple[str, ...] = ()) -> None:
+        self._words, self._replay, self._look = words, words.replay, look
+        self._rows = ReplayRows(words, look.width)
+        self._notes = notes
+
+    def page(self, at: int) -> str:
+        """One page, as text that ends in a line feed."""
+        return written(self._lines(at), color=self._look.color, ascii=self._look.ascii)
+
+    def _lines(self, at: int) -> list[Line]:
+        facts = list(self._facts(at))
+        height = self._look.height
+        head: list[Line] = [self._headline(at), []]
+        if height is None:
+            return [*head, *self._rows.around(at, USUAL_ROWS), [], *facts]
+        # Two lines are the tree's own: its header, and how many rows are hidden.
+        room = height - len(head) - len(facts) - 3
+        tree = [*self._rows.around(at, room), []] if room >= LEAST_ROWS else []
+        lines = [*head, *tree, *facts]
+        return lines if len(lines) <= height else [*lines[: height - 1], [Span("…")]]
+
+    def _headline(self, at: int) -> Line:
+        count = len(self._replay)
+        if at == START:
+            call = self._replay.graph.backward
+            called = f"{call.function}() is called" if call is not None else "backward() would begin here"
+            return [Span(f"forward   {called}", "bold"), Span(f"   {count:,} steps follow", "dim")]
+        step = self._replay.step(at)
+        number = f"step {at:,} of {count:,}"
+        title, subtitle = clean(self._words.title(step)), clean(self._words.subtitle(step))
+        return [Span(f"{number}   ", "bold"), Span(title, "bold yellow"), Span(f"   {subtitle}", "dim")]
+
+    def _facts(self, at: int) -> Iterator[Line]:
+        if at == START:
+            yield from self._fact(Fact("gradient in", tuple(self._words.beginning())))
+            for note in self._notes:
+                yield from self._fact(Fact("note", (note,)))
+            yield from self._fact(Fact("ran", (self._words.progress(at),)))
+            yield from legend(self._look.width)
+            return
+        for fact in self._words.facts(self._replay.step(at)):
+            yield from self._fact(fact)
+        yield from self._fact(Fact("ran", (self._words.progress(at),)))
+
+    def _fact(self, fact: Fact) -> Iterator[Line]:
+        label = fact.label
+        room = max(self._look.width - _LABELS, 20)
+        for line in fact.lines:
+            indent = " " * (len(line) - len(line.lstrip()))
+            for words in wrap(line.strip(), room, initial_indent=indent, subsequent_indent=f"{indent}  ") or [""]:
+                yield [Span(label.ljust(_LABELS), "bold"), Span(words)]
+                label = ""
+
+
+def replay_notes(subject: Subject) -> tuple[str, ...]:
+    """What the reader must know of the whole replay: what was left out, and what could not be recorded."""
+    return (*subject.view.notes, *(f"not recorded: {sentence}" for sentence in subject.capture.disclosures))

@@ -1,0 +1,71 @@
+"""`gradviz replay`: pages in a pipe, keys in a terminal, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gradviz.capture.capture import Capture, Program
+from gradviz.capture.capture_file import write_capture
+from tests.builders import chain_graph
+from tests.end_to_end.command import SAMPLES, gradviz, refusal, refused
+from tests.end_to_end.in_a_terminal import in_a_terminal
+
+RULE = "─" * 80 + "\n"
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> str:
+    """The name of a capture of four steps, in the folder of the test."""
+    (tmp_path / "run.gradviz").write_bytes(write_capture(Capture(Program("train.py"), graphs=(chain_graph(1),))))
+    return "run.gradviz"
+
+
+def test_a_script_is_played_with_its_numbers_a_page_for_each_step_after_one_of_the_forward_graph() -> None:
+    run = gradviz("replay", "log_of_product.py", "--width", "80", cwd=SAMPLES)
+    assert run.exit_code == 0, run.stderr
+    pages = run.stdout.split(RULE)
+    assert [page.split("   ")[0] for page in pages] == ["forward", *(f"step {number} of 4" for number in range(1, 5))]
+    assert "every number of tensors of up to 64 elements" in " ".join(pages[0].split())
+    assert "ā = 0.1 · 5 = 0.5 → x" in pages[2]
+
+
+def test_ascii_means_ascii(capture: str, tmp_path: Path) -> None:
+    run = gradviz("replay", capture, "--ascii", cwd=tmp_path)
+    assert run.stdout.isascii()
+    assert "> * add" in run.stdout
+
+
+def test_in_a_terminal_a_page_waits_for_a_key_and_the_screen_is_given_back(capture: str, tmp_path: Path) -> None:
+    shown = in_a_terminal("replay", capture, cwd=tmp_path, keys="q")
+    assert shown.exit_code == 0
+    inside, _, after = shown.text.partition("\x1b[?1049h")[2].partition("\x1b[?1049l")
+    assert "forward   backward() is called" in inside
+    assert "step 1 of 4" not in inside
+    assert after.strip("q") == ""
+
+
+def test_all_prints_the_pages_in_a_terminal_too(capture: str, tmp_path: Path) -> None:
+    shown = in_a_terminal("replay", capture, "--all", "--no-pager", cwd=tmp_path)
+    assert "step 4 of 4" in shown.text
+    assert "\x1b[?1049h" not in shown.text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--backward", "all"), "replay plays one backward call at a time; pick one with --backward N"),
+        (("--from", "3", "--to", "2"), "--from 3 comes after --to 2"),
+        (("--width", "20"), "20 is not in the range"),
+    ],
+)
+def test_wrong_options_are_refused_before_the_script_runs(folder: Path, options: tuple[str, ...], words: str) -> None:
+    assert words in refused("replay", "train.py", *options, cwd=folder)
+
+
+@pytest.mark.parametrize("option", ["--from", "--to"])
+def test_a_step_that_is_not_there_is_refused_with_those_that_are(capture: str, tmp_path: Path, option: str) -> None:
+    message = refusal(gradviz("replay", capture, option, "9", cwd=tmp_path))
+    assert re.search(rf"{option} 9: there is no such step; they are numbered 0 to 4", message)
