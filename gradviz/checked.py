@@ -63,10 +63,9 @@ class Checked:
 def chosen(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> RuleSet:
     """The rules that these words mean; raises `BadInput` for one that means no rule."""
     from gradviz.analysis.checker import chosen_rules
-    from gradviz.analysis.installed_rules import RuleSet, with_installed_rules
-    from gradviz.analysis.rules import RULES
+    from gradviz.analysis.installed_rules import RuleSet, all_rules
 
-    known = with_installed_rules(RULES)
+    known = all_rules()
     rules = chosen_rules(known.rules, _words("select", select), _words("ignore", ignore))
     return RuleSet(tuple(rules), known.unusable)
 

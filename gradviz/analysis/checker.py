@@ -25,22 +25,34 @@ class CheckResult(Struct, frozen=True):
     """Codes of the rules that ran to their end."""
 
 
-def chosen_rules(rules: Iterable[type[Rule]], select: Sequence[str], ignore: Sequence[str]) -> list[type[Rule]]:
-    """Those that are selected (all, where nothing is) and not ignored, each by name, code, or how a code begins.
+def named_rules(rules: Iterable[type[Rule]], words: Sequence[str]) -> list[type[Rule]]:
+    """Those that words mean by a rule's name, its code, or how its code begins; all where there are no words.
 
     Raises `BadInput` for a word that fits no rule.
     """
     known = list(rules)
-    for word in (*select, *ignore):
+    for word in words:
         if not any(is_called(rule.code, rule.name, word) for rule in known):
-            words = [word for rule in known for word in (rule.code, rule.name)]
-            raise BadInput(f"no rule {word!r}", hint=near_matches(word, words))
-    return [
-        rule
-        for rule in known
-        if (not select or any(is_called(rule.code, rule.name, word) for word in select))
-        and not any(is_called(rule.code, rule.name, word) for word in ignore)
-    ]
+            choices = [choice for rule in known for choice in (rule.code, rule.name)]
+            raise BadInput(f"no rule {word!r}", hint=near_matches(word, choices))
+    return [rule for rule in known if not words or any(is_called(rule.code, rule.name, word) for word in words)]
+
+
+def chosen_rules(
+    rules: Iterable[type[Rule]], select: Sequence[str], ignore: Sequence[str], requested: Iterable[type[Rule]] = ()
+) -> list[type[Rule]]:
+    """Those that are selected (all, where nothing is), and those that are `requested`, less those that are ignored.
+
+    Raises `BadInput` for a word that fits no rule, or that selects one which only runs on request.
+    """
+    known = list(rules)
+    chosen = [*(rule for rule in named_rules(known, select) if not rule.requested_by), *requested]
+    codes = {rule.code for rule in chosen}
+    for rule in known:
+        if rule.code not in codes and (rule.code in select or rule.name in select):
+            raise BadInput(f"{rule.code} ({rule.name}) only runs on request", hint=f"{rule.requested_by} asks for it")
+    left_out = {rule.code for rule in named_rules(known, ignore)} if ignore else set()
+    return [rule for rule in chosen if rule.code not in left_out]
 
 
 def check_capture(capture: Capture, rules: Iterable[type[Rule]]) -> CheckResult:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from gradviz.analysis.checker import FAILED_RULE
 from gradviz.analysis.finding import SEVERITIES, Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules import ON_REQUEST, RULES
 
 GROUP = "gradviz.rules"
 
@@ -24,6 +25,11 @@ class RuleSet(Struct, frozen=True):
     """Ours, then those of other packages in the order of their codes."""
     unusable: tuple[Finding, ...] = ()
     """A note for each entry point that could not be used."""
+
+
+def all_rules() -> RuleSet:
+    """Ours, those on request among them, and those of installed packages."""
+    return with_installed_rules(sorted((*RULES, *ON_REQUEST), key=lambda rule: rule.code))
 
 
 def with_installed_rules(own: Iterable[type[Rule]], points: Iterable[EntryPoint] | None = None) -> RuleSet:

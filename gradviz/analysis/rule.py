@@ -12,7 +12,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Severity
 
 SECTIONS = ("What it finds", "Why it matters", "Example", "Instead")
-"""Of a rule's docstring, in this order. The terminal, pages and ``gradviz explain`` print that same text."""
+"""Of a rule's docstring, in this order. The terminal, pages and ``gradviz rules`` print that same text."""
 
 FAMILIES = {
     "GV1": "missing gradient",
@@ -37,6 +37,9 @@ class Rule(ABC):
     severity: ClassVar[Severity]
     yields_to: ClassVar[tuple[str, ...]] = ()
     """Names of rules that go deeper: what one of them says about the same tensors replaces what this one says."""
+
+    requested_by: ClassVar[str] = ""
+    """The option that asks for it; empty for rules that always run."""
 
     @abstractmethod
     def check(self, case: Case) -> Iterator[Finding]:

@@ -111,18 +111,17 @@ def _source_choice(
 def _rules(settings: CheckSettings, options: dict[str, Any]) -> tuple[list[type[Rule]], tuple[Finding, ...]]:
     """The rules to run, and a finding on each installed one that cannot."""
     from gradviz.analysis.checker import chosen_rules
-    from gradviz.analysis.installed_rules import with_installed_rules
-    from gradviz.analysis.rules import RULES
+    from gradviz.analysis.installed_rules import all_rules
     from gradviz.analysis.rules.parameter_without_gradient import ParameterWithoutGradient
     from gradviz.analysis.rules.saved_memory import saved_memory_above
 
-    known = with_installed_rules(RULES)
-    rules = chosen_rules(known.rules, settings.select, settings.ignore)
+    requested: list[type[Rule]] = []
     if options["all_params_get_grad"]:
-        rules.append(ParameterWithoutGradient)
+        requested.append(ParameterWithoutGradient)
     if settings.saved_limit is not None:
-        rules.append(saved_memory_above(settings.saved_limit))
-    return rules, known.unusable
+        requested.append(saved_memory_above(settings.saved_limit))
+    known = all_rules()
+    return chosen_rules(known.rules, settings.select, settings.ignore, requested), known.unusable
 
 
 def _why(case: Case, report: Report, options: dict[str, Any], terminal: Terminal) -> str:

@@ -75,11 +75,9 @@ def _general(name: str, options: dict[str, Any], terminal: Terminal) -> str:
 
 
 def _rules_called(name: str, *, also_by_name: bool = False) -> list[type[Rule]]:
-    from gradviz.analysis.installed_rules import with_installed_rules
-    from gradviz.analysis.rules import RULES
+    from gradviz.analysis.installed_rules import all_rules
 
-    known = with_installed_rules(RULES).rules
-    return [rule for rule in known if name.upper() == rule.code or (also_by_name and name == rule.name)]
+    return [rule for rule in all_rules().rules if name.upper() == rule.code or (also_by_name and name == rule.name)]
 
 
 def _unknown(name: str, known: KnownFormulas) -> GradvizError:

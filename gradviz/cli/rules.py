@@ -22,15 +22,14 @@ _INDENT = " " * 9
 @click.argument("words", nargs=-1, metavar="[RULE]...")
 def rules_command(words: tuple[str, ...], no_pager: bool, **options: Any) -> int:
     """List the rules of `gradviz check`; with RULE (GV101, GV1 or a name), print what it finds and what to do."""
-    from gradviz.analysis.checker import chosen_rules
-    from gradviz.analysis.installed_rules import with_installed_rules
-    from gradviz.analysis.rules import RULES
+    from gradviz.analysis.checker import named_rules
+    from gradviz.analysis.installed_rules import all_rules
     from gradviz.cli.paging import show
     from gradviz.cli.terminal import standard_output
 
     terminal = standard_output(options["color"])
-    known = with_installed_rules(RULES)
-    rules = chosen_rules(known.rules, words, ())
+    known = all_rules()
+    rules = named_rules(known.rules, words)
     text = "\n".join(map(rule_page, rules)) if words else _table(rules, options["width"] or max(terminal.width, 40))
     for finding in known.unusable:
         text += f"\n{finding.message}\n"
@@ -47,14 +46,20 @@ def _table(rules: Iterable[type[Rule]], width: int) -> str:
         if rule.code[:3] != family:
             family = rule.code[:3]
             lines += [""] * bool(lines) + [f"{family}xx {FAMILIES.get(family, 'of other packages')}"]
-        lines.append(f"  {rule.code}  {rule.name} ({rule.severity})")
+        lines += wrap(
+            f"{rule.code}  {rule.name} {_weight(rule)}", width, initial_indent="  ", subsequent_indent=_INDENT
+        )
         lines += wrap(rule.headline(), width, initial_indent=_INDENT, subsequent_indent=_INDENT)
     return "\n".join(lines) + "\n"
 
 
+def _weight(rule: type[Rule]) -> str:
+    return f"({rule.severity}, only with {rule.requested_by})" if rule.requested_by else f"({rule.severity})"
+
+
 def rule_page(rule: type[Rule]) -> str:
     """What it finds, why that matters, an example, and what to write instead."""
-    parts = [f"{rule.code} {rule.name} ({rule.severity})", rule.headline()]
+    parts = [f"{rule.code} {rule.name} {_weight(rule)}", rule.headline()]
     for title, body in rule.documentation().items():
         parts.append(f"{title}\n{indent(body, '    ' if title in _CODE_SECTIONS else '')}")
     return "\n\n".join(parts) + "\n"

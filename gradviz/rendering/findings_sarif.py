@@ -12,7 +12,7 @@ from typing import Any
 from gradviz._version import __version__
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.report import Report
-from gradviz.analysis.rules import RULES
+from gradviz.analysis.rules import ON_REQUEST, RULES
 from gradviz.capture.encoding import json_text
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -20,7 +20,7 @@ _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sa
 
 def findings_sarif(report: Report) -> str:
     """A log with one run."""
-    known = {rule.code: rule for rule in RULES}
+    known = {rule.code: rule for rule in (*RULES, *ON_REQUEST)}
     names = {finding.code: finding.cause for finding in report.findings}
     rules = [
         {"id": code, "name": name, **({"shortDescription": {"text": known[code].headline()}} if code in known else {})}

@@ -35,9 +35,11 @@ from gradviz.analysis.rules.not_registered import NotRegistered
 from gradviz.analysis.rules.numpy_roundtrip import NumpyRoundtrip
 from gradviz.analysis.rules.optimizer_step_before_backward import OptimizerStepBeforeBackward
 from gradviz.analysis.rules.overflow import Overflow
+from gradviz.analysis.rules.parameter_without_gradient import ParameterWithoutGradient
 from gradviz.analysis.rules.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.requires_grad_false import RequiresGradFalse
 from gradviz.analysis.rules.saturation import Saturation
+from gradviz.analysis.rules.saved_memory import SavedMemory
 from gradviz.analysis.rules.stale_optimizer_params import StaleOptimizerParams
 from gradviz.analysis.rules.state_not_detached import StateNotDetached
 from gradviz.analysis.rules.tensor_rewrap import TensorRewrap
@@ -90,3 +92,6 @@ RULES: tuple[type[Rule], ...] = (
     BrokenWeightTie,
     ReentrantCheckpoint,
 )
+
+ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)
+"""Those that only run where an option asks for them."""

@@ -39,6 +39,7 @@ class ParameterWithoutGradient(Rule):
     code = "GV799"
     name = "parameter_without_gradient"
     severity = "error"
+    requested_by = "--all-params-get-grad"
 
     def check(self, case: Case) -> Iterator[Finding]:
         fates = case.fates

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Place
-from gradviz.analysis.memory import GraphMemory, memory_of
+from gradviz.analysis.memory import GraphMemory, kept_bytes, memory_of
 from gradviz.analysis.memory_groups import Group, by_line
 from gradviz.analysis.rule import Rule
 from gradviz.graph.byte_words import byte_words
@@ -36,30 +36,28 @@ class SavedMemory(Rule):
 
     Instead
     -------
-    from torch.utils.checkpoint import checkpoint
+    from torch.utils.checkpoint import checkpoint_sequential
 
-    layers = [torch.nn.Linear(64, 64) for _ in range(20)]
-    h = torch.randn(1000, 64)
-    for layer in layers:
-        h = checkpoint(lambda x, layer=layer: torch.relu(layer(x)), h, use_reentrant=False)
+    layers = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()) for _ in range(20)])
+    h = checkpoint_sequential(layers, 4, torch.randn(1000, 64), use_reentrant=False)
     h.sum().backward()
     """
 
     code = "GV901"
     name = "saved_memory"
     severity = "error"
+    requested_by = "--max-saved"
     limit: ClassVar[int] = 0
     """Bytes."""
 
     def check(self, case: Case) -> Iterator[Finding]:
-        memories = ((number, memory_of(graph)) for number, graph in enumerate(case.graphs))
-        number, memory = max(memories, key=lambda each: each[1].saved_bytes, default=(0, None))
-        if memory is not None and memory.saved_bytes > self.limit:
-            yield self._finding(case, number, memory)
+        sizes = [kept_bytes(graph, range(len(graph.nodes))) for graph in case.graphs]
+        if sizes and max(sizes) > self.limit:
+            number = sizes.index(max(sizes))
+            yield self._finding(case, number, memory_of(case.graphs[number]))
 
     def _finding(self, case: Case, number: int, memory: GraphMemory) -> Finding:
-        lines = sorted((group for group in by_line(memory) if group.key), key=lambda group: -group.bytes)
-        most = lines[0] if lines else None
+        most = next((group for group in by_line(memory) if group.key), None)
         where = f"; {byte_words(most.bytes)} of it by this line" if most is not None else ""
         backward = case.graphs[number].backward
         called = "a graph" if backward is None else f"the graph of backward {backward.number}"
@@ -83,4 +81,6 @@ def _place(group: Group | None) -> Place | None:
 
 def saved_memory_above(limit: int) -> type[Rule]:
     """The rule with a limit in bytes."""
-    return type(SavedMemory.__name__, (SavedMemory,), {"limit": limit, "__doc__": SavedMemory.__doc__})
+    return type(
+        SavedMemory.__name__, (SavedMemory,), {"limit": limit, "__doc__": SavedMemory.__doc__, "__module__": __name__}
+    )

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from gradviz.analysis.checker import check_capture
 from gradviz.analysis.rule import FAMILIES, SECTIONS, Rule
-from gradviz.analysis.rules import RULES
+from gradviz.analysis.rules import ON_REQUEST, RULES
+from gradviz.analysis.rules.parameter_without_gradient import ParameterWithoutGradient
+from gradviz.analysis.rules.saved_memory import saved_memory_above
 from gradviz.recording.plan import RecordingPlan
 from gradviz.recording.program import find_script
 from gradviz.recording.script_runner import run
 
-every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+REQUESTED = (ParameterWithoutGradient, saved_memory_above(3 * 2**20))
+every_rule = pytest.mark.parametrize("rule", (*RULES, *REQUESTED), ids=lambda rule: rule.name)
 
 
-def causes_in(example: str, folder: Path) -> set[str]:
+def causes_in(example: str, folder: Path, rules: Iterable[type[Rule]]) -> set[str]:
     script = folder / "example.py"
     script.write_text(f"import torch\n\ntorch.manual_seed(0)\n{example}\n")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Torch's own, on what the example does wrong.
         capture = run(find_script(str(script)), (), RecordingPlan(backward=None, calls=True)).capture
-    return {finding.cause for finding in check_capture(capture, RULES).findings if finding.is_alarm}
+    return {finding.cause for finding in check_capture(capture, rules).findings if finding.is_alarm}
 
 
 @every_rule
@@ -35,8 +39,9 @@ def test_a_rule_has_a_code_of_a_family_and_a_page_with_all_sections(rule: type[R
 
 
 def test_codes_are_in_order_and_names_given_once_in_a_family() -> None:
-    codes = [rule.code for rule in RULES]
-    assert codes == sorted(set(codes))
+    for rules in (RULES, ON_REQUEST):
+        codes = [rule.code for rule in rules]
+        assert codes == sorted(set(codes))
     # One cause may show in two ways: `.data` that is read cuts a gradient off, `.data` that is written falsifies it.
     assert len({(rule.code[:3], rule.name) for rule in RULES}) == len(RULES)
 
@@ -44,5 +49,6 @@ def test_codes_are_in_order_and_names_given_once_in_a_family() -> None:
 @every_rule
 def test_the_example_of_a_rule_is_found_and_its_remedy_is_clean(rule: type[Rule], tmp_path: Path) -> None:
     page = rule.documentation()
-    assert rule.name in causes_in(page["Example"], tmp_path)
-    assert causes_in(page["Instead"], tmp_path) == set()
+    rules = RULES if rule in RULES else [rule]
+    assert rule.name in causes_in(page["Example"], tmp_path, rules)
+    assert causes_in(page["Instead"], tmp_path, rules) == set()

@@ -49,6 +49,13 @@ class Broken(Rule):
         raise KeyError("mask")
 
 
+class Strict(Rule):
+    code, name, severity, requested_by = "GV799", "strict", "error", "--strictly"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        yield from ()
+
+
 RULES = (Rounded, Shallow, Broken, Deep)
 
 
@@ -91,6 +98,16 @@ def test_rules_are_chosen_by_name_code_and_family(select: list[str], ignore: lis
 def test_an_unknown_rule_is_refused_with_those_most_like_it() -> None:
     with pytest.raises(BadInput, match=r"no rule 'GV102'.*GV101"):
         chosen_rules(RULES, ["GV102"], [])
+
+
+def test_a_rule_on_request_runs_where_it_is_asked_for_and_can_be_ignored() -> None:
+    rules = (*RULES, Strict)
+    assert Strict not in chosen_rules(rules, [], [])
+    assert chosen_rules(rules, ["GV1"], [], [Strict])[-1] is Strict
+    assert Strict not in chosen_rules(rules, [], ["GV799"], [Strict])
+    with pytest.raises(BadInput, match=r"GV799 \(strict\) only runs on request") as refusal:
+        chosen_rules(rules, ["strict"], [])
+    assert refusal.value.hint == "--strictly asks for it"
 
 
 def test_a_comment_on_the_line_leaves_a_finding_out_and_is_counted() -> None:

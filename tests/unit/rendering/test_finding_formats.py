@@ -70,6 +70,12 @@ def test_a_name_that_is_not_utf8_is_written_with_its_bytes_spelled_out(name: str
     assert r"tr\\udce4in.py" in text
 
 
+def test_sarif_describes_rules_that_only_run_on_request() -> None:
+    finding = Finding(code="GV901", cause="saved_memory", severity="error", message="too much")
+    (run,) = json.loads(written("sarif", Report("a.py", (finding,), {}, ())))["runs"]
+    assert run["tool"]["driver"]["rules"][0]["shortDescription"]["text"]
+
+
 def test_annotations_are_one_line_each_and_nothing_in_them_ends_a_property() -> None:
     first, second = written("github").splitlines()
     assert first.startswith("::error file=net%3A1%2Ca.py,line=3,title=GV101 detached::w gets no gradient")
