@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import Struct
 
+from gradviz.analysis.custom_page import CustomPage
 from gradviz.analysis.node_numbers import NodeNumbers
-from gradviz.capture.encoding import json_text
 from gradviz.formulas.derivative import Derivative
 from gradviz.formulas.known import KnownFormulas
 from gradviz.formulas.meanings import Meaning
@@ -53,6 +51,8 @@ class Explanation(Struct, frozen=True, omit_defaults=True):
     others: tuple[OtherNode, ...] = ()
     numbers: NodeNumbers | None = None
     """For a node of a capture."""
+    custom: CustomPage | None = None
+    """For a function of the program."""
     disclosures: tuple[str, ...] = ()
 
 
@@ -102,13 +102,3 @@ def _what(node_name: str, known: KnownFormulas) -> str:
 def inputs_that_need(derivative: Derivative, slot: str) -> tuple[str, ...]:
     """The inputs for whose gradient something was saved."""
     return tuple(name for each in derivative.inputs if slot in each.uses for name in each.inputs)
-
-
-def explanation_json(explanation: Explanation) -> str:
-    """The page as text for programs."""
-    return json_text(explanation)
-
-
-def explanation_schema() -> dict[str, Any]:
-    """JSON Schema of the page."""
-    return msgspec.json.schema(Explanation)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from gradviz.analysis.custom_page import custom_page
 from gradviz.analysis.explanation import Explanation, OtherNode, explain_node
 from gradviz.analysis.node_numbers import node_numbers
 from gradviz.capture.capture import Capture
@@ -35,10 +36,21 @@ def explain_in_graph(capture: Capture, graphs: Sequence[Graph], name: str, known
     if named.kind in KINDS_OF_PLACES and len(nodes) > 1:
         raise BadInput(f"{name!r} stands for {len(nodes):,} operations", hint=f"name one of them: {_listed(nodes)}")
     node = nodes[0]
-    page = explain_node(node.name, known, _versions(capture, known))
+    page = _page_of_custom(capture, graph, node) or explain_node(node.name, known, _versions(capture, known))
     numbers = node_numbers(capture, graph, node, page.derivative)
     others = tuple(OtherNode(f"node:{other.id}", _where(graph, other)) for other in nodes[1 : MOST_LISTED + 1])
     return replace(page, word=name, node=autograd_name(node), numbers=numbers, others=others)
+
+
+def _page_of_custom(capture: Capture, graph: Graph, node: Node) -> Explanation | None:
+    custom = custom_page(capture, graph, node)
+    if custom is None:
+        return None
+    sentence = (
+        f"A function of the program, {custom.class_name}: its gradients are what its own backward gives, and torch "
+        "takes them without looking."
+    )
+    return Explanation(node.name, node.name, sentence, custom=custom)
 
 
 def _found(graphs: Sequence[Graph], name: str) -> tuple[Graph, Named]:

@@ -119,24 +119,25 @@ class _Numbers:
     def _unsaid(self) -> Iterator[str]:
         if self.graph.backward is None:
             yield "no backward was recorded with this graph: there are no gradients"
+        elif self.graph.backward.failed_node == self.node.id:
+            yield "backward raised in this node: it sent nothing"
         elif self.node.run is None:
-            yield "the engine did not run this node: no gradient was wanted here, or nobody measured"
+            yield "the engine did not run this node, or what it did was not measured"
         if not any(node.values and any(each and each.values for each in node.values) for node in self.graph.nodes):
             yield "this recording holds no values: record the script with --values"
 
 
 def node_inputs(graph: Graph, node: Node, derivative: Derivative | None) -> tuple[NamedTensor, ...]:
-    """What a node was computed from: first what wants a gradient, in the order of its edges, then what wants none."""
-    given = [(name, edge) for name, edge in _named_edges(node, derivative) if edge is not None]
+    """What a node was computed from, in the order of its function's arguments, as far as that is known."""
+    inputs = [_from_edge(graph, name, edge) for name, edge in _named_edges(node, derivative) if edge is not None]
     constants = [graph.constants[place] for place in node.constants]
-    names = _names_of_constants(node, constants, derivative, {name for name, _ in given})
-    return (
-        *(_from_edge(graph, name, edge) for name, edge in given),
-        *(
-            NamedTensor(name, constant_names(each), each.tensor, each.value, wants_gradient=False)
-            for name, each in zip(names, constants, strict=True)
-        ),
-    )
+    names = _names_of_constants(node, constants, derivative, {each.name for each in inputs})
+    inputs += [
+        NamedTensor(name, constant_names(each), each.tensor, each.value, wants_gradient=False)
+        for name, each in zip(names, constants, strict=True)
+    ]
+    order = {each.name: place for place, each in enumerate(tensor_arguments(derivative.schema if derivative else ""))}
+    return tuple(sorted(inputs, key=lambda each: order.get(each.name.partition("[")[0], len(order))))
 
 
 def _named_edges(node: Node, derivative: Derivative | None) -> list[tuple[str, Edge | None]]:

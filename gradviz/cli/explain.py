@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from gradviz.cli.options import recording_options, terminal_options
 
@@ -22,6 +24,11 @@ NARROWEST = 40
 @click.command("explain")
 @click.argument("what", required=False, metavar="WHAT")
 @recording_options
+@click.option(
+    "--gradcheck",
+    is_flag=True,
+    help="Of a custom function: run SCRIPT to its end, and compare its backward with finite differences.",
+)
 @click.option("--format", metavar="text|json", default="text", show_default=True, help="json is for programs.")
 @terminal_options(least_width=NARROWEST)
 def explain_command(what: str | None, words: tuple[str, ...], no_pager: bool, **options: Any) -> int:
@@ -37,6 +44,7 @@ def explain_command(what: str | None, words: tuple[str, ...], no_pager: bool, **
     name = _checked(what, options["format"])
     terminal = standard_output(options["color"])
     if not words and options["module"] is None:
+        _check_that_nothing_is_to_run(options)
         show(_general(name, options, terminal), terminal, use_pager=not no_pager)
         return 0
     return _of_a_graph(name, _source_choice(words, options), options | {"no_pager": no_pager}, terminal)
@@ -94,7 +102,7 @@ def _unknown(name: str, known: KnownFormulas) -> GradvizError:
 
 
 def _page(page: Explanation, options: dict[str, Any], terminal: Terminal) -> str:
-    from gradviz.analysis.explanation import explanation_json
+    from gradviz.rendering.explanation_json import explanation_json
     from gradviz.rendering.explanation_text import ExplanationText
 
     if options["format"] == "json":
@@ -102,14 +110,32 @@ def _page(page: Explanation, options: dict[str, Any], terminal: Terminal) -> str
     return ExplanationText(options["width"] or max(terminal.width, NARROWEST), terminal.has_colors).text(page)
 
 
-def _source_choice(words: tuple[str, ...], options: dict[str, Any]) -> SourceOptions:
-    """Values are what is to be shown, so they are recorded."""
-    from dataclasses import replace
+def _check_that_nothing_is_to_run(options: dict[str, Any]) -> None:
+    from gradviz.errors import BadInput
 
+    context = click.get_current_context()
+    for name in ("backward", "keep_going", "root", "gradients", "values", "values_up_to", "gradcheck"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = name.replace("_", "-") if name != "gradients" else "no-gradients"
+            raise BadInput(f"--{option} needs a script to run", hint="gradviz explain WHAT SCRIPT")
+
+
+def _source_choice(words: tuple[str, ...], options: dict[str, Any]) -> SourceOptions:
+    """Values are what is to be shown, so they are recorded; for finite differences, every call as well."""
+    from gradviz.cli.settings import CheckSettings
     from gradviz.cli.views import source_options
+    from gradviz.errors import BadInput
+    from gradviz.recording.plan import RunLimits
 
     choice = source_options(options | {"words": words})
-    return choice if choice.is_capture else replace(choice, values=True)
+    if choice.is_capture:
+        if options["gradcheck"]:
+            raise BadInput(f"--gradcheck needs a script to run; {choice.name} is a capture")
+        return choice
+    choice = replace(choice, values=True)
+    if not options["gradcheck"]:
+        return choice
+    return replace(choice, calls=True, keep_going=True, limits=RunLimits(CheckSettings.seconds))
 
 
 def _of_a_graph(name: str, choice: SourceOptions, options: dict[str, Any], terminal: Terminal) -> int:

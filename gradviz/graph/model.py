@@ -189,6 +189,17 @@ class BackwardCall(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_
     """The node in which backward raised, where torch tells."""
 
 
+class CustomFunction(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
+    """Where an ``autograd.Function`` is written; `Capture.sources` has its lines."""
+
+    node_name: str
+    """``grad_fn.name()`` of its nodes: ``ClampBackward``."""
+    class_name: str
+    file: str
+    first_line: int
+    last_line: int
+
+
 class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Everything that one or several roots reach through ``next_functions``, and questions to ask about it.
 
@@ -224,6 +235,8 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """What variables held, when backward was called, of graphs that were computed before this one."""
     root_shares: RootShares | None = None
     """What each of several losses gives to the gradient of every leaf; only where it was asked for, not in parts."""
+    custom_functions: tuple[CustomFunction, ...] = ()
+    """Of the nodes that are ``custom``, each once; without those whose source could not be found."""
     findings: tuple[NodeFinding, ...] = ()
     """Only where the recording was checked, for pictures of it."""
     ghost_edges: tuple[GhostEdge, ...] = ()

@@ -196,8 +196,8 @@ def _held_models_behind(walked: Walk, names: NameTable) -> list[torch.nn.Module]
 def _source_lines(graphs: Iterable[Graph | CallLog], error: ScriptError | None) -> dict[str, dict[int, str]]:
     graphs = list(graphs)
     wanted = {(site.file, site.line) for graph in graphs for site in graph.call_sites}
-    for log in graphs:
-        for code in log.definitions if isinstance(log, CallLog) else ():
+    for graph in graphs:
+        for code in graph.definitions if isinstance(graph, CallLog) else graph.custom_functions:
             wanted.update((code.file, line) for line in range(code.first_line, code.last_line + 1))
     if error is not None and error.call_site is not None:
         wanted.add(error.call_site)

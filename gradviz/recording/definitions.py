@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from gradviz.graph.call_log import Definition
+from gradviz.graph.model import CustomFunction
 from gradviz.recording.stacks import function_name
 
 
@@ -50,6 +51,27 @@ def backward_of(function: Any) -> Callback | None:
     return backward._replace(forward=tuple(each.code for each in before if each is not None))
 
 
+def custom_function_of(function: type, node_name: str) -> CustomFunction | None:
+    """Where a custom function is written, from its ``class`` line to the end of its last method; None if not in a file.
+
+    Read from its code, because asking for the source of the class would parse its whole file.
+    """
+    found = [callback_of(getattr(function, name, None)) for name in ("forward", "setup_context", "backward")]
+    codes = [each.code for each in found if each is not None]
+    file = codes[-1].co_filename if codes else ""
+    spans = [(code.co_firstlineno, _last_line(code)) for code in codes if code.co_filename == file]
+    lines = linecache.getlines(file)
+    if not spans or len(lines) < max(last for _, last in spans):
+        return None
+    first, last = min(start for start, _ in spans), max(end for _, end in spans)
+    heads = (number for number in range(first, 0, -1) if lines[number - 1].lstrip().startswith("class "))
+    return CustomFunction(node_name, function.__qualname__, file, next(heads, first), last)
+
+
+def _last_line(code: CodeType) -> int:
+    return max([code.co_firstlineno, *(line for _, _, line in code.co_lines() if line)])
+
+
 def _maker_of(wrapper: Any) -> str:
     """The function that made a wrapper: ``once_differentiable`` for ``once_differentiable.<locals>.wrapper``."""
     code = getattr(wrapper, "__code__", None)
@@ -59,7 +81,7 @@ def _maker_of(wrapper: Any) -> str:
 def definition_of(callback: Callback) -> Definition:
     """Where it stands, and where it gives something back."""
     code = callback.code
-    last = max([code.co_firstlineno, *(line for _, _, line in code.co_lines() if line)])
+    last = _last_line(code)
     return Definition(
         name=function_name(code),
         file=code.co_filename,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from msgspec.structs import replace
 
-from gradviz.graph.model import Attribute, BackwardCall, Constant, Graph, HeldTensor, Node, Root
+from gradviz.graph.model import Attribute, BackwardCall, Constant, CustomFunction, Graph, HeldTensor, Node, Root
 from gradviz.graph.saved_tensors import Storage, TorchObjects
 from gradviz.recording import torch_compat
 from gradviz.recording.forward_calls import public_name
@@ -91,6 +91,7 @@ class GraphBuilder:
             knows_saved_tensors=True,
             allocators=self.memory.readings(one.objects(nodes, storages)),
             older_graphs=older_graphs(walk, modules.variables) if backward is not None else (),
+            custom_functions=one.custom_functions,
         )
 
     def _root(self, root: RootTensor, walk: Walk) -> Root:
@@ -129,6 +130,7 @@ class _OneGraph:
         self.constants = ConstantTable(builder.log, modules)
         self._saved = SavedTensorReader(walk, builder.facts, builder.unreadable)
         self._forward_calls: dict[int, str] = {}
+        self.custom_functions: tuple[CustomFunction, ...] = ()
 
     def nodes(self) -> tuple[Node, ...]:
         """Column by column, because a million calls of one function for each node would cost more than the walk."""
@@ -159,6 +161,9 @@ class _OneGraph:
             )
         )
         self._complete(nodes, classes)
+        # By identity first: there is one object for each class, and hashing it for each node would take long.
+        distinct = {id(known): known.definition for known in classes}.values()
+        self.custom_functions = tuple(definition for definition in distinct if definition is not None)
         return tuple(nodes)
 
     def _complete(self, nodes: list[Node], classes: list[NodeClass]) -> None:

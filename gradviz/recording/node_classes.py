@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from gradviz.graph.model import Attribute, NodeKind, Scalar
+from gradviz.graph.model import Attribute, CustomFunction, NodeKind, Scalar
 from gradviz.recording import torch_compat
+from gradviz.recording.definitions import custom_function_of
 from gradviz.recording.node_kinds import is_checkpointed, kind_of_function_class, kind_of_operation
 
 _TOP_BIT = 2**63
@@ -47,6 +48,8 @@ class NodeClass:
     first_saved: str | None
     """A slot that tells whether saved tensors are packed by hooks; None for Python functions."""
     saved: tuple[SavedSlot, ...] = ()
+    definition: CustomFunction | None = None
+    """Where it is written, of a custom function."""
 
 
 def read_class(wrapper: Any) -> NodeClass:
@@ -56,12 +59,14 @@ def read_class(wrapper: Any) -> NodeClass:
     function_class = torch_compat.python_function_class(wrapper)
     plain = [slot for slot in slots if slot.startswith("_saved_") and slot not in raw and not _repeats_shapes(slot)]
     name = wrapper.name()
+    kind = kind_of_operation(name) if function_class is None else kind_of_function_class(function_class)
     return NodeClass(
         name=name,
-        kind=kind_of_operation(name) if function_class is None else kind_of_function_class(function_class),
+        kind=kind,
         attributes=tuple((slot.removeprefix("_saved_"), slot) for slot in plain),
         first_saved="_raw" + min(raw) if raw and function_class is None else None,
         saved=tuple(_saved_slot(slot) for slot in sorted(raw)),
+        definition=custom_function_of(function_class, name) if function_class and kind == "custom" else None,
     )
 
 

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog, Definition
-from gradviz.graph.model import CallSite
+from gradviz.graph.model import CallSite, CustomFunction, Graph
 
-_Place = TypeVar("_Place", CallSite, Definition)
+_Place = TypeVar("_Place", CallSite, Definition, CustomFunction)
 
 PYTHON = "<python>"
 """The program where there is neither a script nor a cell: an interactive prompt, ``python -c``."""
@@ -52,10 +52,18 @@ def with_cells_named(capture: Capture) -> Capture:
         error = replace(error, call_site=(named(error.call_site[0]), error.call_site[1]))
     return replace(
         capture,
-        graphs=tuple(replace(graph, call_sites=_renamed(graph.call_sites, named)) for graph in capture.graphs),
+        graphs=tuple(_renamed_graph(graph, named) for graph in capture.graphs),
         sources={named(file): lines for file, lines in capture.sources.items()},
         error=error,
         calls=calls and _renamed_log(calls, named),
+    )
+
+
+def _renamed_graph(graph: Graph, named: Callable[[str], str]) -> Graph:
+    return replace(
+        graph,
+        call_sites=_renamed(graph.call_sites, named),
+        custom_functions=_renamed(graph.custom_functions, named),
     )
 
 

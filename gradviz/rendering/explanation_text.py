@@ -15,6 +15,7 @@ from gradviz.analysis.explanation import Explanation, inputs_that_need
 from gradviz.formulas.arguments import tensor_arguments
 from gradviz.formulas.derivative import Derivative, SecondDerivative
 from gradviz.formulas.plain import NOTATION, Reading, Trap
+from gradviz.rendering.custom_page_text import custom_sections
 from gradviz.rendering.node_numbers_text import node_numbers_rows
 from gradviz.rendering.words import listed
 
@@ -69,6 +70,8 @@ def _grid(rows: list[Row]) -> Table:
 def _sections(page: Explanation) -> Iterator[tuple[str, list[Row]]]:
     if page.numbers is not None:
         yield from node_numbers_rows(page.numbers, page.derivative)
+    if page.custom is not None:
+        yield from custom_sections(page.custom)
     if page.calls:
         yield "where it comes from", [("", call) for call in page.calls]
     if page.plain is not None:

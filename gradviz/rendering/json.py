@@ -60,7 +60,12 @@ class JsonRenderer:
 
 def graph_schema() -> dict[str, Any]:
     """JSON Schema of what `JsonRenderer` writes."""
-    schema = msgspec.json.schema(GraphDocument)
+    return schema_with_all_numbers(GraphDocument)
+
+
+def schema_with_all_numbers(document: type) -> dict[str, Any]:
+    """The schema of a document in which numbers of tensors went through `finite_figures`."""
+    schema = msgspec.json.schema(document)
     number = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
     for kind in schema["$defs"]["TensorFigures"]["properties"]["values"]["anyOf"]:
         if kind["type"] == "array":
@@ -82,8 +87,8 @@ def _document(subject: Subject) -> GraphDocument:
         graph=replace(
             graph,
             nodes=tuple(_with_finite_values(_without_time(_with_finite_attributes(node))) for node in graph.nodes),
-            roots=tuple(replace(root, gradient=_finite_figures(root.gradient)) for root in graph.roots),
-            constants=tuple(replace(constant, value=_finite_figures(constant.value)) for constant in graph.constants),
+            roots=tuple(replace(root, gradient=finite_figures(root.gradient)) for root in graph.roots),
+            constants=tuple(replace(constant, value=finite_figures(constant.value)) for constant in graph.constants),
             allocators=(),
         ),
     )
@@ -92,14 +97,15 @@ def _document(subject: Subject) -> GraphDocument:
 def _with_finite_values(node: Node) -> Node:
     """The node itself, unless a number of a tensor that was kept whole is none for JSON."""
     of_node = {name: getattr(node, name) for name in ("gradients", "arrived", "before_hooks", "values")}
-    changed = {name: tuple(map(_finite_figures, figures)) for name, figures in of_node.items() if figures}
+    changed = {name: tuple(map(finite_figures, figures)) for name, figures in of_node.items() if figures}
     leaf = node.leaf_gradient
     if leaf is not None:
-        leaf = replace(leaf, before=_finite_figures(leaf.before), after=_finite_figures(leaf.after))
+        leaf = replace(leaf, before=finite_figures(leaf.before), after=finite_figures(leaf.after))
     return replace(node, **changed, leaf_gradient=leaf) if changed or leaf is not None else node
 
 
-def _finite_figures(figures: TensorFigures | None) -> TensorFigures | None:
+def finite_figures(figures: TensorFigures | None) -> TensorFigures | None:
+    """The same, with ``"inf"``, ``"-inf"`` and ``"nan"`` in place of numbers that JSON has not."""
     if figures is None or figures.values is None or all(map(math.isfinite, figures.values)):
         return figures
     # Only here, on its way out, a tensor's number may be text.

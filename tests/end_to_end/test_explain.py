@@ -13,6 +13,21 @@ from tests.end_to_end.command import SAMPLES, gradviz, refused, written_script
 
 NARROW = ("--width", "80")
 
+WRONG_SQUARE = """
+import torch
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return x * gradient
+
+Square.apply(torch.tensor([3.0], requires_grad=True)).backward()
+"""
+
 
 def explained(*arguments: str | Path, cwd: Path) -> str:
     run = gradviz("explain", *arguments, *NARROW, cwd=cwd)
@@ -59,6 +74,15 @@ def test_a_capture_without_values_says_how_to_record_them(folder: Path) -> None:
     assert "recorded with torch 2.13.0; the formulas are those of torch 2.13.0+cpu" in page.replace("\n  ", " ")
 
 
+def test_a_custom_function_is_shown_with_its_source_and_compared_with_finite_differences(tmp_path: Path) -> None:
+    script = written_script(tmp_path, WRONG_SQUARE)
+    page = explained("Square", script, "--gradcheck", cwd=tmp_path)
+    assert "3   class Square(torch.autograd.Function):" in page
+    assert "11          return x * gradient" in page
+    assert "argument 0  WRONG: 4.41 where the slope of forward is 8.82; 1 element compared" in page
+    assert "--gradcheck runs the script" in explained("Square", script, cwd=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -73,6 +97,9 @@ def test_a_capture_without_values_says_how_to_record_them(folder: Path) -> None:
         (("model", "run.gradviz"), "stands for"),
         (("mul", "missing.py"), "missing.py"),
         (("mul", "run.gradviz", "--values"), "--values needs a script"),
+        (("mul", "run.gradviz", "--gradcheck"), "--gradcheck needs a script to run; run.gradviz is a capture"),
+        (("mul", "--gradcheck"), "--gradcheck needs a script to run"),
+        (("mul", "--backward", "2"), "--backward needs a script to run"),
     ],
 )
 def test_what_cannot_be_explained_is_told_in_one_line(words: tuple[str, ...], said: str, folder: Path) -> None:

@@ -6,17 +6,11 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.custom_functions import CustomCall, custom_calls, return_place
+from gradviz.analysis.derivative_checks import differing_slopes, is_flat
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.tensor_words import leaf_names
 from gradviz.graph.call_log import DerivativeCheck
-
-_TOLERANCE = {"float64": 0.02, "float32": 0.1}
-"""Relative; backward formulas are approximated on purpose, and wrong ones are far off."""
-_NEGLIGIBLE = 1e-3
-"""Differences this small, beside the largest slope of all."""
-_LEAST_SHARE = 0.2
-"""Of the elements compared, so many must differ."""
 
 
 class CustomFunctionWrongBackward(Rule):
@@ -74,10 +68,10 @@ class CustomFunctionWrongBackward(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         checks = case.dataflow.log.derivatives
-        on_purpose = {each.function for each in checks if each.is_identity or _is_flat(each)}
+        on_purpose = {each.function for each in checks if each.is_identity or is_flat(each)}
         told: set[Place | None] = set()
         for each in checks:
-            wrong = _differing(each)
+            wrong = differing_slopes(each)
             if each.function in on_purpose or not wrong:
                 continue
             finding = self._finding(case, each, wrong)
@@ -113,25 +107,6 @@ class CustomFunctionWrongBackward(Rule):
                 "elements_wrong": len(wrong),
             },
         )
-
-
-def _is_flat(check: DerivativeCheck) -> bool:
-    """Forward does not change with this input, and yet a gradient is given: a surrogate."""
-    return check.flat > 0 and not any(check.measured)
-
-
-def _differing(check: DerivativeCheck) -> list[tuple[float, float]]:
-    """The elements where the two differ; none where too few do."""
-    pairs = list(zip(check.given, check.measured, strict=True))
-    largest = max((max(abs(one), abs(other)) for one, other in pairs), default=0.0)
-    tolerance = _TOLERANCE.get(check.dtype, 0.1)
-    wrong = [
-        (one, other)
-        for one, other in pairs
-        if not abs(one - other) <= tolerance * max(abs(one), abs(other)) + _NEGLIGIBLE * largest
-    ]
-    is_enough = len(wrong) >= max(min(2, len(pairs)), _LEAST_SHARE * len(pairs))
-    return wrong if is_enough else []
 
 
 def _in_words(wrong: list[tuple[float, float]]) -> str:

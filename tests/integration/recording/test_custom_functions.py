@@ -289,3 +289,39 @@ def test_a_backward_inside_backward_that_raises_leaves_its_mark_all_the_same() -
 
     graph = record_failing(run, RuntimeError).graph
     assert [node.name for node in graph.nodes if node.calls_backward] == ["ReversibleBackward"]
+
+
+def test_the_source_of_a_custom_function_is_recorded_from_its_class_line_on() -> None:
+    class Inside(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            return gradient
+
+    x = weight(3)
+    recording = record(lambda: Inside.apply(WithSetupContext.apply(Inside.apply(x), 3)).sum().backward())
+    found = {each.node_name: each for each in recording.graph.custom_functions}
+    assert list(found) == ["InsideBackward", "WithSetupContextBackward"]
+    for each, first, last in (
+        (found["InsideBackward"], "class Inside(torch.autograd.Function):", "return gradient"),
+        (found["WithSetupContextBackward"], "class WithSetupContext(", "return gradient * ctx.factor, None"),
+    ):
+        lines = recording.capture.sources[each.file]
+        assert lines[each.first_line].strip().startswith(first)
+        assert lines[each.last_line].strip() == last
+
+
+def test_a_custom_function_without_a_file_is_recorded_without_its_source() -> None:
+    namespace: dict[str, Any] = {"torch": torch}
+    exec(
+        "class Made(torch.autograd.Function):\n"
+        "    forward = staticmethod(lambda ctx, x: x.clone())\n"
+        "    backward = staticmethod(lambda ctx, gradient: gradient)\n",
+        namespace,
+    )
+    recording = record(lambda: namespace["Made"].apply(weight(3)).sum().backward())
+    assert node_named(recording.graph, "MadeBackward").kind == "custom"
+    assert recording.graph.custom_functions == ()

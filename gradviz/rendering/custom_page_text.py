@@ -1,0 +1,34 @@
+"""The source of a custom function, and whether its backward agrees with its forward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.custom_page import CheckedInput, CustomPage
+from gradviz.rendering.value_words import number_words
+from gradviz.rendering.words import counted
+
+Row = tuple[str, str]
+
+
+def custom_sections(page: CustomPage) -> Iterator[tuple[str, list[Row]]]:
+    """Sections of the page, each with its title."""
+    name = page.file.replace("\\", "/").rpartition("/")[2]
+    lines = [(str(line.number), line.text) for line in page.lines]
+    yield f"source{f' in {name}' if name else ''}", lines or [("", "the recording does not hold it")]
+    checks = [(f"argument {check.argument}", _words(check)) for check in page.checks]
+    checks += [("", sentence) for sentence in page.unchecked]
+    yield (
+        "backward compared with finite differences of forward",
+        checks or [("", "not compared: gradviz explain WHAT SCRIPT --gradcheck runs the script to its end and does")],
+    )
+
+
+def _words(check: CheckedInput) -> str:
+    compared = counted(check.compared, "element")
+    if check.given is not None and check.measured is not None:
+        given, measured = number_words(check.given), number_words(check.measured)
+        return f"WRONG: {given} where the slope of forward is {measured}; {compared} compared"
+    if check.verdict == "another on purpose":
+        return "another gradient than the slope of forward, which is handed on or flat: on purpose, it seems"
+    return f"{check.verdict} in {compared}" if check.compared else check.verdict

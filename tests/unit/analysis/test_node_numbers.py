@@ -1,0 +1,98 @@
+"""What a node of a capture had to do with, by the names that its formula uses."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from gradviz.analysis.node_explanation import explain_in_graph
+from gradviz.analysis.node_numbers import NodeNumbers, node_numbers
+from gradviz.capture.capture import Capture, Program
+from gradviz.errors import BadInput, NotInThisGraph
+from gradviz.formulas import known_formulas, of
+from gradviz.graph.gradients import NodeRun, TensorFigures
+from gradviz.graph.model import Graph
+from tests.builders import GraphBuilder, graph_of
+
+PROGRAM = Program("train.py", torch_version="2.13.0")
+
+
+def number(value: float) -> TensorFigures:
+    return TensorFigures(count=1, values=(value,))
+
+
+def numbers_of(graph: Graph, node: int) -> NodeNumbers:
+    name = graph.nodes[node].name
+    return node_numbers(Capture(PROGRAM, (graph,)), graph, graph.nodes[node], of(name))
+
+
+def product_with_data() -> Graph:
+    """``data * w``: the first factor needs no gradient."""
+    build = GraphBuilder()
+    data = build.constant("data")
+    product = build.operation("Mul", None, build.leaf("w"), constants=[data])
+    build.root(product)
+    graph = build.build()
+    nodes = [replace(node, values=(number(5.0 * node.id),)) for node in graph.nodes]
+    nodes[1] = replace(nodes[1], arrived=(number(1.0),), gradients=(None, number(2.0)), run=NodeRun(0))
+    return replace(graph, nodes=tuple(nodes), constants=(replace(graph.constants[0], value=number(2.0)),))
+
+
+def test_inputs_have_the_names_of_arguments_also_those_without_gradient() -> None:
+    found = numbers_of(product_with_data(), 1)
+    assert [(each.name, each.variables, each.wants_gradient) for each in found.inputs] == [
+        ("self", ("data",), False),
+        ("other", ("w",), True),
+    ]
+    assert [(each.name, each.figures) for each in found.sent] == [("other", number(2.0))]
+    assert [each.name for each in found.arrived] == ["grad"]
+    assert found.unsaid == ()
+
+
+def test_what_was_not_recorded_is_said_with_how_to_record_it() -> None:
+    (unmeasured, no_values) = numbers_of(graph_of("w -> Exp -> loss"), 1).unsaid
+    assert "did not run this node" in unmeasured
+    assert "--values" in no_values
+
+
+def test_edges_that_fit_no_schema_are_counted() -> None:
+    graph = graph_of("a -> Exp; b -> Exp -> loss")
+    assert [each.name for each in numbers_of(graph, 2).inputs] == ["input 0", "input 1"]
+
+
+def test_of_several_nodes_the_first_is_explained_and_the_others_are_named() -> None:
+    graph = graph_of("w -> Exp.a -> Exp.b -> loss")
+    page = explain_in_graph(Capture(PROGRAM, (graph,)), (graph,), "exp", known_formulas())
+    assert page.numbers is not None
+    assert page.numbers.id == 1
+    assert [each.node for each in page.others] == ["node:2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("model.fc", "'model.fc' stands for 2 operations; name one of them: node:2 (mul), node:3 (add)"),
+        ("mask", "'mask' needs no gradient"),
+    ],
+)
+def test_what_is_no_single_node_is_refused_with_the_nodes_to_choose_from(name: str, said: str) -> None:
+    graph = graph_of("w -> model.fc/Mul -> model.fc/Add -> loss; b -> model.fc/Add; {mask} -> model.fc/Mul")
+    with pytest.raises(BadInput) as refusal:
+        explain_in_graph(Capture(PROGRAM, (graph,)), (graph,), name, known_formulas())
+    assert said in str(refusal.value)
+
+
+def test_the_first_graph_that_has_the_name_is_meant() -> None:
+    first, second = graph_of("w -> Exp -> loss"), graph_of("w -> Log -> loss")
+    capture = Capture(PROGRAM, (first, second))
+    assert explain_in_graph(capture, capture.graphs, "log", known_formulas()).node == "LogBackward0"
+    with pytest.raises(NotInThisGraph):
+        explain_in_graph(capture, capture.graphs, "sin", known_formulas())
+
+
+def test_formulas_of_another_torch_than_the_one_that_ran_are_told_as_such() -> None:
+    graph = graph_of("w -> Exp -> loss")
+    page = explain_in_graph(
+        Capture(Program("old.py", torch_version="2.4.0"), (graph,)), (graph,), "exp", known_formulas()
+    )
+    assert page.disclosures[0].startswith("recorded with torch 2.4.0; the formulas are those of torch 2.13.0")
