@@ -111,6 +111,10 @@ class Rows:
         self._rows.append(row)
         return row
 
+    def scopes(self) -> set[int]:
+        """The module calls in which they ran."""
+        return {row.scope for row in list(self._rows)} - {NO_SCOPE}
+
     @property
     def newest(self) -> Row | None:
         """The last one."""

@@ -219,15 +219,19 @@ class ForwardLog:
         if place is not None and seen is not None and seen.tensor() is tensor:
             self.constants[place] = seen._replace(tensor=_nothing)
 
-    def end_call(self, log: ThreadLog, sequence_nr: int) -> None:
-        """A backward call on the thread of `log` is over: what nobody can ask for any more is forgotten."""
+    def end_call(self, log: ThreadLog, sequence_nr: int, other_scopes: Callable[[], set[int]] = set) -> None:
+        """A backward call on the thread of `log` is over: what nobody can ask for any more is forgotten.
+
+        Args:
+            other_scopes: module calls that somebody else refers to; only asked for where something is forgotten.
+        """
         if log.end_call(sequence_nr):
-            self._forget_scopes()
+            self._forget_scopes(other_scopes())
             self._forget_constants()
 
-    def _forget_scopes(self) -> None:
+    def _forget_scopes(self, wanted: set[int]) -> None:
         used: set[int] = set()
-        for scope in {scope for log in list(self.threads.values()) for scope in log.used_scopes()}:
+        for scope in wanted.union(*(log.used_scopes() for log in list(self.threads.values()))):
             while scope != NO_SCOPE and scope not in used:
                 used.add(scope)
                 scope = self.scopes[scope].parent

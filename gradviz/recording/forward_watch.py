@@ -244,9 +244,8 @@ class ForwardWatch:
 
     @_shielded
     def forget_what_is_old(self) -> None:
-        """A backward call is over: what was computed long before it is not kept. The log of every call refers to it."""
-        if self.calls is None:
-            self.log.end_call(self._log(), _peek())
+        """A backward call is over: what was computed long before it is not kept."""
+        self.log.end_call(self._log(), _peek(), set if self.calls is None else self.calls.writer.rows.scopes)
 
     @_shielded
     def _note_custom_function(self, frame: FrameType) -> None:

@@ -57,4 +57,6 @@ class ModuleMakers:
             if module is not None:
                 kind = type(module)
                 row = writer.new_row(f"{kind.__module__}.{kind.__qualname__}", "make_module", frame)
-                self._rows[id(module)] = weakref.ref(module), row
+                key, rows = id(module), self._rows
+                # Of a module that dies nobody asks any more, and another may get its id.
+                rows[key] = weakref.ref(module, lambda _: rows.pop(key, None)), row

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from functools import partial
 from typing import Any, Literal
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 import gradviz
+from gradviz.recording.call_rows import Rows
 
 
 @pytest.fixture
@@ -56,6 +58,25 @@ def test_memory_does_not_grow_with_the_steps(soon_forgotten: None, backward: int
     # Tables breathe, by tens of kilobytes. What was kept of these steps for good would be three hundred, or a megabyte
     # of graphs.
     assert late - early < 100_000
+
+
+def test_with_every_call_logged_it_does_not_grow_either(soon_forgotten: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradviz.recording.call_writer.Rows", partial(Rows, 200))
+    monkeypatch.setattr("gradviz.recording.kept_graphs.RECENT_GRAPHS", 3)
+    monkeypatch.setattr("gradviz.recording.known_tensors._SWEEP_AFTER", 100)
+    model = Net()
+    with gradviz.record(calls=True) as recording:
+        tracemalloc.start()
+        try:
+            early, late = memory_after(160, model), memory_after(80, model)
+        finally:
+            tracemalloc.stop()
+    assert late - early < 40_000
+    log = recording.capture.calls
+    assert log is not None
+    log.check_invariants()
+    places = {call.scope for call in log.calls if call.function.endswith(".linear")}
+    assert {log.scopes[place].path for place in places if place is not None} == {"model.first", "model.second"}
 
 
 def described(graph: gradviz.Graph) -> list[Any]:
