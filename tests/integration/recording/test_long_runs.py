@@ -68,10 +68,10 @@ def test_with_every_call_logged_it_does_not_grow_either(soon_forgotten: None, mo
     with gradviz.record(calls=True) as recording:
         tracemalloc.start()
         try:
-            early, late = memory_after(160, model), memory_after(80, model)
+            early, late = memory_after(80, model), memory_after(160, model)
         finally:
             tracemalloc.stop()
-    assert late - early < 40_000
+    assert late - early < 100_000
     log = recording.capture.calls
     assert log is not None
     log.check_invariants()
