@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 def inspect(*tensors: Any, model: Any = None) -> Inspection:
     """The autograd graph of tensors that are there already.
 
-    Nothing is computed, changed or kept alive: no backward runs, and the tensors can be freed as before. As nobody
-    watched while they were computed, source lines and module calls are unknown; inside a `record` block they are
-    known. `Inspection.backward` of what is returned measures gradients, too.
+    Nothing is computed, changed or kept alive: no backward runs, and the tensors can be freed as before; only
+    `torch.utils.swap_tensors` refuses them as long as the inspection is there. As nobody watched while they were
+    computed, source lines and module calls are unknown; inside a `record` block they are known. `Inspection.backward`
+    of what is returned measures gradients, too.
 
     Args:
         tensors: tensors of any shape, or lists, tuples, dicts, dataclasses and model outputs that hold some.
@@ -171,7 +172,7 @@ def watch(
     A *step* is a backward call that reaches a parameter of the model, and what is measured is its ``.grad`` as that
     call leaves it. Where gradients are accumulated over several calls, an `every` that is a multiple of their number
     measures the last of each round. Under DDP the first process writes, and measures its own share before the
-    processes exchange theirs. Watch a model after it was wrapped or sharded, not before.
+    processes exchange theirs. Watch a model after it was wrapped, sharded or converted, not before.
 
     An older file of that name is replaced. It is readable while the program trains, also when that is killed. Without
     `Watch.close`, or a ``with`` block, watching goes on until the program ends.

@@ -14,36 +14,27 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
-import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from math import nan
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 from typing import Any, Protocol
 
 import torch
 
-from gradviz.capture.run_log import (
-    RunEnd,
-    RunHeader,
-    StepFigures,
-    WatchedParameter,
-    packed_floats,
-    packed_integers,
-)
+from gradviz.capture.run_log import RunEnd, RunHeader, StepFigures, WatchedParameter
 from gradviz.capture.run_log_file import RunLogWriter
 from gradviz.errors import BadInput
-from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.counts import counted
 from gradviz.recording import torch_compat
 from gradviz.recording.call_counter import CallCounter
-from gradviz.recording.gradient_meter import GradientMeter
 from gradviz.recording.gradients import measuring
 from gradviz.recording.installed_versions import program_of
+from gradviz.recording.measured_step import MeasuredStep
 from gradviz.recording.notebook_cells import program_name
 from gradviz.recording.tensor_facts import FactsTable
+from gradviz.recording.watched_parameters import WatchedParameters
 
 
 class Sink(Protocol):
@@ -56,72 +47,28 @@ class Sink(Protocol):
         """Take the end."""
 
 
-@dataclass
-class _MeasuredStep:
-    """One step whose figures may still be on their device."""
-
-    step: int
-    scale: float
-    meter: GradientMeter = field(default_factory=lambda: GradientMeter(FactsTable()))
-    gradients: dict[int, int] = field(default_factory=dict)
-    """Number of the gradient in the meter, by place of the parameter."""
-    weights: dict[int, int] = field(default_factory=dict)
-    taken_away: list[int] = field(default_factory=list)
-
-    def take(self, place: int, parameter: torch.Tensor) -> None:
-        """Measure the parameter and the gradient that it has now."""
-        gradient = parameter.grad
-        if gradient is None:
-            self.taken_away.append(place)
-            return
-        self.gradients[place] = self.meter.take(gradient)
-        weight = self.meter.take_norm(parameter)
-        if weight is not None:
-            self.weights[place] = weight
-
-    def figures(self, parameters: int) -> StepFigures:
-        """Everything that was measured. Waits for the devices."""
-        with measuring():
-            facts = self.meter.facts()
-        found = [facts[self.gradients[place]] if place in self.gradients else None for place in range(parameters)]
-        weights = [facts[self.weights[place]].norm if place in self.weights else None for place in range(parameters)]
-        unmeasured: dict[str, list[int]] = {}
-        if self.taken_away:
-            unmeasured["a hook had taken it away"] = self.taken_away
-        for place, gradient in enumerate(found):
-            if gradient is not None and gradient.unmeasured is not None:
-                unmeasured.setdefault(gradient.unmeasured, []).append(place)
-        return StepFigures(
-            self.step,
-            packed_floats([_norm(gradient, self.scale) for gradient in found]),
-            packed_floats([nan if norm is None else norm for norm in weights]),
-            packed_integers([gradient.zeros if gradient is not None else 0 for gradient in found]),
-            packed_integers([gradient.nans if gradient is not None else 0 for gradient in found]),
-            packed_integers([gradient.infs if gradient is not None else 0 for gradient in found]),
-            {reason: tuple(places) for reason, places in unmeasured.items()},
-        )
-
-
 class ModelWatch:
-    """Watches from the moment it is made until `close`, or until the interpreter ends."""
+    """Watches from `start` until `close`, or until the interpreter ends."""
 
-    def __init__(self, header: RunHeader, parameters: Sequence[torch.Tensor], sinks: Sequence[Sink], scaler: Any):
+    def __init__(self, header: RunHeader, watched: WatchedParameters, sinks: Sequence[Sink], scaler: Any):
         self._header = header
+        self._watched = watched
         self._sinks = list(sinks)
         self._scaler = scaler
-        self._counter = CallCounter(len(parameters))
-        self._reads_late = any(not parameter.is_cpu for parameter in parameters)
-        self._measured: _MeasuredStep | None = None
+        self._counter = CallCounter(len(watched))
+        self._reads_late = False
+        """Where figures may still be on a device when a step ends."""
+        self._measured: MeasuredStep | None = None
         """The step that runs, where it is measured."""
-        self._unread: _MeasuredStep | None = None
+        self._unread: MeasuredStep | None = None
         self._defects: Counter[str] = Counter()
         self._lock = RLock()
         self._process = os.getpid()
-        self._parameters = [weakref.ref(parameter) for parameter in parameters]
-        self._handles = [
-            parameter.register_post_accumulate_grad_hook(partial(self._on_gradient, place))  # type: ignore[no-untyped-call]
-            for place, parameter in enumerate(parameters)
-        ]
+
+    def start(self, training: Mapping[str, torch.Tensor]) -> None:
+        """Put the hooks on."""
+        self._reads_late = any(not parameter.is_cpu for parameter in training.values())
+        self._watched.start(training, self._on_gradient)
         _watches.append(self)
         atexit.register(self.close)
 
@@ -136,8 +83,7 @@ class ModelWatch:
             return
         _watches.remove(self)
         atexit.unregister(self.close)
-        for handle in self._handles:
-            handle.remove()
+        self._watched.stop()
         with self._lock:
             self._unread = self._measured or self._unread
             self._measured = None
@@ -150,10 +96,9 @@ class ModelWatch:
                     self._give_up(sink, error)
             self._sinks = []
 
-    def watches_any_of(self, parameters: Sequence[torch.Tensor]) -> bool:
+    def watches_any_of(self, parameters: Iterable[torch.Tensor]) -> bool:
         """Whether one of these is watched already."""
-        watched = {id(parameter) for reference in self._parameters if (parameter := reference()) is not None}
-        return any(id(parameter) in watched for parameter in parameters)
+        return self._watched.has_any_of(parameters)
 
     def writes_to(self, path: Path) -> bool:
         """Whether the run log at `path` is this one's."""
@@ -182,7 +127,7 @@ class ModelWatch:
                 self._read()
             if is_measured and self._sinks:
                 scale = float(self._scaler.get_scale()) if self._scaler is not None else 1.0
-                self._measured = _MeasuredStep(step, scale)
+                self._measured = MeasuredStep(step, scale)
 
     def _is_measurable(self) -> bool:
         obstacle = torch_compat.why_backward_cannot_be_measured()
@@ -195,7 +140,7 @@ class ModelWatch:
         unread, self._unread = self._unread, None
         if unread is None:
             return
-        figures = unread.figures(len(self._parameters))
+        figures = unread.figures(len(self._watched))
         for sink in list(self._sinks):
             try:
                 sink.add(figures)
@@ -211,6 +156,12 @@ class ModelWatch:
     def _disclosures(self) -> Iterator[str]:
         for reason, count in self._defects.items():
             yield f"{count:,} times something could not be measured: {reason}"
+        if replaced := self._watched.replaced():
+            names = f"{replaced[0]} and {counted(len(replaced) - 1, 'other')}" if replaced[1:] else replaced[0]
+            yield (
+                f"what {names} got in the end was not measured: the model holds other parameters there than when "
+                "watching began, as after a conversion that swaps them"
+            )
 
 
 _watches: list[ModelWatch] = []
@@ -250,15 +201,18 @@ def begin_watch(model: Any, plan: WatchPlan) -> ModelWatch | None:
             f"another watch writes {plan.path.name} already", hint="give this one a file of its own: to='other.gradviz'"
         )
     header = _header(plan, training, frozen)
+    watched = WatchedParameters(_unwrapped(model), training)
     sinks: list[Sink] = [RunLogWriter(plan.path, header)]
     if plan.tensorboard is not None:
         from gradviz.recording.tensorboard import TensorBoardSink
 
         sinks.append(TensorBoardSink(plan.tensorboard, header))
-    return ModelWatch(header, [parameter for _, parameter in training], sinks, plan.scaler)
+    watch = ModelWatch(header, watched, sinks, plan.scaler)
+    watch.start(training)
+    return watch
 
 
-def _watchable(model: Any) -> tuple[list[tuple[str, torch.Tensor]], tuple[str, ...]]:
+def _watchable(model: Any) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
     """Names and tensors of what trains, and the names of what does not."""
     if not isinstance(model, torch.nn.Module):
         raise BadInput(
@@ -268,11 +222,11 @@ def _watchable(model: Any) -> tuple[list[tuple[str, torch.Tensor]], tuple[str, .
     named: list[tuple[str, torch.Tensor]] = list(_unwrapped(model).named_parameters())
     if any(torch.nn.parameter.is_lazy(parameter) for _, parameter in named):
         raise BadInput(f"this {kind} has lazy parameters, which are not there yet", hint="run its forward once before")
-    training = [(name, parameter) for name, parameter in named if parameter.requires_grad]
+    training = {name: parameter for name, parameter in named if parameter.requires_grad}
     if not training:
         what = "no parameter that requires a gradient" if named else "no parameters"
         raise BadInput(f"this {kind} has {what}: there is nothing to watch", hint="watch the model that trains")
-    if any(watch.watches_any_of([parameter for _, parameter in training]) for watch in _watches):
+    if any(watch.watches_any_of(training.values()) for watch in _watches):
         raise BadInput(f"this {kind}, or a part of it, is watched already", hint="close() the other watch first")
     return training, tuple(name for name, parameter in named if not parameter.requires_grad)
 
@@ -290,18 +244,12 @@ def _is_first_process() -> bool:
     return not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0
 
 
-def _header(plan: WatchPlan, training: Sequence[tuple[str, torch.Tensor]], frozen: tuple[str, ...]) -> RunHeader:
+def _header(plan: WatchPlan, training: Mapping[str, torch.Tensor], frozen: tuple[str, ...]) -> RunHeader:
     facts = FactsTable()
     parameters = []
-    for name, parameter in training:
+    for name, parameter in training.items():
         tensor = facts.of_tensor(parameter)
         shape = tuple(size for size in tensor.shape if isinstance(size, int))
         parameters.append(WatchedParameter(name, shape, tensor.dtype))
     program = program_of(program_name(plan.file))
     return RunHeader(program, tuple(parameters), plan.every, frozen, plan.scaler is not None)
-
-
-def _norm(gradient: TensorFigures | None, scale: float) -> float:
-    if gradient is None or gradient.norm is None:
-        return nan
-    return gradient.norm / scale

@@ -7,7 +7,7 @@ function below it says what is lost instead of failing, or `MissingDependency` n
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -66,6 +66,11 @@ def node_of_leaf(leaf: torch.Tensor) -> Any:
             return torch.autograd.graph.get_gradient_edge(leaf).node
 
     return result_of_own_thread(ask)
+
+
+def post_accumulate_hooks(tensor: torch.Tensor) -> Collection[int]:
+    """Numbers of the hooks that were put on a leaf with ``register_post_accumulate_grad_hook``."""
+    return getattr(tensor, "_post_accumulate_grad_hooks", None) or ()
 
 
 def has_saved_data(raw_saved: Any) -> bool | None:

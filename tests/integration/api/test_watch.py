@@ -219,6 +219,21 @@ def test_a_model_that_is_watched_cannot_be_watched_again_until_that_is_closed(pa
     gradviz.watch(model[0], to=path).close()
 
 
+def test_a_watched_model_can_be_converted_by_swaps_and_the_log_tells_what_is_not_measured_then(path: Path) -> None:
+    model = small_model()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        with gradviz.watch(model, every=1, to=path):
+            train(model, 1)
+            model.double()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    end = load_run_log(path).end
+    assert end is not None
+    (told,) = end.disclosures
+    assert "what 0.weight and 3 others got in the end was not measured" in told
+
+
 def test_two_watches_never_write_the_same_run_log(path: Path) -> None:
     generator, discriminator = small_model(), small_model()
     first = gradviz.watch(generator, to=path)
