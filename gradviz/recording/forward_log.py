@@ -219,6 +219,12 @@ class ForwardLog:
         if place is not None and seen is not None and seen.tensor() is tensor:
             self.constants[place] = seen._replace(tensor=_nothing)
 
+    def let_go_of_all(self) -> None:
+        """Refer to no tensor any more."""
+        for place, seen in self.constants.items():
+            self.constants[place] = seen._replace(tensor=_nothing)
+        self._constant_ids.clear()
+
     def end_call(self, log: ThreadLog, sequence_nr: int, other_scopes: Callable[[], set[int]] = set) -> None:
         """A backward call on the thread of `log` is over: what nobody can ask for any more is forgotten.
 

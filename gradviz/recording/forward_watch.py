@@ -120,6 +120,13 @@ class ForwardWatch:
             hook.remove()
         self._module_hooks = []
 
+    def let_go_of_all(self) -> None:
+        """The recording is over and read out: refer to no tensor of the program, not even weakly."""
+        self.memory.forget()
+        self.log.let_go_of_all()
+        if self.calls is not None:
+            self.calls.writer.uses.tensors.let_go_of_all()
+
     def pause(self, frame: FrameType | None, function: Any) -> int:
         """Take everything out of the way of `function`, called from `frame`; returns the row of its nodes."""
         log = self._log()

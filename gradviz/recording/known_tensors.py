@@ -138,6 +138,13 @@ class KnownTensors:
         if known is not None:
             known.weak = known.address = None
 
+    def let_go_of_all(self) -> None:
+        """Refer to none any more, nor to their memory."""
+        for known in self._tensors.values():
+            known.weak = known.address = None
+        self._tensors.clear()
+        self._storages.clear()
+
     def forget_dead(self) -> None:
         """Let go of the addresses of tensors and storages that are gone."""
         for address, known in list(self._tensors.items()):

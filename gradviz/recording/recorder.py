@@ -362,13 +362,14 @@ class Recorder:
         left: CaptureBuilder | None = None,
     ) -> Capture:
         """Everything that was recorded; with `left`, its graphs in place of those of backward calls."""
-        if _running is not self:
-            self._forward.memory.forget()
         builder = left or self._builder
         calls = self._call_log.build() if self._call_log is not None else None
         for sentence in self._call_log.disclosures() if self._call_log is not None else ():
             builder.disclose(sentence)
-        return builder.capture(program, arguments, outcome, error, self.backward_calls, calls)
+        capture = builder.capture(program, arguments, outcome, error, self.backward_calls, calls)
+        if _running is not self:
+            self._forward.let_go_of_all()
+        return capture
 
 
 def _places_that_ran(graph: Graph) -> frozenset[int] | None:

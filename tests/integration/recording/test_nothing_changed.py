@@ -17,6 +17,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
+import gradviz
+from gradviz.recording.graph_walker import without_collector
 from gradviz.recording.plan import RecordingPlan
 from tests.integration.recording.helpers import names_of_nodes, record
 from tests.integration.recording.small_graphs import PROGRAMS, Program, independent_walk, weight
@@ -368,6 +370,18 @@ def test_a_traced_graph_is_the_same_with_all_its_names(calls: bool) -> None:
 
     recorded = record(traced, RecordingPlan(calls=calls))
     assert recorded.value == traced()
+
+
+@pytest.mark.parametrize("calls", [False, True])
+def test_tensors_can_be_swapped_once_a_recording_is_over(calls: bool) -> None:
+    left, right = torch.ones(2), torch.zeros(3)
+    with without_collector():
+        with gradviz.record(calls=calls) as recording:
+            loss = (left * weight(2)).sum()
+        torch.utils.swap_tensors(left, right)
+    assert left.shape == (3,)
+    assert recording.graph.roots[0].name == "loss"
+    assert loss.requires_grad
 
 
 @pytest.mark.parametrize("calls", [False, True])
