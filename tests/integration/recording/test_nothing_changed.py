@@ -377,7 +377,7 @@ def test_tensors_can_be_swapped_once_a_recording_is_over(calls: bool) -> None:
     left, right = torch.ones(2), torch.zeros(3)
     with without_collector():
         with gradviz.record(calls=calls) as recording:
-            loss = (left * weight(2)).sum()
+            loss = (left + weight(2)).sum()
         torch.utils.swap_tensors(left, right)
     assert left.shape == (3,)
     assert recording.graph.roots[0].name == "loss"
