@@ -104,6 +104,11 @@ class Finding(Struct, frozen=True, omit_defaults=True, kw_only=True):
         """False for what is only worth knowing."""
         return self.severity != "note"
 
+    @property
+    def in_sentences(self) -> str:
+        """Verdict, reason and remedy on one line."""
+        return ". ".join(part for part in (self.message, self.why, self.fix) if part)
+
 
 def is_at_least(severity: Severity, threshold: Severity) -> bool:
     """Whether the first is as grave as the second, or graver."""

@@ -20,7 +20,7 @@ BirthPlace = Literal["node", "zeros", "sum", "hook"]
 overflow where they meet; ``hook``: a hook changed what arrived."""
 
 BROKEN: frozenset[GradientState] = frozenset({"inf", "nan"})
-_WORST_FIRST: tuple[GradientState, ...] = ("nan", "inf", "zero", "none")
+WORST_FIRST: tuple[GradientState, ...] = ("nan", "inf", "zero", "none")
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _birth_in(graph: Graph, node: Node, arrived: GradientState | None) -> Birth 
         if edge is not None and not (_is_nothing(gradient) and graph.nodes[edge.target].run is None)
     ]
     states = {state for _, state in sent}
-    worst = next((state for state in _WORST_FIRST if state in states), None)
+    worst = next((state for state in WORST_FIRST if state in states), None)
     if worst is None or (worst not in BROKEN and arrived != "fine"):
         return None
     lost_to = (target for target, state in sent if state not in ("fine", None))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from math import ceil, floor, log10
 
-from rich.console import Console
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -15,11 +15,13 @@ from gradviz.analysis.gradient_flow import FlowRow, GradientFlow, Trend, deepest
 from gradviz.analysis.shared_weights import shared_weights
 from gradviz.capture.capture import Capture
 from gradviz.cli.loss_table import conflicts, loss_table
-from gradviz.cli.text_tables import ASCII_LEVELS, LEVELS, printed, shortened_paths, wrapped
+from gradviz.cli.text_tables import ASCII_LEVELS, LEVELS, shortened_paths, wrapped
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.operation_words import autograd_name
 from gradviz.graph.root_shares import RootShares
 from gradviz.graph.source_lines import line_words
+from gradviz.rendering.printing import printed
+from gradviz.rendering.run_log_words import trend_words
 from gradviz.rendering.words import counted, listed
 
 MOST_ROWS = 40
@@ -64,40 +66,40 @@ class FlowTable:
 
     def text_of(self, page: FlowPage) -> str:
         """One table, and what there is to say about it."""
-        return printed(self.width, self.color, lambda console: self._print(console, page))
+        return printed(self._parts(page), self.width, color=self.color)
 
-    def _print(self, console: Console, page: FlowPage) -> None:
+    def _parts(self, page: FlowPage) -> Iterator[RenderableType]:
         flow, depth = page.flow, self.depth
         if depth is None and not self.show_all:
             depth = deepest_that_fits(flow.rows, MOST_ROWS)
         rows = list(flow.rows) if depth is None else folded(flow.rows, depth)
         reached = [row for row in rows if row.count]
-        console.print(Text(page.title, style="bold"))
+        yield Text(page.title, style="bold")
         if reached:
-            console.print(self._table(reached))
+            yield self._table(reached)
         if flow.trend is not None:
-            console.print(Text("\n" + self._profile(flow.profile)))
+            yield Text("\n" + self._profile(flow.profile))
             is_steep = flow.trend.verdict != "steady"
-            console.print(wrapped(_verdict(flow.trend), self.width, "bold yellow" if is_steep else ""))
+            yield wrapped(_verdict(flow.trend), self.width, "bold yellow" if is_steep else "")
         if page.shares is not None:
-            self._print_losses(console, page.shares, rows)
+            yield from self._losses(page.shares, rows)
         for remark, style in page.remarks:
-            console.print(wrapped(remark, self.width, style))
+            yield wrapped(remark, self.width, style)
         if len(rows) < len(flow.rows):
             hidden = sum(row.parameters for row in rows if row.shape is None)
             folded_away = f"{hidden:,} of {len(flow.rows):,} parameters are folded into modules"
             more = "--all shows every one, --depth N opens fewer or more levels"
-            console.print(wrapped(f"{folded_away}; {more}", self.width, "dim"))
+            yield wrapped(f"{folded_away}; {more}", self.width, "dim")
         for sentence in page.disclosures:
-            console.print(wrapped(f"not recorded: {sentence}", self.width, "yellow"))
+            yield wrapped(f"not recorded: {sentence}", self.width, "yellow")
 
-    def _print_losses(self, console: Console, shares: RootShares, rows: Sequence[FlowRow]) -> None:
+    def _losses(self, shares: RootShares, rows: Sequence[FlowRow]) -> Iterator[RenderableType]:
         names = listed([loss.name for loss in shares.losses], len(shares.losses))
-        console.print()
-        console.print(wrapped(f"what each of {len(shares.losses)} losses gives: {names}", self.width, "bold"))
-        console.print(loss_table(shares, rows, self.width, self._ellipsis))
+        yield Text()
+        yield wrapped(f"what each of {len(shares.losses)} losses gives: {names}", self.width, "bold")
+        yield loss_table(shares, rows, self.width, self._ellipsis)
         for sentence in conflicts(shares, rows):
-            console.print(wrapped(sentence, self.width, ""))
+            yield wrapped(sentence, self.width, "")
 
     def _table(self, rows: Sequence[FlowRow]) -> Table:
         scale = _Scale.of(rows)
@@ -153,9 +155,8 @@ def _verdict(trend: Trend) -> str:
     word = trend.verdict.upper()
     if trend.verdict == "steady":
         word = "steady" if 1 / _CALM <= trend.factor <= _CALM else "within bounds"
-    change = f"grows {trend.factor:.2g}" if trend.factor >= 1 else f"shrinks {1 / trend.factor:.2g}"
     sizes = f"root mean square {trend.near_loss:.1e}, then {trend.near_input:.1e}"
-    return f"{word}: from the loss to the input the gradient {change} times ({sizes})"
+    return f"{word}: {trend_words(trend)} ({sizes})"
 
 
 @dataclass(frozen=True)

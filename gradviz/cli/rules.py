@@ -46,9 +46,8 @@ def _table(rules: Iterable[type[Rule]], width: int) -> str:
         if rule.code[:3] != family:
             family = rule.code[:3]
             lines += [""] * bool(lines) + [f"{family}xx {FAMILIES.get(family, 'of other packages')}"]
-        lines += wrap(
-            f"{rule.code}  {rule.name} {_weight(rule)}", width, initial_indent="  ", subsequent_indent=_INDENT
-        )
+        title = f"{rule.code}  {rule.name} {_weight(rule)}"
+        lines += wrap(title, width, initial_indent="  ", subsequent_indent=_INDENT, break_on_hyphens=False)
         lines += wrap(rule.headline(), width, initial_indent=_INDENT, subsequent_indent=_INDENT)
     return "\n".join(lines) + "\n"
 

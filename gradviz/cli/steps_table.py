@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isnan
 
-from rich.console import Console
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from gradviz.analysis.flow_over_steps import FlowOverSteps, Series, depth_that_fits, flow_over_steps
 from gradviz.capture.run_log import RunLog
-from gradviz.cli.text_tables import ASCII_LEVELS, LEVELS, printed, shortened_paths, wrapped
+from gradviz.cli.text_tables import ASCII_LEVELS, LEVELS, shortened_paths, wrapped
 from gradviz.rendering.heat_map import Columns, LogScale, typical
+from gradviz.rendering.printing import printed
 from gradviz.rendering.run_log_words import findings, run_facts, run_title, size_words, what_is_missing
 
 MOST_ROWS = 40
@@ -38,15 +39,9 @@ class StepsTable:
             depth = depth_that_fits(log, MOST_ROWS)
         flow = flow_over_steps(log, depth)
         scale = LogScale.of([size for each in flow.series for size in each.sizes if size > 0])
-
-        def print_all(console: Console) -> None:
-            console.print(Text(run_title(log), style="bold"))
-            console.print(self._table(flow, scale))
-            console.print()
-            for sentence, style in self._sentences(log, flow, scale):
-                console.print(wrapped(sentence, self.width, style))
-
-        return printed(self.width, self.color, print_all)
+        sentences = (wrapped(sentence, self.width, style) for sentence, style in self._sentences(log, flow, scale))
+        parts: list[RenderableType] = [Text(run_title(log), style="bold"), self._table(flow, scale), Text(), *sentences]
+        return printed(parts, self.width, color=self.color)
 
     def _table(self, flow: FlowOverSteps, scale: LogScale) -> Table:
         names = max((len(each.name) for each in flow.series), default=0)

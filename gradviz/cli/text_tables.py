@@ -1,27 +1,14 @@
-"""What the tables of ``gradviz flow`` have in common: a console that writes to memory, paths that fit, signs."""
+"""What the tables of ``gradviz flow`` have in common: sentences and paths that fit, signs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from io import StringIO
+from collections.abc import Sequence
 from textwrap import wrap
 
-from rich.console import Console
 from rich.text import Text
 
 LEVELS = "▁▂▃▄▅▆▇█"
 ASCII_LEVELS = "_.-=+*%#"
-
-
-def printed(width: int, color: bool, print_all: Callable[[Console], None]) -> str:
-    """What `print_all` prints, as text without spaces at the ends of lines."""
-    console = Console(
-        file=StringIO(), width=width, force_terminal=color, no_color=not color, highlight=False,
-        color_system="standard" if color else None, legacy_windows=False, _environ={},
-    )  # fmt: skip
-    with console.capture() as captured:
-        print_all(console)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
 
 
 def wrapped(sentence: str, width: int, style: str) -> Text:

@@ -13,7 +13,6 @@ from gradviz.analysis.gradient_births import BROKEN, state_of
 from gradviz.analysis.gradient_flow import has_gradients
 from gradviz.analysis.memory import keeps_unknown, kept_bytes
 from gradviz.errors import BadInput
-from gradviz.graph.byte_words import byte_words
 from gradviz.graph.model import Graph
 from gradviz.graph.view import GHOST_KINDS, Item, View
 from gradviz.rendering.faces import Face, faces_of, tinted
@@ -21,6 +20,7 @@ from gradviz.rendering.gradient_marks import STATE_WORDS
 from gradviz.rendering.gradient_words import gradient_words
 from gradviz.rendering.item_gradients import Gradients, arrived_by_repetition, norm_of
 from gradviz.rendering.labels import ItemText
+from gradviz.rendering.memory_words import kept_words
 from gradviz.rendering.module_colours import module_categories
 from gradviz.rendering.palette import Theme
 from gradviz.rendering.renderer import Subject
@@ -180,11 +180,8 @@ def _gradient_in_words(words: SubjectWords, item: Item, _readings: Sequence[Read
     return gradient_words(words, item)
 
 
-def _bytes_in_words(words: SubjectWords, item: Item, readings: Sequence[Reading]) -> str:
-    size = readings[0] if readings else 0.0
-    unknown = ["?"] if keeps_unknown(words.graph, item.nodes) else []
-    known = [] if isinstance(size, str) or not size else [byte_words(round(size))]
-    return " + ".join(known + unknown)
+def _bytes_in_words(words: SubjectWords, item: Item, _readings: Sequence[Reading]) -> str:
+    return kept_words(words.graph, item.nodes)
 
 
 def _seconds_in_words(_words: SubjectWords, _item: Item, readings: Sequence[Reading]) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import StringIO
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +16,7 @@ from gradviz.formulas.derivative import Derivative, SecondDerivative
 from gradviz.formulas.plain import NOTATION, Reading, Trap
 from gradviz.rendering.custom_page_text import custom_sections
 from gradviz.rendering.node_numbers_text import node_numbers_rows
+from gradviz.rendering.printing import printed
 from gradviz.rendering.words import listed
 
 Row = tuple[str, str]
@@ -32,14 +32,7 @@ class ExplanationText:
 
     def text(self, page: Explanation) -> str:
         """The whole page."""
-        console = Console(
-            file=StringIO(), width=self.width, force_terminal=self.color, no_color=not self.color, highlight=False,
-            color_system="standard" if self.color else None, legacy_windows=False, _environ={},
-        )  # fmt: skip
-        with console.capture() as captured:
-            for part in _parts(page):
-                console.print(part)
-        return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+        return printed(_parts(page), self.width, color=self.color)
 
 
 def _parts(page: Explanation) -> Iterator[RenderableType]:

@@ -20,7 +20,7 @@ def _command(finding: Finding) -> str:
     properties = {"title": f"{finding.code} {finding.cause}"}
     if finding.place is not None:
         properties = {"file": finding.place.file, "line": str(finding.place.line), **properties}
-    text = ". ".join(part for part in (finding.message, finding.why, finding.fix) if part)
+    text = finding.in_sentences
     listed = ",".join(f"{name}={_escaped(value, also=':,')}" for name, value in properties.items())
     return f"::{_COMMANDS[finding.severity]} {listed}::{_escaped(text)}"
 

@@ -36,7 +36,7 @@ def findings_sarif(report: Report) -> str:
 
 
 def _result(finding: Finding) -> dict[str, Any]:
-    text = ". ".join(part for part in (finding.message, finding.why, finding.fix) if part)
+    text = finding.in_sentences
     result: dict[str, Any] = {"ruleId": finding.code, "level": finding.severity, "message": {"text": text}}
     if finding.place is not None:
         result["locations"] = [_location(finding.place)]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import StringIO
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from gradviz.analysis.finding import SEVERITIES, Finding, Place, Severity
 from gradviz.analysis.report import Report
+from gradviz.rendering.printing import printed
 from gradviz.rendering.words import counted, listed
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
@@ -28,14 +28,7 @@ class FindingsText:
 
     def text(self, report: Report) -> str:
         """The whole report."""
-        console = Console(
-            file=StringIO(), width=self.width, force_terminal=self.color, no_color=not self.color, highlight=False,
-            color_system="standard" if self.color else None, legacy_windows=False, _environ={},
-        )  # fmt: skip
-        with console.capture() as captured:
-            for part in _parts(report):
-                console.print(part)
-        return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+        return printed(_parts(report), self.width, color=self.color)
 
 
 def _parts(report: Report) -> Iterator[RenderableType]:

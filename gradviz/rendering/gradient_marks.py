@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gradviz.analysis.gradient_births import BROKEN, Birth, GradientState, state_of
+from gradviz.analysis.gradient_births import BROKEN, WORST_FIRST, Birth, GradientState, state_of
 from gradviz.graph.view import Item
 from gradviz.rendering.item_gradients import arrived_by_repetition
 from gradviz.rendering.subject_words import SubjectWords
@@ -16,7 +16,6 @@ MarkLevel = Literal["alarm", "warning", "quiet"]
 
 STATE_WORDS: dict[GradientState, str] = {"zero": "0", "none": "none", "inf": "Inf", "nan": "NaN"}
 MARK_SIGNS: dict[MarkLevel, str] = {"alarm": "✗", "warning": "✗", "quiet": ""}
-_WORST_FIRST: tuple[GradientState, ...] = ("nan", "inf", "zero", "none")
 _REASONS = {
     "node": "the gradient that arrived was fine, what goes on from here is {}",
     "zeros": "the gradient that arrived was zero, what goes on from here is {}",
@@ -54,7 +53,7 @@ def gradient_mark(subject: SubjectWords, item: Item) -> GradientMark | None:
 
 
 def _birth_mark(subject: SubjectWords, item: Item, births: Sequence[Birth]) -> GradientMark:
-    worst = min((birth.state for birth in births), key=_WORST_FIRST.index)
+    worst = min((birth.state for birth in births), key=WORST_FIRST.index)
     alike = [birth for birth in births if birth.state == worst]
     level: MarkLevel = "alarm" if worst in BROKEN else "warning"
     word = STATE_WORDS[worst]
@@ -81,4 +80,4 @@ def _share(count: int, total: int) -> str:
 
 def _worst(states: Iterable[GradientState | None]) -> GradientState | None:
     found = set(states)
-    return next((state for state in _WORST_FIRST if state in found), None)
+    return next((state for state in WORST_FIRST if state in found), None)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from gradviz.graph.gradients import BranchShare, TensorFigures
 from gradviz.graph.view import Item, Link
+from gradviz.rendering.box_words import repetitions
 from gradviz.rendering.subject_words import SubjectWords
 
 Gradients = tuple[TensorFigures | None, ...]
@@ -51,7 +52,7 @@ def _within(subject: SubjectWords, item: Item, node: int, output_nr: int) -> tup
 
 def _in_each_repetition(subject: SubjectWords, item: Item, leaving: int) -> list[int]:
     """The counterparts of the node through which data leaves a box that stands for several, as far as can be told."""
-    nodes, count = subject.graph.nodes, _repetitions(subject, item)
+    nodes, count = subject.graph.nodes, repetitions(subject, item)
     operations = [node for node in item.nodes if not nodes[node].is_leaf]
     period, rest = divmod(len(operations), count)
     if count == 1 or rest or leaving not in operations:
@@ -59,15 +60,6 @@ def _in_each_repetition(subject: SubjectWords, item: Item, leaving: int) -> list
     place = operations.index(leaving) % period
     counterparts = operations[place::period]
     return counterparts if len({nodes[node].name for node in counterparts}) == 1 else [leaving]
-
-
-def _repetitions(subject: SubjectWords, item: Item) -> int:
-    """How many boxes one stands for, also as part of repeated ones around it."""
-    count = item.repeat
-    while item.parent is not None:
-        item = subject.view.items[item.parent]
-        count *= item.repeat
-    return count
 
 
 class LinkBranch(NamedTuple):

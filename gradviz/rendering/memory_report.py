@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, get_args
 
-from rich.console import Console, Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +27,7 @@ from gradviz.graph.model import Graph
 from gradviz.graph.source_lines import line_words
 from gradviz.rendering import memory_words as words
 from gradviz.rendering.memory_tables import MemoryTables
+from gradviz.rendering.printing import printed
 from gradviz.rendering.words import counted
 
 MemoryTable = Literal["line", "module", "operation", "dtype", "storage"]
@@ -74,17 +75,7 @@ def memory_report(capture: Capture, graph: Graph, options: ReportOptions) -> str
     Raises `BadInput` for a graph that was recorded before saved tensors were.
     """
     check_that_it_is_known(capture, graph)
-    console = Console(
-        width=options.width,
-        color_system="standard" if options.color else None,
-        no_color=not options.color,
-        force_terminal=options.color,
-        force_jupyter=False,
-        highlight=False,
-    )
-    with console.capture() as output:
-        console.print(Group(*_Report(capture, graph, options).parts()))
-    return "".join(f"{line.rstrip()}\n" for line in output.get().rstrip().split("\n"))
+    return printed(_Report(capture, graph, options).parts(), options.width, color=options.color)
 
 
 class _Report:

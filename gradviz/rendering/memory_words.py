@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from gradviz.analysis.allocator_balance import Balance
 from gradviz.analysis.checkpointing import Checkpointing
-from gradviz.analysis.memory import ChangedSince, StorageUse, Unknown
+from gradviz.analysis.memory import ChangedSince, StorageUse, Unknown, keeps_unknown, kept_bytes
 from gradviz.analysis.memory_remedies import Repeated, SavedTwice
 from gradviz.graph.byte_words import byte_words
-from gradviz.graph.model import CallSite
+from gradviz.graph.model import CallSite, Graph
 from gradviz.graph.operation_words import stem_of
 from gradviz.graph.saved_tensors import OlderGraph, TorchObjects
 from gradviz.graph.source_lines import line_words
@@ -21,6 +21,12 @@ _MOST_VARIABLES = 4
 def tensor_words(use: StorageUse) -> str:
     """``[8, 64] float32``: the first tensor that is saved from a storage."""
     return f"[{', '.join(map(str, use.shape))}] {use.dtype}"
+
+
+def kept_words(graph: Graph, nodes: Sequence[int]) -> str:
+    """``1.2 MiB + ?``: what some nodes keep together, and whether some of it could not be sized."""
+    size = kept_bytes(graph, nodes)
+    return " + ".join([byte_words(size)] * bool(size) + ["?"] * keeps_unknown(graph, nodes))
 
 
 def place_words(key: Sequence[str | int | None]) -> str:

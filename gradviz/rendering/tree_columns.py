@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gradviz.analysis.memory import keeps_unknown, kept_bytes
 from gradviz.errors import BadInput, near_matches
-from gradviz.graph.byte_words import byte_words
 from gradviz.graph.model import TensorFacts
 from gradviz.graph.view import Item
 from gradviz.rendering.box_words import box_path, parameter_count
 from gradviz.rendering.gradient_words import gradient_words
 from gradviz.rendering.item_gradients import arrived_by_repetition
 from gradviz.rendering.labels import ItemText
+from gradviz.rendering.memory_words import kept_words
 from gradviz.rendering.palette import ROLE_STYLES, role_of
 from gradviz.rendering.subject_words import SubjectWords
 from gradviz.rendering.value_words import value_words
@@ -87,10 +86,7 @@ def _parameters(of: RowFacts) -> str:
 
 
 def _saved(of: RowFacts) -> str:
-    graph, nodes = of.words.graph, of.item.nodes
-    size = kept_bytes(graph, nodes)
-    words = [byte_words(size)] if size else []
-    return " + ".join([*words, "?"] if keeps_unknown(graph, nodes) else words)
+    return kept_words(of.words.graph, of.item.nodes)
 
 
 def _gradient(of: RowFacts) -> str:
