@@ -50,6 +50,9 @@ SYMBOLS: Mapping[str, str] = {
     "condition": "c",
 }
 
+TENSORS = frozenset({"condition", "index", "indices", "mask", "target", "grad", "grads"})
+"""Names of tensors that get no gradient; whatever else is not made of a formula's inputs and results is a number."""
+
 
 def barred(symbol: str) -> str:
     """``x̄`` of ``x``: a macron over its first letter, in the one composed character where there is one."""
@@ -59,7 +62,7 @@ def barred(symbol: str) -> str:
 def symbols_of(formula: PlainFormula) -> dict[str, str]:
     """How each name is written that an expression of this formula may use; what is not in it is written as it is."""
     symbols = {**SYMBOLS, **formula.symbols}
-    result = symbols[formula.outputs[0]]
-    symbols.setdefault("grad", barred(result))
-    symbols.setdefault("grads", f"{barred(result)}₁, …, {barred(result)}ₙ")
+    of_results = [barred(symbols.get(name, name)) for name in formula.outputs]
+    symbols.setdefault("grad", of_results[0])
+    symbols.update((f"grads[{place}]", symbol) for place, symbol in enumerate(of_results))
     return symbols

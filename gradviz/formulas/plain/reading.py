@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 
 from msgspec import Struct
 
-from gradviz.formulas.plain.mathematics import is_tensor, mathematics
-from gradviz.formulas.plain.notation import barred, symbols_of
+from gradviz.formulas.plain.mathematics import is_tensor, mathematics, parsed
+from gradviz.formulas.plain.notation import TENSORS, barred, symbols_of
 from gradviz.formulas.plain.plain_formula import PlainFormula
 
 
@@ -20,7 +21,7 @@ class Reading(Struct, frozen=True, omit_defaults=True):
     where: tuple[str, ...] = ()
     """What the lines abbreviate: ``n = numel(x)``."""
     symbols: Mapping[str, str] = {}
-    """How the names of inputs, results and ``grad`` are written: ``{"self": "x", "result": "y", "grad": "ȳ"}``."""
+    """How names of torch are written: ``{"self": "x", "result": "y", "grad": "ȳ", "alpha": "α"}``."""
 
 
 def reading(
@@ -33,14 +34,16 @@ def reading(
     """
     complex_numbers = complex_numbers or formula.always_complex
     symbols = symbols_of(formula)
-    tensors = {*formula.gradients, *formula.outputs, "grad", "grads"}
+    tensors = {*formula.gradients, *formula.outputs, *TENSORS}
     shown = {**symbols, **(values or {})}
     where = []
     for name, expression in formula.where.items():
         where.append(f"{symbols.get(name, name)} = {mathematics(expression, shown, tensors, complex_numbers)}")
         if is_tensor(expression, tensors):
             tensors.add(name)
-    result = ", ".join(symbols.get(name, name) for name in formula.outputs)
+    # What is written out is the first result; a call gives all of them.
+    given = formula.outputs[:1] if formula.forward else formula.outputs
+    result = ", ".join(symbols.get(name, name) for name in given)
     return Reading(
         forward=f"{result} = {mathematics(formula.forward or formula.call, shown, tensors, complex_numbers)}",
         gradients={
@@ -48,5 +51,13 @@ def reading(
             for name, expression in formula.gradients.items()
         },
         where=tuple(where),
-        symbols={name: symbols.get(name, name) for name in (*formula.gradients, *formula.outputs, "grad")},
+        symbols=_legend(formula, symbols),
     )
+
+
+def _legend(formula: PlainFormula, symbols: Mapping[str, str]) -> dict[str, str]:
+    """Inputs and results first; then what else is not written by its own name, in the order in which it is met."""
+    expressions = (formula.forward or formula.call, *formula.where.values(), *formula.gradients.values())
+    met = (node.id for text in expressions for node in ast.walk(parsed(text)) if isinstance(node, ast.Name))
+    others = [name for name in met if name not in formula.where and symbols.get(name, name) != name and name != "grads"]
+    return {name: symbols.get(name, name) for name in (*formula.gradients, *formula.outputs, "grad", *others)}

@@ -27,10 +27,34 @@ def running_sum_from_the_end(tensor: Any, dim: int) -> Any:
     return tensor.flip(dim).cumsum(dim).flip(dim)
 
 
+def numbered(tensor: Any) -> Any:
+    """0, 1, 2, … in the shape and type of `tensor`: an operation on them tells where its results come from."""
+    return tensor.new_ones(tensor.numel()).cumsum(0).sub(1).reshape(tensor.shape)
+
+
+def grouped(images: Any, groups: int) -> Any:
+    """Images, or patches of them, as one matrix for each sample and group: channels by places."""
+    return images.reshape(images.size(0), groups, -1, math.prod(images.shape[2:]))
+
+
+def row(vector: Any) -> Any:
+    """A vector as a matrix of one row."""
+    return vector.unsqueeze(-2)
+
+
+def column(vector: Any) -> Any:
+    """A vector as a matrix of one column."""
+    return vector.unsqueeze(-1)
+
+
 WORDS: Mapping[str, Any] = {
     "math": math,
     "unreduced": unreduced,
     "sum_of_copies": sum_of_copies,
     "running_sum_from_the_end": running_sum_from_the_end,
+    "numbered": numbered,
+    "grouped": grouped,
+    "row": row,
+    "column": column,
 }
 """What an expression finds by these names."""

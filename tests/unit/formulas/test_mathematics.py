@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gradviz.formulas.plain import plain_formulas, reading
@@ -32,6 +34,24 @@ SYMBOLS = {"self": "x", "other": "b", "grad": "ȳ", "result": "y", "alpha": "α"
 )
 def test_python_is_printed_as_mathematics(expression: str, printed: str) -> None:
     assert mathematics(expression, SYMBOLS, {"self", "other", "grad", "result"}) == printed
+
+
+@pytest.mark.parametrize("node", plain_formulas())
+def test_no_python_is_left_in_mathematics(node: str) -> None:
+    formula = plain_formulas()[node]
+
+    for complex_numbers in (False, True):
+        told = reading(formula, complex_numbers=complex_numbers)
+        lines = (told.forward, *told.where, *told.gradients.values())
+
+        assert not [line for line in lines if re.search(r"torch|math|self|grad\b|None|True|False|\*|\)\(|==|__", line)]
+        assert set(formula.gradients) <= set(told.symbols)
+
+
+def test_what_is_said_is_said_in_sentences() -> None:
+    for formula in plain_formulas().values():
+        for text in (formula.sentence, formula.note, *(trap.sentence for trap in formula.traps)):
+            assert text == "" or text.endswith("."), text
 
 
 def test_conjugates_are_printed_for_complex_numbers_only() -> None:

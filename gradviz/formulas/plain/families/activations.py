@@ -61,7 +61,8 @@ ACTIVATIONS = (
         where={
             "inner": "math.sqrt(2 / math.pi) * (self + 0.044715 * self**3)",
             "inner_slope": "math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * self**2)",
-            "gate": "(1 + torch.erf(self / math.sqrt(2))) / 2 if approximate == 'none' else (1 + torch.tanh(inner)) / 2",
+            "gate": "(1 + torch.erf(self / math.sqrt(2))) / 2 if approximate == 'none' "
+            "else (1 + torch.tanh(inner)) / 2",
             "gate_slope": "torch.exp(-(self**2) / 2) / math.sqrt(2 * math.pi) if approximate == 'none' "
             "else (1 - torch.tanh(inner) ** 2) * inner_slope / 2",
         },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
 
 _TWO = {"self": "a", "other": "b"}
+_THREE = {"self": "a", "tensor1": "b", "tensor2": "c", "value": "v"}
 
 ARITHMETIC = (
     PlainFormula(
@@ -99,5 +100,93 @@ ARITHMETIC = (
         {"self": "-grad * (result**2).conj()"},
         forward="1 / self",
         holds_for_complex=True,
+    ),
+    PlainFormula(
+        "AddBackward1",
+        "A number added inside of torch's own functions; in scripts, numbers are tensors to AddBackward0.",
+        "torch.ops.aten.add.Scalar(self, other, alpha)",
+        {"self": "grad"},
+        forward="self + alpha * other",
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "MulBackward1",
+        "Multiplied by a number inside of torch's own functions, as attention scales its queries.",
+        "torch.ops.aten.mul.Scalar(self, other)",
+        {"self": "other * grad"},
+        forward="other * self",
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "DivBackward1",
+        "Divided by a number inside of torch's own functions.",
+        "torch.ops.aten.div.Scalar(self, other)",
+        {"self": "grad / other"},
+        forward="self / other",
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "RsubBackward0",
+        "The difference of two tensors, the second minus the first.",
+        "torch.rsub(self, other, alpha=alpha)",
+        {"self": "-alpha * grad", "other": "grad"},
+        forward="other - alpha * self",
+        symbols=_TWO,
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "LerpBackward0",
+        "A mixture of two tensors, by one number.",
+        "torch.lerp(self, end, weight)",
+        {"self": "(1 - weight) * grad", "end": "weight * grad"},
+        forward="self + weight * (end - self)",
+        symbols={"self": "a", "end": "b", "weight": "w"},
+    ),
+    PlainFormula(
+        "LerpBackward1",
+        "A mixture of two tensors, element by element.",
+        "torch.lerp(self, end, weight)",
+        {
+            "self": "grad * (1 - weight).conj()",
+            "end": "grad * weight.conj()",
+            "weight": "grad * (end - self).conj()",
+        },
+        forward="self + weight * (end - self)",
+        symbols={"self": "a", "end": "b", "weight": "w"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "AddcmulBackward0",
+        "The product of two tensors added to a third, as optimizers do.",
+        "torch.addcmul(self, tensor1, tensor2, value=value)",
+        {
+            "self": "grad",
+            "tensor1": "value * grad * tensor2.conj()",
+            "tensor2": "value * grad * tensor1.conj()",
+        },
+        forward="self + value * tensor1 * tensor2",
+        symbols=_THREE,
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "AddcdivBackward0",
+        "The quotient of two tensors added to a third, as optimizers do.",
+        "torch.addcdiv(self, tensor1, tensor2, value=value)",
+        {
+            "self": "grad",
+            "tensor1": "value * grad / tensor2.conj()",
+            "tensor2": "-value * grad * (tensor1 / tensor2**2).conj()",
+        },
+        forward="self + value * tensor1 / tensor2",
+        symbols=_THREE,
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "HypotBackward0",
+        "The length of the longest side of a right-angled triangle.",
+        "torch.hypot(self, other)",
+        {"self": "grad * self / result", "other": "grad * other / result"},
+        forward="torch.sqrt(self**2 + other**2)",
+        symbols=_TWO,
     ),
 )

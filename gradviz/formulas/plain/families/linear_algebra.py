@@ -1,18 +1,241 @@
-"""Products of matrices, and what is solved or decomposed."""
+"""Products of matrices and vectors, distances, and what is solved or decomposed."""
 
 from __future__ import annotations
 
-from gradviz.formulas.plain.plain_formula import PlainFormula
+from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
+
+_PRODUCT = {"self": "grad @ mat2.mH", "mat2": "self.mH @ grad"}
+_MATRICES = {"self": "A", "mat2": "B", "result": "Y"}
 
 LINEAR_ALGEBRA = (
+    PlainFormula(
+        "MmBackward0",
+        "The product of two matrices, as nn.Linear without a bias runs it.",
+        "torch.mm(self, mat2)",
+        _PRODUCT,
+        forward="self @ mat2",
+        symbols=_MATRICES,
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "BmmBackward0",
+        "Products of matrices, one for each entry of a batch: the inside of matmul and einsum.",
+        "torch.bmm(self, mat2)",
+        _PRODUCT,
+        forward="self @ mat2",
+        symbols=_MATRICES,
+        holds_for_complex=True,
+    ),
     PlainFormula(
         "AddmmBackward0",
         "A matrix product plus a bias: what nn.Linear runs on rows.",
         "torch.addmm(self, mat1, mat2, beta=beta, alpha=alpha)",
         {"self": "beta * grad", "mat1": "alpha * (grad @ mat2.mH)", "mat2": "alpha * (mat1.mH @ grad)"},
         forward="beta * self + alpha * (mat1 @ mat2)",
-        symbols={"self": "b"},
+        symbols={"self": "b", "result": "Y"},
         holds_for_complex=True,
-        note="α and β are 1 in nn.Linear, whose B is its weight, transposed.",
+        note="α and β are 1 in nn.Linear, whose B is its weight, transposed. The bias gets the sum over all rows.",
+    ),
+    PlainFormula(
+        "BaddbmmBackward0",
+        "Products of matrices for each entry of a batch, plus a tensor.",
+        "torch.baddbmm(self, batch1, batch2, beta=beta, alpha=alpha)",
+        {"self": "beta * grad", "batch1": "alpha * (grad @ batch2.mH)", "batch2": "alpha * (batch1.mH @ grad)"},
+        forward="beta * self + alpha * (batch1 @ batch2)",
+        symbols={"self": "C", "batch1": "A", "batch2": "B", "result": "Y"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "AddbmmBackward0",
+        "The sum of the matrix products of a batch, plus a matrix.",
+        "torch.addbmm(self, batch1, batch2, beta=beta, alpha=alpha)",
+        {"self": "beta * grad", "batch1": "alpha * (grad @ batch2.mH)", "batch2": "alpha * (batch1.mH @ grad)"},
+        forward="beta * self + alpha * (batch1 @ batch2).sum(0)",
+        symbols={"self": "C", "batch1": "A", "batch2": "B", "result": "Y"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "MvBackward0",
+        "A matrix times a vector.",
+        "torch.mv(self, vec)",
+        {"self": "torch.outer(grad, vec.conj())", "vec": "self.mH @ grad"},
+        forward="self @ vec",
+        symbols={"self": "A"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "AddmvBackward0",
+        "A matrix times a vector, plus a vector.",
+        "torch.addmv(self, mat, vec, beta=beta, alpha=alpha)",
+        {
+            "self": "beta * grad",
+            "mat": "alpha * torch.outer(grad, vec.conj())",
+            "vec": "alpha * (mat.mH @ grad)",
+        },
+        forward="beta * self + alpha * (mat @ vec)",
+        symbols={"self": "b", "mat": "A"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "DotBackward0",
+        "The inner product of two vectors.",
+        "torch.dot(self, tensor)",
+        {"self": "grad * tensor.conj()", "tensor": "grad * self.conj()"},
+        forward="(self * tensor).sum()",
+        symbols={"self": "a", "tensor": "b"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "VdotBackward0",
+        "The inner product of two vectors, the first conjugated.",
+        "torch.vdot(self, other)",
+        {"self": "grad.conj() * other", "other": "grad * self"},
+        forward="(self.conj() * other).sum()",
+        symbols={"self": "a"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "GroupedMmBackward0",
+        "Rows in groups, each group times its own matrix, as mixtures of experts run it.",
+        "torch._grouped_mm(self, mat2, offs=offs)",
+        {
+            "self": "(grad.unsqueeze(1) @ mat2[group].mH).squeeze(1)",
+            "mat2": "torch.zeros_like(mat2).index_add(0, group, self.unsqueeze(2) @ grad.unsqueeze(1))",
+        },
+        where={"group": "(column(torch.arange(self.size(0))) >= offs).sum(-1)"},
+        symbols={"self": "x", "mat2": "W", "group": "group"},
+        note="W[group] is the matrix of each row; group follows from where groups end (offs).",
+    ),
+    PlainFormula(
+        "LinalgCrossBackward0",
+        "The cross product of vectors of three.",
+        "torch.linalg.cross(self, other, dim=dim)",
+        {
+            "self": "torch.linalg.cross(other.conj(), grad, dim=dim)",
+            "other": "torch.linalg.cross(grad, self.conj(), dim=dim)",
+        },
+        symbols={"self": "a"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "CdistBackward0",
+        "The distances of every row to every other.",
+        "torch.ops.aten._cdist_forward(x1, x2, p, None)",
+        {"x1": "slopes.sum(-2)", "x2": "-slopes.sum(-3)"},
+        forward="(torch.abs(apart) ** p).sum(-1) ** (1 / p)",
+        where={
+            "apart": "x1.unsqueeze(-2) - x2.unsqueeze(-3)",
+            "slopes": "grad.unsqueeze(-1) * torch.sgn(apart) * (torch.abs(apart) / result.unsqueeze(-1)) ** (p - 1)",
+        },
+        symbols={"x1": "a", "x2": "b", "apart": "d", "slopes": "s"},
+        note="d holds the differences of all pairs. For p = 2, s is ȳ ∘ d / y.",
+    ),
+    PlainFormula(
+        "DistBackward0",
+        "The distance of two tensors.",
+        "torch.dist(self, other, p)",
+        {"self": "slope", "other": "-slope"},
+        forward="(torch.abs(self - other) ** p).sum() ** (1 / p)",
+        where={"slope": "grad * torch.sgn(self - other) * (torch.abs(self - other) / result) ** (p - 1)"},
+        symbols={"self": "a", "slope": "s"},
+        note="For p = 2, s is ȳ ∘ (a − b) / y.",
+    ),
+    PlainFormula(
+        "LinalgDetBackward0",
+        "The determinant.",
+        "torch.linalg.det(A)",
+        {"A": "grad * result.conj() * torch.linalg.inv(A).mH"},
+        forward="torch.linalg.det(A)",
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "LinalgSlogdetBackward0",
+        "The logarithm of the absolute value of the determinant.",
+        "torch.linalg.slogdet(A).logabsdet",
+        {"A": "grad * torch.linalg.inv(A).mH"},
+        forward="torch.log(torch.abs(torch.linalg.det(A)))",
+        outputs=("logabsdet",),
+        symbols={"logabsdet": "y"},
+    ),
+    PlainFormula(
+        "LinalgInvExBackward0",
+        "The inverse of a matrix.",
+        "torch.linalg.inv(A)",
+        {"A": "-(inverse.mH @ grad @ inverse.mH)"},
+        outputs=("inverse",),
+        symbols={"inverse": "Y"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "LinalgSolveExBackward0",
+        "The X that solves A X = B, better than an inverse.",
+        "torch.linalg.solve(A, B)",
+        {"A": "-(torch.linalg.solve(A.mH, grad) @ result.mH)", "B": "torch.linalg.solve(A.mH, grad)"},
+        symbols={"result": "X"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "LinalgSolveTriangularBackward0",
+        "The X that solves A X = B, A being triangular.",
+        "torch.linalg.solve_triangular(self, B, upper=upper)",
+        {
+            "self": "-torch.triu(at_right @ result.mH) if upper else -torch.tril(at_right @ result.mH)",
+            "B": "at_right",
+        },
+        forward="torch.linalg.inv(torch.triu(self) if upper else torch.tril(self)) @ B",
+        where={"at_right": "torch.linalg.solve_triangular(self.mH, grad, upper=not upper)"},
+        symbols={"self": "A", "result": "X", "at_right": "S"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "LinalgCholeskyExBackward0",
+        "The triangle L with L Lᴴ = A, the root of a covariance.",
+        "torch.linalg.cholesky(self)",
+        {"self": "inverse.mH @ (half + half.mH) @ inverse / 2"},
+        where={
+            "inverse": "torch.linalg.inv(L)",
+            "lower": "torch.tril(L.mH @ grad)",
+            "half": "lower - torch.diag(torch.diag(lower)) / 2",
+        },
+        outputs=("L",),
+        symbols={"self": "A", "L": "L", "inverse": "R", "lower": "T", "half": "H"},
+        note="R is the inverse of L. The gradient is symmetric, as A is.",
+        traps=(
+            Trap(
+                "Only the lower half of A is read, but the gradient is given to both halves.",
+                "a = torch.eye(2).requires_grad_()\ntorch.linalg.cholesky(a)[1, 0].backward()\na.grad",
+                "[[0.0, 0.5], [0.5, 0.0]]",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "LinalgEighBackward0",
+        "Eigenvalues and eigenvectors of a symmetric matrix.",
+        "torch.linalg.eigh(A)",
+        {"A": "(change + change.mH) / 2"},
+        where={
+            "gaps": "row(eigenvalues) - column(eigenvalues) + torch.eye(A.size(-1), dtype=A.dtype)",
+            "turning": "(1 - torch.eye(A.size(-1), dtype=A.dtype)) * (eigenvectors.mH @ grads[1]) / gaps",
+            "change": "eigenvectors @ (torch.diag(grads[0]) + turning) @ eigenvectors.mH",
+        },
+        outputs=("eigenvalues", "eigenvectors"),
+        symbols={
+            "eigenvalues": "λ",
+            "eigenvectors": "V",
+            "gaps": "G",
+            "turning": "T",
+            "change": "C",
+        },
+        note="G holds the differences of all pairs of eigenvalues, λⱼ − λᵢ, and 1 on the diagonal.",
+        traps=(
+            Trap(
+                "Equal eigenvalues have no definite eigenvectors: their gradient divides by 0.",
+                "a = torch.eye(2).requires_grad_()\n"
+                "values, vectors = torch.linalg.eigh(a)\n"
+                "(vectors * torch.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()\n"
+                "bool(a.grad.isfinite().all())",
+                "False",
+            ),
+        ),
     ),
 )

@@ -1,0 +1,169 @@
+"""Reading from places and writing to places: a gradient goes back to the places that were read."""
+
+from __future__ import annotations
+
+from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
+
+INDEXING = (
+    PlainFormula(
+        "SelectBackward0",
+        "One index of a dimension: x[0].",
+        "torch.select(self, dim, index)",
+        {"self": "torch.zeros_like(self).select_scatter(grad, dim, index)"},
+        symbols={"index": "index"},
+        holds_for_complex=True,
+        note="The gradient is as large as x though one index was read: a loop over x[i] costs its size each time.",
+    ),
+    PlainFormula(
+        "SliceBackward0",
+        "A range of a dimension: x[1:3], chunk and narrow.",
+        "torch.ops.aten.slice(self, dim, start, end, step)",
+        {"self": "torch.zeros_like(self).slice_scatter(grad, dim, start, end, step)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "IndexBackward0",
+        "Any places, by tensors of indices or a mask: x[[0, 2]], x[mask].",
+        "torch.ops.aten.index(self, indices)",
+        {"self": "torch.zeros_like(self).index_put(indices, grad, accumulate=True)"},
+        forward="self[tuple(indices)]",
+        holds_for_complex=True,
+        traps=(
+            Trap(
+                "What is read twice gets both gradients.",
+                "x = torch.ones(2, requires_grad=True)\nx[[0, 0, 1]].sum().backward()\nx.grad",
+                "[2.0, 1.0]",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "IndexSelectBackward0",
+        "Several indices of one dimension.",
+        "torch.index_select(self, dim, index)",
+        {"self": "torch.zeros_like(self).index_add(dim, index, grad)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "GatherBackward0",
+        "For each place its own index along a dimension, as of the log-probability of each target.",
+        "torch.gather(self, dim, index)",
+        {"self": "torch.zeros_like(self).scatter_add(dim, index, grad)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "TakeBackward0",
+        "Places of the flattened input.",
+        "torch.take(self, index)",
+        {"self": "torch.zeros_like(self).flatten().index_add(0, index.flatten(), grad.flatten()).reshape(self.shape)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "IndexPutBackward0",
+        "Values written to places, as x[mask] = v does, or added to them.",
+        "torch.index_put(self, indices, values, accumulate)",
+        {
+            "self": "grad if accumulate else grad.index_put(indices, torch.zeros_like(values))",
+            "values": "grad[tuple(indices)]",
+        },
+        symbols={"values": "v", "result": "y"},
+        holds_for_complex=True,
+        note="What was overwritten gets no gradient. With accumulate, v is added instead of put.",
+    ),
+    PlainFormula(
+        "IndexAddBackward0",
+        "Values added at indices of a dimension, as messages are in graph networks.",
+        "torch.index_add(self, dim, index, source, alpha=alpha)",
+        {"self": "grad", "source": "alpha * grad.index_select(dim, index)"},
+        forward="self.index_add(dim, index, alpha * source)",
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "IndexCopyBackward0",
+        "Values written at indices of a dimension.",
+        "torch.index_copy(self, dim, index, source)",
+        {"self": "grad.index_fill(dim, index, 0)", "source": "grad.index_select(dim, index)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "IndexFillBackward0",
+        "A number written at indices of a dimension.",
+        "torch.index_fill(self, dim, index, value)",
+        {"self": "grad.index_fill(dim, index, 0)"},
+        symbols={"value": "value"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "ScatterBackward0",
+        "Values written to places along a dimension.",
+        "torch.scatter(self, dim, index, src)",
+        {"self": "grad.scatter(dim, index, 0)", "src": "grad.gather(dim, index)"},
+        holds_for_complex=True,
+        note="Where several values go to one place, one of them stays, and torch's gradient of the others is wrong.",
+    ),
+    PlainFormula(
+        "ScatterBackward1",
+        "A number written to places along a dimension.",
+        "torch.scatter(self, dim, index, value)",
+        {"self": "grad.scatter(dim, index, 0)"},
+        symbols={"value": "value"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "ScatterAddBackward0",
+        "Values added at places along a dimension.",
+        "torch.scatter_add(self, dim, index, src)",
+        {"self": "grad", "src": "grad.gather(dim, index)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "SelectScatterBackward0",
+        "One index of a dimension replaced.",
+        "torch.select_scatter(self, src, dim, index)",
+        {
+            "self": "grad.select_scatter(torch.zeros_like(src), dim, index)",
+            "src": "grad.select(dim, index)",
+        },
+        symbols={"index": "index"},
+    ),
+    PlainFormula(
+        "SliceScatterBackward0",
+        "A range of a dimension replaced.",
+        "torch.slice_scatter(self, src, dim, start, end, step)",
+        {
+            "self": "grad.slice_scatter(torch.zeros_like(src), dim, start, end, step)",
+            "src": "torch.ops.aten.slice(grad, dim, start, end, step)",
+        },
+    ),
+    PlainFormula(
+        "EmbeddingBackward0",
+        "Rows of a table by their numbers, as tokens are looked up.",
+        "torch.nn.functional.embedding(indices, weight, padding_idx)",
+        {
+            "weight": "torch.zeros_like(weight).index_add(0, indices.flatten(), "
+            "(grad * (indices != padding_idx).unsqueeze(-1)).flatten(0, indices.ndim - 1))"
+        },
+        forward="weight[indices]",
+        note="A row that was looked up several times gets the sum of its gradients, the padding row none.",
+        traps=(
+            Trap(
+                "A word that stands three times in a batch gets three gradients added.",
+                "w = torch.zeros(2, 1, requires_grad=True)\n"
+                "torch.nn.functional.embedding(torch.tensor([1, 1, 1]), w).sum().backward()\n"
+                "w.grad",
+                "[[0.0], [3.0]]",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "EmbeddingBagBackward0",
+        "Sums or means of rows of a table.",
+        "torch.nn.functional.embedding_bag(indices, weight, offsets, mode=('sum', 'mean')[mode])",
+        {"weight": "torch.zeros_like(weight).index_add(0, indices, (grad / size)[bag])"},
+        forward="torch.zeros_like(result).index_add(0, bag, weight[indices]) / size",
+        where={
+            "bag": "(column(torch.arange(indices.numel())) >= offsets).sum(-1) - 1",
+            "size": "torch.bincount(bag).unsqueeze(-1) if mode == 1 else 1",
+        },
+        note="mode is 0 for sums and 1 for means; offsets are where bags begin.",
+    ),
+)

@@ -1,0 +1,346 @@
+"""Many numbers made one: sums, means, extremes, spreads, lengths, and sums that run along a dimension."""
+
+from __future__ import annotations
+
+from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
+
+_COUNT = {"n": "self.numel() / result.numel()"}
+_IS_EXTREME = "(self == unreduced(result, self, dim))"
+_OF_ONE_INDEX = "torch.zeros_like(self).scatter(dim, unreduced(indices, self, dim), unreduced(grad, self, dim))"
+
+
+def _whole_extreme(node: str, sentence: str, call: str, *traps: Trap) -> PlainFormula:
+    return PlainFormula(
+        node,
+        sentence,
+        call,
+        {"self": "grad * (self == result) / (self == result).sum()"},
+        note="Ties share evenly.",
+        traps=traps,
+    )
+
+
+def _extremes(node: str, sentence: str, call: str, *traps: Trap) -> PlainFormula:
+    return PlainFormula(
+        node,
+        sentence,
+        call,
+        {"self": f"unreduced(grad, self, dim) * {_IS_EXTREME} / {_IS_EXTREME}.sum(dim, keepdim=True)"},
+        note="Ties share evenly, unlike in max(dim) and min(dim).",
+        traps=traps,
+    )
+
+
+def _extreme_with_index(node: str, sentence: str, call: str, *traps: Trap, note: str = "") -> PlainFormula:
+    return PlainFormula(
+        node,
+        sentence,
+        call,
+        {"self": _OF_ONE_INDEX},
+        outputs=("values", "indices"),
+        note=note,
+        traps=traps,
+    )
+
+
+def _in_another_order(node: str, sentence: str, call: str, *traps: Trap) -> PlainFormula:
+    return PlainFormula(
+        node,
+        sentence,
+        call,
+        {"self": "torch.zeros_like(self).scatter(dim, indices, grad)"},
+        outputs=("values", "indices"),
+        note="The indices have no gradient.",
+        traps=traps,
+    )
+
+
+REDUCTIONS = (
+    PlainFormula(
+        "SumBackward0",
+        "The sum of all elements: each gets the whole gradient.",
+        "self.sum()",
+        {"self": "grad * torch.ones_like(self)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "SumBackward1",
+        "The sum along dimensions: the gradient is repeated along them.",
+        "self.sum(dim, keepdim=keepdim)",
+        {"self": "unreduced(grad, self, dim) * torch.ones_like(self)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "MeanBackward0",
+        "The mean of all elements: each gets an equal part of the gradient.",
+        "self.mean()",
+        {"self": "grad * torch.ones_like(self) / n"},
+        forward="self.sum() / n",
+        where={"n": "self.numel()"},
+        holds_for_complex=True,
+        traps=(
+            Trap(
+                "The mean of nothing, as of an empty selection, is NaN: a loss of NaN with gradients of 0.",
+                "x = torch.ones(3, requires_grad=True)\nx[x > 5].mean().backward()\nx.grad",
+                "[0.0, 0.0, 0.0]",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "MeanBackward1",
+        "The mean along dimensions.",
+        "self.mean(dim, keepdim=keepdim)",
+        {"self": "unreduced(grad, self, dim) * torch.ones_like(self) / n"},
+        forward="self.sum(dim, keepdim=keepdim) / n",
+        where=_COUNT,
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "NansumBackward0",
+        "The sum of what is not NaN.",
+        "torch.nansum(self, dim, keepdim=keepdim)",
+        {"self": "unreduced(grad, self, dim) * (~torch.isnan(self))"},
+    ),
+    PlainFormula(
+        "ProdBackward0",
+        "The product of all elements: each gets the product of the others.",
+        "self.prod()",
+        {"self": "grad * result / self"},
+        note="Where an element is 0, torch multiplies the others instead of dividing by it.",
+        traps=(
+            Trap(
+                "With one 0, only that element has a gradient; with two, none has.",
+                "x = torch.tensor([0.0, 2.0, 3.0], requires_grad=True)\nx.prod().backward()\nx.grad",
+                "[6.0, 0.0, 0.0]",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "ProdBackward1",
+        "The product along a dimension.",
+        "self.prod(dim, keepdim=keepdim)",
+        {"self": "unreduced(grad, self, dim) * unreduced(result, self, dim) / self"},
+        note="Where an element is 0, torch multiplies the others instead of dividing by it.",
+    ),
+    _extreme_with_index(
+        "MaxBackward0",
+        "The largest along a dimension, and where it is: the gradient goes to that place alone.",
+        "torch.max(self, dim, keepdim=keepdim)",
+        Trap(
+            "Of two equal ones, the one whose index is returned gets all; amax and max() share evenly.",
+            "x = torch.tensor([1.0, 1.0], requires_grad=True)\ntorch.max(x, 0).values.backward()\nx.grad",
+            "[1.0, 0.0]",
+        ),
+    ),
+    _extreme_with_index(
+        "MinBackward0",
+        "The smallest along a dimension, and where it is.",
+        "torch.min(self, dim, keepdim=keepdim)",
+        Trap(
+            "Of two equal ones, the one whose index is returned gets all; amin and min() share evenly.",
+            "x = torch.tensor([1.0, 1.0], requires_grad=True)\ntorch.min(x, 0).values.backward()\nx.grad",
+            "[1.0, 0.0]",
+        ),
+    ),
+    _extreme_with_index(
+        "MedianBackward1",
+        "The median along a dimension, and where it is.",
+        "torch.median(self, dim, keepdim=keepdim)",
+        note="Of an even number of elements, the lower of the middle two.",
+    ),
+    _extreme_with_index(
+        "KthvalueBackward0",
+        "The k-th smallest along a dimension, and where it is.",
+        "torch.kthvalue(self, k, dim, keepdim)",
+    ),
+    _extreme_with_index(
+        "ModeBackward0", "The most frequent value along a dimension, and where it is.", "torch.mode(self, dim, keepdim)"
+    ),
+    _whole_extreme(
+        "MaxBackward1",
+        "The largest of all elements.",
+        "self.max()",
+        Trap(
+            "Of two equal ones each gets half.",
+            "x = torch.tensor([1.0, 1.0], requires_grad=True)\nx.max().backward()\nx.grad",
+            "[0.5, 0.5]",
+        ),
+    ),
+    _whole_extreme("MinBackward1", "The smallest of all elements.", "self.min()"),
+    _whole_extreme("MedianBackward0", "The median of all elements.", "self.median()"),
+    _extremes(
+        "AmaxBackward0",
+        "The largest along dimensions.",
+        "torch.amax(self, dim, keepdim)",
+        Trap(
+            "Of two equal ones each gets half.",
+            "x = torch.tensor([1.0, 1.0], requires_grad=True)\ntorch.amax(x, 0).backward()\nx.grad",
+            "[0.5, 0.5]",
+        ),
+    ),
+    _extremes("AminBackward0", "The smallest along dimensions.", "torch.amin(self, dim, keepdim)"),
+    _in_another_order(
+        "SortBackward0",
+        "Sorted along a dimension, and the order: each gradient goes back to where its value came from.",
+        "torch.sort(self, dim)",
+        Trap(
+            "argsort, like the indices, cuts the way of a gradient.",
+            "x = torch.ones(3, requires_grad=True)\ntorch.argsort(x).requires_grad",
+            "False",
+        ),
+    ),
+    _in_another_order(
+        "TopkBackward0", "The k largest along a dimension, and where they are.", "torch.topk(self, k, dim)"
+    ),
+    PlainFormula(
+        "LogsumexpBackward0",
+        "The logarithm of a sum of exponentials, a smooth maximum: its gradient is a softmax.",
+        "torch.logsumexp(self, dim, keepdim=keepdim)",
+        {"self": "unreduced(grad, self, dim) * torch.exp(self - unreduced(result, self, dim))"},
+        forward="torch.log(torch.exp(self).sum(dim, keepdim=keepdim))",
+    ),
+    PlainFormula(
+        "VarBackward0",
+        "The variance: the mean of squared distances from the mean, c less in the divisor.",
+        "torch.var(self, dim, correction=correction, keepdim=keepdim)",
+        {"self": "2 * unreduced(grad, self, dim) * (self - mean) / (n - correction)"},
+        forward="torch.square(self - mean).sum(dim, keepdim=keepdim) / (n - correction)",
+        where={**_COUNT, "mean": "self.mean(dim, keepdim=True)"},
+        symbols={"mean": "μ", "correction": "c"},
+        note="c is 1 unless it is asked for otherwise.",
+        traps=(
+            Trap(
+                "The variance of one element is 0 / 0: NaN, and its gradient too.",
+                "x = torch.tensor([3.0], requires_grad=True)\n"
+                "import warnings; warnings.simplefilter('ignore')\n"
+                "torch.var(x).backward()\n"
+                "x.grad",
+                "[nan]",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "StdBackward0",
+        "The standard deviation, the root of the variance.",
+        "torch.std(self, dim, correction=correction, keepdim=keepdim)",
+        {"self": "unreduced(grad / result, self, dim) * (self - mean) / (n - correction)"},
+        forward="torch.sqrt(torch.square(self - mean).sum(dim, keepdim=keepdim) / (n - correction))",
+        where={**_COUNT, "mean": "self.mean(dim, keepdim=True)"},
+        symbols={"mean": "μ", "correction": "c"},
+        note="c is 1 unless it is asked for otherwise.",
+        traps=(
+            Trap(
+                "Of equal elements it is 0, and torch gives the gradient 0, though there is no slope.",
+                "x = torch.ones(2, requires_grad=True)\ntorch.std(x).backward()\nx.grad",
+                "[0.0, 0.0]",
+            ),
+            Trap(
+                "The root of a variance of 0 gives 0 · ∞ = NaN where std does not.",
+                "x = torch.ones(2, requires_grad=True)\ntorch.var(x).sqrt().backward()\nx.grad",
+                "[nan, nan]",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "VarMeanBackward0",
+        "Variance and mean at once.",
+        "torch.var_mean(self, dim, correction=correction, keepdim=keepdim)",
+        {
+            "self": "2 * unreduced(grads[0], self, dim) * (self - mean) / (n - correction)"
+            " + unreduced(grads[1], self, dim) / n"
+        },
+        where={"n": "self.numel() / result0.numel()", "mean": "unreduced(result1, self, dim)"},
+        outputs=("result0", "result1"),
+        symbols={"mean": "μ", "correction": "c", "result0": "y₁", "result1": "y₂"},
+    ),
+    PlainFormula(
+        "StdMeanBackward0",
+        "Standard deviation and mean at once.",
+        "torch.std_mean(self, dim, correction=correction, keepdim=keepdim)",
+        {
+            "self": "unreduced(grads[0] / result0, self, dim) * (self - mean) / (n - correction)"
+            " + unreduced(grads[1], self, dim) / n"
+        },
+        where={"n": "self.numel() / result0.numel()", "mean": "unreduced(result1, self, dim)"},
+        outputs=("result0", "result1"),
+        symbols={"mean": "μ", "correction": "c", "result0": "y₁", "result1": "y₂"},
+    ),
+    PlainFormula(
+        "NormBackward0",
+        "The length of all elements as one vector, by older functions.",
+        "torch.ops.aten.norm(self, p)",
+        {"self": "grad * torch.sgn(self) * (torch.abs(self) / result) ** (p - 1)"},
+        forward="(torch.abs(self) ** p).sum() ** (1 / p)",
+        holds_for_complex=True,
+        note="For p = 2 that is ȳ ∘ x / y, and 0 where y is 0.",
+    ),
+    PlainFormula(
+        "LinalgVectorNormBackward0",
+        "The length of vectors: torch.linalg.vector_norm and x.norm().",
+        "torch.linalg.vector_norm(self, ord, dim, keepdim)",
+        {
+            "self": "unreduced(grad, self, dim) * torch.sgn(self)"
+            " * (torch.abs(self) / unreduced(result, self, dim)) ** (ord - 1)"
+        },
+        forward="(torch.abs(self) ** ord).sum(dim, keepdim=keepdim) ** (1 / ord)",
+        symbols={"ord": "p"},
+        holds_for_complex=True,
+        note="For p = 2 that is ȳ ∘ x / y. For p = ∞ the largest share the gradient evenly.",
+        traps=(
+            Trap(
+                "At 0 the length has no slope; torch gives 0.",
+                "x = torch.zeros(2, requires_grad=True)\ntorch.linalg.vector_norm(x).backward()\nx.grad",
+                "[0.0, 0.0]",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "CumsumBackward0",
+        "Running sums along a dimension: each element is in all sums from its place on.",
+        "torch.cumsum(self, dim)",
+        {"self": "running_sum_from_the_end(grad, dim)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "CumprodBackward0",
+        "Running products along a dimension.",
+        "torch.cumprod(self, dim)",
+        {"self": "running_sum_from_the_end(grad * result, dim) / self"},
+        note="Where an element is 0, torch multiplies the others instead of dividing by it.",
+        traps=(
+            Trap(
+                "Behind a 0 everything is 0, so the elements there have no gradient; the 0 itself has one.",
+                "x = torch.tensor([2.0, 0.0, 3.0], requires_grad=True)\ntorch.cumprod(x, 0).sum().backward()\nx.grad",
+                "[1.0, 8.0, 0.0]",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "CummaxBackward0",
+        "The largest so far along a dimension, and where it was.",
+        "torch.cummax(self, dim)",
+        {"self": "torch.zeros_like(self).scatter_add(dim, indices, grad)"},
+        outputs=("values", "indices"),
+    ),
+    PlainFormula(
+        "CumminBackward0",
+        "The smallest so far along a dimension, and where it was.",
+        "torch.cummin(self, dim)",
+        {"self": "torch.zeros_like(self).scatter_add(dim, indices, grad)"},
+        outputs=("values", "indices"),
+    ),
+    PlainFormula(
+        "LogcumsumexpBackward0",
+        "Logarithms of running sums of exponentials.",
+        "torch.logcumsumexp(self, dim)",
+        {"self": "torch.exp(self) * running_sum_from_the_end(grad * torch.exp(-result), dim)"},
+        forward="torch.log(torch.cumsum(torch.exp(self), dim))",
+    ),
+    PlainFormula(
+        "TraceBackward0",
+        "The sum of the diagonal.",
+        "torch.trace(self)",
+        {"self": "grad * torch.eye(self.size(0), self.size(1), dtype=self.dtype)"},
+        holds_for_complex=True,
+    ),
+)

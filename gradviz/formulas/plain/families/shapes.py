@@ -1,0 +1,253 @@
+"""Other shapes, orders and types of the same numbers: the gradient goes the same way back."""
+
+from __future__ import annotations
+
+from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
+
+_LIST = {"result": "y₁, …, yₙ", "grads": "ȳ₁, …, ȳₙ"}
+_SAME_NUMBERS = "grad.reshape(self.shape)"
+
+
+def _reshaping(node: str, sentence: str, call: str, *traps: Trap) -> PlainFormula:
+    gradients = {"self": _SAME_NUMBERS}
+    forward = "self.reshape(result.shape)"
+    return PlainFormula(node, sentence, call, gradients, forward=forward, holds_for_complex=True, traps=traps)
+
+
+def _handing_on(node: str, sentence: str, call: str, *traps: Trap) -> PlainFormula:
+    return PlainFormula(node, sentence, call, {"self": "grad"}, holds_for_complex=True, forward="self", traps=traps)
+
+
+def _choosing(node: str, sentence: str, call: str, note: str = "") -> PlainFormula:
+    """Each result is one of the inputs, and `places` says which."""
+    return PlainFormula(
+        node,
+        sentence,
+        call,
+        {"self": "torch.zeros_like(self).flatten().index_add(0, places, grad.flatten()).reshape(self.shape)"},
+        where={"places": call.replace("self", "numbered(self)") + ".long().flatten()"},
+        note=note,
+    )
+
+
+SHAPES = (
+    _reshaping(
+        "ViewBackward0",
+        "The same numbers in another shape, without a copy: view, reshape and flatten.",
+        "self.view(size)",
+        Trap(
+            "A view shares the memory of its base: after a change in place of a view, the base has a new grad_fn.",
+            "x = torch.ones(4, requires_grad=True) * 1\nx.view(2, 2).mul_(2)\nx.grad_fn.name()",
+            "'torch::autograd::CopySlices'",
+        ),
+    ),
+    _reshaping(
+        "UnsafeViewBackward0",
+        "The same numbers in another shape, inside of matmul.",
+        "torch.ops.aten._unsafe_view(self, size)",
+    ),
+    _reshaping(
+        "ReshapeAliasBackward0",
+        "The same numbers in another shape, by reshape or flatten of a tensor that is not in order in memory.",
+        "torch.ops.aten._reshape_alias(self, size, stride)",
+    ),
+    _reshaping("UnsqueezeBackward0", "A dimension of size 1 put in.", "self.unsqueeze(dim)"),
+    _reshaping(
+        "UnsqueezeBackward1",
+        "A dimension of size 1 put in, in place.",
+        "self.clone().unsqueeze_(dim)",
+    ),
+    _reshaping("SqueezeBackward0", "All dimensions of size 1 left out.", "self.squeeze()"),
+    _reshaping("SqueezeBackward1", "A dimension of size 1 left out.", "self.squeeze(dim)"),
+    _reshaping("SqueezeBackward2", "Several dimensions of size 1 left out.", "self.squeeze(dim)"),
+    _handing_on("AliasBackward0", "The same tensor again, as x[...] gives it.", "torch.ops.aten.alias(self)"),
+    _handing_on(
+        "CloneBackward0", "A copy: clone, contiguous, and reshape where memory is in another order.", "self.clone()"
+    ),
+    PlainFormula(
+        "ToCopyBackward0",
+        "Another dtype or device: to(), float(), half(), as autocast does.",
+        "self.to(dtype)",
+        {"self": "grad.to(self.dtype)"},
+        forward="self.to(dtype)",
+        note="The gradient comes back in the dtype and on the device of the input.",
+        traps=(
+            Trap(
+                "An integer type cuts the way of a gradient.",
+                "torch.ones(2, requires_grad=True).long().requires_grad",
+                "False",
+            ),
+            Trap(
+                "A gradient too small for half precision becomes 0, which is why losses are scaled.",
+                "x = torch.tensor([1.0], requires_grad=True)\n(x.half() * 1e-4).mul(1e-5).backward()\nx.grad",
+                "[0.0]",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "TBackward0",
+        "A matrix transposed, as nn.Linear does with its weight.",
+        "self.t()",
+        {"self": "grad.t()"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "TransposeBackward0",
+        "Two dimensions exchanged.",
+        "self.transpose(dim0, dim1)",
+        {"self": "grad.transpose(dim0, dim1)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "PermuteBackward0",
+        "Dimensions in another order.",
+        "self.permute(dims)",
+        {"self": "grad.permute(torch.argsort(torch.tensor(dims)).tolist())"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "ExpandBackward0",
+        "Repeated along dimensions of size 1 without a copy: the gradients of all copies are added.",
+        "self.expand(size)",
+        {"self": "grad.sum_to_size(self.shape)"},
+        holds_for_complex=True,
+        traps=(
+            Trap(
+                "What was repeated three times gets the sum of three gradients.",
+                "x = torch.ones(1, requires_grad=True)\nx.expand(3).sum().backward()\nx.grad",
+                "[3.0]",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "RepeatBackward0",
+        "Copies beside each other: the gradients of all copies are added.",
+        "self.repeat(repeats)",
+        {"self": "sum_of_copies(grad, self)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "FlipBackward0",
+        "Dimensions read backwards.",
+        "torch.flip(self, dims)",
+        {"self": "torch.flip(grad, dims)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "RollBackward0",
+        "Shifted along dimensions; what leaves at one end comes in at the other.",
+        "torch.roll(self, shifts, dims)",
+        {"self": "torch.roll(grad, [-shift for shift in shifts], dims)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "CatBackward0",
+        "Tensors behind each other along a dimension: each gets its own piece of the gradient.",
+        "torch.cat(tensors, dim)",
+        {"tensors": "grad.split(sizes, dim)"},
+        where={"sizes": "[tensor.size(dim) for tensor in tensors]"},
+        symbols={"tensor": "xₖ"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "StackBackward0",
+        "Tensors behind each other along a new dimension.",
+        "torch.stack(tensors, dim)",
+        {"tensors": "grad.unbind(dim)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "UnbindBackward0",
+        "A dimension taken apart, as when iterating over a tensor.",
+        "self.unbind(dim)",
+        {"self": "torch.stack(grads, dim)"},
+        symbols=_LIST,
+        holds_for_complex=True,
+        note="A part that nothing used has the gradient 0.",
+    ),
+    PlainFormula(
+        "SplitBackward0",
+        "Pieces of one size along a dimension, as when queries, keys and values come from one layer.",
+        "self.split(split_size, dim)",
+        {"self": "torch.cat(grads, dim)"},
+        symbols=_LIST,
+        holds_for_complex=True,
+        note="A piece that nothing used has the gradient 0.",
+    ),
+    PlainFormula(
+        "SplitWithSizesBackward0",
+        "Pieces of given sizes along a dimension.",
+        "self.split(split_sizes, dim)",
+        {"self": "torch.cat(grads, dim)"},
+        symbols=_LIST,
+        holds_for_complex=True,
+        note="A piece that nothing used has the gradient 0.",
+    ),
+    PlainFormula(
+        "TrilBackward0",
+        "The lower triangle; what is above it becomes 0.",
+        "torch.tril(self, diagonal)",
+        {"self": "torch.tril(grad, diagonal)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "TriuBackward0",
+        "The upper triangle; what is below it becomes 0.",
+        "torch.triu(self, diagonal)",
+        {"self": "torch.triu(grad, diagonal)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "DiagonalBackward0",
+        "The diagonal.",
+        "torch.diagonal(self, offset, dim1, dim2)",
+        {"self": "torch.zeros_like(self).diagonal_scatter(grad, offset, dim1, dim2)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "DiagEmbedBackward0",
+        "A matrix with the input on its diagonal.",
+        "torch.diag_embed(self, offset, dim1, dim2)",
+        {"self": "torch.diagonal(grad, offset, dim1, dim2)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "ConstantPadNdBackward0",
+        "A margin of one value: the gradient of the margin is dropped.",
+        "torch.nn.functional.pad(self, pad, value=value)",
+        {"self": "torch.nn.functional.pad(grad, [-width for width in pad])"},
+        symbols={"value": "value"},
+        holds_for_complex=True,
+    ),
+    _choosing(
+        "ReflectionPad1DBackward0",
+        "A margin that mirrors what is inside: what was mirrored gets the sum of both gradients.",
+        "torch.nn.functional.pad(self, padding, 'reflect')",
+    ),
+    _choosing(
+        "ReflectionPad2DBackward0",
+        "A margin that mirrors what is inside an image.",
+        "torch.nn.functional.pad(self, padding, 'reflect')",
+    ),
+    _choosing(
+        "ReplicationPad1DBackward0",
+        "A margin that repeats the outermost element.",
+        "torch.nn.functional.pad(self, padding, 'replicate')",
+    ),
+    _choosing(
+        "ReplicationPad2DBackward0",
+        "A margin that repeats the outermost elements of an image.",
+        "torch.nn.functional.pad(self, padding, 'replicate')",
+    ),
+    _choosing(
+        "AsStridedBackward0",
+        "A view by sizes and strides, which also replaces the history of a base after one of its views was changed.",
+        "self.as_strided(size, stride, storage_offset)",
+        note="An element that is seen several times gets the sum of all its gradients.",
+    ),
+    _choosing(
+        "UnfoldBackward0",
+        "Windows that slide along a dimension; where they overlap, gradients are added.",
+        "self.unfold(dimension, size, step)",
+    ),
+)

@@ -1,0 +1,82 @@
+"""How operations are written in mathematics, by the names that they have in Python."""
+
+from __future__ import annotations
+
+import ast
+
+# How tightly something binds what stands in it; parentheses are printed where it stands in something tighter.
+PHRASE, COMPARISON, SUM, PRODUCT, MATRIX_PRODUCT, PREFIX, POWER, ATOM = range(8)
+
+OPERATORS: dict[type[ast.operator], tuple[str, int]] = {
+    ast.Add: (" + ", SUM),
+    ast.Sub: (" − ", SUM),
+    ast.Div: (" / ", PRODUCT),
+    ast.FloorDiv: (" / ", PRODUCT),
+    ast.MatMult: (" ", MATRIX_PRODUCT),
+    ast.BitAnd: (" and ", COMPARISON),
+    ast.BitOr: (" or ", COMPARISON),
+}
+COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "=",
+    ast.NotEq: "≠",
+    ast.Lt: "<",
+    ast.LtE: "≤",
+    ast.Gt: ">",
+    ast.GtE: "≥",
+}
+SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+UNSEEN = frozenset(
+    {"unreduced", "to", "long", "expand_as", "flatten", "squeeze", "unsqueeze", "tuple", "list", "tensor", "tolist"}
+)
+"""Functions of which only the first argument is printed: they change how numbers are laid out, not the numbers."""
+UNSEEN_FOR_REAL = frozenset({"conj", "real"})
+UNSEEN_ARGUMENTS = frozenset({"dim", "keepdim", "dtype", "return_indices"})
+
+CONSTANTS = {
+    "zeros_like": "0",
+    "new_zeros": "0",
+    "ones_like": "1",
+    "new_ones": "1",
+    "eye": "I",
+    "pi": "π",
+    "inf": "∞",
+}
+NUMBERS = frozenset({"numel", "size", "shape", "ndim", "pi", "inf", "len", "range"})
+"""What is no tensor though it may be made of one."""
+AROUND = {"abs": ("|", "|"), "floor": ("⌊", "⌋"), "ceil": ("⌈", "⌉")}
+BEFORE = {"sqrt": "√", "shape": "the shape of "}
+AFTER = {"t": "ᵀ", "mT": "ᵀ", "mH": "ᴴ", "square": "²"}
+REDUCTIONS = {"sum": "Σ", "prod": "Π"}
+PHRASES = {
+    "where": "{1} where {0}, else {2}",
+    "masked_fill": "{2} where {1}, else {0}",
+    "reshape": "{0} in {1}",
+    "sum_to_size": "{0} summed to {1}",
+    "gather": "{0} at {2}",
+    "index_select": "{0} at {2}",
+    "take": "{0} at {1}",
+    "index_add": "{0} with {3} added at {2}",
+    "scatter_add": "{0} with {3} added at {2}",
+    "index_put": "{0} with {2} put at {1}",
+    "index_put_accumulate": "{0} with {2} added at {1}",
+    "index_fill": "{0} with {3} put at {2}",
+    "index_copy": "{0} with {3} put at {2}",
+    "scatter": "{0} with {3} put at {2}",
+    "select_scatter": "{0} with {1} put at {3}",
+    "slice_scatter": "{0} with {1} put at {3}:{4}:{5}",
+    "masked_scatter": "{0} with {2} put where {1}",
+    "diagonal_scatter": "{0} with {1} put on the diagonal",
+}
+"""Operations that are told in words, by the places of their arguments."""
+WORDS = {
+    "numel": "count",
+    "cat": "concatenate",
+    "acos": "arccos",
+    "asin": "arcsin",
+    "atan": "arctan",
+    "real": "Re",
+    "imag": "Im",
+    "running_sum_from_the_end": "sum_from_the_end",
+}
+"""Functions that mathematics calls otherwise."""
