@@ -17,7 +17,7 @@ TEST_INSTALLED := $(VENV)/.installed-test
 CONFORMANCE_INSTALLED := $(VENV)/.installed-conformance
 BENCH_INSTALLED := $(VENV)/.installed-bench
 
-.PHONY: help demo test lint format conformance bench harmless corpus gallery demo-capture clean
+.PHONY: help demo test lint format conformance bench formulas harmless corpus gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
@@ -26,6 +26,7 @@ help:
 	@echo "make format        let ruff rewrite the code"
 	@echo "make conformance   compare recordings with torch on all of torch's own test inputs and on 112 real models; takes long"
 	@echo "make bench         what gradviz costs, measured"
+	@echo "make formulas      how much of torch 'gradviz explain' explains, compared with torch itself"
 	@echo "make harmless      programs run plain and recorded, and compared; CORPUS=FOLDER adds scripts of yours"
 	@echo "make corpus        score gradviz check on 75 scripts with known faults, and tell what it adds to their run; CASES=c2 for some"
 	@echo "make gallery       draw every sample anew, in samples/gallery; the tests compare with these pictures"
@@ -58,6 +59,9 @@ conformance: $(CONFORMANCE_INSTALLED)
 
 bench: $(BENCH_INSTALLED)
 	$(PYTHON) -m tests.benchmarks
+
+formulas: $(TEST_INSTALLED)
+	$(PYTHON) -m tests.formulas
 
 # Scripts to compare besides the collection and the samples: make harmless CORPUS=~/my-scripts
 CORPUS ?=

@@ -68,7 +68,8 @@ def explain(meaning: Meaning, known: KnownFormulas) -> Explanation:
 def explain_node(node_name: str, known: KnownFormulas, disclosures: tuple[str, ...] = ()) -> Explanation:
     """The page of ``grad_fn.name()``; of one that nobody knows, a page that says so."""
     derivative, special, plain = known.by_node.get(node_name), special_node(node_name), plain_formula(node_name)
-    sentence = plain.sentence if plain else special.sentence if special else ""
+    known_sentence = plain.sentence if plain else special.sentence if special else ""
+    sentence = known_sentence or (f"The backward of {derivative.function}()." if derivative else "")
     if derivative is None and special is None and not known.disclosures:
         disclosures = (*disclosures, f"torch {known.table.torch_version} has no formula for {node_name} in its files")
     return Explanation(

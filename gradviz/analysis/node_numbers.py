@@ -10,6 +10,7 @@ from msgspec import Struct
 from gradviz.capture.capture import Capture
 from gradviz.formulas.arguments import edge_names, result_names, tensor_arguments
 from gradviz.formulas.derivative import Derivative
+from gradviz.formulas.plain import plain_formula
 from gradviz.graph.gradients import LeafGradient, TensorFigures
 from gradviz.graph.model import Attribute, Constant, Edge, Graph, Node
 from gradviz.graph.operation_words import autograd_name, constant_names
@@ -140,8 +141,20 @@ def node_inputs(graph: Graph, node: Node, derivative: Derivative | None) -> tupl
     return tuple(sorted(inputs, key=lambda each: order.get(each.name.partition("[")[0], len(order))))
 
 
+def names_of_edges(node: Node, derivative: Derivative | None) -> tuple[str, ...]:
+    """The argument that each edge belongs to; empty where nobody can tell.
+
+    Without torch's own formulas it is the order in which the plain ones name their inputs, where they are as many.
+    """
+    count = len(node.edges)
+    if derivative is not None:
+        return edge_names(derivative, count)
+    plain = plain_formula(node.name)
+    return tuple(plain.gradients) if plain is not None and len(plain.gradients) == count else ()
+
+
 def _named_edges(node: Node, derivative: Derivative | None) -> list[tuple[str, Edge | None]]:
-    names = edge_names(derivative, len(node.edges)) if derivative else ()
+    names = names_of_edges(node, derivative)
     return list(zip(names or [f"input {place}" for place in range(len(node.edges))], node.edges, strict=True))
 
 

@@ -98,7 +98,7 @@ def _unknown(name: str, known: KnownFormulas) -> GradvizError:
         return BadInput(f"what of {name} is to be explained?", hint=f"gradviz explain WHAT {name}")
     words = [*known_words(known), *(word for rule in RULES for word in (rule.code, rule.name))]
     hint = near_matches(name.rpartition(".")[2] or name, words)
-    return BadInput(f"nothing to explain is called {name!r}", hint=f"{hint} A node of a graph needs its SCRIPT, too")
+    return BadInput(f"nothing to explain is called {name!r}", hint=f"{hint} (a node of a graph needs its SCRIPT, too)")
 
 
 def _page(page: Explanation, options: dict[str, Any], terminal: Terminal) -> str:

@@ -22,7 +22,7 @@ def terms_in(formulas: Iterable[str]) -> tuple[Term, ...]:
 
 
 def _name(word: str) -> str:
-    return rf"(?<![\w.]){word}\b"
+    return rf"(?<![\w.]){word}(_symint)?\b"
 
 
 _TERMS: tuple[tuple[str, str, str], ...] = (

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from gradviz.graph.call_log import Definition
 from gradviz.graph.model import CustomFunction
+from gradviz.recording.file_kinds import is_torch_file
 from gradviz.recording.stacks import function_name
 
 
@@ -52,16 +53,20 @@ def backward_of(function: Any) -> Callback | None:
 
 
 def custom_function_of(function: type, node_name: str) -> CustomFunction | None:
-    """Where a custom function is written, from its ``class`` line to the end of its last method; None if not in a file.
+    """Where a custom function is written, from its ``class`` line to the end of its last method.
 
-    Read from its code, because asking for the source of the class would parse its whole file.
+    None where that is in no file, and for what torch makes of operators that a program registers. Read from its code,
+    because asking for the source of the class would parse its whole file.
     """
-    found = [callback_of(getattr(function, name, None)) for name in ("forward", "setup_context", "backward")]
+    methods = ("forward", "setup_context", "backward")
+    # What it inherits is written elsewhere.
+    own = [name for name in methods if name in vars(function)] or methods
+    found = [callback_of(getattr(function, name, None)) for name in own]
     codes = [each.code for each in found if each is not None]
     file = codes[-1].co_filename if codes else ""
     spans = [(code.co_firstlineno, _last_line(code)) for code in codes if code.co_filename == file]
     lines = linecache.getlines(file)
-    if not spans or len(lines) < max(last for _, last in spans):
+    if not spans or is_torch_file(file) or len(lines) < max(last for _, last in spans):
         return None
     first, last = min(start for start, _ in spans), max(end for _, end in spans)
     heads = (number for number in range(first, 0, -1) if lines[number - 1].lstrip().startswith("class "))

@@ -12,12 +12,12 @@ from gradviz.graph.byte_words import byte_words
 from gradviz.graph.gradients import LeafGradient, TensorFigures
 from gradviz.graph.saved_tensors import SavedTensor
 from gradviz.rendering.gradient_words import figures_words
-from gradviz.rendering.value_words import nested_words, number_words
+from gradviz.rendering.value_words import nested_words, number_words, short_nested_words
 from gradviz.rendering.words import listed, shape_words
 
 Row = tuple[str, str]
-MOST_IN_A_FORMULA = 6
-"""Numbers of a tensor that is written into a formula; of a larger one its name stays."""
+LONGEST_OPERAND = 24
+"""Characters of a tensor that is written into a formula; of a longer one its letter stays."""
 
 
 def node_numbers_rows(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[tuple[str, list[Row]]]:
@@ -98,13 +98,13 @@ def _put_in(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[Row
     for sent in numbers.sent:
         line = written.get(sent.name)
         if line is not None:
-            result = nested_words(sent.figures, MOST_IN_A_FORMULA)
+            result = short_nested_words(sent.figures, LONGEST_OPERAND)
             yield sent.name, f"{line} = {result}" if result else line
 
 
 def _known(numbers: NodeNumbers) -> Iterator[tuple[str, str]]:
     for each in (*numbers.inputs, *numbers.results, *numbers.arrived):
-        if value := nested_words(each.figures, MOST_IN_A_FORMULA):
+        if value := short_nested_words(each.figures, LONGEST_OPERAND):
             yield each.name, value
     for name, setting in numbers.attributes.items():
         if isinstance(setting, (int, float)) and not isinstance(setting, bool):

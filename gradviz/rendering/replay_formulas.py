@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gradviz.analysis.node_numbers import node_inputs
+from gradviz.analysis.node_numbers import names_of_edges, node_inputs
 from gradviz.formulas import known
 from gradviz.formulas.arguments import edge_names
 from gradviz.formulas.derivative import Derivative
@@ -47,7 +47,7 @@ def node_formulas(graph: Graph, node: Node) -> NodeFormulas:
 
 
 def _plain(graph: Graph, node: Node, plain: PlainFormula) -> NodeFormulas:
-    names = _names_of_edges(node, plain)
+    names = names_of_edges(node, known.of(node.name))
     letters = reading(plain)
     scalars = _scalars(node)
     numbers = scalars | _numbers(graph, node, plain)
@@ -58,13 +58,6 @@ def _plain(graph: Graph, node: Node, plain: PlainFormula) -> NodeFormulas:
         letters.symbols.get("grad", "") if len(node.arrived) == 1 else "",
         {place: letters.symbols[name] for place, name in enumerate(names) if name in letters.symbols},
     )
-
-
-def _names_of_edges(node: Node, plain: PlainFormula) -> Sequence[str]:
-    """The input that each edge belongs to; none where nobody can tell, as without torch's file of derivatives."""
-    exact = known.of(node.name)
-    names = edge_names(exact, len(node.edges)) if exact is not None else ()
-    return names or (tuple(plain.gradients) if len(plain.gradients) == len(node.edges) else ())
 
 
 def _with_numbers(graph: Graph, node: Node, names: Sequence[str], formulas: Mapping[str, str]) -> dict[int, str]:
