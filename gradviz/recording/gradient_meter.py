@@ -73,7 +73,7 @@ class GradientMeter:
     def take_norm(self, value: torch.Tensor) -> int | None:
         """Measure only the norm of something that is no gradient; None where that cannot be."""
         facts = _facts_without_figures(self.facts_table, value)
-        if facts.unmeasured is not None or value.is_sparse:
+        if facts.unmeasured is not None or value.layout is not torch.strided:
             return None
         number = next(self._numbers)
         self._norms[number] = facts, norm_of(value)
@@ -119,7 +119,7 @@ class GradientMeter:
         dtype = torch.float64 if gradient.dtype in (torch.float64, torch.complex128) else torch.float32
         key = dtype, gradient.device, stream, get_ident()
         sampler = self._samplers.setdefault(key, Sampler(dtype, gradient.device))
-        if gradient.is_sparse:
+        if gradient.layout is not torch.strided:
             return _Sparse(self, facts, sampler)
         if facts.count > MOST_COPIED // 4:
             return _MeasuredInPlace(self, facts, sampler)
@@ -142,14 +142,19 @@ def _why_not_measured(gradient: torch.Tensor) -> str | None:
         return "a meta tensor has no values"
     if gradient.is_quantized:
         return "it is quantized"
-    if gradient.layout not in (torch.strided, torch.sparse_coo):
+    if gradient.layout in _SPARSE_LAYOUTS:
+        return None
+    if gradient.layout is not torch.strided:
         return f"its layout is {str(gradient.layout).removeprefix('torch.')}"
-    if not gradient.is_sparse and not torch_compat.has_storage(gradient):
+    if not torch_compat.has_storage(gradient):
         return "vmap runs over it"
-    if gradient.layout == torch.strided and gradient.numel() and _has_no_memory(gradient):
+    if gradient.numel() and _has_no_memory(gradient):
         # As sharded training does with parameters. To read it would end the process.
         return "its memory has been given back"
     return None
+
+
+_SPARSE_LAYOUTS = frozenset((torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc))
 
 
 def _has_no_memory(tensor: torch.Tensor) -> bool:
@@ -286,10 +291,14 @@ def _without_repetition(gradient: torch.Tensor) -> torch.Tensor:
 
 
 class _Sparse(_Shelf):
-    """Gradients of embeddings: values for a few rows, all others are zero."""
+    """Gradients of embeddings and of sparse matrices: some values, all others are zero."""
 
     def add(self, number: int, gradient: torch.Tensor) -> None:
-        given = _magnitudes(gradient.coalesce()._values()).reshape(-1)
+        if self._keeps_values:
+            self.measure([number], gradient.to_dense().view(1, -1))
+            return
+        values = gradient.coalesce()._values() if gradient.is_sparse else gradient.values()
+        given = _magnitudes(values).reshape(-1)
         if given.numel() < gradient.numel():
             given = torch.cat((given, given.new_zeros(1)))  # for all that are not given
         self.measure([number], given.unsqueeze(0))

@@ -24,6 +24,7 @@ from gradviz.graph.model import Graph, Node
 from gradviz.recording import joins
 from gradviz.recording.gradients import GradientWatch
 from gradviz.recording.graph_walker import walk
+from gradviz.recording.plan import RecordingPlan
 from tests.integration.recording.child import child_result
 from tests.integration.recording.helpers import (
     EVERY_BACKWARD,
@@ -302,6 +303,31 @@ def test_a_sparse_gradient_counts_the_zeros_that_it_does_not_store() -> None:
     facts = node_named(graph, "EmbeddingBackward0").gradients[0]
     assert facts is not None and facts.layout == "sparse_coo"
     assert recorded_figures(facts) == close(figures(table.weight.grad.to_dense()))  # type: ignore[union-attr]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta:UserWarning")
+@pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "bsc"])
+def test_a_gradient_of_compressed_layout_counts_the_zeros_that_it_does_not_store(layout: str) -> None:
+    matrix = torch.eye(4).mul_(torch.arange(1.0, 5.0)).requires_grad_()
+    blocks = {"blocksize": (2, 2)} if layout.startswith("bs") else {}
+
+    def run() -> None:
+        matrix.to_sparse(layout=getattr(torch, f"sparse_{layout}"), **blocks).to_dense().square().sum().backward()
+
+    recording = record(run)
+    assert recording.capture.disclosures == ()
+    compressed = [
+        facts for node in recording.graph.nodes for facts in node.gradients if facts and facts.layout.endswith(layout)
+    ]
+    assert compressed and all(recorded_figures(facts) == close(figures(2 * matrix.detach())) for facts in compressed)
+
+
+def test_a_sparse_gradient_that_is_kept_whole_has_all_its_values() -> None:
+    table = nn.Embedding(4, 2, sparse=True)
+    plan = RecordingPlan(keep_going=True, values_up_to=8)
+    graph = record(lambda: table(torch.tensor([1, 1, 3])).sum().backward(), plan).graph
+    facts = node_named(graph, "EmbeddingBackward0").gradients[0]
+    assert facts is not None and facts.values == (0, 0, 2, 2, 0, 0, 1, 1)
 
 
 def test_gradients_that_cannot_be_measured_are_disclosed() -> None:
