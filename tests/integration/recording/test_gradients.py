@@ -309,10 +309,10 @@ def test_a_sparse_gradient_counts_the_zeros_that_it_does_not_store() -> None:
 @pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "bsc"])
 def test_a_gradient_of_compressed_layout_counts_the_zeros_that_it_does_not_store(layout: str) -> None:
     matrix = torch.eye(4).mul_(torch.arange(1.0, 5.0)).requires_grad_()
-    blocks = {"blocksize": (2, 2)} if layout.startswith("bs") else {}
+    blocks = [(2, 2)] if layout.startswith("bs") else []
 
     def run() -> None:
-        matrix.to_sparse(layout=getattr(torch, f"sparse_{layout}"), **blocks).to_dense().square().sum().backward()
+        getattr(matrix, f"to_sparse_{layout}")(*blocks).to_dense().square().sum().backward()
 
     recording = record(run)
     assert recording.capture.disclosures == ()
