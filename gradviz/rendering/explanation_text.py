@@ -56,7 +56,7 @@ def _grid(rows: list[Row]) -> Table:
         table.add_column(style="cyan", max_width=26, overflow="fold")
     table.add_column(overflow="fold")
     for name, said in rows:
-        table.add_row(*([name] if len(table.columns) > 1 else []), Text(said))
+        table.add_row(*([Text(name)] if len(table.columns) > 1 else []), Text(said))
     return table
 
 
@@ -91,8 +91,9 @@ def _lines(plain: Reading) -> list[str]:
 
 
 def _signs(plain: Reading) -> Iterator[Row]:
+    yield from ((letter, name) for name, letter in plain.symbols.items() if letter != name and name != "grad")
     text = " ".join(_lines(plain))
-    return ((sign, meaning) for sign, meaning in NOTATION if _occurs(sign, text))
+    yield from ((sign, meaning) for sign, meaning in NOTATION if _occurs(sign, text))
 
 
 _SIGNS = {"[a > b]": "[", "Aᵀ": "ᵀ", "Aᴴ": "ᴴ", "ā": ""}
