@@ -25,7 +25,9 @@ def plain_formula(node_name: str) -> PlainFormula | None:
 
 @lru_cache(maxsize=1)
 def plain_formulas() -> Mapping[str, PlainFormula]:
-    """Every entry by the name of its node, family by family."""
+    """Every entry by the name of its node, family by family; those of kernels for other devices last."""
     from gradviz.formulas.plain.families import FAMILIES
+    from gradviz.formulas.plain.other_kernels import of_other_kernels
 
-    return MappingProxyType({formula.node: formula for family in FAMILIES for formula in family})
+    formulas = {formula.node: formula for family in FAMILIES for formula in family}
+    return MappingProxyType({**formulas, **of_other_kernels(formulas)})

@@ -72,6 +72,8 @@ class _Printer:
                 return self._operator(self.written(left), operator, self.written(right))
             case ast.Compare(left, [ast.Is()], [ast.Constant(None)]):
                 return _Written(f"{self.written(left).text} is missing", COMPARISON)
+            case ast.Compare(left, [ast.In()], [choices]):
+                return _Written(f"{self.written(left).text} is one of {self._listed(choices)}", COMPARISON)
             case ast.Compare(left, [comparison], [right]):
                 sign = signs.COMPARISONS[type(comparison)]
                 sides = (self.written(side).inside(SUM) for side in (left, right))
@@ -134,6 +136,8 @@ class _Printer:
             return self._phrase(name, given, accumulate="accumulate" in extra)
         if sign := self._sign(name, [self.written(each) for each in given]):
             return sign._replace(is_tensor=is_tensor)
+        if name in signs.UNSEEN_BUT_FIRST:
+            given = given[:1]
         listed = self._arguments([each for each in given if not _is_unseen(each)])
         listed += [f"{key} = {self.written(value).text}" for key, value in extra.items() if not _is_unseen(value)]
         return _Written(f"{signs.WORDS.get(name, name).strip('_')}({', '.join(listed)})", is_tensor=is_tensor)

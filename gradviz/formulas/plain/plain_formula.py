@@ -58,3 +58,5 @@ class PlainFormula(Struct, frozen=True, omit_defaults=True):
     note: str = ""
     """What popular articles get wrong, or what the formula leaves out."""
     traps: tuple[Trap, ...] = ()
+    same_as: str = ""
+    """Of a kernel for another device the node of the CPU's, for which `call` is and that was compared with autograd."""

@@ -30,6 +30,8 @@ UNSEEN = frozenset(
     {"unreduced", "to", "long", "expand_as", "flatten", "squeeze", "unsqueeze", "tuple", "list", "tensor", "tolist"}
 )
 """Functions of which only the first argument is printed: they change how numbers are laid out, not the numbers."""
+UNSEEN_BUT_FIRST = frozenset({"unfold", "fold", "grouped", "grouped_kernels"})
+"""Functions whose further arguments repeat those of the operation."""
 UNSEEN_FOR_REAL = frozenset({"conj", "real"})
 UNSEEN_ARGUMENTS = frozenset({"dim", "keepdim", "dtype", "return_indices"})
 
@@ -77,6 +79,8 @@ WORDS = {
     "atan": "arctan",
     "real": "Re",
     "imag": "Im",
+    "grouped": "matrix",
+    "grouped_kernels": "matrix",
     "running_sum_from_the_end": "sum_from_the_end",
 }
 """Functions that mathematics calls otherwise."""

@@ -37,6 +37,11 @@ def grouped(images: Any, groups: int) -> Any:
     return images.reshape(images.size(0), groups, -1, math.prod(images.shape[2:]))
 
 
+def grouped_kernels(weight: Any, groups: int) -> Any:
+    """The weight of a convolution as one matrix for each group: channels of the result by places in a patch."""
+    return weight.reshape(groups, weight.size(0) // groups, -1)
+
+
 def row(vector: Any) -> Any:
     """A vector as a matrix of one row."""
     return vector.unsqueeze(-2)
@@ -54,6 +59,7 @@ WORDS: Mapping[str, Any] = {
     "running_sum_from_the_end": running_sum_from_the_end,
     "numbered": numbered,
     "grouped": grouped,
+    "grouped_kernels": grouped_kernels,
     "row": row,
     "column": column,
 }

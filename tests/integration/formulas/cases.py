@@ -234,6 +234,10 @@ INDEXING = [
     given("ScatterBackward0", self=real(3, 4), dim=1, index=torch.tensor([[2, 0], [1, 3]]), src=real(2, 2)),
     given("ScatterBackward1", self=real(3, 4), dim=1, index=integers(4, 2, 2), value=1.5),
     given("ScatterAddBackward0", self=real(3, 4), dim=1, index=integers(4, 2, 6), src=real(2, 6)),
+    *(
+        given("ScatterReduceBackward0", self=real(3, 4), dim=1, index=integers(4, 3, 6), src=real(3, 6), reduce=reduce)
+        for reduce in ("sum", "mean", "amax", "amin")
+    ),
     given("SelectScatterBackward0", self=real(3, 4), src=real(3), dim=1, index=2),
     given("SliceScatterBackward0", self=real(3, 7), src=real(3, 3), dim=1, start=1, end=6, step=2),
     given("EmbeddingBackward0", indices=integers(5, 2, 6), weight=real(5, 3), padding_idx=1),

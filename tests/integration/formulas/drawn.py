@@ -86,12 +86,11 @@ class Case:
 
     node: str
     arguments: dict[str, Any]
-    only_real: bool = False
 
 
-def given(node: str, *, only_real: bool = False, **arguments: Any) -> Case:
+def given(node: str, **arguments: Any) -> Case:
     """Arguments by their names in the formula; those that are not `Drawn` are given as they are."""
-    return Case(node, arguments, only_real)
+    return Case(node, arguments)
 
 
 def on_shapes(*nodes: str, draw: Callable[..., Drawn] = real, **others: Any) -> list[Case]:

@@ -52,16 +52,16 @@ IMAGES = (
             "weight": "(arriving @ patches.mT).sum(0).reshape(weight.shape)",
             "bias": "grad.sum((0, 2, 3))",
         },
-        forward="(kernels @ patches).reshape(grad.shape) + bias.reshape((-1, 1, 1))",
+        forward="(kernels @ patches).reshape(result.shape) + unreduced(bias, result, (0, 2, 3))",
         where={
             "patches": "grouped("
             "torch.nn.functional.unfold(input, weight.shape[2:], dilation, padding, stride), groups)",
-            "kernels": "weight.reshape((groups, weight.size(0) // groups, -1))",
+            "kernels": "grouped_kernels(weight, groups)",
             "arriving": "grouped(grad, groups)",
         },
         symbols={"patches": "P", "kernels": "K", "arriving": "Ḡ"},
         note="P holds all patches as columns, K the weight as a matrix, Ḡ is ȳ as a matrix; fold adds patches where "
-        "they overlap. Written for images, and for convolutions that are not transposed.",
+        "they overlap. Written for images; a transposed convolution exchanges x and y.",
     ),
     _maximum(
         "MaxPool2DWithIndicesBackward0",

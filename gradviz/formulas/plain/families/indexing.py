@@ -116,6 +116,25 @@ INDEXING = (
         holds_for_complex=True,
     ),
     PlainFormula(
+        "ScatterReduceBackward0",
+        "Values summed, averaged or compared at places along a dimension, as messages are in graph networks.",
+        "torch.scatter_reduce(self, dim, index, src, reduce)",
+        {
+            "self": "grad * (self == result) / winners if reduce in ('amax', 'amin') else grad / count",
+            "src": "(src == result.gather(dim, index)) * (grad / winners).gather(dim, index) "
+            "if reduce in ('amax', 'amin') else (grad / count).gather(dim, index)",
+        },
+        where={
+            "count": "torch.ones_like(self).scatter_add(dim, index, torch.ones_like(src)) "
+            "if reduce == 'mean' else torch.ones_like(self)",
+            "winners": "(self == result).to(grad.dtype)"
+            ".scatter_add(dim, index, (src == result.gather(dim, index)).to(grad.dtype))",
+        },
+        symbols={"count": "n", "winners": "m"},
+        note="n is how many values met at a place for a mean, and 1 for a sum; m is how many share the extreme. "
+        "Written for self included, and not for products.",
+    ),
+    PlainFormula(
         "SelectScatterBackward0",
         "One index of a dimension replaced.",
         "torch.select_scatter(self, src, dim, index)",
