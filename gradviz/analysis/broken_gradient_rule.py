@@ -10,6 +10,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Place, Symptom
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.singularities import call_words, singularity_of
+from gradviz.analysis.tensor_words import together
 from gradviz.graph.call_log import Call, ValueFacts
 from gradviz.graph.model import Attribute, Node
 from gradviz.graph.operation_words import autograd_name, operation_word
@@ -107,9 +108,7 @@ class BrokenWords:
         names = [name for leaf in self._broken.leaves for name in self._graph.nodes[leaf].names[:1]]
         if not self._broken.leaves:
             return "the loss is NaN or Inf" if self._broken.in_forward else f"backward meets {self.kind}"
-        rest = len(self._broken.leaves) - 1
-        whose = names[0] if names else "a tensor without a name"
-        return f"the gradient of {whose}{f' and {rest} more' if rest else ''} is {self.kind}"
+        return f"the gradient of {together(names) or 'a tensor without a name'} is {self.kind}"
 
     @property
     def place(self) -> Place | None:

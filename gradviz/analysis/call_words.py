@@ -1,11 +1,11 @@
-"""What a finding calls the calls and tensors of a log, and the lines that it names for them."""
+"""What a finding calls the calls of a log, and the lines that it names for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from gradviz.analysis.dataflow import Dataflow
-from gradviz.analysis.finding import Place
+from gradviz.analysis.finding import Place, place_of_line
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 
@@ -14,7 +14,6 @@ _OPERATORS = {
     "__getitem__": "indexing",
     "data.__set__": "assigning to .data",
 }
-_MOST_NAMES = 3
 
 
 def operation(call: Call) -> str:
@@ -26,15 +25,10 @@ def operation(call: Call) -> str:
     return ".".join(words[-2:]) if call.kind in ("step", "custom", "zero_grad") else words[-1]
 
 
-def tensor_name(flow: Dataflow, tensor: int) -> str:
-    """Its variable or parameter, else what made it: ``the result of relu at line 15``."""
-    known = flow.log.tensors[tensor]
-    if known.names:
-        return known.names[0]
-    if known.producer is None:
-        shape = ", ".join(str(size) for size in known.facts.shape)
-        return f"a tensor of shape ({shape})"
-    return f"the result of {operation(flow.log.calls[known.producer])}{at_line(flow.line_of(known.producer))}"
+def short_name(function: str) -> str:
+    """As it is written in a program: ``detach``; of a custom function with its class."""
+    owner, _, name = function.rpartition(".")
+    return f"{owner.rpartition('.')[2]}.apply" if name == "apply" else name
 
 
 def at_line(site: CallSite | None) -> str:
@@ -42,22 +36,9 @@ def at_line(site: CallSite | None) -> str:
     return "" if site is None else f" at line {site.line}"
 
 
-def place(site: CallSite | None) -> Place | None:
-    """The line as a finding names it."""
-    return None if site is None else Place(site.file, site.line)
-
-
-def names_of(flow: Dataflow, tensors: Iterable[int]) -> tuple[str, ...]:
-    """The full names of those that have one."""
-    return tuple(known.names[0] for tensor in tensors if (known := flow.log.tensors[tensor]).names)
-
-
-def listed(names: Iterable[str]) -> str:
-    """``a, b, c and 4 others``."""
-    known = list(names)
-    if len(known) <= _MOST_NAMES + 1:
-        return " and ".join(filter(None, (", ".join(known[:-1]), known[-1]))) if known else ""
-    return f"{', '.join(known[:_MOST_NAMES])} and {len(known) - _MOST_NAMES:,} others"
+def place_of_call(flow: Dataflow, row: int) -> Place | None:
+    """The reader's own line that made a call of the log."""
+    return place_of_line(flow.line_of(row))
 
 
 # -- lines further up --------------------------------------------------------------------------------------------------

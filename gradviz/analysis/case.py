@@ -9,13 +9,13 @@ from gradviz.analysis.backward_calls import BackwardCalls
 from gradviz.analysis.broken_gradients import BrokenGradient, BrokenGradients
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.failed_backward import FailedBackwards
-from gradviz.analysis.finding import NodeAt, Place
+from gradviz.analysis.finding import NodeAt, Place, place_of_line, text_at
 from gradviz.analysis.gradient_flow import GradientFlow, gradient_flow, has_gradients
 from gradviz.analysis.missing_gradients import CutOff, MissingGradients
 from gradviz.analysis.parameter_fates import ParameterFates
 from gradviz.analysis.received_gradients import ReceivedGradients, names_reached
 from gradviz.analysis.retained_graphs import Retained, RetainedGraphs
-from gradviz.analysis.tensor_words import leaf_names
+from gradviz.analysis.tensor_words import leaf_names, tensor_words
 from gradviz.analysis.zero_gradients import ZeroGradient, ZeroGradients
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog
@@ -98,25 +98,15 @@ class Case:
 
     def place_of(self, number: int, node: int) -> Place | None:
         """The innermost line of the reader's own code that made a node of a graph; a library's if there is no other."""
-        graph = self.graphs[number]
-        site = graph.nodes[node].call_site
-        if site is None:
-            return None
-        line = graph.call_sites[self._readers_lines_of(number)[site]]
-        return Place(line.file, line.line)
+        return self._place_in(number, self.graphs[number].nodes[node].call_site)
 
     def place_of_site(self, call_site: int | None) -> Place | None:
         """The reader's own line behind a call site of the call log."""
-        line = self.dataflow.line(call_site)
-        return None if line is None else Place(line.file, line.line)
+        return place_of_line(self.dataflow.line(call_site))
 
     def tensor_name(self, number: int) -> str:
-        """What a tensor of the call log is called: its full name, or its shape where it has none."""
-        tensor = self.dataflow.log.tensors[number]
-        if tensor.names:
-            return tensor.names[0]
-        shape = " x ".join(str(size) for size in tensor.facts.shape)
-        return f"a tensor of {shape}" if shape else "a single number"
+        """What a tensor of the call log is called: its full name, or what made it where it has none."""
+        return tensor_words(self.dataflow, number)
 
     def node_of_call(self, call: int) -> NodeAt | None:
         """The first node that a call of the log made, where one of the graphs has it."""
@@ -156,12 +146,14 @@ class Case:
 
     def place_of_backward(self, number: int) -> Place | None:
         """The reader's own line that called backward for a graph."""
-        graph = self.graphs[number]
-        site = None if graph.backward is None else graph.backward.call_site
+        backward = self.graphs[number].backward
+        return None if backward is None else self._place_in(number, backward.call_site)
+
+    def _place_in(self, number: int, site: int | None) -> Place | None:
+        """The reader's own line behind a call site of a graph."""
         if site is None:
             return None
-        line = graph.call_sites[self._readers_lines_of(number)[site]]
-        return Place(line.file, line.line)
+        return place_of_line(self.graphs[number].call_sites[self._readers_lines_of(number)[site]])
 
     def leaves_never_reached(self, number: int, below: Iterable[Edge | None]) -> tuple[str, ...]:
         """Names of leaves behind some edges of a graph to which no recorded backward brought a gradient."""
@@ -176,7 +168,7 @@ class Case:
 
     def source_line(self, place: Place | None) -> str | None:
         """The text of a line, where the capture holds it."""
-        return None if place is None else self.capture.sources.get(place.file, {}).get(place.line)
+        return text_at(self.capture.sources, place) or None
 
     def marks(self, number: int, nodes: tuple[int, ...]) -> tuple[NodeAt, ...]:
         """The nodes of a graph as a finding names them."""

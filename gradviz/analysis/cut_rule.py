@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
+from gradviz.analysis.call_words import short_name
 from gradviz.analysis.case import Case
 from gradviz.analysis.cut_causes import blamed_call, cause_of
 from gradviz.analysis.dataflow import Dataflow
@@ -12,9 +13,9 @@ from gradviz.analysis.dead_inputs import dead_inputs
 from gradviz.analysis.finding import CutSeen, Finding, Place, Severity
 from gradviz.analysis.missing_gradients import CutOff
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import name_of, together
 from gradviz.graph.call_log import Call
 
-_MOST_NAMES = 3
 _MOST_STATIONS = 6
 
 
@@ -90,7 +91,7 @@ class CutRule(Rule):
 
     def _message(self, case: Case, flow: Dataflow, found: CutOff, names: Sequence[str]) -> str:
         culprit = self.culprit(flow, found)
-        who = words_for_names(names)
+        who = together(names)
         cuts = "cut" if culprit[:1].isdigit() else "cuts"
         if found.is_refused:
             return f"{case.tensor_name(found.root)} has no gradient to give: {culprit} {cuts} it off from {who}"
@@ -103,7 +104,8 @@ class CutRule(Rule):
         if len(rest) > _MOST_STATIONS:
             left_out = len(rest) - _MOST_STATIONS
             rest = [*rest[: _MOST_STATIONS // 2], f"{left_out} more calls", *rest[-_MOST_STATIONS // 2 :]]
-        return above, f"cut: {cut}", *rest, case.tensor_name(found.root)
+        root = name_of(flow.log.tensors[found.root])
+        return above, f"cut: {cut}", *rest, *((root,) if root is not None else ())
 
     def _station(self, case: Case, call: Call, row: int) -> str:
         place = case.place_of_site(call.call_site)
@@ -117,16 +119,3 @@ def _cut_words(flow: Dataflow, found: CutOff) -> str:
         return "nn.Parameter"
     name = short_name(flow.log.calls[blamed_call(flow, found)].function).strip("_")
     return name + {"no_grad": " under no_grad", "inference": " under inference mode"}.get(found.cut.kind, "")
-
-
-def short_name(function: str) -> str:
-    """As it is written in a program: ``detach``; of a custom function with its class."""
-    owner, _, name = function.rpartition(".")
-    return f"{owner.rpartition('.')[2]}.apply" if name == "apply" else name
-
-
-def words_for_names(names: Sequence[str]) -> str:
-    """``a.weight, a.bias and 3 more``."""
-    if len(names) > _MOST_NAMES:
-        return f"{', '.join(names[: _MOST_NAMES - 1])} and {len(names) - _MOST_NAMES + 1} more"
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gradviz.graph.model import Attribute
+from gradviz.graph.model import Attribute, CallSite
 
 Severity = Literal["error", "warning", "note"]
 
@@ -25,6 +25,11 @@ class Place(Struct, frozen=True, order=True):
 
     file: str
     line: int
+
+
+def place_of_line(line: CallSite | None) -> Place | None:
+    """The line of a call site; None where there is none."""
+    return None if line is None else Place(line.file, line.line)
 
 
 SourceText = dict[str, dict[int, str]]

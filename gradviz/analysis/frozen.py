@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from gradviz.analysis.finding import Place
+from gradviz.analysis.finding import Place, place_of_line
 from gradviz.analysis.parameter_fates import ParameterFates
-from gradviz.analysis.parameter_words import place_of_line
 from gradviz.graph.call_log import Call, TensorUse
 
 _FLOATING = ("float", "bfloat", "complex")

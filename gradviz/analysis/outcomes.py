@@ -7,11 +7,11 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.analysis.call_words import place_of_call
 from gradviz.analysis.case import Case
-from gradviz.analysis.finding import Place
+from gradviz.analysis.finding import Place, place_of_line
 from gradviz.analysis.frozen import place_of_flag
 from gradviz.analysis.parameter_fates import ParameterFates
-from gradviz.analysis.parameter_words import place_of_call, place_of_line
 
 OutcomeKind = Literal["reached", "frozen", "unused", "cut off", "not reached"]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradviz.analysis.call_words import at_line, names_of, operation, place, tensor_name
+from gradviz.analysis.call_words import at_line, operation, place_of_call
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.failed_backward import Overwritten
 from gradviz.analysis.reached_calls import ReachedCalls
 from gradviz.analysis.refused_change import views_between
+from gradviz.analysis.tensor_words import names_of, tensor_words
 
 
 def overwritten_facts(case: Case, flow: Dataflow, reached: ReachedCalls, found: Overwritten) -> dict[str, Any]:
@@ -17,8 +18,8 @@ def overwritten_facts(case: Case, flow: Dataflow, reached: ReachedCalls, found: 
     change, calls = found.changes[0], flow.log.calls
     facts: dict[str, Any] = {
         "symptom": "raises",
-        "place": place(flow.line_of(change)),
-        "symptom_place": place(flow.line_of(found.backward)),
+        "place": place_of_call(flow, change),
+        "symptom_place": place_of_call(flow, found.backward),
         "tensors": names_of(flow, reached.above(found.saver).leaves),
         "path": _path(flow, found),
         "evidence": {
@@ -51,7 +52,7 @@ def written_through(flow: Dataflow, found: Overwritten) -> tuple[int, ...]:
 
 
 def _path(flow: Dataflow, found: Overwritten) -> tuple[str, ...]:
-    stations = [(found.saver, f"saves {tensor_name(flow, found.tensor)}")]
+    stations = [(found.saver, f"saves {tensor_words(flow, found.tensor)}")]
     stations += [(view, "makes a view") for view in written_through(flow, found)]
     stations += [(change, "changes it") for change in found.changes[:_MOST_CHANGES]]
     stations.append((found.backward, "needs it"))

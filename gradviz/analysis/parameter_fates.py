@@ -11,6 +11,7 @@ from functools import cached_property
 
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.received_gradients import ReceivedGradients
+from gradviz.analysis.tensor_words import tensor_words, together
 from gradviz.graph.call_log import Call, LoggedTensor
 from gradviz.graph.model import CallSite
 
@@ -33,13 +34,12 @@ class ParameterFates:
         return self.log.tensors[number]
 
     def name(self, number: int) -> str:
-        """The name that a reader knows best: a dotted one before a loop's variable; else what it is."""
-        tensor = self.tensor(number)
-        dotted = [name for name in tensor.names if "." in name or "[" in name]
-        if dotted or tensor.names:
-            return min(dotted or tensor.names, key=lambda name: (name.startswith("self."), tensor.names.index(name)))
-        shape = " x ".join(map(str, tensor.facts.shape)) or "scalar"
-        return f"an unnamed {shape} {'tensor' if tensor.role == 'tensor' else 'parameter'}"
+        """What findings call it."""
+        return tensor_words(self.flow, number)
+
+    def together(self, numbers: Iterable[int]) -> str:
+        """What findings call several: ``a.weight, a.bias and 3 more``."""
+        return together(dict.fromkeys(map(self.name, numbers)))
 
     def parameters_below(self, path: str) -> list[int]:
         """Parameters whose names begin with the path of a module."""

@@ -60,8 +60,8 @@ def _source(capture: Capture, findings: Iterable[Finding]) -> SourceText:
     places = {place for each in findings for place in (each.place, each.symptom_place) if place is not None}
     source: SourceText = {}
     for place in sorted(places):
-        text = capture.sources.get(place.file, {}).get(place.line)
-        if text is not None:
+        text = text_at(capture.sources, place)
+        if text:
             source.setdefault(place.file, {})[place.line] = text
     return source
 

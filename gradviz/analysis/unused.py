@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from gradviz.analysis.call_words import place_of_call
 from gradviz.analysis.finding import Place
 from gradviz.analysis.parameter_fates import ParameterFates
-from gradviz.analysis.parameter_words import place_of_call
 
 
 class Forgotten(Struct, frozen=True):

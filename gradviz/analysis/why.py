@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from gradviz.analysis.call_words import place_of_call
 from gradviz.analysis.case import Case
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Place, place_of_line
 from gradviz.analysis.gradient_flow import FlowRow
 from gradviz.analysis.outcomes import outcome_of
 from gradviz.analysis.parameter_fates import ParameterFates
-from gradviz.analysis.parameter_words import place_of_line
 from gradviz.errors import BadInput, near_matches
 from gradviz.graph.model import Graph, Node
 
@@ -167,7 +167,7 @@ class _Reader:
         yield "optimizer", ", ".join(words) if words else "none has it"
         uses = self._fates.forward_uses(self._number)
         if uses:
-            line = place_of_line(self._fates.flow.line_of(uses[-1]))
+            line = place_of_call(self._fates.flow, uses[-1])
             if line is not None:
                 yield "used", line
 

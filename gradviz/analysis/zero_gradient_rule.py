@@ -10,6 +10,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.singularities import call_words
+from gradviz.analysis.tensor_words import together
 from gradviz.analysis.zero_gradients import ZeroGradient
 from gradviz.graph.model import Attribute
 from gradviz.graph.operation_words import autograd_name, operation_word
@@ -46,7 +47,8 @@ class ZeroGradientRule(Rule):
         own_line = case.place_of_call(zero.call) if zero.call is not None else case.place_of(zero.graph, zero.node)
         place = case.place_of_site(zero.blamed_site) if zero.blamed_site is not None else own_line
         return self.finding(
-            f"{self.verdict(zero, operation)}: {_names(zero.leaves)} got a gradient of exactly zero at {_steps(zero)}",
+            f"{self.verdict(zero, operation)}: {together(zero.leaves)} got a gradient of exactly zero "
+            f"at {_steps(zero)}",
             symptom="grad_zero",
             why=self.why(zero, operation),
             fix=self.fix(zero, operation),
@@ -62,11 +64,6 @@ class ZeroGradientRule(Rule):
 def operand_words(zero: ZeroGradient) -> str:
     """What the operation computed with."""
     return words_for(zero.operand) if zero.operand is not None else "what it got"
-
-
-def _names(names: tuple[str, ...]) -> str:
-    rest = len(names) - 1
-    return names[0] + (f" and {rest} more" if rest else "")
 
 
 def _steps(zero: ZeroGradient) -> str:

@@ -9,6 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import name_of
 from gradviz.graph.call_log import TensorUse
 
 
@@ -73,8 +74,7 @@ class BroadcastMismatch(Rule):
 
 
 def _name(flow: Dataflow, use: TensorUse, shape: Shape) -> str:
-    names = flow.log.tensors[use.tensor].names
-    return f"{names[0]} {_words(shape)}" if names else f"the result {_words(shape)}"
+    return f"{name_of(flow.log.tensors[use.tensor]) or 'the result'} {_words(shape)}"
 
 
 def _words(shape: Shape) -> str:

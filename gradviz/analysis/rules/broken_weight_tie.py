@@ -7,11 +7,12 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.analysis.call_words import place_of_call
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameter_fates import ParameterFates
-from gradviz.analysis.parameter_words import listed, place_of_call
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import names_of
 
 
 class Tie(Struct, frozen=True):
@@ -74,7 +75,7 @@ class BrokenWeightTie(Rule):
             why="autograd and optimizers go by tensor objects, not by memory: nothing adds the two gradients up",
             fix="assign the Parameter itself, after everything that replaces it: module_b.weight = module_a.weight",
             place=place_of_call(fates.flow, tie.row),
-            tensors=listed(fates, [tie.one, tie.other]),
+            tensors=names_of(fates.flow, [tie.one, tie.other]),
             evidence={"shares_memory": tie.how == "share memory"},
         )
 

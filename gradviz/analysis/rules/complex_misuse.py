@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradviz.analysis.call_words import short_name
 from gradviz.analysis.case import Case
-from gradviz.analysis.cut_rule import short_name, words_for_names
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, NodeAt, Place
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.shadows import alive_above
+from gradviz.analysis.tensor_words import together
 from gradviz.graph.call_log import Call
 
 
@@ -63,7 +64,7 @@ class ComplexMisuse(Rule):
         live = [(use.tensor, rows[0]) for use in call.inputs if use.requires_grad]
         known = set(flow.log.parameters)
         tensors = [case.tensor_name(number) for number in sorted(alive_above(flow, live) & known)]
-        whose = f" of what {words_for_names(tensors)} made" if tensors else ""
+        whose = f" of what {together(tensors)} made" if tensors else ""
         return self.finding(
             f"{short_name(call.function)} throws away the imaginary part{whose}",
             symptom="grad_wrong",

@@ -10,6 +10,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.custom_functions import CustomCall, custom_call_of, custom_calls, return_place
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import together
 
 _COUNT = re.compile(r"incorrect number of gradients \(expected (\d+), got (\d+)\)")
 _SHAPE = re.compile(r"invalid gradient at index (\d+) - got (\[.*?\]) but expected shape compatible with (\[.*?\])")
@@ -114,9 +115,8 @@ class CustomFunctionBadReturn(Rule):
         falls_off = custom.definition is not None and not custom.definition.returns
         inputs = ", ".join(f"{place + 1}" for place in silent)
         what = "has no return" if falls_off else f"gives None for input {inputs}, which requires grad"
-        others = f" and {len(starved) - 1:,} more" if len(starved) > 1 else ""
         return self.finding(
-            f"{custom.function}.backward {what}: no gradient comes to {starved[0]}{others}",
+            f"{custom.function}.backward {what}: no gradient comes to {together(starved)}",
             symptom="grad_none",
             why="torch takes None for a gradient of zero, so nothing is raised and nothing goes on from here",
             fix="return the gradient that it computes"

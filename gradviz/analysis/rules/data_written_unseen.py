@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradviz.analysis.call_words import at_line, names_of, operation, place, tensor_name
+from gradviz.analysis.call_words import at_line, operation, place_of_call
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, place_of_line
 from gradviz.analysis.reached_calls import ReachedCalls
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import names_of, tensor_words
 from gradviz.analysis.unseen_writes import UnseenWrite, unseen_writes
 
 
@@ -51,17 +52,17 @@ class DataWrittenUnseen(Rule):
 
     def _explain(self, case: Case, flow: Dataflow, found: UnseenWrite) -> Finding:
         calls, line = flow.log.calls, flow.line_of(found.write)
-        saver = operation(calls[found.saver])
+        saver, saved = operation(calls[found.saver]), tensor_words(flow, found.tensor)
         reached = ReachedCalls(flow, tuple(use.tensor for use in calls[found.saver].outputs), found.saver + 1)
         return self.finding(
-            f"{tensor_name(flow, found.tensor)} was saved for backward by {saver}{at_line(flow.line_of(found.saver))}, "
+            f"{saved} was saved for backward by {saver}{at_line(flow.line_of(found.saver))}, "
             f"and is overwritten through .data{at_line(line)}: backward does not notice, and its gradient is wrong",
             symptom="grad_wrong",
             why=f"the derivative of {saver} is computed from the values that it saved; .data hides that they changed",
             fix="make a new tensor in place of the write, or write after backward(); under torch.no_grad() and without "
             ".data torch notices such a write and refuses",
-            place=place(line),
-            symptom_place=place(flow.line_of(found.backward)),
+            place=place_of_line(line),
+            symptom_place=place_of_call(flow, found.backward),
             op=case.graphs[found.node.graph].nodes[found.node.node].name,
             tensors=names_of(flow, reached.leaves),
             nodes=(found.node,),

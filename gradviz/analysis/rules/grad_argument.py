@@ -10,6 +10,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import name_of
 from gradviz.graph.call_log import Call, TensorUse
 
 _NOT_SCALAR = "grad can be implicitly created only for scalar outputs"
@@ -195,5 +196,4 @@ def _is_of_each_sample(flow: Dataflow, root: int, row: int) -> bool:
 
 
 def _name(flow: Dataflow, tensor: int) -> str:
-    names = flow.log.tensors[tensor].names
-    return names[0] if names else _NAMELESS
+    return name_of(flow.log.tensors[tensor]) or _NAMELESS

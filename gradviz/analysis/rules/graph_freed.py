@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gradviz.analysis.call_words import at_line, callers, line_in_function_of, names_of, operation, place
+from gradviz.analysis.call_words import at_line, callers, line_in_function_of, operation
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.failed_backward import FailedBackwards, Freed
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, place_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import names_of
 from gradviz.graph.model import CallSite
 
 
@@ -57,7 +58,7 @@ class GraphFreed(Rule):
         computed = self._computed_once(flow, failed, found)
         facts: dict[str, Any] = {
             "symptom": "raises",
-            "symptom_place": place(second),
+            "symptom_place": place_of_line(second),
             "tensors": names_of(flow, failed.reached(found.backward).above(found.call).leaves),
             "evidence": {
                 "earlier_backward": flow.log.calls[found.earlier].name,
@@ -73,7 +74,7 @@ class GraphFreed(Rule):
                 why="each backward frees the graph that it goes through; the next round needs one of its own",
                 fix=f"compute line {computed.line} anew in every round, before its backward; if nothing in it is "
                 "trained, wrap it in torch.no_grad()",
-                place=place(computed),
+                place=place_of_line(computed),
                 **facts,
             )
         return self.finding(
@@ -82,7 +83,7 @@ class GraphFreed(Rule):
             why="two losses share a part of one graph, and the first backward gave the memory of that part back",
             fix="add the losses and call backward() once, or give the first call retain_graph=True; if the first loss "
             "is not meant to train the shared part, detach() what it takes from there",
-            place=place(first),
+            place=place_of_line(first),
             **facts,
         )
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradviz.analysis.call_words import at_line, line_in_function_of, line_outside_modules, place
+from gradviz.analysis.call_words import at_line, line_in_function_of, line_outside_modules, place_of_call
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, NodeAt, Place
+from gradviz.analysis.finding import Finding, NodeAt, Place, place_of_line
 from gradviz.analysis.retained_graphs import Retained
 from gradviz.analysis.rule import Rule
 from gradviz.graph.model import CallSite, Node
@@ -71,7 +71,7 @@ class GraphRetainedLeak(Rule):
             fix="keep the value without its graph: .item() for a number, .detach() for a tensor; compute what is not "
             "trained under torch.no_grad()",
             symptom="memory_leak",
-            place=place(line),
+            place=place_of_line(line),
             tensors=(variable,),
             evidence={"graphs": retained.graphs, "tensors": len(retained.tensors), "holder": variable},
         )
@@ -86,7 +86,7 @@ class GraphRetainedLeak(Rule):
             fix="use torch.autograd.grad(..., create_graph=True), which puts nothing into .grad; or set .grad = None "
             "on every leaf, inputs as well, once it was used",
             symptom="memory_leak",
-            place=place(line),
+            place=place_of_line(line),
             evidence={"graphs": retained.graphs, "tensors": len(retained.tensors)},
         )
 
@@ -104,7 +104,7 @@ class GraphRetainedLeak(Rule):
 
     def _cycle(self, flow: Dataflow, at: NodeAt, node: Node, saved: SavedTensor) -> Finding:
         call = None if node.sequence_nr is None else flow.call_of_node(node.sequence_nr)
-        used = None if call is None else place(flow.line_of(call))
+        used = None if call is None else place_of_call(flow, call)
         return self.finding(
             f"{node.name.removesuffix('Backward')} keeps its own result in ctx.{saved.slot}: the result holds ctx and "
             "ctx holds the result",

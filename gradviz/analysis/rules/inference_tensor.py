@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradviz.analysis.call_words import short_name
 from gradviz.analysis.case import Case
-from gradviz.analysis.cut_rule import short_name, words_for_names
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import together
 from gradviz.graph.call_log import Call
 
 
@@ -63,9 +64,7 @@ class InferenceTensor(Rule):
         text = case.source_line(place)
         wanting = [case.tensor_name(use.tensor) for use in call.inputs if use.requires_grad]
         name = case.tensor_name(tensor)
-        refused = (
-            f"{short_name(call.function)} with {words_for_names(wanting)}" if wanting else short_name(call.function)
-        )
+        refused = f"{short_name(call.function)} with {together(wanting)}" if wanting else short_name(call.function)
         yield self.finding(
             f"{name} was made in inference mode, and autograd refuses it in {refused}",
             symptom="raises",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradviz.analysis.call_words import at_line, operation, tensor_name
+from gradviz.analysis.call_words import at_line, operation
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.failed_backward import FailedBackwards, Overwritten
@@ -12,6 +12,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.out_of_place import out_of_place
 from gradviz.analysis.overwritten_words import overwritten_facts, version_after, written_through
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import tensor_words
 
 
 class InplaceModifiedSaved(Rule):
@@ -61,7 +62,7 @@ class InplaceModifiedSaved(Rule):
         is_told_by_name = not known.names and known.producer == found.saver
         by = "" if is_told_by_name else f" by {saver}{at_line(flow.line_of(found.saver))}"
         return self.finding(
-            f"{tensor_name(flow, found.tensor)} was saved for backward{by}, "
+            f"{tensor_words(flow, found.tensor)} was saved for backward{by}, "
             f"and {operation(calls[change])} changed it in place{through}{at_line(flow.line_of(change))}: "
             f"version {version_after(flow, found)}, saved as version {found.version}",
             why=f"the derivative of {saver} is computed from the values that it saved, and they are overwritten",

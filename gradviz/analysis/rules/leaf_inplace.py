@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradviz.analysis.call_words import at_line, operation, place, tensor_name
+from gradviz.analysis.call_words import at_line, operation
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, place_of_line
 from gradviz.analysis.refused_change import RefusedChange, refused_changes
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import tensor_words
 
 
 class LeafInplace(Rule):
@@ -51,7 +52,7 @@ class LeafInplace(Rule):
     def _explain(self, flow: Dataflow, refused: RefusedChange) -> Finding:
         call, base = flow.log.calls[refused.call], flow.log.tensors[refused.base]
         line = flow.line_of(refused.call)
-        name = tensor_name(flow, refused.base)
+        name = tensor_words(flow, refused.base)
         through = " through a view" if refused.views or "view of a leaf" in refused.said else ""
         is_update = self._uses_its_gradient(flow, refused)
         fix = "put it into `with torch.no_grad():`"
@@ -64,7 +65,7 @@ class LeafInplace(Rule):
             why="autograd would have to make the leaf a result, and then nothing would be left to hold its .grad",
             fix=fix,
             symptom="raises",
-            place=place(line),
+            place=place_of_line(line),
             tensors=base.names,
             evidence={"operation": call.function, "is_update_by_gradient": is_update},
         )

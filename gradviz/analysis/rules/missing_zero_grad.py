@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradviz.analysis.call_words import place_of_call
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.gradient_lifetimes import GradientLifetimes, Stale, Thrown
 from gradviz.analysis.parameter_fates import ParameterFates
-from gradviz.analysis.parameter_words import listed, place_of_call, together
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import names_of
 
 
 class MissingZeroGrad(Rule):
@@ -65,7 +66,7 @@ class MissingZeroGrad(Rule):
             True: "they are cleared, but not between these steps",
         }[stale.clears_them]
         return self.finding(
-            f"{stale.steps:,} steps of {together(fates, stale.tensors)} use gradients of earlier steps again: {clears}",
+            f"{stale.steps:,} steps of {fates.together(stale.tensors)} use gradients of earlier steps again: {clears}",
             symptom="grad_wrong",
             why="backward() adds to .grad, so each step goes along the sum of all gradients since they were cleared",
             fix="call optimizer.zero_grad() once for every step, before its backward()"
@@ -73,7 +74,7 @@ class MissingZeroGrad(Rule):
             else "clear them, too: call zero_grad() of the optimizer that has them",
             place=place_of_call(fates.flow, stale.clear if stale.clear is not None else stale.backward),
             symptom_place=place_of_call(fates.flow, stale.step),
-            tensors=listed(fates, stale.tensors),
+            tensors=names_of(fates.flow, stale.tensors),
             evidence={"steps": stale.steps, "parameters": len(stale.tensors)},
         )
 
@@ -86,6 +87,6 @@ class MissingZeroGrad(Rule):
             fix="clear gradients once for every step: right after it, or before the first backward() that it is for",
             place=place_of_call(fates.flow, thrown.clear),
             symptom_place=place_of_call(fates.flow, thrown.backward),
-            tensors=listed(fates, thrown.tensors),
+            tensors=names_of(fates.flow, thrown.tensors),
             evidence={"backward_calls": thrown.backward_calls, "of": thrown.all_backward_calls},
         )

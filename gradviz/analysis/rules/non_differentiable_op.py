@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from gradviz.analysis.call_words import short_name
 from gradviz.analysis.cut_causes import draws_a_sample
-from gradviz.analysis.cut_rule import CutRule, short_name
+from gradviz.analysis.cut_rule import CutRule
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.missing_gradients import CutOff
 

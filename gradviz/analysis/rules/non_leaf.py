@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradviz.analysis.call_words import place_of_call
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameter_fates import ParameterFates
-from gradviz.analysis.parameter_words import listed, place_of_call, together
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import names_of
 
 
 class NonLeaf(Rule):
@@ -66,7 +67,7 @@ class NonLeaf(Rule):
     ) -> Finding:
         call = fates.log.calls[producer]
         function = call.function.rpartition(".")[2].strip("_")
-        name = together(fates, [number])
+        name = fates.together([number])
         what = "so no optimizer takes it" if is_refused else "so its .grad stays None"
         alike = [number, *_made_alike(fates, number)]
         return self.finding(
@@ -77,7 +78,7 @@ class NonLeaf(Rule):
             "place, under torch.no_grad()",
             place=place_of_call(fates.flow, producer),
             symptom_place=place_of_call(fates.flow, row),
-            tensors=listed(fates, alike),
+            tensors=names_of(fates.flow, alike),
             evidence={"function": call.function},
         )
 

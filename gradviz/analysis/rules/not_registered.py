@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, place_of_line
 from gradviz.analysis.parameter_fates import ParameterFates
-from gradviz.analysis.parameter_words import listed, place_of_line, together
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import names_of
 from gradviz.capture.capture import ScriptError
 
 
@@ -89,7 +89,7 @@ class NotRegistered(Rule):
             owner = fates.tensor(tensors[0]).hidden_in
             verb = "is" if len(tensors) == 1 else "are"
             yield self.finding(
-                f"{together(fates, tensors)} {verb} not registered: {owner}.parameters() does not give "
+                f"{fates.together(tensors)} {verb} not registered: {owner}.parameters() does not give "
                 f"{'it' if len(tensors) == 1 else 'them'}"
                 + ("" if is_raised else f", so {'it gets' if len(tensors) == 1 else 'they get'} gradients and no step"),
                 symptom="raises" if is_raised else "grad_wrong",
@@ -97,7 +97,7 @@ class NotRegistered(Rule):
                 "list, dict or tensor attribute",
                 fix=_remedy(fates, tensors),
                 place=place_of_line(fates.line_where_made(tensors[0])),
-                tensors=listed(fates, tensors),
+                tensors=names_of(fates.flow, tensors),
                 evidence={"module": owner, "tensors": len(tensors)},
             )
 
@@ -112,13 +112,13 @@ class NotRegistered(Rule):
                 fresh.setdefault(str(place_of_line(fates.line_where_made(number))), []).append(number)
         for tensors in fresh.values():
             yield self.finding(
-                f"{together(fates, tensors)} {'was' if len(tensors) == 1 else 'were'} made while a module ran: new and "
+                f"{fates.together(tensors)} {'was' if len(tensors) == 1 else 'were'} made while a module ran: new and "
                 "random each time, and in no optimizer",
                 symptom="grad_wrong",
                 why="what forward makes is gone after it: its gradient goes to a tensor that nobody steps",
                 fix="make it once, in __init__, and assign it to self",
                 place=place_of_line(fates.line_where_made(tensors[0])),
-                tensors=listed(fates, tensors),
+                tensors=names_of(fates.flow, tensors),
                 evidence={"tensors": len(tensors)},
             )
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradviz.analysis.call_words import at_line, operation, tensor_name
+from gradviz.analysis.call_words import at_line, operation
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.failed_backward import FailedBackwards, Overwritten
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.overwritten_words import overwritten_facts
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import tensor_words
 
 
 class OptimizerStepBeforeBackward(Rule):
@@ -61,8 +62,8 @@ class OptimizerStepBeforeBackward(Rule):
         calls = flow.log.calls
         backward = at_line(flow.line_of(found.backward))
         return self.finding(
-            f"{operation(calls[step])}(){at_line(flow.line_of(step))} changed {tensor_name(flow, found.tensor)}, which "
-            f"the backward{backward} still needs as it was in the forward{at_line(flow.line_of(found.saver))}",
+            f"{operation(calls[step])}(){at_line(flow.line_of(step))} changed {tensor_words(flow, found.tensor)}, "
+            f"which the backward{backward} still needs as it was in the forward{at_line(flow.line_of(found.saver))}",
             why="a layer's derivative is its weight as it was in the forward pass; step() overwrites weights in place",
             fix=f"step only after the backward{backward}, or compute that loss anew after the step",
             **overwritten_facts(case, flow, failed.reached(found.backward), found),

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.outcomes import OutcomeKind, outcomes
-from gradviz.analysis.parameter_words import listed, together
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import names_of
 
 
 class ParameterWithoutGradient(Rule):
@@ -49,10 +49,10 @@ class ParameterWithoutGradient(Rule):
                 groups[outcome.kind, outcome.place].append(outcome.tensor)
         for (kind, place), tensors in groups.items():
             yield self.finding(
-                f"{together(fates, tensors)} {'gets' if len(tensors) == 1 else 'get'} no gradient: {kind}",
+                f"{fates.together(tensors)} {'gets' if len(tensors) == 1 else 'get'} no gradient: {kind}",
                 symptom="grad_none",
                 fix="gradviz check --why NAME tells more about each; without --all-params-get-grad this is no finding",
                 place=place,
-                tensors=listed(fates, tensors),
+                tensors=names_of(fates.flow, tensors),
                 evidence={"parameters": len(tensors)},
             )

@@ -9,6 +9,7 @@ from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.received_gradients import ReceivedGradients
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import names_of, together
 from gradviz.graph.call_log import Call
 
 _CHECKPOINT = "CheckpointFunction.apply"
@@ -60,13 +61,12 @@ class ReentrantCheckpoint(Rule):
             yield self._finding(flow, flow.log.calls[row], place, sorted(tensors))
 
     def _finding(self, flow: Dataflow, call: Call, place: Place | None, tensors: list[int]) -> Finding:
-        names = tuple(names[0] for tensor in tensors if (names := flow.log.tensors[tensor].names))
-        first = names[0] if names else "what it holds"
-        others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        names = names_of(flow, tensors)
+        inside = together(names) or "what it holds"
         given = [use for use in call.inputs if use.requires_grad]
         what = "only finds inputs outside of lists and dicts" if given else "got no input that requires grad"
         return self.finding(
-            f"a reentrant checkpoint {what}: {first}{others} inside it get no gradient",
+            f"a reentrant checkpoint {what}: {inside} inside it get no gradient",
             symptom="grad_none",
             why="it is differentiated with respect to its inputs only, so without one that requires grad nothing is",
             fix="use_reentrant=False, which sees the parameters",

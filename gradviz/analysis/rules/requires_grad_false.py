@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradviz.analysis.call_words import place_of_call
 from gradviz.analysis.case import Case
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Place, place_of_line
 from gradviz.analysis.frozen import (
     asked_without_flag,
     frozen_in_optimizer,
@@ -13,8 +14,8 @@ from gradviz.analysis.frozen import (
     place_of_flag,
 )
 from gradviz.analysis.parameter_fates import ParameterFates
-from gradviz.analysis.parameter_words import listed, place_of_call, place_of_line, together
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import names_of
 
 
 class RequiresGradFalse(Rule):
@@ -75,19 +76,19 @@ class RequiresGradFalse(Rule):
             fix="call requires_grad_() on it before it is used, or make it with requires_grad=True",
             place=flag,
             symptom_place=place_of_call(fates.flow, row),
-            tensors=listed(fates, [number]),
+            tensors=names_of(fates.flow, [number]),
         )
 
     def _loss(self, fates: ParameterFates, row: int, tensors: list[int]) -> Finding:
         verb = "does" if len(tensors) == 1 else "do"
         return self.finding(
-            f"nothing that the loss was computed from requires grad: {together(fates, tensors)} {verb} not",
+            f"nothing that the loss was computed from requires grad: {fates.together(tensors)} {verb} not",
             symptom="raises",
             why="a loss has a grad_fn only if something that it was computed from requires grad",
             fix="set requires_grad on what is to be trained before the loss is computed",
             place=_place_where_flagged(fates, tensors[0]),
             symptom_place=place_of_call(fates.flow, row),
-            tensors=listed(fates, tensors),
+            tensors=names_of(fates.flow, tensors),
         )
 
     def _in_optimizer(self, fates: ParameterFates, tensors: list[int], row: int | None) -> Finding:
@@ -95,7 +96,7 @@ class RequiresGradFalse(Rule):
         one = len(tensors) == 1
         how = f"{'it was' if one else 'they were'} frozen after the optimizer got {'it' if one else 'them'}"
         return self.finding(
-            f"{together(fates, tensors)} {verb} in the optimizer and never train{'s' if len(tensors) == 1 else ''}: "
+            f"{fates.together(tensors)} {verb} in the optimizer and never train{'s' if len(tensors) == 1 else ''}: "
             + (
                 f"{how}, and nothing unfreezes {'it' if len(tensors) == 1 else 'them'}"
                 if row is not None
@@ -107,7 +108,7 @@ class RequiresGradFalse(Rule):
             fix="unfreeze what is to be trained (look at which names the call really touches); take out of the "
             "optimizer what is not",
             place=place_of_flag(fates, row) if row is not None else _place_where_flagged(fates, tensors[0]),
-            tensors=listed(fates, tensors),
+            tensors=names_of(fates.flow, tensors),
             evidence={"parameters": len(tensors)},
         )
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradviz.analysis.call_words import place_of_call
 from gradviz.analysis.case import Case
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Place, place_of_line
 from gradviz.analysis.parameter_fates import ParameterFates
-from gradviz.analysis.parameter_words import listed, place_of_call, place_of_line, together
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import names_of
 
 
 class StaleOptimizerParams(Rule):
@@ -90,7 +91,7 @@ class StaleOptimizerParams(Rule):
         old = [use.tensor for use in call.inputs if use.place.startswith("old") and use.tensor in forgotten]
         optimizer_place = place_of_call(fates.flow, made)
         return self.finding(
-            f"{together(fates, new)} {'is' if len(new) == 1 else 'are'} in no optimizer: {call.name!r} was replaced "
+            f"{fates.together(new)} {'is' if len(new) == 1 else 'are'} in no optimizer: {call.name!r} was replaced "
             f"after the optimizer was made{_at(optimizer_place)}, which still holds the old one",
             **self._common(fates, new),
             symptom="grad_none",
@@ -108,7 +109,7 @@ class StaleOptimizerParams(Rule):
         what = "were made after it" if after else "are of another model than those that it got"
         old = f", while {len(forgotten)} that it holds are used by nothing" if forgotten else ""
         return self.finding(
-            f"the optimizer does not have {together(fates, late)}: they {what}{old}",
+            f"the optimizer does not have {fates.together(late)}: they {what}{old}",
             **self._common(fates, late),
             symptom="grad_none" if forgotten else "grad_wrong",
             why="an optimizer keeps the tensors that it was given: what is made later gets gradients and never a step",
@@ -121,7 +122,7 @@ class StaleOptimizerParams(Rule):
     def _unfrozen(self, fates: ParameterFates, unfrozen: dict[int, int]) -> Finding:
         new = list(unfrozen)
         return self.finding(
-            f"{together(fates, new)} {'was' if len(new) == 1 else 'were'} unfrozen, but no optimizer has "
+            f"{fates.together(new)} {'was' if len(new) == 1 else 'were'} unfrozen, but no optimizer has "
             f"{'it' if len(new) == 1 else 'them'}: the optimizer was made before that, without frozen parameters",
             **self._common(fates, new),
             symptom="grad_wrong",
@@ -131,7 +132,7 @@ class StaleOptimizerParams(Rule):
         )
 
     def _common(self, fates: ParameterFates, tensors: list[int]) -> dict[str, tuple[str, ...]]:
-        return {"tensors": listed(fates, tensors)}
+        return {"tensors": names_of(fates.flow, tensors)}
 
 
 def _at(place: Place | None) -> str:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gradviz.analysis.call_words import at_line, line_in_function_of, listed, names_of, place
+from gradviz.analysis.call_words import at_line, line_in_function_of, place_of_call
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.failed_backward import FailedBackwards
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, place_of_line
 from gradviz.analysis.overwritten_words import overwritten_facts
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.graph_freed import failed_node
+from gradviz.analysis.tensor_words import names_of, together
 from gradviz.graph.model import CallSite
 
 
@@ -77,8 +78,12 @@ class StateNotDetached(Rule):
         states = tuple(dict.fromkeys(use.tensor for _, use in crossing))
         named = names_of(flow, states)
         line = carried_at(flow, backward, crossing[-1]) if crossing else flow.line_of(backward)
-        what = listed(named) if named else f"what was computed{at_line(line)}"
-        facts |= {"symptom": "raises", "place": place(line), "symptom_place": place(flow.line_of(backward))}
+        what = together(named) if named else f"what was computed{at_line(line)}"
+        facts |= {
+            "symptom": "raises",
+            "place": place_of_line(line),
+            "symptom_place": place_of_call(flow, backward),
+        }
         return self.finding(
             f"{what} is carried over from an earlier step with its history, {words}",
             why=f"the backward{at_line(flow.line_of(backward))} goes through its own step and on into the one before",

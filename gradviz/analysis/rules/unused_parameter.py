@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradviz.analysis.call_words import place_of_call
 from gradviz.analysis.case import Case
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Place, place_of_line
 from gradviz.analysis.parameter_fates import ParameterFates
-from gradviz.analysis.parameter_words import listed, place_of_call, place_of_line, together
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import names_of
 from gradviz.analysis.unused import Forgotten, asked_in_vain, dropped, never_used, where_it_belongs
 from gradviz.capture.capture import ScriptError
 
@@ -83,7 +84,7 @@ class UnusedParameter(Rule):
         made = place_of_line(fates.line_where_made(group.tensors[0]))
         instead = group.instead
         return self.finding(
-            f"{together(fates, group.tensors)} {verb} in the optimizer, but nothing is ever computed from "
+            f"{fates.together(group.tensors)} {verb} in the optimizer, but nothing is ever computed from "
             f"{'it' if len(group.tensors) == 1 else 'them'}{_instead(fates, instead)}",
             severity="note" if group.is_of_library else "warning",
             symptom="grad_none",
@@ -91,19 +92,19 @@ class UnusedParameter(Rule):
             fix="call it in forward, or take it out of the model",
             place=group.place or made,
             symptom_place=made if group.place and made != group.place else None,
-            tensors=listed(fates, group.tensors),
+            tensors=names_of(fates.flow, group.tensors),
             evidence={"parameters": len(group.tensors)},
         )
 
     def _dropped(self, fates: ParameterFates, group: Forgotten) -> Finding:
         return self.finding(
-            f"{together(fates, group.tensors)} {'is' if len(group.tensors) == 1 else 'are'} used, but no loss needs "
+            f"{fates.together(group.tensors)} {'is' if len(group.tensors) == 1 else 'are'} used, but no loss needs "
             "the result",
             symptom="grad_none",
             why="what was computed from it is overwritten or left out before backward: no gradient comes back",
             fix="use the result further on, or leave the computation out",
             place=group.place,
-            tensors=listed(fates, group.tensors),
+            tensors=names_of(fates.flow, group.tensors),
             evidence={"parameters": len(group.tensors)},
         )
 
@@ -122,7 +123,7 @@ class UnusedParameter(Rule):
             fix="compute the loss from this tensor, or pass the tensor that it was computed from",
             place=made if is_fresh else _where_left_out(fates, number, row) or here,
             symptom_place=here,
-            tensors=listed(fates, [number]),
+            tensors=names_of(fates.flow, [number]),
         )
 
     def _distributed(self, fates: ParameterFates) -> Iterator[Finding]:
@@ -132,7 +133,7 @@ class UnusedParameter(Rule):
         if last is None or not silent:
             return
         yield self.finding(
-            f"{together(fates, silent)} took no part in the loss of the last backward, and DistributedDataParallel "
+            f"{fates.together(silent)} took no part in the loss of the last backward, and DistributedDataParallel "
             "still waits for their gradients",
             severity="error",
             symptom="raises",
@@ -140,7 +141,7 @@ class UnusedParameter(Rule):
             fix="pass find_unused_parameters=True to DistributedDataParallel, or let every loss use all parameters",
             place=where_it_belongs(fates, silent, any_sibling=True)[0],
             symptom_place=place_of_call(fates.flow, last),
-            tensors=listed(fates, silent),
+            tensors=names_of(fates.flow, silent),
             evidence={"parameters": len(silent)},
         )
 

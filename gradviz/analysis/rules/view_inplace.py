@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradviz.analysis.call_words import at_line, names_of, operation, place, tensor_name
+from gradviz.analysis.call_words import at_line, operation
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, place_of_line
 from gradviz.analysis.out_of_place import out_of_place
 from gradviz.analysis.reached_calls import ReachedCalls
 from gradviz.analysis.refused_change import RefusedChange, refused_changes
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.tensor_words import names_of, tensor_words
 
 
 class ViewInplace(Rule):
@@ -58,13 +59,13 @@ class ViewInplace(Rule):
         made = refused.views[-1] if refused.views else None
         origin = "" if made is None else f" ({operation(calls[made])}{at_line(flow.line_of(made))})"
         return self.finding(
-            f"{tensor_name(flow, refused.target.tensor)} {reason}{origin}, and {operation(calls[refused.call])} was to "
-            f"change it in place{at_line(line)}",
+            f"{tensor_words(flow, refused.target.tensor)} {reason}{origin}, and {operation(calls[refused.call])} was "
+            f"to change it in place{at_line(line)}",
             why="changing a view changes what it is a view of, and autograd could not tell what became of that",
             fix="make a new tensor there instead (no trailing underscore, x = x * y for x *= y), or clone() the view",
-            changed_line=out_of_place(case.source_line(place(line)) or ""),
+            changed_line=out_of_place(case.source_line(place_of_line(line)) or ""),
             symptom="raises",
-            place=place(line),
+            place=place_of_line(line),
             tensors=names_of(flow, ReachedCalls(flow, (refused.target.tensor,), refused.call).leaves),
             path=tuple(f"{operation(calls[row])} makes a view{at_line(flow.line_of(row))}" for row in refused.views),
             evidence={"operation": calls[refused.call].function, "views": len(refused.views)},
