@@ -78,6 +78,14 @@ def checked(capture: Capture, rules: RuleSet) -> Checked:
     return Checked(check_report(Case(capture), rules.rules, besides=rules.unusable))
 
 
+def marked(capture: Capture, rules: RuleSet) -> tuple[Capture, tuple[str, ...]]:
+    """The capture with what the rules find on its graphs, for pictures; and a sentence for each alarm."""
+    from gradviz.analysis.marked_findings import finding_notes, with_findings
+
+    findings = checked(capture, rules).findings
+    return with_findings(capture, findings), finding_notes(findings)
+
+
 def _words(name: str, given: Iterable[str]) -> tuple[str, ...]:
     words = (given,) if isinstance(given, str) else tuple(given)
     for word in words:

@@ -51,11 +51,15 @@ class Inspection:
     ``backward=2``                         the graph of that backward call; without it, the first
     ====================================== ==================================================================
 
+    What was recorded with ``calls=True`` is drawn with what `check` finds on it.
+
     Notes and messages spell them as the command line does: ``--max-items`` is ``max_items``, ``--all`` is
     ``show_all``, ``--from`` is ``start``, and ``--from`` with ``--reverse`` is ``start`` with ``downstream``.
     """
 
     _roots: InspectedRoots | None = None
+    _checked: tuple[Capture, Capture, tuple[str, ...]] | None = None
+    """What was checked to be drawn, with its findings, and their sentences."""
 
     def __init__(self, capture: Capture, roots: InspectedRoots | None = None) -> None:
         self._capture = capture
@@ -284,7 +288,9 @@ class Inspection:
         look, showing = _sorted_out(chosen, options)
         backward = showing.pop("backward", None)
         try:
-            subject = subject_of(self.capture, self._graph(backward), view_options(showing))
+            number = self._number(backward)
+            capture, notes = self._marked()
+            subject = subject_of(capture, capture.graphs[number], view_options(showing), notes)
         except NotInThisGraph as refusal:
             if backward is None and len(self.graphs) > 1:
                 refusal.hint = f"{refusal.hint or ''}; {self._other_graphs()}".removeprefix("; ")
@@ -293,16 +299,30 @@ class Inspection:
             subject = self._with_note(subject)
         return subject, look
 
+    def _marked(self) -> tuple[Capture, tuple[str, ...]]:
+        """What was recorded, with what a check finds on its graphs where the calls of the run were logged for one."""
+        capture = self.capture
+        if capture.calls is None:
+            return capture, ()
+        if self._checked is None or self._checked[0] is not capture:
+            from gradviz.checked import chosen, marked
+
+            self._checked = (capture, *marked(capture, chosen()))
+        return self._checked[1:]
+
     def _graph(self, backward: int | None) -> Graph:
+        return self.graphs[self._number(backward)]
+
+    def _number(self, backward: int | None) -> int:
         if not self.graphs:
             raise NothingRecorded(f"there is no graph: {self._why_empty()}")
         if backward is None:
-            return self.graphs[0]
+            return 0
         numbers = [graph.backward.number for graph in self.graphs if graph.backward is not None]
         if backward not in numbers:
             known = ", ".join(map(str, numbers)) or "none: no backward ran"
             raise BadInput(f"backward={backward!r} was not recorded", hint=f"recorded are {known}")
-        return self.graphs[numbers.index(backward)]
+        return numbers.index(backward)
 
     def _with_note(self, subject: Subject) -> Subject:
         """The subject, which says that there are other graphs as well."""

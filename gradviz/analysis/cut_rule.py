@@ -67,7 +67,7 @@ class CutRule(Rule):
             place=place,
             symptom_place=case.place_of_site(backward.call_site) if found.is_refused else None,
             tensors=tuple(names),
-            nodes=tuple(dead.at for dead in inputs),
+            nodes=tuple(dead.at for dead in inputs if dead.at.graph == case.backward_calls.graph_of(found.backward)),
             cut=CutSeen(_cut_words(flow, found), inputs),
             path=self._path(case, flow, found),
             evidence={

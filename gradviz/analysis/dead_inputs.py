@@ -14,35 +14,30 @@ from gradviz.analysis.missing_gradients import CutOff
 from gradviz.graph.model import Graph
 from gradviz.graph.tensor_facts import TensorFacts
 
-MOST_INPUTS = 60
-"""So many places are told at most."""
-_MOST_STEPS = 1_000
+MOST_INPUTS = 1_000
+"""So many places are told at most, in all graphs."""
+_MOST_STEPS = 20_000
 """Calls that are followed from the cuts of one line on: where they all lead somewhere else, a graph shows nothing."""
 
 
 def dead_inputs(case: Case, flow: Dataflow, found: CutOff) -> tuple[DeadInput, ...]:
-    """The nodes that took it in the graph of the backward call which missed it; none where that has no such node."""
-    number = case.backward_calls.graph_of(found.backward)
-    if number is None:
-        return ()
-    takers = (_input_of(case, flow, number, taker) for taker in _takers(flow, found))
-    by_node = {dead.at: dead for dead in islice((dead for dead in takers if dead is not None), MOST_INPUTS)}
-    return tuple(by_node.values())
+    """The nodes that took it, in whatever graph: the line cuts in every step. None where it came to no graph."""
+    takers = islice(filter(None, islice(_followed(flow, found), _MOST_STEPS)), MOST_INPUTS)
+    inputs = [dead for taker in takers if (dead := _input_of(case, flow, taker)) is not None]
+    own = case.backward_calls.graph_of(found.backward)
+    if all(dead.at.graph != own for dead in inputs):
+        # The values left torch and came back: only the way of the shadow tells where.
+        last = _input_of(case, flow, _at_end_of_way(flow, found))
+        inputs += [] if last is None else [last]
+    return tuple({dead.at: dead for dead in inputs}.values())
 
 
 class _Taker(NamedTuple):
-    """A dead tensor, and a call that took it and gave something with a gradient; None for backward itself."""
+    """A dead tensor, where it is known, and the call that took it: one that gave a gradient's way on, or backward."""
 
     tensor: int | None
-    call: int | None
+    call: int
     cut: int
-
-
-def _takers(flow: Dataflow, found: CutOff) -> Iterator[_Taker]:
-    known = list(islice(_followed(flow, found), _MOST_STEPS))
-    yield from (taker for taker in known if taker is not None)
-    if not any(known):  # The values left torch and came back: only the way of the shadow tells where.
-        yield _at_end_of_way(flow, found)
 
 
 def _at_end_of_way(flow: Dataflow, found: CutOff) -> _Taker:
@@ -52,22 +47,20 @@ def _at_end_of_way(flow: Dataflow, found: CutOff) -> _Taker:
             given.update(reentry.into for reentry in found.shadow.reentries)
             taken = (use.tensor for use in flow.log.calls[row].inputs if use.tensor in given)
             return _Taker(next(taken, None), row, found.cut.call)
-    return _Taker(found.root, None, found.cut.call)
+    return _Taker(found.root, found.backward, found.cut.call)
 
 
 def _followed(flow: Dataflow, found: CutOff) -> Iterator[_Taker | None]:
-    """Every use of what the cuts gave, and of what was computed from it without a gradient; None where it goes on."""
-    for cut in sorted(found.cuts, key=lambda cut: cut.call):
+    """Every use of what the line cut, and of what was computed from it without a gradient; None where it goes on."""
+    for cut in flow.cuts:
+        if (cut.kind, flow.line(cut.call_site)) != (found.cut.kind, flow.line(found.cut.call_site)):
+            continue
         waiting = [(tensor, cut.call) for tensor in cut.dead_outputs]
         seen = set(cut.dead_outputs)
         while waiting:
             tensor, after = waiting.pop()
-            if tensor == found.root:
-                yield _Taker(tensor, None, cut.call)
             for row in flow.users(tensor, after):
-                if row >= found.backward:
-                    break
-                if _gives_gradient(flow, row):
+                if flow.log.calls[row].kind == "backward" or _gives_gradient(flow, row):
                     yield _Taker(tensor, row, cut.call)
                     continue
                 yield None
@@ -80,21 +73,26 @@ def _gives_gradient(flow: Dataflow, row: int) -> bool:
     return any(use.has_grad_fn for use in flow.log.calls[row].outputs)
 
 
-def _input_of(case: Case, flow: Dataflow, number: int, taker: _Taker) -> DeadInput | None:
+def _input_of(case: Case, flow: Dataflow, taker: _Taker) -> DeadInput | None:
+    nodes = case.nodes_of_call(taker.call)
+    number = nodes[-1].graph if nodes else case.backward_calls.graph_of(taker.call)
+    if number is None:
+        return None
     scope = case.scope_of_call(number, taker.cut)
     tensor = None if taker.tensor is None else flow.log.tensors[taker.tensor]
-    leaf = None if tensor is None else _leaf_named(case.graphs[number], tensor.names)
+    # What a cut gave may have been made a leaf, which wants a gradient of its own.
+    is_leaf = any(use.tensor == taker.tensor and use.requires_grad for use in flow.log.calls[taker.call].inputs)
+    leaf = _leaf_named(case.graphs[number], tensor.names) if tensor is not None and is_leaf else None
     if leaf is not None:
         return DeadInput(NodeAt(number, leaf), None, scope)
-    nodes = [] if taker.call is None else [at.node for at in case.nodes_of_call(taker.call) if at.graph == number]
-    if not nodes:
+    own = [at.node for at in nodes if at.graph == number]
+    if not own:
         return None
-    node, constant = (nodes[-1], None) if tensor is None else _place_in(case.placed_graph(number), nodes, tensor.facts)
+    node, constant = (own[-1], None) if tensor is None else _place_in(case.placed_graph(number), own, tensor.facts)
     return DeadInput(NodeAt(number, node), constant, scope)
 
 
 def _leaf_named(graph: Graph, names: tuple[str, ...]) -> int | None:
-    """What a cut gave may have been made a leaf, which wants a gradient of its own."""
     return next((leaf.id for leaf in graph.leaves if not set(names).isdisjoint(leaf.names)), None)
 
 

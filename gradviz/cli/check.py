@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,7 @@ from gradviz.rendering.finding_formats import FINDING_FORMATS
 if TYPE_CHECKING:
     from gradviz.analysis.baseline import Baseline
     from gradviz.analysis.case import Case
-    from gradviz.analysis.finding import Finding
     from gradviz.analysis.report import Report
-    from gradviz.analysis.rule import Rule
     from gradviz.cli.settings import CheckSettings
     from gradviz.cli.source import SourceOptions
     from gradviz.cli.terminal import Terminal
@@ -38,7 +35,7 @@ _FORMAT_ROWS = [f"{each.name:<10}{each.summary}" for each in FINDING_FORMATS]
 @click.option("--seconds", type=float, metavar="S", help="Stop SCRIPT so long after its first backward; 60.")
 @click.option("--steps", type=int, metavar="N", help="Stop it after N optimizer steps (or backwards, without one).")
 @click.option("--why", metavar="NAME", help="Say only what this parameter or variable gets in backward, and why.")
-@click.option("--all-params-get-grad", is_flag=True, help="A parameter without a gradient is an error.")
+@click.option("--all-params-get-grad", is_flag=True, default=None, help="A parameter without a gradient is an error.")
 @click.option("--max-saved", metavar="SIZE", help="A graph that keeps more until its backward is an error: 2GiB.")
 @terminal_options(least_width=NARROWEST)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|CAPTURE [-- ARGUMENTS]...")
@@ -55,10 +52,11 @@ def check_command(
     from gradviz.analysis.case import Case
     from gradviz.analysis.report import check_report
     from gradviz.cli.findings_pictures import Pictures
+    from gradviz.cli.marking import as_check_runs_it, rules_of
     from gradviz.cli.paging import show
     from gradviz.cli.rescue import recording_kept
     from gradviz.cli.settings import check_settings
-    from gradviz.cli.source import open_source
+    from gradviz.cli.source import SourceOptions, open_source
     from gradviz.cli.terminal import standard_output
     from gradviz.errors import BadInput
     from gradviz.output import check_outputs, write_output
@@ -67,8 +65,10 @@ def check_command(
 
     terminal = standard_output(options["color"])
     settings = check_settings(options, Path.cwd())
-    source_choice = _source_choice(words, module, settings, options)
-    rules, unusable = _rules(settings, options)
+    source_choice = as_check_runs_it(SourceOptions(words, module), settings)
+    if source_choice.is_capture:
+        _check_that_it_runs(source_choice.name, options)
+    rules = rules_of(settings)
     if options["why"] is not None and settings.format != "terminal":
         raise BadInput(f"--why answers in words, not as {settings.format}", hint="leave out --format")
     for_programs = None if settings.format == "terminal" else finding_format(settings.format)
@@ -80,7 +80,7 @@ def check_command(
     source = open_source(source_choice, own_output=True, needs_graph=False)
     with recording_kept(source, source_choice):
         case = Case(source.capture)
-        report = check_report(case, rules, baseline, unusable)
+        report = check_report(case, rules.rules, baseline, rules.unusable)
         if write_baseline is not None:
             write_output(write_baseline, baseline_of(report.program, report.findings, report.source))
         if options["why"] is not None:
@@ -93,35 +93,6 @@ def check_command(
         # Last, because a picture that cannot be drawn must not cost the findings.
         pictures.write(source.capture, report.findings)
     return source.exit_code or int(_is_failure(report, settings))
-
-
-def _source_choice(
-    words: tuple[str, ...], module: str | None, settings: CheckSettings, options: dict[str, Any]
-) -> SourceOptions:
-    from gradviz.cli.source import SourceOptions
-    from gradviz.recording.plan import RunLimits
-
-    choice = SourceOptions(words, module, backward="all", calls=True)
-    if choice.is_capture:
-        _check_that_it_runs(choice.name, options)
-        return choice
-    return replace(choice, keep_going=True, limits=RunLimits(settings.seconds, settings.steps))
-
-
-def _rules(settings: CheckSettings, options: dict[str, Any]) -> tuple[list[type[Rule]], tuple[Finding, ...]]:
-    """The rules to run, and a finding on each installed one that cannot."""
-    from gradviz.analysis.checker import chosen_rules
-    from gradviz.analysis.installed_rules import all_rules
-    from gradviz.analysis.rules.parameter_without_gradient import ParameterWithoutGradient
-    from gradviz.analysis.rules.saved_memory import saved_memory_above
-
-    requested: list[type[Rule]] = []
-    if options["all_params_get_grad"]:
-        requested.append(ParameterWithoutGradient)
-    if settings.saved_limit is not None:
-        requested.append(saved_memory_above(settings.saved_limit))
-    known = all_rules()
-    return chosen_rules(known.rules, settings.select, settings.ignore, requested), known.unusable
 
 
 def _why(case: Case, report: Report, options: dict[str, Any], terminal: Terminal) -> str:

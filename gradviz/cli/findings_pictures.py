@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,13 +57,10 @@ class Pictures:
 
 def checked_subject(capture: Capture, findings: Sequence[Finding]) -> Subject:
     """What a picture shows of a checked run; raises `BadInput` where there is nothing to draw."""
-    from msgspec.structs import replace as with_fields
-
     from gradviz.graph.viewing import ViewOptions
     from gradviz.rendering.subjects import subject_of
 
     if not capture.graphs:
         raise BadInput(f"{capture.program.name} has no graph to draw", hint="the findings are all there is")
     marked = with_findings(capture, findings)
-    subject = subject_of(marked, marked.graphs[most_telling(marked)], ViewOptions())
-    return replace(subject, view=with_fields(subject.view, notes=(*finding_notes(findings), *subject.view.notes)))
+    return subject_of(marked, marked.graphs[most_telling(marked)], ViewOptions(), finding_notes(findings))

@@ -98,6 +98,11 @@ editor_option = click.option(
 )
 
 
+check_option = click.option(
+    "--check/--no-check",
+    default=None,
+    help="Run SCRIPT as gradviz check does, and mark what that finds; captures that it made are marked without asking.",
+)
 root_shares_option = click.option(
     "--root-shares",
     is_flag=True,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gradviz.cli.look import check_that_it_will_be_measured, look_options, renderers_for
-from gradviz.cli.options import recording_options, table_below_help, viewing_options
+from gradviz.cli.options import check_option, recording_options, table_below_help, viewing_options
 from gradviz.cli.progress import working
 from gradviz.rendering.renderer import FORMATS, Format, Renderer, Subject, format_named
 
@@ -41,6 +41,7 @@ _FORMATS = table_below_help(
 
 @click.command("render", epilog=_FORMATS)
 @recording_options
+@check_option
 @click.option(
     "-o",
     "--output",
@@ -57,8 +58,9 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
 
     Without -o the picture goes to SCRIPT's name with .svg, in the working directory.
     """
+    from gradviz.cli.marking import open_to_draw
     from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.source import tell_that_it_was_stopped
     from gradviz.cli.views import source_options, view_options
     from gradviz.output import check_outputs
 
@@ -71,7 +73,7 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
     if to_standard_output and source_choice.backward == "all" and not source_choice.is_capture:
         raise _several_to_standard_output()
 
-    source = open_source(source_choice, own_output=to_standard_output)
+    source = open_to_draw(source_choice, own_output=to_standard_output)
     if to_standard_output and len(source.graphs) > 1:
         raise _several_to_standard_output()
     with recording_kept(source, source_choice):

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
+from gradviz.analysis.checker import named_rules
 from gradviz.analysis.finding import SEVERITIES, Severity
+from gradviz.analysis.installed_rules import all_rules
 from gradviz.cli.byte_sizes import bytes_in
 from gradviz.errors import BadInput, check_choice, near_matches
+from gradviz.rendering.finding_formats import FINDING_FORMATS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,6 +41,8 @@ class CheckSettings:
     steps: int | None = None
     max_saved: str | None = None
     """Memory that a graph may keep until its backward: ``2GiB``."""
+    all_params_get_grad: bool = False
+    """A parameter without a gradient is an error."""
 
     @property
     def saved_limit(self) -> int | None:
@@ -49,7 +55,7 @@ class CheckSettings:
         return next((severity for severity in SEVERITIES if severity == self.fail_on), None)
 
 
-def check_settings(given: dict[str, Any], folder: Path) -> CheckSettings:
+def check_settings(given: Mapping[str, Any], folder: Path) -> CheckSettings:
     """The settings for a check that is started in `folder`; `given` are options of the command line, None if not used.
 
     The table is that of the nearest ``pyproject.toml``, in the folder or above it, that has one.
@@ -57,15 +63,25 @@ def check_settings(given: dict[str, Any], folder: Path) -> CheckSettings:
     """
     names = [field.name for field in fields(CheckSettings)]
     own = {name: given[name] for name in names if given.get(name) not in (None, ())}
-    settings = CheckSettings(**{**_from_file(folder), **own})
-    check_choice("severity for --fail-on", settings.fail_on, get_args(FailOn))
-    if not 0 < settings.seconds < float("inf"):
-        raise BadInput(f"seconds = {settings.seconds:g} is no time to run", hint="give a number above 0")
-    if settings.steps is not None and settings.steps < 1:
-        raise BadInput(f"steps = {settings.steps} is no number of steps", hint="give a number from 1 on")
-    if settings.max_saved is not None:
-        bytes_in(settings.max_saved, "max-saved")
-    return settings
+    for name, value in own.items():
+        _check(name, value)
+    return CheckSettings(**{**_from_file(folder), **own})
+
+
+def _check(name: str, value: Any) -> None:
+    """Raise `BadInput` for a value of the right type that is none of those that it can be."""
+    if name == "fail_on":
+        check_choice("severity for --fail-on", value, get_args(FailOn))
+    elif name == "format":
+        check_choice("format", value, ("terminal", *(each.name for each in FINDING_FORMATS)))
+    elif name in ("select", "ignore"):
+        named_rules(all_rules().rules, value)
+    elif name == "max_saved":
+        bytes_in(value, "max-saved")
+    elif name == "seconds" and not 0 < value < float("inf"):
+        raise BadInput(f"seconds = {value:g} is no time to run", hint="give a number above 0")
+    elif name == "steps" and value < 1:
+        raise BadInput(f"steps = {value} is no number of steps", hint="give a number from 1 on")
 
 
 def _from_file(folder: Path) -> dict[str, Any]:
@@ -94,27 +110,33 @@ def _table_in(path: Path) -> dict[str, Any] | None:
 def _name(path: Path, text: str, key: str) -> str:
     names = {field.name.replace("_", "-"): field.name for field in fields(CheckSettings)}
     if key not in names:
-        where = f"{path}, line {_line_of(text, key)}"
-        raise BadInput(f"{where}: [tool.gradviz] has no {key!r}", hint=near_matches(key, names))
+        raise BadInput(f"{_where(path, text, key)}: [tool.gradviz] has no {key!r}", hint=near_matches(key, names))
     return names[key]
 
 
 def _value(path: Path, text: str, key: str, value: object) -> Any:
+    name = key.replace("-", "_")
     try:
-        return msgspec.convert(value, get_type_hints(CheckSettings)[key.replace("-", "_")])
+        converted = msgspec.convert(value, get_type_hints(CheckSettings)[name])
+        _check(name, converted)
     except msgspec.ValidationError as error:
-        where = f"{path}, line {_line_of(text, key)}"
         reason = str(error)
-        raise BadInput(f"{where}: {key} = {value!r} cannot be: {reason[:1].lower()}{reason[1:]}") from error
+        raise BadInput(
+            f"{_where(path, text, key)}: {key} = {value!r} cannot be: {reason[:1].lower()}{reason[1:]}"
+        ) from error
+    except BadInput as error:
+        raise BadInput(f"{_where(path, text, key)}: {error.message}", hint=error.hint) from error
+    # A file is named from where the table stands, wherever the command is called.
+    return str(path.parent / converted) if name == "baseline" and converted is not None else converted
 
 
-def _line_of(text: str, key: str) -> int:
-    """The line of a key in the table; the parser has found it there, but does not tell where."""
+def _where(path: Path, text: str, key: str) -> str:
+    """The file, and the line of a key in the table; the parser has found it there, but does not tell where."""
     inside = False
     for number, line in enumerate(text.splitlines(), start=1):
         header = re.match(r"\s*\[\s*(.*?)\s*\]", line)
         if header and "=" not in line.partition("]")[0]:
             inside = header[1].replace(" ", "") == "tool.gradviz"
         elif inside and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
-            return number
-    return 1
+            return f"{path}, line {number}"
+    return str(path)

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -36,6 +36,8 @@ class SourceOptions:
     """Whether every torch call is to be recorded, too; not an option: `check` asks for it."""
     limits: RunLimits = NO_LIMITS
     root_shares: bool = False
+    check: bool | None = None
+    """Whether graphs are marked with what a check finds; None for only where its calls were recorded."""
 
     @property
     def name(self) -> str:
@@ -77,6 +79,11 @@ class SourceOptions:
         except OSError as error:
             raise BadInput(f"cannot read {self.name}: {error.strerror}") from error
 
+    @property
+    def may_be_let_run_on(self) -> bool:
+        """True where a script that was stopped could have run to its end: a check says itself where it stopped."""
+        return not (self.is_capture or self.check)
+
     def command(self, name: str) -> str:
         """The same source and graph with another command, for the user to paste."""
         words = [self.name] if self.module is None else ["-m", self.module]
@@ -90,6 +97,8 @@ class SourceOptions:
             words.append("--values")
         if not self.gradients:
             words.append("--no-gradients")
+        if self.check is not None and name in ("render", "tree"):
+            words.append("--check" if self.check else "--no-check")
         tail = ["--", *self.arguments] if self.arguments else []
         return shlex.join(["gradviz", name, *words, *tail])
 
@@ -102,6 +111,8 @@ class Source:
     graphs: tuple[Graph, ...]
     """Those that the options select."""
     exit_code: int = 0
+    notes: tuple[str, ...] = ()
+    """What is to be said of every graph."""
 
 
 def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph: bool = True) -> Source:
@@ -152,7 +163,7 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
 
 def tell_that_it_was_stopped(source: Source, options: SourceOptions) -> None:
     """One line on standard error, for commands whose output does not say it."""
-    if source.capture.outcome == "stopped" and not options.is_capture:
+    if source.capture.outcome == "stopped" and options.may_be_let_run_on:
         call = source.capture.graphs[-1].backward
         after = f" after backward {call.number}" if call is not None else ""
         click.echo(f"gradviz: the script was stopped{after} (--keep-going lets it run on)", err=True)
@@ -190,6 +201,11 @@ def _load(options: SourceOptions, *, needs_graph: bool) -> Source:
     if not capture.graphs and (needs_graph or capture.calls is None):
         raise NothingRecorded(f"{options.name} holds no graph: its script {capture.outcome} before there was one")
     return Source(capture, _select(capture, options))
+
+
+def selected(source: Source, options: SourceOptions) -> Source:
+    """The same with the graphs that the options select; raises `BadInput` for a call that was not recorded."""
+    return replace(source, graphs=_select(source.capture, options))
 
 
 def _select(capture: Capture, options: SourceOptions) -> tuple[Graph, ...]:

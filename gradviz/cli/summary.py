@@ -28,7 +28,9 @@ def print_summary(options: SourceOptions, subjects: list[Subject], written: list
     shown = [*written[:_MOST_GRAPHS], *([f"{written[-1]}, the last of {len(written)}"] * (len(written) > _MOST_GRAPHS))]
     report = [*(f"wrote {path}" for path in shown), *(f"  {line}" for line in lines)]
     report.append(f"next:  {options.command('tree')}")
-    if not options.is_capture:
+    if options.check:
+        report.append(f"       {options.command('check')}   says why, and what to do")
+    elif not options.is_capture:
         keeping = "keeps the recording, so that the script need not run again"
         report.append(f"       {options.command('record')}   {keeping}")
     # As output, so that a reader that has seen enough is no error.
@@ -37,7 +39,7 @@ def print_summary(options: SourceOptions, subjects: list[Subject], written: list
 
 def _one_graph(subject: Subject, options: SourceOptions) -> list[str]:
     outcome = _OUTCOMES[subject.capture.outcome]
-    if subject.capture.outcome == "stopped" and not options.is_capture:
+    if subject.capture.outcome == "stopped" and options.may_be_let_run_on:
         outcome += " (--keep-going lets it run on)"
     # In a part of the graph a parameter may be missing that backward reaches all the same.
     parameters = "" if subject.selection_notes else _parameters(subject.capture, subject.graph)

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options import editor_option, recording_options, table_below_help, terminal_options, viewing_options
+from gradviz.cli.options import (
+    check_option,
+    editor_option,
+    recording_options,
+    table_below_help,
+    terminal_options,
+    viewing_options,
+)
 from gradviz.cli.progress import working
 from gradviz.rendering.tree_columns import COLUMNS
 
@@ -25,6 +32,7 @@ _COLUMNS = table_below_help(
 
 @click.command("tree", epilog=_COLUMNS)
 @recording_options
+@check_option
 @click.option(
     "--find",
     metavar="REGEX",
@@ -40,9 +48,10 @@ _COLUMNS = table_below_help(
 def tree_command(reverse: bool, no_pager: bool, **others: Any) -> int:
     """Run SCRIPT, and print the autograd graph that its first backward() walks: from the loss down to the leaves."""
     from gradviz.cli.gradient_check import check_columns, check_columns_before_the_run
+    from gradviz.cli.marking import open_to_draw
     from gradviz.cli.paging import show
     from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.source import tell_that_it_was_stopped
     from gradviz.cli.terminal import standard_output
     from gradviz.cli.views import source_options, view_options
 
@@ -50,7 +59,7 @@ def tree_command(reverse: bool, no_pager: bool, **others: Any) -> int:
     terminal = standard_output(others["color"])
     renderer = _renderer(terminal, reverse, others, _columns(source_choice, others))
     check_columns_before_the_run(others["columns"], source_choice)
-    source = open_source(source_choice, own_output=True)
+    source = open_to_draw(source_choice, own_output=True)
     with recording_kept(source, source_choice):
         check_columns(others["columns"], source, source_choice)
         text = _all_trees(source, viewing, renderer)

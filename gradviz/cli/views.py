@@ -17,7 +17,8 @@ from gradviz.rendering.subjects import subject_of
 def source_options(options: dict[str, Any]) -> SourceOptions:
     """The part of a command's options that says what to run."""
     names = ("words", "module", "backward", "keep_going", "root", "gradients", "values", "values_up_to")
-    return SourceOptions(**{name: options[name] for name in names}, root_shares=options.get("root_shares", False))
+    more = {name: options[name] for name in ("root_shares", "check") if name in options}
+    return SourceOptions(**{name: options[name] for name in names}, **more)
 
 
 def view_options(options: dict[str, Any]) -> ViewOptions:
@@ -34,7 +35,7 @@ def subjects_of(source: Source, options: ViewOptions) -> list[Subject | GradvizE
     with working("folding the graph"):
         for graph in source.graphs:
             try:
-                shown.append(subject_of(source.capture, graph, options))
+                shown.append(subject_of(source.capture, graph, options, source.notes))
             except (NotInThisGraph, NothingFound) as refusal:
                 shown.append(refusal)
     refusals = [each for each in shown if isinstance(each, GradvizError)]

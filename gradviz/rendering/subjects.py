@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph
 from gradviz.graph.viewing import ViewOptions, view_of
 from gradviz.rendering.renderer import Subject
 
 
-def subject_of(capture: Capture, graph: Graph, options: ViewOptions) -> Subject:
-    """What is shown of a graph, ready for a renderer."""
+def subject_of(capture: Capture, graph: Graph, options: ViewOptions, notes: tuple[str, ...] = ()) -> Subject:
+    """What is shown of a graph, ready for a renderer, with `notes` before those of the view."""
     viewed = view_of(graph, options)
-    return Subject(capture, viewed.graph, viewed.view, viewed.selection_notes, viewed.found)
+    view = replace(viewed.view, notes=(*notes, *viewed.view.notes)) if notes else viewed.view
+    return Subject(capture, viewed.graph, view, viewed.selection_notes, viewed.found)

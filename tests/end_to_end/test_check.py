@@ -184,6 +184,37 @@ def test_findings_are_drawn_on_the_graph_and_the_run_can_be_kept_and_checked_aga
     assert "GV204 vanishing_chain" in (tmp_path / "net.svg").read_text(encoding="utf-8")
     again = gradviz("check", "run.gradviz", "--format", "json", cwd=tmp_path)
     assert json.loads(again.stdout)["findings"] == json.loads(first.stdout)["findings"]
+    assert "✗ GV204 vanishing_chain" in gradviz("tree", "run.gradviz", cwd=tmp_path).stdout
+    assert "GV204" not in gradviz("tree", "run.gradviz", "--no-check", cwd=tmp_path).stdout
+
+
+CUT_IN_THE_SECOND_STEP = """
+import torch
+
+body, head = torch.nn.Linear(3, 3), torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+head(torch.ones(2, 3)).sum().backward()
+head(body(torch.ones(2, 3)).detach()).sum().backward()
+optimizer.step()
+print("done")
+"""
+
+
+def test_other_commands_run_a_script_as_a_check_does_and_draw_the_graph_with_what_it_finds(tmp_path: Path) -> None:
+    script = written_script(tmp_path, CUT_IN_THE_SECOND_STEP)
+    run = gradviz("tree", script, "--check", cwd=tmp_path)
+    assert run.exit_code == 0
+    assert "┄ detach" in run.stdout and "⊘ body.weight and 1 more" in run.stdout
+    assert "backward()" in run.stdout and "train.py:7" in run.stdout, "the graph with the cut is drawn"
+    assert "note: ✗ GV101 detached (train.py:7): no gradient for body.weight and body.bias" in run.stdout
+    assert "1 more backward call is recorded" in " ".join(run.stdout.split())
+    assert run.stderr == "done\n"
+
+
+@pytest.mark.parametrize("option", ["--no-gradients", "--root=loss"])
+def test_what_a_check_needs_cannot_be_left_out_of_it(option: str, tmp_path: Path) -> None:
+    run = gradviz("render", written_script(tmp_path, VANISHING), "--check", option, cwd=tmp_path)
+    assert f"{option.partition('=')[0]} and --check exclude each other" in refusal(run)
 
 
 def test_why_answers_for_one_parameter_and_frozen_ones_count_as_errors_on_request(tmp_path: Path) -> None:

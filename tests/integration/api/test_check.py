@@ -42,6 +42,9 @@ def test_a_block_whose_calls_are_logged_knows_what_was_cut_off() -> None:
     assert causes(result) == ["detached"]
     assert result.findings[0].tensors == ("model.0.weight", "model.0.bias")
     assert causes(recording.check(ignore=["detached"])) == []
+    assert "┄ detach" in str(recording.tree())
+    assert "GV101 detached" in recording.svg()
+    assert recording.graph.ghost_edges == (), "what was recorded stays as it is"
 
 
 def test_a_block_that_raises_can_be_checked() -> None:

@@ -33,6 +33,12 @@ def test_a_project_without_a_table_has_the_defaults(tmp_path: Path) -> None:
         ('[tool.other]\nx = 1\n[tool.gradviz]\nselct = ["GV1"]\n', r"line 4: .*no 'selct'; did you mean 'select'"),
         ('[tool.gradviz]\n\nselect = "GV1"\n', r"line 3: select = 'GV1' cannot be"),
         ('[tool.gradviz]\nfail-on = "warnings"\n', r"line 2: fail-on = 'warnings'"),
+        ('[tool.gradviz]\nsteps = 5\nselect = ["GV1O1"]\n', r"line 3: no rule 'GV1O1'"),
+        ('[tool.gradviz]\nformat = "xml"\n', r"line 2: unknown format 'xml'"),
+        ("[tool.gradviz]\nseconds = -1\n", r"line 2: seconds = -1 is no time to run"),
+        ("[tool.gradviz]\nsteps = 0\n", r"line 2: steps = 0 is no number"),
+        ('[tool.gradviz]\nmax-saved = "2XB"\n', r"line 2: max-saved '2XB' is no size"),
+        ('[tool.gradviz]\nall-params-get-grad = "yes"\n', r"line 2: all-params-get-grad = 'yes' cannot be"),
         ("[tool]\ngradviz = 3\n", r"tool.gradviz is no table"),
         ("[tool.gradviz\n", r"cannot read .*line 1"),
     ],
@@ -40,6 +46,34 @@ def test_a_project_without_a_table_has_the_defaults(tmp_path: Path) -> None:
 def test_a_broken_table_is_refused_with_its_line(table: str, refusal: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=refusal):
         check_settings({}, folder_with(tmp_path, table))
+
+
+def test_every_option_of_the_check_itself_can_stand_in_the_table(tmp_path: Path) -> None:
+    folder = folder_with(
+        tmp_path,
+        """[tool.gradviz]
+select = ["GV1", "vanishing_chain"]
+ignore = ["GV101"]
+format = "json"
+fail-on = "never"
+baseline = "known.json"
+seconds = 5
+steps = 3
+max-saved = "2GiB"
+all-params-get-grad = true
+""",
+    )
+    assert check_settings({}, folder) == CheckSettings(
+        select=("GV1", "vanishing_chain"),
+        ignore=("GV101",),
+        format="json",
+        fail_on="never",
+        baseline=str(tmp_path / "known.json"),
+        seconds=5.0,
+        steps=3,
+        max_saved="2GiB",
+        all_params_get_grad=True,
+    )
 
 
 def test_an_unknown_severity_on_the_command_line_is_refused(tmp_path: Path) -> None:
