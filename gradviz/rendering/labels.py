@@ -201,7 +201,7 @@ def _carried_title(source: str, repetitions_back: int) -> str:
 def _cut(subject: SubjectWords, edge: GhostEdge) -> ItemText:
     return ItemText(
         title=edge.cut,
-        subtitle="cuts off the gradient",
+        subtitle="cuts the gradient",
         tooltip=tooltips.cut(subject, edge),
         **_place_at(subject, CallSite(edge.file, edge.line) if edge.line else None),
     )
@@ -212,7 +212,7 @@ def _cut_off(subject: SubjectWords, item: Item, edge: GhostEdge) -> ItemText:
     return ItemText(
         title=_within(subject, item, edge.tensors[0]) if edge.tensors else "",
         settings=f"and {more:,} more" if more > 0 else "",
-        subtitle="gets no gradient",
+        subtitle="get no gradient" if more > 0 else "gets no gradient",
         tooltip=tooltips.cut_off(edge),
     )
 

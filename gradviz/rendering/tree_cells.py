@@ -38,6 +38,8 @@ class Cells:
     """In a table that has a gutter, what stands there, before the lines."""
     shorter_titles: tuple[str, ...] = ()
     """For where the title does not fit, the longest first."""
+    runs_over_columns: bool = False
+    """The title takes their room, too: there is nothing else to say."""
 
     @property
     def first(self) -> str:
@@ -82,7 +84,10 @@ class CellWriter:
                 shorter_titles=tuple(shorter),
             )
         assert row.item is not None, "only a heading or a gap may lack an item"
-        item, text = self._subject.view.items[row.item], self._texts[row.item]
+        return self._of_item(row, self._subject.view.items[row.item])
+
+    def _of_item(self, row: Row, item: Item) -> Cells:
+        text = self._texts[item.id]
         number = f"#{row.number} " if row.number else ""
         if row.kind == "reference":
             return Cells(row.lines, number + clean(text.title), ABOVE if row.is_above else BELOW)
@@ -90,6 +95,8 @@ class CellWriter:
         sign = FAILED if item.id == self._failed else ROLE_SIGNS[role_of(item, self._subject.graph)]
         title = self._titled(item, " ".join(filter(None, (text.title, text.settings))))
         is_match = item.id in self._matches
+        if item.kind == "cut_off":
+            return Cells(row.lines, f"{number}{title}: {text.subtitle}", sign, style=sign.style, runs_over_columns=True)
         return Cells(
             row.lines,
             number + title,

@@ -33,7 +33,7 @@ class Table:
         self.cells = cells
         self._gutter = _GUTTER if has_gutter else 0
         self._width = width - self._gutter
-        rows = [cell for cell in cells if cell.sign is not None]
+        rows = [cell for cell in cells if cell.sign is not None and not cell.runs_over_columns]
         needs = [_Need(OPERATION, [cell.first for cell in rows], NARROWEST_OPERATION, 8)]
         for place, column in enumerate(columns):
             words = [cell.columns[place] if cell.columns else "" for cell in rows]
@@ -70,9 +70,12 @@ class Table:
         style = f"{cell.style} reverse" if cell.is_match else cell.style
         if cell.sign is None:
             return [*line, Span(_title(cell, self._width - len(lines)), style)]
+        line.append(Span(f"{cell.sign.character} ", cell.style))
+        if cell.runs_over_columns:
+            return [*line, Span(_title(cell, self._width - len(lines) - 2), style)]
         room = max(self._widths[0] - len(lines) - 2, 1)
         title = _fitted(cell.title, room)
-        line += [Span(f"{cell.sign.character} ", cell.style), Span(title, style)]
+        line.append(Span(title, style))
         line.append(Span(" " * (room - cell_len(title))))
         for column, words, width in zip(self._columns, cell.columns, self._widths[1:], strict=False):
             if width:

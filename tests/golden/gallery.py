@@ -32,12 +32,12 @@ class Picture:
     color_by: str | None = None
     """Never ``time``: no two runs take the same."""
     with_values: bool = False
+    is_checked: bool = False
 
     @property
     def name(self) -> str:
-        return "_".join(
-            map(str, filter(None, (self.sample, self.backward, self.color_by, self.with_values and "values")))
-        )
+        ways = (self.with_values and "values", self.is_checked and "check")
+        return "_".join(map(str, filter(None, (self.sample, self.backward, self.color_by, *ways))))
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -45,7 +45,8 @@ class Picture:
         options = () if self.backward is None else ("--backward", str(self.backward))
         colours = () if self.color_by is None else ("--color-by", self.color_by)
         values = ("--values",) if self.with_values else ()
-        return (*options, *colours, *values, f"samples/{self.sample}.py")
+        checked = ("--check",) if self.is_checked else ()
+        return (*options, *colours, *values, *checked, f"samples/{self.sample}.py")
 
     @property
     def file(self) -> Path:
@@ -86,7 +87,7 @@ GROUPS: dict[str, tuple[Picture, ...]] = {
         Picture("vanishing_gradient", color_by="gradient"),
         Picture("where_does_not_hide_nan", with_values=True),
         Picture("weight_or_weight_data"),
-        Picture("no_grad_in_the_middle"),
+        Picture("no_grad_in_the_middle", is_checked=True),
         Picture("injected_gradient"),
     ),
     "The same thing twice": (

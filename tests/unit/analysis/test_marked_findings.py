@@ -99,12 +99,12 @@ def test_a_tree_draws_the_way_of_the_gradient_that_did_not_flow_with_dots() -> N
     capture = marked(CUT)
     tree = str(format_named("tree").renderer(width=70).render(subject_of(capture, capture.graphs[1], ViewOptions())))
     assert tree.splitlines()[4:10] == [
-        "● exp                       [2, 3]  ExpBackward0           train.py:3",
-        "├─● mul                     [2, 3]  MulBackward0           train.py:2",
-        "│ └─○ w                     [2, 3]  AccumulateGrad",
+        "● exp      [2, 3]  ExpBackward0       train.py:3",
+        "├─● mul    [2, 3]  MulBackward0       train.py:2",
+        "│ └─○ w    [2, 3]  AccumulateGrad",
         "│ ✗ GV101 detached",
-        "┄ detach                            cuts off the gradient  train.py:3",
-        "└┄⊘ body.weight and 1 more          gets no gradient",
+        "┄ detach           cuts the gradient  train.py:3",
+        "└┄⊘ body.weight and 1 more: get no gradient",
     ]
 
 
