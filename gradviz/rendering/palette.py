@@ -52,6 +52,8 @@ ROLE_STYLES: dict[Role, RoleStyle] = {
     "root": RoleStyle("root of backward", "pill"),
 }
 
+GHOST_ROLES: tuple[Role, ...] = ("cut", "cut_off")
+"""Only in pictures of what was checked."""
 LEAF_ROLES: frozenset[Role] = frozenset({"parameter", "input", "constant", "carried", "cut_off"})
 
 

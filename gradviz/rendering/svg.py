@@ -28,7 +28,7 @@ from gradviz.rendering.svg_frame import frame_of
 from gradviz.rendering.svg_items import header_markup, item_markup, open_box_markup
 from gradviz.rendering.svg_legend import LegendOptions, legend_tints
 from gradviz.rendering.svg_links import arrowheads, label_markup, link_markup
-from gradviz.rendering.svg_style import More, ThemeChoice, mark_rules, style_sheet
+from gradviz.rendering.svg_style import More, ThemeChoice, ghost_rules, mark_rules, style_sheet
 from gradviz.rendering.svg_tints import Bands, link_rules, tint_rules
 from gradviz.rendering.tints import COLOR_BY, ColorBy
 
@@ -99,11 +99,15 @@ class SvgRenderer:
 
 
 def _more_rules(faces: Sequence[Face], colouring: Colouring | None, looks: Sequence[LinkLook]) -> list[More]:
-    """Only what this picture needs: most have neither."""
+    """Only what this picture needs: most have none of it."""
     more: list[More] = []
     if colouring is not None:
         more.append(tint_rules(colouring, and_also=legend_tints(colouring)))
-    if any(look != LinkLook() for look in looks) or (colouring is not None and colouring.by == "gradient"):
+    if any(look.state == "ghost" for look in looks):
+        more.append(ghost_rules)
+    if any(look not in (LinkLook(), LinkLook("ghost")) for look in looks) or (
+        colouring is not None and colouring.by == "gradient"
+    ):
         more.append(link_rules)
     if any(face.mark for face in faces):
         more.append(mark_rules)

@@ -12,7 +12,7 @@ from typing import Literal
 
 from gradviz.rendering import faces
 from gradviz.rendering.link_labels import LABEL_SIZE
-from gradviz.rendering.palette import LIGHT, ROLE_STYLES, THEMES, Theme
+from gradviz.rendering.palette import GHOST_ROLES, LIGHT, ROLE_STYLES, THEMES, Theme
 from gradviz.rendering.text_metrics import FONT_FAMILY, FONT_FOLDER
 from gradviz.rendering.tints import Ink
 
@@ -31,7 +31,7 @@ font-size:{faces.SMALL_SIZE}px}}
 .s{{stroke-width:1.3}}
 .i{{fill:none;stroke-width:1}}
 .l{{fill:none;stroke-width:1.4}}
-.constant .s,.cut .s,.cut_off .s{{stroke-dasharray:4 3}}
+.constant .s{{stroke-dasharray:4 3}}
 .carried .s{{stroke-dasharray:1.5 2}}
 .l .k{{stroke-dasharray:4 3}}
 .l .w{{stroke:none;stroke-width:9;pointer-events:stroke}}
@@ -66,6 +66,13 @@ def mark_rules(theme: Theme) -> Iterator[str]:
         yield f".{level} .c{{fill:{ink.fill};stroke:{ink.line}}}.{level} .b{{fill:{ink.text}}}"
 
 
+def ghost_rules(theme: Theme) -> Iterator[str]:
+    """What cuts a gradient, what gets none because of it, and the links between them."""
+    for role in GHOST_ROLES:
+        yield f"{_ink(f'.{role}', theme.roles[role])}.{role} .s{{stroke-dasharray:4 3}}"
+    yield f".l .ghost{{stroke:{theme.failed.line};stroke-dasharray:6 4}}.ag{{fill:{theme.failed.line}}}"
+
+
 def shade(depth: int) -> str:
     """The class of an open box at a depth, and of what has its colour; the deepest shade repeats."""
     return f"d{min(depth, len(LIGHT.nested) - 1)}"
@@ -92,7 +99,7 @@ def _colours(theme: Theme, more: Sequence[More]) -> str:
         f".h text{{fill:{theme.text}}}.h .q{{fill:{theme.quiet_text}}}",
         f".y{{fill:{theme.quiet_text};stroke:{theme.page}}}",
     ]
-    rules += [_ink(f".{role}", theme.roles[role]) for role in ROLE_STYLES]
+    rules += [_ink(f".{role}", theme.roles[role]) for role in ROLE_STYLES if role not in GHOST_ROLES]
     rules.append(f".operation .q,.view .q,.box .q{{fill:{theme.quiet_text}}}")
     box_line = theme.roles["box"].line
     for depth, fill in enumerate(theme.nested):

@@ -30,8 +30,7 @@ def tint_rules(colouring: Colouring, *, and_also: Iterable[Tint] = ()) -> More:
 
 
 def link_rules(theme: Theme) -> Iterator[str]:
-    """Links along which nothing, nothing but zeros, or NaN and Inf flow back, and the widths of the others."""
-    yield f".l .ghost{{stroke:{theme.failed.line};stroke-dasharray:6 4}}.ag{{fill:{theme.failed.line}}}"
+    """Links along which nothing but zeros, or NaN and Inf flow back, and the widths of the others."""
     yield f".l .lost{{stroke:{theme.quiet_link};stroke-width:1.2;stroke-dasharray:1.5 3}}"
     yield f".l .broken{{stroke:{theme.failed.line};stroke-width:2}}.ab{{fill:{theme.failed.line}}}"
     for step, width in enumerate(WIDTHS):
