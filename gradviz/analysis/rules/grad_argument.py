@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import Any, NamedTuple
 
 from gradviz.analysis.broadcasts import shape_of
 from gradviz.analysis.case import Case
@@ -87,28 +88,26 @@ class GradArgument(Rule):
         made = flow.producers(output.tensor, before=row)
         where = case.place_of_call(made[-1]) if made else None
         line = f" (made on line {where.line})" if where is not None else ""
-        return self.finding(
+        said = _Wrong(
             f"backward starts from {name}, which has {prod(shape):,} elements {shape}: a loss is one number",
-            severity="error",
-            symptom="raises",
-            why="torch cannot know how the elements weigh against each other; mean() or sum() says it",
-            fix=f"reduce it with mean() or sum(){line}; a gradient= would have to say how much each element counts",
-            place=case.place_of_call(row),
-            tensors=flow.leaf_names_above(output.tensor, row, flow.step_before(row)),
-            evidence={"shape": str(shape)},
+            "torch cannot know how the elements weigh against each other; mean() or sum() says it",
+            f"reduce it with mean() or sum(){line}; a gradient= would have to say how much each element counts",
         )
+        return self._raised(case, row, output, said)
 
     def _wrong_shape(self, case: Case, flow: Dataflow, row: int, output: TensorUse) -> Finding:
         shape = list(shape_of(flow, output.tensor))
-        return self.finding(
+        said = _Wrong(
             f"the gradient given to backward does not have the shape {shape} of {_name(flow, output.tensor)}",
-            severity="error",
-            symptom="raises",
-            why="it says of each element how much a change of it counts, so there must be as many",
-            fix=f"give a tensor of shape {shape}, or reduce to one number first and give none",
-            place=case.place_of_call(row),
-            tensors=flow.leaf_names_above(output.tensor, row, flow.step_before(row)),
-            evidence={"shape": str(shape)},
+            "it says of each element how much a change of it counts, so there must be as many",
+            f"give a tensor of shape {shape}, or reduce to one number first and give none",
+        )
+        return self._raised(case, row, output, said)
+
+    def _raised(self, case: Case, row: int, output: TensorUse, said: _Wrong) -> Finding:
+        shape = str(list(shape_of(case.dataflow, output.tensor)))
+        return self._finding(
+            case, row, output.tensor, said, severity="error", symptom="raises", evidence={"shape": shape}
         )
 
     # -- what torch takes ----------------------------------------------------------------------------------------
@@ -123,19 +122,28 @@ class GradArgument(Rule):
                 continue
             said = _what_is_wrong(flow, row, use.tensor, gradient)
             if said is not None and _is_trained_on(flow, row):
-                return self._wrong(case, flow, row, use.tensor, *said)
+                elements = prod(shape_of(flow, use.tensor))
+                return self._finding(case, row, use.tensor, said, symptom="grad_wrong", evidence={"elements": elements})
         return None
 
-    def _wrong(self, case: Case, flow: Dataflow, row: int, root: int, verdict: str, why: str, fix: str) -> Finding:
+    def _finding(self, case: Case, row: int, tensor: int, said: _Wrong, **facts: Any) -> Finding:
+        flow = case.dataflow
         return self.finding(
-            verdict,
-            symptom="grad_wrong",
-            why=why,
-            fix=fix,
+            said.verdict,
+            why=said.why,
+            fix=said.fix,
             place=case.place_of_call(row),
-            tensors=flow.leaf_names_above(root, row, flow.step_before(row)),
-            evidence={"elements": prod(shape_of(flow, root))},
+            tensors=flow.leaf_names_above(tensor, row, flow.step_before(row)),
+            **facts,
         )
+
+
+class _Wrong(NamedTuple):
+    """What is to be said of a gradient that a backward call was given, or should have been."""
+
+    verdict: str
+    why: str
+    fix: str
 
 
 def _is_trained_on(flow: Dataflow, row: int) -> bool:
@@ -143,8 +151,8 @@ def _is_trained_on(flow: Dataflow, row: int) -> bool:
     return flow.log.calls[row].function.endswith("backward") and flow.has_step_after(row)
 
 
-def _what_is_wrong(flow: Dataflow, row: int, root: int, gradient: TensorUse) -> tuple[str, str, str] | None:
-    """Verdict, reason and remedy for the gradient that a backward call was given; None where it may be meant."""
+def _what_is_wrong(flow: Dataflow, row: int, root: int, gradient: TensorUse) -> _Wrong | None:
+    """What is wrong with the gradient that a backward call was given; None where it may be meant."""
     made = flow.producers(gradient.tensor, before=row)
     values = flow.values(gradient.tensor, row)
     if not made or values is None:
@@ -152,25 +160,25 @@ def _what_is_wrong(flow: Dataflow, row: int, root: int, gradient: TensorUse) -> 
     count, name = prod(shape_of(flow, root)), _name(flow, root)
     remedy = f"{name if name != _NAMELESS else 'loss'}.mean().backward()"
     if values.zeros == values.count:
-        return (
+        return _Wrong(
             f"backward of {name} starts from a gradient of zero",
             "everything is multiplied by it: all gradients are zero",
             "leave the argument out",
         )
     if _is_value_of(flow, root, gradient.tensor, row):
-        return (
+        return _Wrong(
             f"backward of {name} is given the values of {name} itself as its gradient",
             "every gradient is multiplied by the loss: it is that of half its square",
             "leave the argument out; for several elements call mean() first",
         )
     if count > 1 and flow.log.calls[made[-1]].function in _RANDOM and len(made) == 1:
-        return (
+        return _Wrong(
             f"backward of {name} starts from random numbers",
             "they say how much each of the elements counts, so the step goes in a random direction",
             remedy,
         )
     if count > 1 and values.minimum == values.maximum == 1.0 and _is_of_each_sample(flow, root, row):
-        return (
+        return _Wrong(
             f"ones as the gradient of {name} sum up its {count:,} elements: every gradient is {count:,} times that of "
             "their mean",
             "the error message that a loss must be one number is silenced so, but the step grows with the batch",
