@@ -99,7 +99,7 @@ class CutRule(Rule):
 
     def _path(self, case: Case, flow: Dataflow, found: CutOff) -> tuple[str, ...]:
         above = case.tensor_name(found.tensors[0])
-        stations = [self._station(case, flow.log.calls[row], row) for row in found.shadow.way]
+        stations = [_station(case, flow.log.calls[row]) for row in found.shadow.way]
         cut, *rest = stations
         if len(rest) > _MOST_STATIONS:
             left_out = len(rest) - _MOST_STATIONS
@@ -107,10 +107,11 @@ class CutRule(Rule):
         root = name_of(flow.log.tensors[found.root])
         return above, f"cut: {cut}", *rest, *((root,) if root is not None else ())
 
-    def _station(self, case: Case, call: Call, row: int) -> str:
-        place = case.place_of_site(call.call_site)
-        name = short_name(call.function)
-        return name if place is None else f"{name} (line {place.line})"
+
+def _station(case: Case, call: Call) -> str:
+    place = case.place_of_site(call.call_site)
+    name = short_name(call.function)
+    return name if place is None else f"{name} (line {place.line})"
 
 
 def _cut_words(flow: Dataflow, found: CutOff) -> str:

@@ -14,8 +14,6 @@ is near-linear in the number of calls.
 (0, 1)
 >>> [flow.log.calls[cut.call].function for cut in flow.cuts_reaching(2)]
 ['torch.Tensor.detach']
->>> flow.leaves_above(flow.cuts[0])
-(0,)
 """
 
 from __future__ import annotations
@@ -237,21 +235,6 @@ class Dataflow:
         found = {cut.call: cut for number in reached for cut in self._cuts_of_tensor.get(number, ())}
         return tuple(found[row] for row in sorted(found) if first < row < last)
 
-    def leaves_above(self, cut: Cut, since: int = 0) -> tuple[int, ...]:
-        """Parameters, and other leaves that required grad, that what was cut had been computed from."""
-        leaves: set[int] = set()
-
-        def go_on(row: int, given: int) -> bool:
-            leaves.update(use.tensor for use in self.log.calls[row].inputs if _is_live_leaf(use))
-            return True
-
-        own = self.log.calls[cut.call].inputs
-        leaves.update(use.tensor for use in own if _is_live_leaf(use) and use.tensor in cut.live_inputs)
-        for tensor in cut.live_inputs:
-            for _ in self._upwards(tensor, cut.call, since, go_on):
-                pass
-        return tuple(sorted(leaves))
-
     def _upwards(
         self, tensor: int, before: int | None, since: int, go_on: Callable[[int, int], bool]
     ) -> Iterator[tuple[int, int]]:
@@ -325,7 +308,7 @@ class Dataflow:
 
     @cached_property
     def _users(self) -> dict[int, list[int]]:
-        return _index((call.inputs for call in self.log.calls), lambda use: True)
+        return _index(call.inputs for call in self.log.calls)
 
     @cached_property
     def _values_read(self) -> dict[int, list[tuple[int, ValueFacts]]]:
@@ -351,7 +334,7 @@ class Dataflow:
 
     @cached_property
     def _changes(self) -> dict[int, list[int]]:
-        return _index((call.changed for call in self.log.calls), lambda use: True)
+        return _index(call.changed for call in self.log.calls)
 
     @cached_property
     def _live_changes(self) -> dict[int, list[int]]:
@@ -403,9 +386,10 @@ def _newest_up_to(rows: list[int], before: int) -> list[int]:
     return rows[place - 1 : place] if place else []
 
 
-def _index(uses: Iterable[Iterable[TensorUse]], wanted: Callable[[TensorUse], bool]) -> dict[int, list[int]]:
+def _index(uses: Iterable[Iterable[TensorUse]]) -> dict[int, list[int]]:
+    """By tensor: the rows in which it is used."""
     rows: dict[int, list[int]] = defaultdict(list)
     for number, of_call in enumerate(uses):
-        for tensor in dict.fromkeys(use.tensor for use in of_call if wanted(use)):
+        for tensor in dict.fromkeys(use.tensor for use in of_call):
             rows[tensor].append(number)
     return dict(rows)

@@ -91,10 +91,6 @@ class MissingGradients:
             )
         )
 
-    def calls_of(self, cut_off: CutOff) -> tuple[Call, Call]:
-        """The call that cuts, and the backward call."""
-        return self._log.calls[cut_off.cut.call], self._log.calls[cut_off.backward]
-
     # -- who wants one -------------------------------------------------------------------------------------------
 
     @cached_property

@@ -76,7 +76,7 @@ class _Finder:
         """Tensors that have to do with something that requires grad."""
 
     def of_call(self, number: int, call: Call) -> Iterator[Reentry]:
-        entries = [*self._of_memory(number, call), *self._of_numbers(number, call)]
+        entries = [*self._of_memory(number, call), *self._of_numbers(call)]
         if not entries:
             entries = list(self._of_order(number, call)) or list(self._of_any_number(number, call))
         self._go_past(number, call, bool(entries))
@@ -100,7 +100,7 @@ class _Finder:
                 if left is not None and left < number:
                     yield Reentry(left, tensor.from_numpy_of, use.tensor, "memory")
 
-    def _of_numbers(self, number: int, call: Call) -> Iterator[Reentry]:
+    def _of_numbers(self, call: Call) -> Iterator[Reentry]:
         for scalar in call.scalars.values():
             left = self._left_with_value.get(scalar) if isinstance(scalar, float) else None
             if left is not None and call.outputs:

@@ -138,20 +138,17 @@ class RetainedGraphs:
     def _marked(self, backwards: Iterable[int]) -> dict[int, int]:
         marks: dict[int, int] = {}
         for backward in backwards:
-            waiting = list(self._inputs(backward))
+            waiting = list(self._inputs_of[backward])
             while waiting:
                 row = waiting.pop()
                 if row not in marks:
                     marks[row] = backward
-                    waiting += self._inputs(row)
+                    waiting += self._inputs_of[row]
         return marks
-
-    def _inputs(self, row: int) -> tuple[int, ...]:
-        """Calls that made what a call took, as far as gradients go."""
-        return self._inputs_of[row]
 
     @cached_property
     def _inputs_of(self) -> list[tuple[int, ...]]:
+        """By call: those that made what it took, as far as gradients go."""
         newest = self._flow.newest_producer
         return [
             tuple({above for use in call.inputs if use.has_grad_fn and (above := newest(use.tensor, row)) is not None})
@@ -165,7 +162,7 @@ class RetainedGraphs:
         found: list[int] = []
         for row in range(len(self._log.calls)):
             own = numbers[self._first[row]] if row in self._first else 0
-            for above in self._inputs(row):
+            for above in self._inputs_of[row]:
                 own |= found[above]
             found.append(own)
         return found
@@ -180,7 +177,7 @@ class RetainedGraphs:
         """A union-find over calls that no backward went through."""
         parents = list(range(len(self._log.calls)))
         for row in range(len(parents)):
-            for above in self._inputs(row):
+            for above in self._inputs_of[row]:
                 parents[_root(parents, above)] = _root(parents, row)
         return parents
 

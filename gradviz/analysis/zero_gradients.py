@@ -146,7 +146,7 @@ class ZeroGradients:
         """The derivative of the operation is zero: everywhere, or for what it was given."""
         flow = self._flow
         call = flow.log.calls[row]
-        operand = self._operand(call, row)
+        operand = _operand(call)
         values = flow.values_of(operand, row) if operand is not None else None
         cause = _cause_by_slope(node, call, values)
         site = None
@@ -155,9 +155,6 @@ class ZeroGradients:
         if site is None:
             site = line_of_module(flow, call)
         return replace(plain, cause=cause, call=row, operand=values, blamed_site=site)
-
-    def _operand(self, call: Call, row: int) -> TensorUse | None:
-        return next((use for use in call.inputs if use.requires_grad), None)
 
     def _site_of_weights(self, tensor: int, row: int, values: ValueFacts) -> int | None:
         """The line that set the weights which put every value of an operand where the slope is zero.
@@ -199,7 +196,7 @@ class ZeroGradients:
         flow = self._flow
         maker = flow.log.calls[origin.call]
         name = plain_name(maker.function)
-        live = self._operand(maker, origin.call)
+        live = _operand(maker)
         if live is not None and not origin.is_unseen and (name in _RELUS or name in _CLAMPS or name in _FLAT_NAMES):
             values = flow.values_of(live, origin.call)
             cause = "zero_gradient_op" if name in _FLAT_NAMES else _cause_of_name(name, maker, values)
@@ -234,6 +231,10 @@ class ZeroGradients:
                 first = origins.of_kind(use.tensor, row, _is_constant)[0]
                 return flow.log.calls[first.call].call_site
         return None
+
+
+def _operand(call: Call) -> TensorUse | None:
+    return next((use for use in call.inputs if use.requires_grad), None)
 
 
 def _together(one: ZeroGradient, other: ZeroGradient) -> ZeroGradient:

@@ -93,7 +93,7 @@ class StaleOptimizerParams(Rule):
         return self.finding(
             f"{fates.together(new)} {'is' if len(new) == 1 else 'are'} in no optimizer: {call.name!r} was replaced "
             f"after the optimizer was made{_at(optimizer_place)}, which still holds the old one",
-            **self._common(fates, new),
+            tensors=names_of(fates.flow, new),
             symptom="grad_none",
             why="an optimizer keeps the tensors that it was given: the old ones get no gradient, the new never change",
             fix="make the optimizer after the replacement, or give it the new parameters with add_param_group()",
@@ -110,7 +110,7 @@ class StaleOptimizerParams(Rule):
         old = f", while {len(forgotten)} that it holds are used by nothing" if forgotten else ""
         return self.finding(
             f"the optimizer does not have {fates.together(late)}: they {what}{old}",
-            **self._common(fates, late),
+            tensors=names_of(fates.flow, late),
             symptom="grad_none" if forgotten else "grad_wrong",
             why="an optimizer keeps the tensors that it was given: what is made later gets gradients and never a step",
             fix="make the optimizer from the model that trains, when it is complete",
@@ -124,15 +124,12 @@ class StaleOptimizerParams(Rule):
         return self.finding(
             f"{fates.together(new)} {'was' if len(new) == 1 else 'were'} unfrozen, but no optimizer has "
             f"{'it' if len(new) == 1 else 'them'}: the optimizer was made before that, without frozen parameters",
-            **self._common(fates, new),
+            tensors=names_of(fates.flow, new),
             symptom="grad_wrong",
             why="they get gradients from then on, and never a step; nothing clears these gradients either",
             fix="give them to the optimizer when they are unfrozen: optimizer.add_param_group({'params': ...})",
             place=place_of_call(fates.flow, min(unfrozen.values())),
         )
-
-    def _common(self, fates: ParameterFates, tensors: list[int]) -> dict[str, tuple[str, ...]]:
-        return {"tensors": names_of(fates.flow, tensors)}
 
 
 def _at(place: Place | None) -> str:

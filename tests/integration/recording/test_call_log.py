@@ -196,7 +196,7 @@ def test_a_parameter_made_of_a_result_is_a_cut() -> None:
     flow = Dataflow(log_of(run))
     (cut,) = [cut for cut in flow.cuts if cut.kind == "parameter"]
     assert flow.log.calls[cut.call].name == "weight"
-    assert len(flow.leaves_above(cut)) == 1
+    assert len(flow.leaf_names_above(cut.live_inputs[0])) == 1
 
 
 SWITCHES = """
