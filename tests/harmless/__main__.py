@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from gradviz.errors import near_matches
 from tests.harmless.nursery import Nursery
 from tests.harmless.running import WAYS, Comparison, Runner, compare, forked, fresh
 
 PROGRAMS = Path(__file__).with_name("programs")
 SAMPLES = Path(__file__).parents[2] / "samples"
+FAMILIES = PROGRAMS / "families_of_the_zoo.py"
 
 
 def main() -> int:
@@ -22,17 +24,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.harmless", description=__doc__)
     parser.add_argument("paths", nargs="*", type=Path, help="scripts, or folders of them; the collection and samples/")
     parser.add_argument("--corpus", type=Path, action="append", default=[], help="a further folder of scripts")
+    parser.add_argument(
+        "--family", action="append", default=[], help="a family of the zoo, by name; all of them: every"
+    )
     parser.add_argument("--fresh", action="store_true", help="start each run as from a shell, torch not yet loaded")
     parser.add_argument("--way", choices=WAYS, action="append", help="how to record: every")
     parser.add_argument("--verbose", action="store_true", help="say also what was disclosed")
     options = parser.parse_args()
-    scripts = list(_scripts([*(options.paths or [PROGRAMS, SAMPLES]), *options.corpus]))
+    everything = [] if options.family else [PROGRAMS, SAMPLES]
+    runs: list[tuple[Path, tuple[str, ...]]] = [
+        *((script, ()) for script in _scripts([*(options.paths or everything), *options.corpus])),
+        *((FAMILIES, (name,)) for name in _families(options.family)),
+    ]
     began, found = time.monotonic(), []
     with tempfile.TemporaryDirectory() as folder, Nursery() as nursery:
         runner: Runner = fresh if options.fresh else forked(nursery)
         for way in options.way or ["every"]:
-            for script in scripts:
-                found.append(compare(script, Path(folder), runner, way))
+            for script, arguments in runs:
+                found.append(compare(script, Path(folder), runner, way, arguments))
                 _print(found[-1], way, verbose=options.verbose)
     _print_summary(found, time.monotonic() - began)
     return int(any(comparison.differences for comparison in found))
@@ -46,6 +55,18 @@ def _scripts(paths: list[Path]) -> Iterator[Path]:
             yield path.resolve()
         else:
             sys.exit(f"no such script or folder: {path}")
+
+
+def _families(names: list[str]) -> list[str]:
+    if not names:
+        return []
+    from tests.zoo.families import families  # loads transformers
+
+    known = [family.name for family in families()]
+    for name in names:
+        if name not in (*known, "every"):
+            sys.exit(f"no such family: {name}; {near_matches(name, known)}")
+    return known if "every" in names else names
 
 
 def _is_script(path: Path) -> bool:

@@ -75,7 +75,7 @@ def compare(script: Path, folder: Path, run: Runner, way: str = "every", argumen
         varies = sorted(unstable & {difference.place for difference in found})
         found = [difference for difference in found if difference.place not in unstable]
     name = script.parent.name if script.stem == "script" else script.stem
-    return Comparison(name, found, varies, *told)
+    return Comparison(" ".join((name, *arguments)), found, varies, *told)
 
 
 def forked(nursery: Nursery) -> Runner:
