@@ -200,8 +200,12 @@ def watch(
         >>> watching.steps
         5
     """
-    if type(every) is not int or every < 1:
-        raise BadInput(f"every={every!r} is not a number from 1 on", hint="every=100 measures each hundredth step")
+    if type(every) is not int or not 1 <= every < 1 << 63:
+        raise BadInput(
+            f"every={every!r} is not a number of steps from 1 on", hint="every=100 measures each hundredth step"
+        )
+    if tensorboard is not None and (not isinstance(tensorboard, (str, os.PathLike)) or not os.fspath(tensorboard)):
+        raise BadInput(f"tensorboard={tensorboard!r} is not the path of a folder", hint="tensorboard='runs' makes one")
     path = _run_log_path(to)
     from gradviz.recording.model_watch import WatchPlan, begin_watch
 

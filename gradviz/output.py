@@ -70,6 +70,8 @@ def check_outputs(paths: Sequence[Path | str], *, inputs: Iterable[Path | str] =
     sources = [Path(source) for source in inputs]
     seen: dict[str, Path | str] = {}
     for path in paths:
+        if "\0" in str(path):
+            raise BadInput(f"cannot write {str(path)!r}: it has a zero byte", hint="no file can have such a name")
         place = STANDARD_OUTPUT if _is_standard_output(path) else os.path.realpath(path)
         if place in seen:
             raise BadInput(f"{str(seen[place])!r} and {str(path)!r} are the same place", hint="give each its own name")

@@ -25,10 +25,11 @@ from typing import Any
 import msgspec
 
 from gradviz.capture.capture import Capture
+from gradviz.capture.content import content_of
 from gradviz.capture.encoding import encoded
 from gradviz.capture.first_line import FirstLine
 from gradviz.capture.run_log_file import is_run_log
-from gradviz.errors import BadCapture, BadInput
+from gradviz.errors import BadCapture
 from gradviz.graph.graph_check import InvalidGraph
 
 FORMAT_VERSION = 1
@@ -74,11 +75,7 @@ def read_capture(data: bytes, name: str) -> Capture:
 
 def load_capture(path: Path) -> Capture:
     """The capture in the file at `path`."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"cannot read {str(path)!r}: {error.strerror}") from error
-    return read_capture(data, str(path))
+    return read_capture(content_of(path), str(path))
 
 
 def is_capture(head: bytes) -> bool:

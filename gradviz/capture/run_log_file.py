@@ -34,10 +34,11 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from gradviz.capture.content import content_of
 from gradviz.capture.encoding import encoded
 from gradviz.capture.first_line import FirstLine
 from gradviz.capture.run_log import RunEnd, RunHeader, RunLog, StepFigures
-from gradviz.errors import BadCapture, BadInput
+from gradviz.errors import BadCapture
 
 RUN_LOG_VERSION = 1
 """Raised when an older gradviz would misread a new file.
@@ -127,11 +128,7 @@ def is_run_log(head: bytes) -> bool:
 
 def load_run_log(path: Path) -> RunLog:
     """The run log in the file at `path`."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"cannot read {str(path)!r}: {error.strerror}") from error
-    return read_run_log(data, str(path))
+    return read_run_log(content_of(path), str(path))
 
 
 def read_run_log(data: bytes, name: str) -> RunLog:

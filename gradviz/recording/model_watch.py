@@ -102,7 +102,8 @@ class ModelWatch:
 
     def writes_to(self, path: Path) -> bool:
         """Whether the run log at `path` is this one's."""
-        return any(isinstance(sink, RunLogWriter) and sink.path == path for sink in self._sinks)
+        logs = [sink.path for sink in self._sinks if isinstance(sink, RunLogWriter)]
+        return any(log.resolve() == path.resolve() for log in logs)
 
     def _on_gradient(self, place: int, parameter: torch.Tensor) -> None:
         try:

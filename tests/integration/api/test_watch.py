@@ -191,10 +191,14 @@ def test_nothing_of_the_model_is_kept_alive_and_copies_of_it_are_not_watched(pat
         (nn.Linear(1, 1).requires_grad_(False), {}, "this Linear has no parameter that requires a gradient"),
         (nn.LazyLinear(1), {}, "this LazyLinear has lazy parameters"),
         (torch.ones(1), {}, "watch() takes a model, not an object of type Tensor"),
-        (nn.Linear(1, 1), {"every": 0}, "every=0 is not a number from 1 on"),
-        (nn.Linear(1, 1), {"every": 2.5}, "every=2.5 is not a number from 1 on"),
-        (nn.Linear(1, 1), {"every": True}, "every=True is not a number from 1 on"),
+        (nn.Linear(1, 1), {"every": 0}, "every=0 is not a number of steps from 1 on"),
+        (nn.Linear(1, 1), {"every": 2.5}, "every=2.5 is not a number of steps from 1 on"),
+        (nn.Linear(1, 1), {"every": True}, "every=True is not a number of steps from 1 on"),
+        (nn.Linear(1, 1), {"every": 1 << 63}, "every=9223372036854775808 is not a number of steps from 1 on"),
+        (nn.Linear(1, 1), {"tensorboard": 3}, "tensorboard=3 is not the path of a folder"),
+        (nn.Linear(1, 1), {"tensorboard": ""}, "tensorboard='' is not the path of a folder"),
         (nn.Linear(1, 1), {"to": "run.log"}, "to='run.log': a run log's name ends in .gradviz"),
+        (nn.Linear(1, 1), {"to": "a\0.gradviz"}, "cannot write 'a\\x00.gradviz': it has a zero byte"),
         (nn.Linear(1, 1), {"to": 3}, "to= takes the path of a file, not an object of type int"),
         (nn.Linear(1, 1), {"to": "/dev/null/run.gradviz"}, "cannot write '/dev/null/run.gradviz': Not a directory"),
         (nn.Linear(1, 1), {"scaler": 2.0}, "scaler= takes a torch.amp.GradScaler, not an object of type float"),
@@ -237,8 +241,11 @@ def test_a_watched_model_can_be_converted_by_swaps_and_the_log_tells_what_is_not
 def test_two_watches_never_write_the_same_run_log(path: Path) -> None:
     generator, discriminator = small_model(), small_model()
     first = gradviz.watch(generator, to=path)
-    with pytest.raises(BadInput, match=r"another watch writes run\.gradviz already; give this one a file of its"):
-        gradviz.watch(discriminator, to=path)
+    link = path.with_name("link.gradviz")
+    link.symlink_to(path)
+    for same in (path, link):
+        with pytest.raises(BadInput, match=rf"another watch writes {same.name} already; give this one a file of its"):
+            gradviz.watch(discriminator, to=same)
     first.close()
     gradviz.watch(discriminator, to=path).close()
 

@@ -161,6 +161,8 @@ def test_a_capture_is_loaded_from_a_path(tmp_path: Path) -> None:
 def test_a_path_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"cannot read '.*gone.gradviz': No such file or directory$"):
         load_capture(tmp_path / "gone.gradviz")
+    with pytest.raises(BadInput, match="embedded null byte; no file can have such a name"):
+        load_capture(Path("run\0.gradviz"))
 
 
 def test_a_folder_is_refused_in_one_line(tmp_path: Path) -> None:
