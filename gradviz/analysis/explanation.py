@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gradviz.analysis.custom_page import CustomPage
 from gradviz.analysis.node_numbers import NodeNumbers
@@ -49,6 +49,7 @@ class Explanation(Struct, frozen=True, omit_defaults=True):
     """Words in torch's formulas."""
     traps: tuple[Trap, ...] = ()
     others: tuple[OtherNode, ...] = ()
+    others_left_out: int = 0
     numbers: NodeNumbers | None = None
     """For a node of a capture."""
     custom: CustomPage | None = None
@@ -62,7 +63,8 @@ def explain(meaning: Meaning, known: KnownFormulas) -> Explanation:
     page = explain_node(node, known) if node else Explanation("", "", _WITHOUT_NODE[meaning.kind].format(meaning.word))
     others = tuple(OtherNode(other, _what(other, known)) for other in meaning.nodes[1 : _MOST_OTHERS + 1])
     calls = tuple(f"{call.call}: {', '.join(call.nodes)}" for call in meaning.calls)
-    return msgspec.structs.replace(page, word=meaning.word, calls=calls, others=others)
+    left_out = max(0, len(meaning.nodes) - 1 - _MOST_OTHERS)
+    return replace(page, word=meaning.word, calls=calls, others=others, others_left_out=left_out)
 
 
 def explain_node(node_name: str, known: KnownFormulas, disclosures: tuple[str, ...] = ()) -> Explanation:

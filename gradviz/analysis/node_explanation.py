@@ -15,7 +15,7 @@ from gradviz.formulas.known import KnownFormulas
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.name_ways import KINDS_OF_PLACES
 from gradviz.graph.naming import Named, resolve
-from gradviz.graph.operation_words import autograd_name, node_word
+from gradviz.graph.operation_words import autograd_name, call_of, node_word
 from gradviz.graph.source_lines import line_words
 
 MOST_LISTED = 6
@@ -35,11 +35,30 @@ def explain_in_graph(capture: Capture, graphs: Sequence[Graph], name: str, known
         )
     if named.kind in KINDS_OF_PLACES and len(nodes) > 1:
         raise BadInput(f"{name!r} stands for {len(nodes):,} operations", hint=f"name one of them: {_listed(nodes)}")
-    node = nodes[0]
+    node = _result_of_first_call(nodes)
     page = _page_of_custom(capture, graph, node) or explain_node(node.name, known, _versions(capture, known))
     numbers = node_numbers(capture, graph, node, page.derivative)
-    others = tuple(OtherNode(f"node:{other.id}", _where(graph, other)) for other in nodes[1 : MOST_LISTED + 1])
-    return replace(page, word=name, node=autograd_name(node), numbers=numbers, others=others)
+    others = [OtherNode(f"node:{other.id}", _where(graph, other)) for other in nodes if other is not node]
+    return replace(
+        page,
+        word=name,
+        node=autograd_name(node),
+        numbers=numbers,
+        others=tuple(others[:MOST_LISTED]),
+        others_left_out=max(0, len(others) - MOST_LISTED),
+    )
+
+
+def _result_of_first_call(nodes: Sequence[Node]) -> Node:
+    """Of the nodes that one call made, ``linear`` for one, the last: it gave the result, the others prepare it."""
+    call, result = call_of(nodes[0]), nodes[0]
+    names = {result.name}
+    for node in nodes[1:]:
+        if call_of(node) != call or node.name in names:
+            break
+        names.add(node.name)
+        result = node
+    return result
 
 
 def _page_of_custom(capture: Capture, graph: Graph, node: Node) -> Explanation | None:

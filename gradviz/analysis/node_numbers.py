@@ -32,6 +32,8 @@ class NamedTensor(Struct, frozen=True, omit_defaults=True):
     node: int | None = None
     """Id of the node that produced it, or, of a gradient that was sent, of the one that received it."""
     node_name: str = ""
+    view_of: tuple[str, ...] = ()
+    """Names of the tensor that it is a view of, as nn.Linear takes its weight transposed."""
     wants_gradient: bool = True
 
 
@@ -108,8 +110,7 @@ class _Numbers:
         names = result_names(self.derivative.schema) if self.derivative else ()
         for place, tensor in enumerate(self.node.outputs):
             name = names[place] if len(names) == len(self.node.outputs) else f"result{place}" if place else "result"
-            held = tuple(each for held in self.node.held if held.output_nr == place for each in held.names)
-            yield NamedTensor(name, held, tensor, _at(self.node.values, place))
+            yield NamedTensor(name, _names_at(self.node, place), tensor, _at(self.node.values, place))
 
     def _sent(self) -> Iterator[NamedTensor]:
         for (name, edge), figures in zip(_named_edges(self.node, self.derivative), self.node.gradients, strict=False):
@@ -160,9 +161,27 @@ def _named_edges(node: Node, derivative: Derivative | None) -> list[tuple[str, E
 
 def _from_edge(graph: Graph, name: str, edge: Edge) -> NamedTensor:
     source = graph.nodes[edge.target]
-    names = tuple(each for held in source.held if held.output_nr == edge.input_nr for each in held.names)
-    figures = _at(source.values, edge.input_nr)
-    return NamedTensor(name, names, source.output(edge.input_nr), figures, source.id, autograd_name(source))
+    return NamedTensor(
+        name,
+        _names_at(source, edge.input_nr),
+        source.output(edge.input_nr),
+        _at(source.values, edge.input_nr),
+        source.id,
+        autograd_name(source),
+        _names_behind_views(graph, source),
+    )
+
+
+def _names_at(node: Node, output_nr: int) -> tuple[str, ...]:
+    return tuple(name for held in node.held if held.output_nr == output_nr for name in held.names)
+
+
+def _names_behind_views(graph: Graph, node: Node) -> tuple[str, ...]:
+    edge: Edge | None = None
+    while node.kind == "view" and len(node.edges) == 1 and node.edges[0] is not None:
+        edge = node.edges[0]
+        node = graph.nodes[edge.target]
+    return () if edge is None else _names_at(node, edge.input_nr)
 
 
 def _names_of_constants(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -83,9 +84,15 @@ def _general(name: str, options: dict[str, Any], terminal: Terminal) -> str:
 
 
 def _rules_called(name: str, *, also_by_name: bool = False) -> list[type[Rule]]:
-    from gradviz.analysis.installed_rules import all_rules
+    """Those that `gradviz rules` prints for the same word; none for what is neither a code nor, if asked, a name."""
+    from gradviz.analysis.checker import chosen_rules
+    from gradviz.analysis.installed_rules import with_installed_rules
+    from gradviz.analysis.rules import RULES
 
-    return [rule for rule in all_rules().rules if name.upper() == rule.code or (also_by_name and name == rule.name)]
+    known = with_installed_rules(RULES).rules
+    if re.fullmatch(r"GV\d+", name, re.IGNORECASE):
+        return chosen_rules(known, [name.upper()], ())
+    return [rule for rule in known if also_by_name and rule.name == name]
 
 
 def _unknown(name: str, known: KnownFormulas) -> GradvizError:
@@ -97,8 +104,10 @@ def _unknown(name: str, known: KnownFormulas) -> GradvizError:
     if name.endswith((".py", ".gradviz")):
         return BadInput(f"what of {name} is to be explained?", hint=f"gradviz explain WHAT {name}")
     words = [*known_words(known), *(word for rule in RULES for word in (rule.code, rule.name))]
-    hint = near_matches(name.rpartition(".")[2] or name, words)
-    return BadInput(f"nothing to explain is called {name!r}", hint=f"{hint} (a node of a graph needs its SCRIPT, too)")
+    near = near_matches(name.rpartition(".")[2] or name, words)
+    of_a_graph = f"a node of a graph needs its script, too: gradviz explain {name} SCRIPT"
+    is_near = near.startswith("did you mean")
+    return BadInput(f"nothing to explain is called {name!r}", hint=f"{near} ({of_a_graph})" if is_near else of_a_graph)
 
 
 def _page(page: Explanation, options: dict[str, Any], terminal: Terminal) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -56,7 +57,8 @@ def _grid(rows: list[Row]) -> Table:
         table.add_column(style="cyan", max_width=26, overflow="fold")
     table.add_column(overflow="fold")
     for name, said in rows:
-        table.add_row(*([Text(name)] if len(table.columns) > 1 else []), Text(said))
+        # As Text, or rich would take a tensor called x[0] for markup.
+        table.add_row(*map(Text, (name, said) if len(table.columns) > 1 else (said,)))
     return table
 
 
@@ -77,7 +79,8 @@ def _sections(page: Explanation) -> Iterator[tuple[str, list[Row]]]:
     if page.traps:
         yield "traps", [row for trap in page.traps for row in _trap(trap)]
     if page.others:
-        yield "the same word also means", [(each.node, each.what) for each in page.others]
+        more = [("", f"and {page.others_left_out:,} more")] if page.others_left_out else []
+        yield "the same word also means", [*((each.node, each.what) for each in page.others), *more]
 
 
 def _mathematics(plain: Reading, note: str) -> Iterator[Row]:
@@ -96,12 +99,12 @@ def _signs(plain: Reading) -> Iterator[Row]:
     yield from ((sign, meaning) for sign, meaning in NOTATION if _occurs(sign, text))
 
 
-_SIGNS = {"[a > b]": "[", "Aᵀ": "ᵀ", "Aᴴ": "ᴴ", "ā": ""}
-"""What of an entry of the notation stands in a formula; nothing of one that holds for all."""
+_SIGNS = {"x̄": "", "[a > b]": r"\[[^\]]*[<>=≤≥≠]", "Aᵀ": "ᵀ", "Aᴴ": "ᴴ"}
+"""Of an entry of the notation, the pattern that a formula has where it is used; the sign itself where none is given."""
 
 
 def _occurs(sign: str, text: str) -> bool:
-    return sign == "x̄" or (_SIGNS.get(sign, sign) or "\0") in text
+    return re.search(_SIGNS.get(sign, re.escape(sign)), text) is not None
 
 
 def _of_torch(page: Explanation, derivative: Derivative) -> Iterator[tuple[str, list[Row]]]:

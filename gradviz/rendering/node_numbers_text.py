@@ -19,6 +19,9 @@ Row = tuple[str, str]
 LONGEST_OPERAND = 24
 """Characters of a tensor that is written into a formula; of a longer one its letter stays."""
 
+LONGEST_BESIDE = 40
+"""Characters of numbers that stand on the line of their name."""
+
 
 def node_numbers_rows(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[tuple[str, list[Row]]]:
     """Sections of the page, each with its title."""
@@ -49,13 +52,20 @@ def _where(numbers: NodeNumbers) -> Iterator[Row]:
 
 
 def _row(given: NamedTensor, before: str) -> Row:
-    called = " = ".join(given.variables) or (f"node:{given.node} {given.node_name}" if given.node is not None else "")
-    facts = shape_words(given.tensor)
+    called = before + _called(given)
     constant = "" if given.wants_gradient else "needs no gradient"
-    words = "  ".join(filter(None, (before + called if called else "", facts, constant)))
+    words = "  ".join(filter(None, (called if called != before else "", shape_words(given.tensor), constant)))
     value = _value(given.figures)
-    separator = "\n" if "\n" in value else "  "
-    return given.name, f"{words}{separator if words else ''}{value}" if value else words
+    separator = "\n" if "\n" in value or len(value) > LONGEST_BESIDE else "  "
+    return given.name, separator.join(filter(None, (words, value)))
+
+
+def _called(given: NamedTensor) -> str:
+    """Its names in the program; else the node that gave it, and what that is a view of."""
+    if given.variables or given.node is None:
+        return " = ".join(given.variables)
+    of = f" of {' = '.join(given.view_of)}" if given.view_of else ""
+    return f"node:{given.node} {given.node_name}{of}"
 
 
 def _value(figures: TensorFigures | None) -> str:

@@ -67,6 +67,13 @@ def test_a_recording_tells_its_gradients_and_memory_without_torch(command: str) 
     assert {"flow": "model.0.weight", "memory": "logits = model(inputs)", "tree": "NllLoss"}[command] in result.stdout
 
 
+@pytest.mark.parametrize("source", [[], [DEMO]])
+def test_an_operation_is_explained_without_importing_torch(source: list[Path]) -> None:
+    result = gradviz("explain", "addmm" if not source else "logits", *source)
+    assert result.returncode == 0, result.stderr
+    assert "mm_mat1_backward(grad, mat2, " in result.stdout
+
+
 def test_the_demo_is_shown_without_torch() -> None:
     result = gradviz("demo")
     assert result.returncode == 0, result.stderr

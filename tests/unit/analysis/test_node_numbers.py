@@ -68,6 +68,20 @@ def test_of_several_nodes_the_first_is_explained_and_the_others_are_named() -> N
     assert [each.node for each in page.others] == ["node:2"]
 
 
+def test_of_the_nodes_of_one_call_the_one_that_gave_the_result_is_meant() -> None:
+    build = GraphBuilder()
+    weight = build.leaf("w")
+    call = "torch.nn.functional.linear"
+    turned = build.operation("T", weight, kind="view", forward_call=call)
+    build.root(build.operation("Addmm", build.leaf("b"), None, turned, forward_call=call))
+    graph = build.build()
+    page = explain_in_graph(Capture(PROGRAM, (graph,)), (graph,), "linear", known_formulas())
+    assert page.node == "AddmmBackward0"
+    assert [each.node for each in page.others] == ["node:1"]
+    assert page.numbers is not None
+    assert [(each.name, each.view_of) for each in page.numbers.inputs] == [("self", ()), ("mat2", ("w",))]
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
