@@ -50,7 +50,10 @@ def _time() -> str:
 
 def _explained(title: str, nodes: Counter[str], known: coverage.KnownNames) -> list[str]:
     total = sum(nodes.values())
-    ways = (("torch's own formula or a page by hand", known.exact | known.special), ("plain mathematics", known.plain))
+    ways = (
+        ("torch's own formula or a page by hand", known.exact | known.special),
+        ("plain mathematics, or that page", known.plain | known.special),
+    )
     lines = [f"{title}: {total:,} nodes of {len(nodes)} names"]
     for way, names in ways:
         having = sum(count for name, count in nodes.items() if name in names)
