@@ -18,85 +18,21 @@ is near-linear in the number of calls.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from heapq import heappop, heappush
-from operator import itemgetter
 
+from gradviz.analysis.call_index import CallIndex
 from gradviz.analysis.cuts import TAKES_ONLY_THE_SHAPE, Cut, find_cuts
 from gradviz.analysis.reentries import Reentry, find_reentries
-from gradviz.graph.call_log import Call, CallLog, TensorUse, ValueFacts
+from gradviz.graph.call_log import Call, TensorUse
 from gradviz.graph.model import CallSite
 
 
-class Dataflow:
-    """The calls of one log, with indexes from tensors, storages and autograd nodes to them."""
-
-    def __init__(self, log: CallLog) -> None:
-        self.log = log
-
-    # -- which calls ---------------------------------------------------------------------------------------------
-
-    def producers(self, tensor: int, before: int | None = None) -> tuple[int, ...]:
-        """Calls that gave the tensor or changed it in place, oldest first; `before` leaves out that call and later."""
-        return _up_to(self._producers.get(tensor, []), before)
-
-    def newest_producer(self, tensor: int, before: int) -> int | None:
-        """The last call before `before` that gave the tensor or changed it in place, through whatever view of it."""
-        rows = _newest_up_to(self._producers.get(tensor, []), before)
-        storage = self.log.tensors[tensor].storage
-        if storage is not None:
-            rows += _newest_up_to(self._live_changes.get(storage, []), before)
-        return max(rows, default=None)
-
-    def users(self, tensor: int, after: int | None = None) -> tuple[int, ...]:
-        """Calls that took the tensor, oldest first; `after` leaves out that call and earlier ones."""
-        rows = self._users.get(tensor, [])
-        return tuple(rows if after is None else rows[bisect_right(rows, after) :])
-
-    def sharing_memory(self, tensor: int) -> tuple[int, ...]:
-        """Tensors that lie in the same storage, itself included."""
-        storage = self.log.tensors[tensor].storage
-        return (tensor,) if storage is None else tuple(self._by_storage[storage])
-
-    def call_of_node(self, sequence_nr: int) -> int | None:
-        """The call that made the autograd node with this number (`Node.sequence_nr`)."""
-        starts, rows = self._by_node
-        place = bisect_right(starts, sequence_nr) - 1
-        if place < 0:
-            return None
-        call = self.log.calls[rows[place]]
-        is_inside = sequence_nr < (call.sequence_nr or 0) + call.node_count
-        return rows[place] if is_inside else None
-
-    def inside(self, row: int) -> tuple[int, ...]:
-        """Calls that ran directly inside of another one."""
-        return tuple(self._inside.get(row, ()))
-
-    def row_of_backward(self, number: int) -> int | None:
-        """The row of a backward call (`BackwardCall.number`)."""
-        return self._backward_rows.get(str(number))
-
-    def site_of_module(self, path: str) -> int | None:
-        """The call site where the module with this path was made, if it is one of torch's own classes."""
-        return self._module_sites.get(path)
-
-    def changes(self, tensor: int, first: int, last: int) -> tuple[int, ...]:
-        """Calls after `first` and before `last` that changed the memory of the tensor, through whatever view of it."""
-        rows = {row for shared in self.sharing_memory(tensor) for row in self._changes.get(shared, [])}
-        return tuple(sorted(row for row in rows if first < row < last))
-
-    def values_of(self, use: TensorUse, row: int) -> ValueFacts | None:
-        """Values of what the call `row` took: read then, or before; None where nobody read them."""
-        return use.values or self.values(use.tensor, row)
-
-    def values(self, tensor: int, at: int) -> ValueFacts | None:
-        """Values of the tensor when the call `at` received it; None where nobody read them."""
-        read = self._values_read.get(tensor, [])
-        place = bisect_right(read, _moment_of_inputs(at), key=itemgetter(0))
-        return read[place - 1][1] if place else None
+class Dataflow(CallIndex):
+    """The calls of one log as a graph."""
 
     # -- lines ---------------------------------------------------------------------------------------------------
 
@@ -182,12 +118,6 @@ class Dataflow:
                         heappush(waiting, user)
         return tuple(found)
 
-    def leaf_names_above(self, tensor: int, before: int | None = None, since: int = 0) -> tuple[str, ...]:
-        """Names of the leaves that required grad and that a tensor was computed from."""
-        rows = self.ancestors(tensor, before, since)
-        leaves = {use.tensor for row in rows for use in self.log.calls[row].inputs if _is_live_leaf(use)}
-        return tuple(names[0] for leaf in sorted(leaves) if (names := self.log.tensors[leaf].names))
-
     # -- cuts ----------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -268,8 +198,6 @@ class Dataflow:
                 if reentry.into == tensor and (before is None or reentry.exit < before):
                     yield reentry.exit, reentry.tensor
 
-    # -- indexes -------------------------------------------------------------------------------------------------
-
     @cached_property
     def _cut_of_call(self) -> dict[int, Cut]:
         return {cut.call: cut for cut in self.cuts}
@@ -282,114 +210,9 @@ class Dataflow:
                 cuts[tensor].append(cut)
         return dict(cuts)
 
-    @cached_property
-    def _producers(self) -> dict[int, list[int]]:
-        rows: dict[int, list[int]] = defaultdict(list)
-        for number, call in enumerate(self.log.calls):
-            for tensor in dict.fromkeys(use.tensor for use in call.outputs):
-                if not self._is_inner_result(call, tensor):
-                    rows[tensor].append(number)
-        return dict(rows)
-
-    def _is_inner_result(self, call: Call, tensor: int) -> bool:
-        """True where the custom function around the call gave the tensor back: then that is what made it."""
-        around = None if call.inside is None else self.log.calls[call.inside]
-        return around is not None and around.kind == "custom" and any(use.tensor == tensor for use in around.outputs)
-
-    @cached_property
-    def _backward_rows(self) -> dict[str | None, int]:
-        rows = [row for row, call in enumerate(self.log.calls) if call.kind == "backward"]
-        return {self.log.calls[row].name: row for row in reversed(rows)}
-
-    @cached_property
-    def _module_sites(self) -> dict[str | None, int | None]:
-        made = [call for call in self.log.calls if call.kind == "make_module"]
-        return {call.name: call.call_site for call in made if call.function.startswith("torch.nn.")}
-
-    @cached_property
-    def _users(self) -> dict[int, list[int]]:
-        return _index(call.inputs for call in self.log.calls)
-
-    @cached_property
-    def _values_read(self) -> dict[int, list[tuple[int, ValueFacts]]]:
-        """By tensor: its values each time that they were read, with the moment, oldest first."""
-        read: dict[int, list[tuple[int, ValueFacts]]] = defaultdict(list)
-        for row, call in enumerate(self.log.calls):
-            moment = _moment_of_inputs(row)
-            for use in call.inputs:
-                if use.values is not None:
-                    read[use.tensor].append((moment, use.values))
-            for use in call.outputs:
-                if use.values is not None:
-                    read[use.tensor].append((moment + 1, use.values))
-        return dict(read)
-
-    @cached_property
-    def _inside(self) -> dict[int, list[int]]:
-        rows: dict[int, list[int]] = defaultdict(list)
-        for number, call in enumerate(self.log.calls):
-            if call.inside is not None:
-                rows[call.inside].append(number)
-        return dict(rows)
-
-    @cached_property
-    def _changes(self) -> dict[int, list[int]]:
-        return _index(call.changed for call in self.log.calls)
-
-    @cached_property
-    def _live_changes(self) -> dict[int, list[int]]:
-        """By storage: calls that wrote into it something that a gradient goes to, or into a tensor that has one."""
-        rows: dict[int, list[int]] = defaultdict(list)
-        for number, call in enumerate(self.log.calls):
-            for use in call.changed if call.node_count else ():
-                storage = self.log.tensors[use.tensor].storage
-                if use.has_grad_fn and storage is not None:
-                    rows[storage].append(number)
-        return dict(rows)
-
-    @cached_property
-    def _by_storage(self) -> dict[int, list[int]]:
-        members: dict[int, list[int]] = defaultdict(list)
-        for number, tensor in enumerate(self.log.tensors):
-            if tensor.storage is not None:
-                members[tensor.storage].append(number)
-        return dict(members)
-
-    @cached_property
-    def _by_node(self) -> tuple[list[int], list[int]]:
-        made = sorted(
-            (call.sequence_nr, number)
-            for number, call in enumerate(self.log.calls)
-            if call.sequence_nr is not None and call.node_count
-        )
-        return [start for start, _ in made], [number for _, number in made]
-
 
 _MAKE_TENSORS = frozenset({"operation", "custom", "compiled", "backward"})
 
 
 def _is_live_leaf(use: TensorUse) -> bool:
     return use.requires_grad and use.is_leaf
-
-
-def _moment_of_inputs(row: int) -> int:
-    """Its outputs come one later."""
-    return 2 * row
-
-
-def _up_to(rows: list[int], before: int | None) -> tuple[int, ...]:
-    return tuple(rows if before is None else rows[: bisect_left(rows, before)])
-
-
-def _newest_up_to(rows: list[int], before: int) -> list[int]:
-    place = bisect_left(rows, before)
-    return rows[place - 1 : place] if place else []
-
-
-def _index(uses: Iterable[Iterable[TensorUse]]) -> dict[int, list[int]]:
-    """By tensor: the rows in which it is used."""
-    rows: dict[int, list[int]] = defaultdict(list)
-    for number, of_call in enumerate(uses):
-        for tensor in dict.fromkeys(use.tensor for use in of_call):
-            rows[tensor].append(number)
-    return dict(rows)

@@ -39,6 +39,13 @@ def names_of(flow: Dataflow, tensors: Iterable[int]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
+def leaf_names_above(flow: Dataflow, tensor: int, before: int | None = None, since: int = 0) -> tuple[str, ...]:
+    """Of the leaves that required grad and that a tensor was computed from."""
+    rows = flow.ancestors(tensor, before, since)
+    uses = (use for row in rows for use in flow.log.calls[row].inputs)
+    return names_of(flow, sorted({use.tensor for use in uses if use.requires_grad and use.is_leaf}))
+
+
 def leaf_names(nodes: Iterable[Node]) -> tuple[str, ...]:
     """Of those that are leaves and have a name."""
     return tuple(node.names[0] for node in nodes if node.is_leaf and node.names)

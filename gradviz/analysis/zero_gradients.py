@@ -1,29 +1,27 @@
-"""Leaves whose gradient is exactly zero for good, and the operation that makes it so.
-
-A zero at one step is often right: the inner factor of a low-rank adapter gets nothing until the outer one has moved.
-So a leaf counts as dead only if it got zeros at every recorded step, or at all of the last ones while there was a loss.
-"""
+"""The operations that leave leaves dead (`gradviz.analysis.dead_leaves`), and the lines that are to blame for it."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from math import prod, sqrt
 from typing import Literal
 
 from gradviz.analysis.backward_calls import BackwardCalls
-from gradviz.analysis.gradient_births import births_in, state_of
+from gradviz.analysis.dead_leaves import DeadLeaf, DeadLeaves
+from gradviz.analysis.gradient_births import state_of
 from gradviz.analysis.makers import first_writes, is_set_by_hand, line_of_module
-from gradviz.analysis.singularities import plain_name
 from gradviz.analysis.value_origins import Origin, ValueOrigins, is_all_zero
+from gradviz.analysis.zero_slopes import (
+    ZeroCause,
+    can_be_flat,
+    cause_by_name,
+    cause_by_slope,
+    is_choice,
+    is_flat,
+    is_product,
+)
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
-from gradviz.graph.model import Graph, Node
-from gradviz.graph.operation_words import stem_of
-
-ZeroCause = Literal["zero_gradient_op", "dead_relu", "saturation", "masked_out"]
-
-FEWEST_LAST = 3
-"""So many steps at the end must be dead where earlier ones were not."""
+from gradviz.graph.model import Node
 
 
 @dataclass(frozen=True)
@@ -48,14 +46,6 @@ class ZeroGradient:
     """``value``: what the line made, not what it computed with, is to blame."""
 
 
-@dataclass(frozen=True)
-class _DeadLeaf:
-    name: str
-    graph: int
-    node: int
-    steps: int
-
-
 class ZeroGradients:
     """Looks for them in all graphs of one run together."""
 
@@ -69,7 +59,7 @@ class ZeroGradients:
         """The one that costs most leaves their gradient first."""
         found: dict[tuple[str, int | None, str], ZeroGradient] = {}
         explained: dict[tuple[int, int, bool], ZeroGradient | None] = {}
-        for leaf, graph, node, is_aside in self._births_of_dead():
+        for leaf, graph, node, is_aside in DeadLeaves(self._backward_calls, self._origins).births():
             place = graph, node.id, is_aside
             if place not in explained:
                 explained[place] = self._explained(leaf, graph, node, is_aside)
@@ -87,58 +77,15 @@ class ZeroGradients:
             return told.blamed_site, "site"
         return (told.call, "call") if told.call is not None else (told.node, "node")
 
-    # -- which leaves --------------------------------------------------------------------------------------------
-
-    def _births_of_dead(self) -> Iterator[tuple[_DeadLeaf, int, Node, bool]]:
-        by_graph: dict[int, list[_DeadLeaf]] = {}
-        for leaf in self._dead_leaves():
-            by_graph.setdefault(leaf.graph, []).append(leaf)
-        for number, leaves in by_graph.items():
-            graph = self._graphs[number]
-            born = births_in(graph).born
-            zero = {node: birth for node, birth in born.items() if birth.state == "zero" and birth.by != "hook"}
-            births = _births_by_receiver(graph, zero)
-            for leaf in leaves:
-                for node in sorted(births.get(leaf.node, ())):
-                    if zero[node].by == "node":
-                        yield leaf, number, graph.nodes[node], zero[node].is_aside
-
-    def _dead_leaves(self) -> list[_DeadLeaf]:
-        histories: dict[str, list[tuple[int, int, bool]]] = {}
-        for number, graph in enumerate(self._graphs):
-            for leaf in graph.leaves:
-                state = state_of(leaf.arrived)
-                if state is not None and state != "none":
-                    name = leaf.names[0] if leaf.names else ""
-                    histories.setdefault(name, []).append((number, leaf.id, state == "zero"))
-        return [
-            _DeadLeaf(name, *history[-1][:2], sum(is_zero for *_, is_zero in history))
-            for name, history in histories.items()
-            if name and self._is_dead([is_zero for *_, is_zero in history], history[-1][0])
-        ]
-
-    def _is_dead(self, zeros: list[bool], last: int) -> bool:
-        if all(zeros):
-            return True
-        tail = next((place for place, is_zero in enumerate(reversed(zeros)) if not is_zero), len(zeros))
-        return tail >= FEWEST_LAST and 2 * tail >= len(zeros) and not self._is_loss_zero(last)
-
-    def _is_loss_zero(self, number: int) -> bool:
-        """Whether there was nothing left to learn."""
-        row = self._backward_calls.row_of(number)
-        if row is None:
-            return False
-        return any(use.place.startswith("root") for use in self._origins.inputs_of_kind(row, is_all_zero))
-
     # -- why -----------------------------------------------------------------------------------------------------
 
-    def _explained(self, leaf: _DeadLeaf, number: int, node: Node, is_aside: bool) -> ZeroGradient | None:
+    def _explained(self, leaf: DeadLeaf, number: int, node: Node, is_aside: bool) -> ZeroGradient | None:
         flow = self._flow
         plain = ZeroGradient("zero_gradient_op", number, node.id, (leaf.name,), (leaf.node,), leaf.steps)
         row = None if node.sequence_nr is None else flow.call_of_node(node.sequence_nr)
         if row is None:
-            return None if is_aside or stem_of(node.name) not in _FLAT else plain
-        if is_aside or _is_product(node, flow.log.calls[row]):
+            return None if is_aside or not is_flat(node) else plain
+        if is_aside or is_product(node, flow.log.calls[row]):
             return self._by_zero_operand(plain, row)
         return self._by_slope(plain, node, row)
 
@@ -148,7 +95,7 @@ class ZeroGradients:
         call = flow.log.calls[row]
         operand = _operand(call)
         values = flow.values_of(operand, row) if operand is not None else None
-        cause = _cause_by_slope(node, call, values)
+        cause = cause_by_slope(node, call, values)
         site = None
         if cause in ("dead_relu", "saturation") and operand is not None and values is not None:
             site = self._site_of_weights(operand.tensor, row, values)
@@ -179,7 +126,7 @@ class ZeroGradients:
         call = flow.log.calls[row]
         zeros = origins.inputs_of_kind(row, is_all_zero)
         if not zeros:
-            is_chosen = plain_name(call.function) in _CHOICES or any(
+            is_chosen = is_choice(call) or any(
                 type(scalar) in (int, float) and scalar == 0 for scalar in call.scalars.values()
             )
             # Without any zero, what it was multiplied with cancels out: that may be right.
@@ -195,11 +142,10 @@ class ZeroGradients:
     def _by_origin(self, told: ZeroGradient, origin: Origin, use: TensorUse) -> ZeroGradient:
         flow = self._flow
         maker = flow.log.calls[origin.call]
-        name = plain_name(maker.function)
         live = _operand(maker)
-        if live is not None and not origin.is_unseen and (name in _RELUS or name in _CLAMPS or name in _FLAT_NAMES):
+        if live is not None and not origin.is_unseen and can_be_flat(maker):
             values = flow.values_of(live, origin.call)
-            cause = "zero_gradient_op" if name in _FLAT_NAMES else _cause_of_name(name, maker, values)
+            cause = cause_by_name(maker, values)
             site = self._site_of_weights(live.tensor, origin.call, values) if values is not None else None
             return replace(
                 told, cause=cause, call=origin.call, operand=values, blamed_site=site or line_of_module(flow, maker)
@@ -241,90 +187,6 @@ def _together(one: ZeroGradient, other: ZeroGradient) -> ZeroGradient:
     leaves = tuple(dict.fromkeys((*one.leaves, *other.leaves)))
     nodes = tuple(dict.fromkeys((*one.leaf_nodes, *other.leaf_nodes))) if one.graph == other.graph else one.leaf_nodes
     return replace(one, leaves=leaves, leaf_nodes=nodes)
-
-
-def _births_by_receiver(graph: Graph, born: Container[int]) -> dict[int, frozenset[int]]:
-    """For every node that got nothing but zeros along some edge: the nodes that these zeros were born in.
-
-    Whoever sends has a larger number than whoever receives, so one pass does.
-    """
-    found: dict[int, frozenset[int]] = {}
-    for node in reversed(graph.nodes):
-        own = frozenset({node.id}) if node.id in born else found.get(node.id, frozenset())
-        for edge, sent in zip(node.edges, node.gradients, strict=False):
-            if own and edge is not None and sent is not None and sent.is_zero:
-                found[edge.target] = found.get(edge.target, frozenset()) | own
-    return found
-
-
-# -- which operations ------------------------------------------------------------------------------------------------
-
-_FLAT = frozenset({
-    "Round", "Floor", "Ceil", "Trunc", "Fix", "Sign", "Sgn", "Heaviside", "Bernoulli", "Poisson", "Normal", "Binomial",
-})  # fmt: skip
-"""Nodes whose derivative is zero wherever it is defined."""
-_FLAT_NAMES = frozenset(stem.lower() for stem in _FLAT)
-_RELUS = frozenset({
-    "relu", "threshold", "relu6", "gelu", "silu", "mish", "hardswish", "elu", "selu", "celu", "prelu", "leaky_relu",
-    "rrelu", "softplus",
-})  # fmt: skip
-_CLAMPS = frozenset({
-    "clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "hardsigmoid", "sigmoid", "tanh", "softsign", "erf", "atan",
-    "softmax", "log_softmax", "logsigmoid", "exp", "minimum", "maximum", "hardshrink", "softshrink", "tanhshrink",
-    "min", "max", "fmin", "fmax", "expit", "nan_to_num",
-})  # fmt: skip
-_CHOICES = frozenset({
-    "where", "masked_fill", "setitem", "index_put", "masked_scatter", "index_fill", "masked_select", "zero", "fill",
-    "copy", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout",
-})  # fmt: skip
-_PRODUCTS = frozenset({
-    "mul", "matmul", "linear", "mm", "bmm", "addmm", "baddbmm", "mv", "dot", "einsum", "inner", "outer", "conv1d",
-    "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "bilinear", "lerp", "addcmul", "kron", "tensordot",
-    "embedding", "layer_norm", "batch_norm", "group_norm", "sub", "add", "div", "vdot", "prod", "cross_entropy",
-    "nll_loss", "pow", "square",
-})  # fmt: skip
-
-
-def _is_product(node: Node, call: Call) -> bool:
-    """Whether what it sends is what came times another operand: zero by that operand, not by a slope."""
-    name = plain_name(call.function)
-    if stem_of(node.name) in _FLAT or _is_single_softmax(node) or _rounds(call):
-        return False
-    return name in _CHOICES or name in _PRODUCTS
-
-
-def _cause_by_slope(node: Node, call: Call, values: ValueFacts | None) -> ZeroCause:
-    if stem_of(node.name) in _FLAT or _is_single_softmax(node) or _rounds(call):
-        return "zero_gradient_op"
-    return _cause_of_name(plain_name(call.function), call, values)
-
-
-def _cause_of_name(name: str, call: Call, values: ValueFacts | None) -> ZeroCause:
-    below_zero = values is not None and values.maximum is not None and values.maximum <= 0
-    if name in _RELUS:
-        return "dead_relu"
-    if name in _CLAMPS:
-        lower = {call.scalars.get(place) for place in ("1", "min", "0")} - {None}
-        upper = {call.scalars.get(place) for place in ("2", "max")} - {None}
-        is_relu = name in ("clamp", "clip", "clamp_min") and lower == {0} and not upper
-        return "dead_relu" if is_relu and below_zero else "saturation"
-    return "zero_gradient_op"
-
-
-def _rounds(call: Call) -> bool:
-    return "rounding_mode" in call.scalars
-
-
-def _is_single_softmax(node: Node) -> bool:
-    """Whether it is a softmax over one element, which is 1 whatever goes in."""
-    if stem_of(node.name) not in ("Softmax", "LogSoftmax"):
-        return False
-    dim, output = node.attributes.get("dim"), node.output(0)
-    if not isinstance(dim, int) or output is None or not output.shape:
-        return output is not None and not output.shape
-    # torch tells a negative dim as a number of 64 bits without a sign
-    signed = dim - 2**64 if dim >= 2**63 else dim
-    return output.shape[signed] == 1
 
 
 def _is_constant(values: ValueFacts) -> bool:

@@ -9,7 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.tensor_words import name_of
+from gradviz.analysis.tensor_words import leaf_names_above, name_of
 from gradviz.graph.call_log import TensorUse
 
 
@@ -68,7 +68,7 @@ class BroadcastMismatch(Rule):
             why="the loss is an average over all combinations, so its gradient pulls every prediction to the mean",
             fix=f"give both one shape before this line: squeeze {long}, or unsqueeze {short}",
             place=case.place_of_call(crossing.call),
-            tensors=tuple(dict.fromkeys(name for use in live for name in flow.leaf_names_above(use.tensor))),
+            tensors=tuple(dict.fromkeys(name for use in live for name in leaf_names_above(flow, use.tensor))),
             evidence={"shapes": [_words(one), _words(other)], "result": _words(crossing.result)},
         )
 

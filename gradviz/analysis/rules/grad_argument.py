@@ -11,7 +11,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.tensor_words import name_of
+from gradviz.analysis.tensor_words import leaf_names_above, name_of
 from gradviz.graph.call_log import Call, TensorUse
 
 _NOT_SCALAR = "grad can be implicitly created only for scalar outputs"
@@ -133,7 +133,7 @@ class GradArgument(Rule):
             why=said.why,
             fix=said.fix,
             place=case.place_of_call(row),
-            tensors=flow.leaf_names_above(tensor, row, flow.step_before(row)),
+            tensors=leaf_names_above(flow, tensor, row, flow.step_before(row)),
             **facts,
         )
 

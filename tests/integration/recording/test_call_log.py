@@ -17,6 +17,7 @@ from msgspec.structs import replace as replace_in
 from torch import Tensor, nn
 
 from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.tensor_words import leaf_names_above
 from gradviz.capture.capture_file import read_capture, write_capture
 from gradviz.graph.call_log import Call, CallLog, TensorUse, ValueFacts
 from gradviz.recording.call_rows import Rows
@@ -196,7 +197,7 @@ def test_a_parameter_made_of_a_result_is_a_cut() -> None:
     flow = Dataflow(log_of(run))
     (cut,) = [cut for cut in flow.cuts if cut.kind == "parameter"]
     assert flow.log.calls[cut.call].name == "weight"
-    assert len(flow.leaf_names_above(cut.live_inputs[0])) == 1
+    assert len(leaf_names_above(flow, cut.live_inputs[0])) == 1
 
 
 SWITCHES = """
