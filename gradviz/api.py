@@ -204,12 +204,9 @@ def watch(
         raise BadInput(
             f"every={every!r} is not a number of steps from 1 on", hint="every=100 measures each hundredth step"
         )
-    if tensorboard is not None and (not isinstance(tensorboard, (str, os.PathLike)) or not os.fspath(tensorboard)):
-        raise BadInput(f"tensorboard={tensorboard!r} is not the path of a folder", hint="tensorboard='runs' makes one")
-    path = _run_log_path(to)
+    path, folder = _run_log_path(to), _tensorboard_folder(tensorboard)
     from gradviz.recording.model_watch import WatchPlan, begin_watch
 
-    folder = None if tensorboard is None else Path(tensorboard)
     plan = WatchPlan(path, every, scaler, folder, sys._getframe(1).f_code.co_filename)
     return Watch(path, begin_watch(model, plan))
 
@@ -337,3 +334,11 @@ def _run_log_path(to: Any) -> Path:
         raise BadInput(f"to={os.fspath(to)!r}: a run log's name ends in {CAPTURE_SUFFIX}")
     check_outputs([path])
     return path.absolute()
+
+
+def _tensorboard_folder(tensorboard: Any) -> Path | None:
+    if tensorboard is None:
+        return None
+    if not isinstance(tensorboard, (str, os.PathLike)) or not os.fspath(tensorboard):
+        raise BadInput(f"tensorboard={tensorboard!r} is not the path of a folder", hint="tensorboard='runs' makes one")
+    return Path(tensorboard)
