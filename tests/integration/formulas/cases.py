@@ -58,6 +58,10 @@ EXPONENTIALS = [
     *(given("PowBackward1", self=positive(*one), exponent=real(*two)) for one, two in _BROADCASTS),
     given("PowBackward2", self=2.5, exponent=real(3, 4)),
     *_pairs("LogaddexpBackward0", "XlogyBackward0"),
+    given("XlogyBackward1", self=2.5, other=positive(3, 4)),
+    given("XlogyBackward2", self=real(3, 4), other=2.5),
+    *_pairs("Logaddexp2Backward0"),
+    *on_shapes("LogitBackward0", "SpecialEntrBackward0", draw=lambda *shape: between(0.1, 0.9, *shape)),
 ]
 
 TRIGONOMETRIC = [
@@ -69,21 +73,22 @@ TRIGONOMETRIC = [
     *on_shapes("ErfBackward0", "ErfcBackward0"),
     *on_shapes("ErfinvBackward0", draw=lambda *shape: between(-0.9, 0.9, *shape)),
     *on_shapes("LgammaBackward0", "DigammaBackward0", draw=positive),
+    *on_shapes("SincBackward0", "Deg2RadBackward0", "Rad2DegBackward0"),
 ]
 
 ACTIVATIONS = [
     *on_shapes("ReluBackward0", "SiluBackward0", "MishBackward0", "SigmoidBackward0", "LogSigmoidBackward0"),
-    *on_shapes("LeakyReluBackward0", negative_slope=0.1),
+    *on_shapes("LeakyReluBackward0", "LeakyReluBackward1", negative_slope=0.1),
     given("PreluKernelBackward0", self=real(2, 3, 4), weight=real(1)),
-    *on_shapes("EluBackward0", alpha=1.5, scale=2.0),
-    *on_shapes("CeluBackward0", alpha=1.5),
+    *on_shapes("EluBackward0", "EluBackward1", alpha=1.5, scale=2.0),
+    *on_shapes("CeluBackward0", "CeluBackward1", alpha=1.5),
     *on_shapes("GeluBackward0", approximate="none"),
     *on_shapes("GeluBackward0", approximate="tanh"),
     *on_shapes("SoftplusBackward0", beta=1, threshold=20),
     given("SoftplusBackward0", self=real(20), beta=2, threshold=1),
     *on_shapes("HardtanhBackward0", min_val=-0.5, max_val=0.6),
     *on_shapes("HardsigmoidBackward0", "HardswishBackward0", draw=lambda *shape: between(-6, 6, *shape)),
-    *on_shapes("ThresholdBackward0", threshold=0.2, value=-1),
+    *on_shapes("ThresholdBackward0", "ThresholdBackward1", threshold=0.2, value=-1),
     *on_shapes("SoftshrinkBackward0", "HardshrinkBackward0", lambd=0.5),
     given("GluBackward0", self=real(3, 4), dim=1),
     given("GluBackward0", self=real(2, 3, 4), dim=0),
@@ -117,6 +122,17 @@ CHOICES = [
     *on_shapes("FracBackward0", "NanToNumBackward0"),
     *on_shapes("FmodBackward0", "RemainderBackward0", other=0.7),
     *_pairs("RemainderBackward1"),
+    *(given("ClampBackward1", self=real(3, 4), min=low, max=high) for low, high in ((0.1, None), (None, 0.1))),
+    given("ClampBackward0", self=real(3, 4), min=real(4), max=None),
+    given("MaskedFillBackward1", self=real(3, 4), mask=truth(3, 4), value=real()),
+    given("ClampMinBackward1", self=real(3, 4), min=real(4)),
+    given("ClampMaxBackward1", self=real(3, 4), max=real(4)),
+    *(
+        given(node, self=real(3, 4), other=real(3, 1))
+        for node in ("FmaxBackward0", "FminBackward0", "CopysignBackward0")
+    ),
+    given("DivBackward2", self=real(3, 4), other=positive(4), rounding_mode="floor"),
+    *_pairs("FmodBackward1"),
 ]
 
 _ALONG: list[dict[str, Any]] = [
@@ -168,6 +184,9 @@ REDUCTIONS = [
         for each in _WITHOUT_KEEPDIM
     ),
     given("TraceBackward0", self=real(3, 4)),
+    *(given("AminmaxBackward0", **each) for each in _ALONG),
+    *on_shapes("NanmedianBackward0"),
+    *(given("NormBackward1", p=p, **each) for each in _ALONG_SEVERAL for p in (2, 3)),
 ]
 
 SHAPES = [
@@ -214,6 +233,17 @@ SHAPES = [
     ),
     given("AsStridedBackward0", self=real(4, 3), size=(2, 3), stride=(2, 1), storage_offset=1),
     given("UnfoldBackward0", self=real(3, 7), dimension=1, size=3, step=2),
+    given("TBackward1", self=real(3, 4)),
+    given("TransposeBackward1", self=real(3, 4, 2), dim0=0, dim1=-1),
+    given("SqueezeBackward3", self=real(3, 1, 4, 1)),
+    given("SqueezeBackward4", self=real(3, 1, 4), dim=1),
+    given("Rot90Backward0", self=real(3, 4), k=1, dims=(0, 1)),
+    *(
+        given(node, self=real(2, 3, 3, 3), padding=(1, 2, 0, 1, 1, 0))
+        for node in ("ReflectionPad3DBackward0", "ReplicationPad3DBackward0")
+    ),
+    given("PackPaddedSequenceBackward0", self=real(2, 3, 4), lengths=torch.tensor([3, 2]), batch_first=True),
+    given("DiagonalBackward0_copy", self=real(3, 4), offset=1, dim1=0, dim2=1),
 ]
 
 INDEXING = [
@@ -280,6 +310,9 @@ LINEAR_ALGEBRA = [
         mat2=single_precision(real(3, 16, 8)),
         offs=torch.tensor([2, 5, 8], dtype=torch.int32),
     ),
+    given("LinalgQrBackward0", A=real(5, 3)),
+    *(given("LinalgSvdBackward0", A=real(*shape)) for shape in ((4, 4), (5, 3), (3, 5))),
+    *(given("LinalgPinvBackward0", self=real(*shape)) for shape in ((4, 4), (5, 3), (3, 5))),
 ]
 
 NORMALISATIONS = [
@@ -347,6 +380,20 @@ IMAGES = [
     given("Col2ImBackward0", self=real(2, 12, 12), output_size=(4, 5), kernel_size=2, dilation=1, padding=0, stride=1),
     given("PixelShuffleBackward0", self=real(2, 8, 3, 2), upscale_factor=2),
     given("PixelUnshuffleBackward0", self=real(2, 3, 4, 6), downscale_factor=2),
+    given("UpsampleNearestExact2DBackward0", self=real(2, 3, 4, 3), output_size=(7, 2)),
+    given("UpsampleBilinear2DAaBackward0", self=real(2, 3, 6, 5), output_size=(3, 2), align_corners=False),
+    given("UpsampleNearest3DBackward0", self=real(2, 1, 2, 3, 2), output_size=(4, 5, 3)),
+    given("UpsampleTrilinear3DBackward0", self=real(2, 1, 2, 3, 2), output_size=(4, 5, 3), align_corners=False),
+    given("AvgPool3DBackward0", self=real(2, 1, 4, 3, 4), kernel_size=2, stride=1, padding=1),
+    given("AdaptiveAvgPool3DBackward0", self=real(2, 1, 4, 3, 4), output_size=(3, 2, 2)),
+    given("MaxPool3DWithIndicesBackward0", self=real(2, 2, 4, 3, 4), kernel_size=2, stride=1, padding=1, dilation=1),
+    given(
+        "MaxUnpool2DBackward0",
+        self=real(1, 1, 2, 2),
+        indices=torch.tensor([[[[0, 3], [9, 14]]]]),
+        kernel_size=2,
+    ),
+    given("ChannelShuffleBackward0", self=real(2, 6, 3, 2), groups=2),
 ]
 
 _REDUCTIONS = (0, 1, 2)
@@ -436,6 +483,9 @@ RANDOMNESS = [
     given("ZeroBackward0", self=real(3, 4)),
     given("FillBackward2", self=real(3, 4), value=2.5),
     given("torch::autograd::CopyBackwards", self=real(3, 4), src=real(4)),
+    *on_shapes("UniformBackward0", "NormalBackward0", "ExponentialBackward0"),
+    *on_shapes("BernoulliBackward2", p=0.5),
+    given("FillBackward3", self=real(3, 4), value=real()),
 ]
 
 CASES: list[Case] = [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
 
-ACTIVATIONS = (
+_ACTIVATIONS = (
     PlainFormula(
         "ReluBackward0",
         "What is below 0 becomes 0, and so does its gradient.",
@@ -230,3 +232,24 @@ ACTIVATIONS = (
         note="With the loss −y at the target, ȳ is −1 there, and the gradient is softmax(x) minus the target.",
     ),
 )
+
+_IN_PLACE = {
+    "LeakyReluBackward1": ("LeakyReluBackward0", "torch.nn.functional.leaky_relu_(self.clone(), negative_slope)"),
+    "EluBackward1": ("EluBackward0", "torch.ops.aten.elu_(self.clone(), alpha, scale)"),
+    "CeluBackward1": ("CeluBackward0", "torch.celu_(self.clone(), alpha)"),
+    "ThresholdBackward1": ("ThresholdBackward0", "torch.threshold_(self.clone(), threshold, value)"),
+}
+"""Of those whose node is another one in place: the formula that is the same, and a call."""
+
+
+def _in_place() -> tuple[PlainFormula, ...]:
+    formulas = {formula.node: formula for formula in _ACTIVATIONS}
+    return tuple(
+        msgspec.structs.replace(
+            formulas[same], node=node, call=call, sentence=f"{formulas[same].sentence.removesuffix('.')}; in place."
+        )
+        for node, (same, call) in _IN_PLACE.items()
+    )
+
+
+ACTIVATIONS = (*_ACTIVATIONS, *_in_place())

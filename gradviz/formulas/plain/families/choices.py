@@ -5,14 +5,15 @@ from __future__ import annotations
 from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
 
 _TWO = {"self": "a", "other": "b"}
+_BOUNDS = {"low": "-math.inf if min is None else min", "high": "math.inf if max is None else max"}
 
 
-def _rounding(node: str, sentence: str, call: str) -> PlainFormula:
+def _rounding(node: str, sentence: str, call: str, *others: str) -> PlainFormula:
     return PlainFormula(
         node,
         sentence,
         call,
-        {"self": "torch.zeros_like(grad)"},
+        dict.fromkeys(("self", *others), "torch.zeros_like(grad)"),
         note="A step function is flat between its steps: whatever comes before it learns nothing from behind it.",
     )
 
@@ -64,10 +65,11 @@ CHOICES = (
     ),
     PlainFormula(
         "ClampBackward1",
-        "Cut off below and above by numbers.",
+        "Cut off below and above by numbers, or by one of them.",
         "torch.clamp(self, min, max)",
-        {"self": "grad * ((self >= min) & (self <= max))"},
-        note="With one bound alone, only that one counts.",
+        {"self": "grad * ((self >= low) & (self <= high))"},
+        where=_BOUNDS,
+        symbols={"low": "l", "high": "u"},
         traps=(
             Trap(
                 "Outside of the bounds the gradient is 0: what left them never comes back.",
@@ -83,14 +85,15 @@ CHOICES = (
     ),
     PlainFormula(
         "ClampBackward0",
-        "Cut off below and above by tensors.",
+        "Cut off below and above by tensors, or by one of them.",
         "torch.clamp(self, min, max)",
         {
-            "self": "grad * ((self >= min) & (self <= max))",
-            "min": "grad * ((self < min) & (min < max))",
-            "max": "grad * ((self > max) | (min > max))",
+            "self": "grad * ((self >= low) & (self <= high))",
+            "min": "grad * ((self < low) & (low < high))",
+            "max": "grad * ((self > high) | (low > high))",
         },
-        symbols={"min": "l", "max": "u"},
+        where=_BOUNDS,
+        symbols={"min": "m", "max": "M", "low": "l", "high": "u"},
     ),
     PlainFormula(
         "ClampMinBackward0",
@@ -161,6 +164,62 @@ CHOICES = (
         holds_for_complex=True,
         note="Elements of the source that were not needed get 0.",
     ),
+    PlainFormula(
+        "MaskedFillBackward1",
+        "The value of a tensor where a mask is true.",
+        "self.masked_fill(mask, value)",
+        {"self": "grad.masked_fill(mask, 0)", "value": "torch.where(mask, grad, torch.zeros_like(grad)).sum()"},
+        symbols={"value": "v"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "ClampMinBackward1",
+        "Cut off below by a tensor.",
+        "torch.clamp_min(self, min)",
+        {"self": "grad * (self >= min)", "min": "grad * (self < min)"},
+        forward="torch.where(self >= min, self, min)",
+        symbols={"min": "l"},
+    ),
+    PlainFormula(
+        "ClampMaxBackward1",
+        "Cut off above by a tensor.",
+        "torch.clamp_max(self, max)",
+        {"self": "grad * (self <= max)", "max": "grad * (self > max)"},
+        forward="torch.where(self <= max, self, max)",
+        symbols={"max": "u"},
+    ),
+    PlainFormula(
+        "FmaxBackward0",
+        "The larger of two tensors, element by element; of a number and NaN, the number.",
+        "torch.fmax(self, other)",
+        {"self": "grad * (self >= other)", "other": "grad * (self < other)"},
+        forward="torch.where(self >= other, self, other)",
+        symbols=_TWO,
+        note="Where both are equal, a gets all, unlike in maximum.",
+    ),
+    PlainFormula(
+        "FminBackward0",
+        "The smaller of two tensors, element by element; of a number and NaN, the number.",
+        "torch.fmin(self, other)",
+        {"self": "grad * (self <= other)", "other": "grad * (self > other)"},
+        forward="torch.where(self <= other, self, other)",
+        symbols=_TWO,
+        note="Where both are equal, a gets all, unlike in minimum.",
+    ),
+    PlainFormula(
+        "CopysignBackward0",
+        "The size of one tensor with the sign of another.",
+        "torch.copysign(self, other)",
+        {"self": "grad * torch.sign(self) * torch.sign(result)", "other": "torch.zeros_like(grad)"},
+        forward="torch.abs(self) * torch.sign(other)",
+        symbols=_TWO,
+    ),
+    _rounding(
+        "DivBackward2",
+        "A quotient rounded down, or towards 0.",
+        "torch.div(self, other, rounding_mode=rounding_mode)",
+        "other",
+    ),
     _rounding("RoundBackward0", "Rounded to whole numbers.", "torch.round(self)"),
     _rounding("FloorBackward0", "Rounded down.", "torch.floor(self)"),
     _rounding("CeilBackward0", "Rounded up.", "torch.ceil(self)"),
@@ -179,6 +238,14 @@ CHOICES = (
         "torch.fmod(self, other)",
         {"self": "grad"},
         forward="self - other * torch.trunc(self / other)",
+    ),
+    PlainFormula(
+        "FmodBackward1",
+        "The rest of a division by a tensor, with the sign of the dividend.",
+        "torch.fmod(self, other)",
+        {"self": "grad", "other": "-grad * torch.trunc(self / other)"},
+        forward="self - other * torch.trunc(self / other)",
+        symbols=_TWO,
     ),
     PlainFormula(
         "RemainderBackward0",

@@ -193,4 +193,56 @@ EXPONENTIALS = (
             ),
         ),
     ),
+    PlainFormula(
+        "XlogyBackward1",
+        "A number times a logarithm.",
+        "torch.xlogy(self, other)",
+        {"other": "self * grad / other"},
+        forward="self * torch.log(other)",
+        symbols={"self": "a"},
+    ),
+    PlainFormula(
+        "XlogyBackward2",
+        "A tensor times the logarithm of a number.",
+        "torch.xlogy(self, other)",
+        {"self": "math.log(other) * grad"},
+        forward="self * math.log(other)",
+        symbols={"self": "a"},
+    ),
+    PlainFormula(
+        "Logaddexp2Backward0",
+        "The logarithm to base 2 of a sum of powers of 2.",
+        "torch.logaddexp2(self, other)",
+        {"self": "grad * 2 ** (self - result)", "other": "grad * 2 ** (other - result)"},
+        forward="torch.log2(2**self + 2**other)",
+        symbols={"self": "a"},
+    ),
+    PlainFormula(
+        "LogitBackward0",
+        "The inverse of a sigmoid: the logarithm of the odds.",
+        "torch.logit(self)",
+        {"self": "grad / (self * (1 - self))"},
+        forward="torch.log(self / (1 - self))",
+        traps=(
+            Trap(
+                "At 0 and at 1 value and slope are infinite: logit(x, eps=...) stays inside.",
+                "x = torch.tensor([0.0], requires_grad=True)\ntorch.logit(x).backward()\nx.grad",
+                "[inf]",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "SpecialEntrBackward0",
+        "−x log(x), the entropy of one probability.",
+        "torch.special.entr(self)",
+        {"self": "grad * (-torch.log(self) - 1)"},
+        forward="-self * torch.log(self)",
+        traps=(
+            Trap(
+                "At 0 the value is 0, but the slope is infinite.",
+                "x = torch.tensor([0.0], requires_grad=True)\ntorch.special.entr(x).backward()\nx.grad",
+                "[inf]",
+            ),
+        ),
+    ),
 )

@@ -115,6 +115,48 @@ IMAGES = (
         "A larger image, with smooth curves in between.",
         "torch.nn.functional.interpolate(self, output_size, mode='bicubic', align_corners=align_corners)",
     ),
+    _linear(
+        "UpsampleNearestExact2DBackward0",
+        "A larger or smaller image: each pixel from the nearest centre.",
+        "torch.nn.functional.interpolate(self, output_size, mode='nearest-exact')",
+    ),
+    _linear(
+        "UpsampleBilinear2DAaBackward0",
+        "A smaller image without jagged lines: means over larger neighbourhoods.",
+        "torch.nn.functional.interpolate("
+        "self, output_size, mode='bilinear', align_corners=align_corners, antialias=True)",
+    ),
+    _linear(
+        "UpsampleNearest3DBackward0",
+        "A larger volume: each element repeated.",
+        "torch.nn.functional.interpolate(self, output_size)",
+    ),
+    _linear(
+        "UpsampleTrilinear3DBackward0",
+        "A larger volume, with mixtures of neighbours in between.",
+        "torch.nn.functional.interpolate(self, output_size, mode='trilinear', align_corners=align_corners)",
+    ),
+    _linear(
+        "AvgPool3DBackward0",
+        "The mean of each window of a volume.",
+        "torch.nn.functional.avg_pool3d(self, kernel_size, stride, padding)",
+    ),
+    _linear(
+        "AdaptiveAvgPool3DBackward0",
+        "The mean of each window of a volume, the windows following from the size of the result.",
+        "torch.nn.functional.adaptive_avg_pool3d(self, output_size)",
+    ),
+    _maximum(
+        "MaxPool3DWithIndicesBackward0",
+        "The largest of each window of a volume.",
+        "torch.nn.functional.max_pool3d(self, kernel_size, stride, padding, dilation, return_indices=True)",
+    ),
+    PlainFormula(
+        "MaxUnpool2DBackward0",
+        "Maxima put back to where they were found, 0 elsewhere.",
+        "torch.nn.functional.max_unpool2d(self, indices, kernel_size)",
+        {"self": "grad.flatten(2).gather(2, indices.flatten(2)).reshape(self.shape)"},
+    ),
     PlainFormula(
         "Im2ColBackward0",
         "All patches of an image as columns: nn.Unfold.",
@@ -135,6 +177,12 @@ IMAGES = (
         "Channels laid out as pixels of a larger image.",
         "torch.pixel_shuffle(self, upscale_factor)",
         "torch.pixel_unshuffle(grad, upscale_factor)",
+    ),
+    _rearranging(
+        "ChannelShuffleBackward0",
+        "Channels of all groups interleaved.",
+        "torch.channel_shuffle(self, groups)",
+        "torch.channel_shuffle(grad, self.size(1) // groups)",
     ),
     _rearranging(
         "PixelUnshuffleBackward0",

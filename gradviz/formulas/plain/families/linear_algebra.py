@@ -238,4 +238,67 @@ LINEAR_ALGEBRA = (
             ),
         ),
     ),
+    PlainFormula(
+        "LinalgQrBackward0",
+        "A matrix as a product of an orthogonal and a triangular one.",
+        "torch.linalg.qr(A)",
+        {"A": "(grads[0] + Q @ (torch.tril(M) + torch.tril(M, -1).mH)) @ torch.linalg.inv(R).mH"},
+        where={"M": "R @ grads[1].mH - grads[0].mH @ Q"},
+        outputs=("Q", "R"),
+        note="For matrices with at least as many rows as columns. tril(M, −1) is without the diagonal.",
+    ),
+    PlainFormula(
+        "LinalgSvdBackward0",
+        "Singular values and vectors.",
+        "torch.linalg.svd(A, full_matrices=False)",
+        {"A": "inside + outside_left + outside_right"},
+        where={
+            "V": "Vh.mH",
+            "at_V": "grads[2].mH",
+            "inverse": "torch.diag(1 / S)",
+            "gaps": "row(S) ** 2 - column(S) ** 2 + torch.eye(S.numel(), dtype=A.dtype)",
+            "turning_U": "(1 - torch.eye(S.numel(), dtype=A.dtype)) * (U.mH @ grads[0] - grads[0].mH @ U) / gaps",
+            "turning_V": "(1 - torch.eye(S.numel(), dtype=A.dtype)) * (V.mH @ at_V - at_V.mH @ V) / gaps",
+            "inside": "U @ (turning_U @ torch.diag(S) + torch.diag(grads[1]) + torch.diag(S) @ turning_V) @ V.mH",
+            "outside_left": "(grads[0] - U @ (U.mH @ grads[0])) @ inverse @ V.mH",
+            "outside_right": "U @ inverse @ (at_V - V @ (V.mH @ at_V)).mH",
+        },
+        outputs=("U", "S", "Vh"),
+        symbols={
+            "S": "s",
+            "Vh": "W",
+            "at_V": "V̄",
+            "inverse": "D",
+            "gaps": "G",
+            "turning_U": "T",
+            "turning_V": "T′",
+            "inside": "C",
+            "outside_left": "L",
+            "outside_right": "R",
+        },
+        note="Singular values alone get U diag(s̄) W: equal ones harm nothing. T and T′ divide by differences of "
+        "squared singular values, which makes gradients of vectors large where two are close.",
+        traps=(
+            Trap(
+                "Equal singular values have no definite vectors: their gradient divides by 0.",
+                "a = torch.eye(2).requires_grad_()\n"
+                "u, s, v = torch.linalg.svd(a)\n"
+                "(u @ v * torch.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()\n"
+                "bool(a.grad.isfinite().all())",
+                "False",
+            ),
+        ),
+    ),
+    PlainFormula(
+        "LinalgPinvBackward0",
+        "The pseudo-inverse, which solves least squares.",
+        "torch.linalg.pinv(self)",
+        {
+            "self": "-(Y.mH @ grad @ Y.mH) + (grad.mH - self @ (Y @ grad.mH)) @ Y @ Y.mH"
+            " + Y.mH @ Y @ (grad.mH - (grad.mH @ Y) @ self)"
+        },
+        outputs=("Y",),
+        symbols={"self": "A"},
+        holds_for_complex=True,
+    ),
 )

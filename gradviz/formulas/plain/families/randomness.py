@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
 
+
+def _drawn_in_place(node: str, sentence: str, call: str) -> PlainFormula:
+    return PlainFormula(
+        node,
+        sentence,
+        call,
+        {"self": "torch.zeros_like(grad)"},
+        note="What was there before is overwritten, and gets no gradient.",
+    )
+
+
 RANDOMNESS = (
     PlainFormula(
         "NativeDropoutBackward0",
@@ -39,6 +50,12 @@ RANDOMNESS = (
         symbols={"mean": "μ", "std": "σ"},
         note="To let a gradient through, draw around 0 and shift: μ + σ · torch.randn(...), as rsample does.",
     ),
+    _drawn_in_place("UniformBackward0", "Numbers drawn evenly from an interval.", "self.clone().uniform_()"),
+    _drawn_in_place("NormalBackward0", "Numbers drawn from a normal distribution.", "self.clone().normal_()"),
+    _drawn_in_place("BernoulliBackward2", "Zeros and ones drawn in place.", "self.clone().bernoulli_(p)"),
+    _drawn_in_place(
+        "ExponentialBackward0", "Numbers drawn from an exponential distribution.", "self.clone().exponential_()"
+    ),
     PlainFormula(
         "ZeroBackward0",
         "Set to 0 in place.",
@@ -53,6 +70,15 @@ RANDOMNESS = (
         {"self": "torch.zeros_like(grad)"},
         forward="value * torch.ones_like(self)",
         symbols={"value": "value"},
+    ),
+    PlainFormula(
+        "FillBackward3",
+        "Set to the value of a tensor in place.",
+        "self.clone().fill_(value)",
+        {"self": "torch.zeros_like(grad)", "value": "grad.sum()"},
+        forward="value * torch.ones_like(self)",
+        symbols={"value": "v"},
+        holds_for_complex=True,
     ),
     PlainFormula(
         "torch::autograd::CopyBackwards",

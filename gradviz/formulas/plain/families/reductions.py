@@ -5,8 +5,13 @@ from __future__ import annotations
 from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
 
 _COUNT = {"n": "self.numel() / result.numel()"}
-_IS_EXTREME = "(self == unreduced(result, self, dim))"
 _OF_ONE_INDEX = "torch.zeros_like(self).scatter(dim, unreduced(indices, self, dim), unreduced(grad, self, dim))"
+
+
+def _shared(gradient: str, extreme: str) -> str:
+    """To all elements that are as large as the extreme, in equal parts."""
+    winners = f"(self == unreduced({extreme}, self, dim))"
+    return f"unreduced({gradient}, self, dim) * {winners} / {winners}.sum(dim, keepdim=True)"
 
 
 def _whole_extreme(node: str, sentence: str, call: str, *traps: Trap) -> PlainFormula:
@@ -25,7 +30,7 @@ def _extremes(node: str, sentence: str, call: str, *traps: Trap) -> PlainFormula
         node,
         sentence,
         call,
-        {"self": f"unreduced(grad, self, dim) * {_IS_EXTREME} / {_IS_EXTREME}.sum(dim, keepdim=True)"},
+        {"self": _shared("grad", "result")},
         note="Ties share evenly, unlike in max(dim) and min(dim).",
         traps=traps,
     )
@@ -168,6 +173,7 @@ REDUCTIONS = (
     ),
     _whole_extreme("MinBackward1", "The smallest of all elements.", "self.min()"),
     _whole_extreme("MedianBackward0", "The median of all elements.", "self.median()"),
+    _whole_extreme("NanmedianBackward0", "The median of what is not NaN.", "self.nanmedian()"),
     _extremes(
         "AmaxBackward0",
         "The largest along dimensions.",
@@ -191,6 +197,15 @@ REDUCTIONS = (
     ),
     _in_another_order(
         "TopkBackward0", "The k largest along a dimension, and where they are.", "torch.topk(self, k, dim)"
+    ),
+    PlainFormula(
+        "AminmaxBackward0",
+        "The smallest and the largest along a dimension.",
+        "torch.aminmax(self, dim=dim, keepdim=keepdim)",
+        {"self": f"{_shared('grads[0]', 'min')} + {_shared('grads[1]', 'max')}"},
+        outputs=("min", "max"),
+        symbols={"min": "y₁", "max": "y₂"},
+        note="Ties share evenly.",
     ),
     PlainFormula(
         "LogsumexpBackward0",
@@ -271,6 +286,18 @@ REDUCTIONS = (
         "torch.ops.aten.norm(self, p)",
         {"self": "grad * torch.sgn(self) * (torch.abs(self) / result) ** (p - 1)"},
         forward="(torch.abs(self) ** p).sum() ** (1 / p)",
+        holds_for_complex=True,
+        note="For p = 2 that is ȳ ∘ x / y, and 0 where y is 0.",
+    ),
+    PlainFormula(
+        "NormBackward1",
+        "The length of vectors by older functions, as pairwise_distance runs it.",
+        "torch.ops.aten.norm.ScalarOpt_dim(self, p, dim, keepdim)",
+        {
+            "self": "unreduced(grad, self, dim) * torch.sgn(self)"
+            " * (torch.abs(self) / unreduced(result, self, dim)) ** (p - 1)"
+        },
+        forward="(torch.abs(self) ** p).sum(dim, keepdim=keepdim) ** (1 / p)",
         holds_for_complex=True,
         note="For p = 2 that is ȳ ∘ x / y, and 0 where y is 0.",
     ),

@@ -60,6 +60,8 @@ SHAPES = (
     _reshaping("SqueezeBackward0", "All dimensions of size 1 left out.", "self.squeeze()"),
     _reshaping("SqueezeBackward1", "A dimension of size 1 left out.", "self.squeeze(dim)"),
     _reshaping("SqueezeBackward2", "Several dimensions of size 1 left out.", "self.squeeze(dim)"),
+    _reshaping("SqueezeBackward3", "All dimensions of size 1 left out in place.", "self.clone().squeeze_()"),
+    _reshaping("SqueezeBackward4", "A dimension of size 1 left out in place.", "self.clone().squeeze_(dim)"),
     _handing_on("AliasBackward0", "The same tensor again, as x[...] gives it.", "torch.ops.aten.alias(self)"),
     _handing_on(
         "CloneBackward0", "A copy: clone, contiguous, and reshape where memory is in another order.", "self.clone()"
@@ -99,6 +101,22 @@ SHAPES = (
         holds_for_complex=True,
     ),
     PlainFormula(
+        "TBackward1",
+        "A matrix transposed in place.",
+        "self.clone().t_()",
+        {"self": "grad.t()"},
+        forward="self.t()",
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "TransposeBackward1",
+        "Two dimensions exchanged in place.",
+        "self.clone().transpose_(dim0, dim1)",
+        {"self": "grad.transpose(dim0, dim1)"},
+        forward="self.transpose(dim0, dim1)",
+        holds_for_complex=True,
+    ),
+    PlainFormula(
         "PermuteBackward0",
         "Dimensions in another order.",
         "self.permute(dims)",
@@ -131,6 +149,13 @@ SHAPES = (
         "Dimensions read backwards.",
         "torch.flip(self, dims)",
         {"self": "torch.flip(grad, dims)"},
+        holds_for_complex=True,
+    ),
+    PlainFormula(
+        "Rot90Backward0",
+        "A quarter turn, k times.",
+        "torch.rot90(self, k, dims)",
+        {"self": "torch.rot90(grad, -k, dims)"},
         holds_for_complex=True,
     ),
     PlainFormula(
@@ -205,6 +230,14 @@ SHAPES = (
         holds_for_complex=True,
     ),
     PlainFormula(
+        "DiagonalBackward0_copy",
+        "A copy of the diagonal: torch.diag.",
+        "torch.diagonal_copy(self, offset, dim1, dim2)",
+        {"self": "torch.zeros_like(self).diagonal_scatter(grad, offset, dim1, dim2)"},
+        forward="torch.diagonal(self, offset, dim1, dim2)",
+        holds_for_complex=True,
+    ),
+    PlainFormula(
         "DiagEmbedBackward0",
         "A matrix with the input on its diagonal.",
         "torch.diag_embed(self, offset, dim1, dim2)",
@@ -238,6 +271,22 @@ SHAPES = (
         "ReplicationPad2DBackward0",
         "A margin that repeats the outermost elements of an image.",
         "torch.nn.functional.pad(self, padding, 'replicate')",
+    ),
+    _choosing(
+        "ReflectionPad3DBackward0",
+        "A margin that mirrors what is inside a volume.",
+        "torch.nn.functional.pad(self, padding, 'reflect')",
+    ),
+    _choosing(
+        "ReplicationPad3DBackward0",
+        "A margin that repeats the outermost elements of a volume.",
+        "torch.nn.functional.pad(self, padding, 'replicate')",
+    ),
+    _choosing(
+        "PackPaddedSequenceBackward0",
+        "Sequences of different lengths, step by step without padding, for recurrent networks.",
+        "torch._VF._pack_padded_sequence(self, lengths, batch_first)[0]",
+        "Padding has the gradient 0.",
     ),
     _choosing(
         "AsStridedBackward0",

@@ -156,4 +156,26 @@ TRIGONOMETRIC = (
         "torch.digamma(self)",
         {"self": "grad * torch.polygamma(1, self)"},
     ),
+    PlainFormula(
+        "SincBackward0",
+        "sin(πx) / (πx), and 1 at 0.",
+        "torch.sinc(self)",
+        {"self": "grad * (torch.cos(math.pi * self) - result) / self"},
+        forward="torch.sin(math.pi * self) / (math.pi * self)",
+        note="At 0 the slope is 0.",
+    ),
+    PlainFormula(
+        "Deg2RadBackward0",
+        "Degrees to radians.",
+        "torch.deg2rad(self)",
+        {"self": "math.pi / 180 * grad"},
+        forward="math.pi / 180 * self",
+    ),
+    PlainFormula(
+        "Rad2DegBackward0",
+        "Radians to degrees.",
+        "torch.rad2deg(self)",
+        {"self": "180 / math.pi * grad"},
+        forward="180 / math.pi * self",
+    ),
 )
