@@ -28,6 +28,10 @@ State = Literal["ran", "runs", "ready", "waits", "ahead", "never", "given"]
 ``never``: backward does not run it; ``given``: data without a gradient."""
 
 
+Slot = tuple[int, int]
+"""A node, and for which output of its forward a gradient is: what arrives at one slot is summed."""
+
+
 class Flow(NamedTuple):
     """One gradient between two steps."""
 
@@ -56,8 +60,18 @@ class Step:
     """Ids of the nodes that ran, in the order of the engine."""
     entering: list[Flow] = field(default_factory=list)
     """From the steps before it, in the order of their arrival."""
+    slots: dict[Slot, list[Flow]] = field(default_factory=dict)
+    """The same by what they are summed into."""
     leaving: list[Flow] = field(default_factory=list)
     """To other steps, and to nodes that never run."""
+
+    def arrived_by(self, at: int) -> int:
+        """How many gradients have entered when the step `at` is over."""
+        return bisect_right(self.entering, at, key=_step_of)
+
+
+def _step_of(flow: Flow) -> int:
+    return flow.step
 
 
 class Replay:
@@ -141,7 +155,9 @@ class Replay:
         for flow in flows:
             receiver = self._step_of.get(flow.receiver)
             if receiver is not None:
-                self.steps[receiver - 1].entering.append(flow)
+                step = self.steps[receiver - 1]
+                step.entering.append(flow)
+                step.slots.setdefault((flow.receiver, flow.input_nr), []).append(flow)
 
     def _sent_to_other_steps(self, sender: int, step: Step) -> Iterator[Flow]:
         node = self.graph.nodes[sender]

@@ -64,6 +64,19 @@ def item_texts(capture: Capture, graph: Graph, view: View) -> tuple[ItemText, ..
     return tuple(item_text(subject, item) for item in view.items)
 
 
+class ItemTexts:
+    """The same by the number of an item, found when it is asked for: of a large graph a part may be all that is shown."""
+
+    def __init__(self, subject: SubjectWords) -> None:
+        self._subject = subject
+        self._known: dict[int, ItemText] = {}
+
+    def __getitem__(self, item: int) -> ItemText:
+        if item not in self._known:
+            self._known[item] = item_text(self._subject, self._subject.view.items[item])
+        return self._known[item]
+
+
 def item_text(subject: SubjectWords, item: Item) -> ItemText:
     """The words for one item."""
     return replace(_text_of(subject, item), mark=item_mark(subject, item), numbers=item_numbers(subject, item))

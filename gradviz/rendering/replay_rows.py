@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from gradviz.analysis.replay import State, Step
 from gradviz.graph.gradients import holds_numbers
@@ -28,6 +29,10 @@ STATE_WORDS: dict[State, str] = {
 }
 
 
+_SAMPLE = 1_000
+"""So many rows, evenly spaced, decide how wide the columns are."""
+
+
 class ReplayRows:
     """The tree of a replay; any part of it can be written, as it is at any step."""
 
@@ -46,8 +51,9 @@ class ReplayRows:
         )
         writer = CellWriter(subject, self._columns, frozenset(), None)
         # Without the lines that say where a gradient is lost: here the reader sees it happen.
-        self._cells = [list(writer.cells(row))[-1] for row in self._rows]
-        self._table = Table(self._cells, self._columns, width, has_gutter=True)
+        self._cell_of = lru_cache(maxsize=4 * _SAMPLE)(lambda place: list(writer.cells(self._rows[place]))[-1])
+        sample = range(0, len(self._rows), -(-len(self._rows) // _SAMPLE) or 1)
+        self._table = Table([self._cell_of(place) for place in sample], self._columns, width, has_gutter=True)
         self._places: dict[int, int] = {}
         for place, row in enumerate(self._rows):
             if row.item is not None and row.kind in ("item", "reference"):
@@ -89,7 +95,7 @@ class ReplayRows:
         return max(min(place - most // 3, len(self._rows) - most), 0)
 
     def _cell(self, place: int, at: int) -> Cells:
-        row, cell = self._rows[place], self._cells[place]
+        row, cell = self._rows[place], self._cell_of(place)
         if row.item is None or row.kind not in ("item", "reference"):
             return cell
         item = self._items[row.item]

@@ -8,16 +8,16 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import islice
 
-from gradviz.analysis.replay import START, Flow, Replay, Step
+from gradviz.analysis.replay import START, Flow, Replay, Slot, Step
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import ModuleScope, Node
 from gradviz.graph.operation_words import autograd_name
 from gradviz.graph.source_lines import line_words
 from gradviz.graph.view import Item
 from gradviz.rendering.gradient_words import figures_words
-from gradviz.rendering.labels import ItemText, item_text
+from gradviz.rendering.labels import ItemTexts
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.replay_formulas import NodeFormulas, node_formulas
 from gradviz.rendering.subject_words import SubjectWords
@@ -33,9 +33,6 @@ MOST_LEAVING = 6
 MOST_WAITING = 3
 _LOOK_AHEAD = 200
 """So many of the steps that follow are asked whether they wait: one that comes later than these is only counted."""
-
-Slot = tuple[int, int]
-"""A node, and which output of its forward a gradient is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +76,7 @@ class ReplayWords:
         self.subject, self.replay = subject, replay
         self.graph = replay.graph
         self.words = SubjectWords(subject.capture, subject.graph, subject.view)
-        self.text_of = lru_cache(maxsize=2000)(self._text_of)
-
-    def _text_of(self, item: int) -> ItemText:
-        return item_text(self.words, self.subject.view.items[item])
+        self.texts = ItemTexts(self.words)
 
     # -- single things -------------------------------------------------------------------------------------------
 
@@ -101,7 +95,7 @@ class ReplayWords:
 
     def title(self, step: Step) -> str:
         """``mul``, ``softmax dim=-1``, ``model.h.11``; the leaf's name."""
-        item, text = self.item_of(step), self.text_of(step.items[0])
+        item, text = self.item_of(step), self.texts[step.items[0]]
         if item.kind == "box":
             return f"{self.short_name(step)}{f' ×{item.repeat:,}' if item.repeat > 1 else ''}"
         if self.main_node(step).is_leaf:
@@ -110,7 +104,7 @@ class ReplayWords:
 
     def short_name(self, step: Step) -> str:
         """The same for a line that is about another step: ``mul (area)``, ``x``, ``relu (step 7)``."""
-        item, text = self.item_of(step), self.text_of(step.items[0])
+        item, text = self.item_of(step), self.texts[step.items[0]]
         if item.kind == "box":
             return self._own_path(step) or text.path or text.title
         node = self.main_node(step)
@@ -130,7 +124,7 @@ class ReplayWords:
 
     def subtitle(self, step: Step) -> str:
         """``MulBackward0``; of a box its class and size; and which repetition it is, where there are several."""
-        item, text = self.item_of(step), self.text_of(step.items[0])
+        item, text = self.item_of(step), self.texts[step.items[0]]
         parts = [text.subtitle if item.kind == "box" else autograd_name(self.main_node(step))]
         if item.kind == "box":
             parts.append(counted(len(step.nodes), "node"))
@@ -146,7 +140,7 @@ class ReplayWords:
 
     def place(self, step: Step) -> str:
         """``train.py:41``; empty where nobody knows, and for leaves."""
-        return self.text_of(step.items[0]).line
+        return self.texts[step.items[0]].line
 
     def source_line(self, step: Step) -> str:
         """The text of that line."""
@@ -169,10 +163,9 @@ class ReplayWords:
             return ""
         if state != "waits":
             return short_words(self.arrived(step))
-        come = [flow for flow in step.entering if flow.step <= at]
-        is_one_slot = len({(flow.receiver, flow.input_nr) for flow in step.entering}) == 1
-        words = short_words([flow.gradient for flow in come[:1]]) if len(come) == 1 and is_one_slot else ""
-        return f"{words} + …" if words else f"{len(come):,} of {len(step.entering):,}"
+        come = step.arrived_by(at)
+        words = short_words([step.entering[0].gradient]) if come == len(step.slots) == 1 else ""
+        return f"{words} + …" if words else f"{come:,} of {len(step.entering):,}"
 
     def _turn_of(self, item: Item, at: int) -> int | None:
         """The step that tells how it stands with an item: of repetitions the last that ran, or the first."""
@@ -181,10 +174,9 @@ class ReplayWords:
 
     def arrived(self, step: Step) -> list[TensorFigures | None]:
         """What arrived at a step, summed, one for each of its slots."""
-        slots = dict.fromkeys((flow.receiver, flow.input_nr) for flow in step.entering)
-        if not slots:
+        if not step.slots:
             return list(self.main_node(step).arrived)
-        return [self._arrived_at(slot) for slot in slots]
+        return [self._arrived_at(slot) for slot in step.slots]
 
     def _arrived_at(self, slot: Slot) -> TensorFigures | None:
         arrived = self.graph.nodes[slot[0]].arrived
@@ -226,16 +218,13 @@ class ReplayWords:
             words = [tensor_words(each) for each in self.main_node(step).arrived if each is not None]
             yield f"{listed(words) or 'not measured'}  from outside of what is shown"
             return
-        by_slot: dict[Slot, list[Flow]] = {}
-        for flow in step.entering:
-            by_slot.setdefault((flow.receiver, flow.input_nr), []).append(flow)
-        for slot, flows in list(by_slot.items())[:MOST_SLOTS]:
-            is_alone = len(by_slot) == 1
+        for slot, flows in islice(step.slots.items(), MOST_SLOTS):
+            is_alone = len(step.slots) == 1
             if not is_alone:
                 yield self._slot_name(step, slot)
             yield from (line if is_alone else f"  {line}" for line in self._at_slot(slot, flows, letter))
-        if len(by_slot) > MOST_SLOTS:
-            yield f"and {len(by_slot) - MOST_SLOTS:,} more"
+        if len(step.slots) > MOST_SLOTS:
+            yield f"and {len(step.slots) - MOST_SLOTS:,} more"
 
     def _slot_name(self, step: Step, slot: Slot) -> str:
         """Which of several a gradient is for: the variable that held it, or its number."""
@@ -317,7 +306,7 @@ class ReplayWords:
         if len(node.outputs) < 2 or self.item_of(step).kind == "box":
             return name
         held = _names_of(node, flow.input_nr)
-        title = self.text_of(step.items[0]).title
+        title = self.texts[step.items[0]].title
         return f"{title}, for {held[0] if held else f'output {flow.input_nr}'}"
 
     def _leaf_outcome(self, step: Step) -> str:
@@ -364,8 +353,7 @@ class ReplayWords:
                 ready.append(self.short_name(self.replay.step(number)))
             elif state == "waits":
                 step = self.replay.step(number)
-                come = sum(flow.step <= at for flow in step.entering)
-                waits.append(f"{self.short_name(step)} ({come:,} of {len(step.entering):,})")
+                waits.append(f"{self.short_name(step)} ({step.arrived_by(at):,} of {len(step.entering):,})")
         if ready:
             yield f"ready: {listed(ready, MOST_WAITING)}"
         if waits:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gradviz.graph.searching import Found
 from gradviz.graph.view import Item, View
-from gradviz.rendering.labels import ItemText, item_texts
+from gradviz.rendering.labels import ItemText, ItemTexts
 from gradviz.rendering.palette import failed_item, role_of
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.source_links import source_link
@@ -54,8 +54,8 @@ class CellWriter:
         self, subject: Subject, columns: Sequence[Column], matches: frozenset[int], link_template: str | None
     ) -> None:
         self._subject, self._columns, self._matches, self._template = subject, columns, matches, link_template
-        self._texts = item_texts(subject.capture, subject.graph, subject.view)
         self._words = SubjectWords(subject.capture, subject.graph, subject.view)
+        self._texts = ItemTexts(self._words)
         self._failed = failed_item(subject.view, subject.graph)
         self._tells_parameters = any(column.name == "params" for column in columns)
 
