@@ -131,7 +131,7 @@ class Replay:
         """How it stands with an item when the step `at` is over; of repetitions, with the one whose turn it is."""
         if item.root is not None:
             return "ran" if at > START else "runs"
-        if item.kind in ("constant", "carried"):
+        if item.kind not in ("node", "box"):
             return "given"
         numbers = self.steps_of_item(item.id)
         if not numbers:

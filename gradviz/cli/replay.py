@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gradviz.cli.options import recording_options, terminal_options, viewing_options_without_all
+from gradviz.cli.progress import working
 
 if TYPE_CHECKING:
+    from gradviz.cli.replay_stage import Stage
     from gradviz.cli.source import Source, SourceOptions
     from gradviz.cli.terminal import Terminal
+    from gradviz.rendering.replay_files import ReplayOutput
+    from gradviz.rendering.replay_strip import StripLook
     from gradviz.rendering.replay_text import PageLook
+    from gradviz.rendering.replay_words import ReplayWords
 
 NARROWEST = 40
 """Columns that a page needs."""
@@ -41,18 +47,22 @@ _KEYS = "\n".join(
     "--from", "first", type=click.IntRange(min=0), metavar="N", help="Begin with this step; 0 is the forward graph."
 )
 @click.option("--to", "last", type=click.IntRange(min=0), metavar="N", help="End with this step.")
+@click.option(
+    "-o", "--output", metavar="OUT", help="Draw it: OUT.svg or OUT.png shows all steps; OUT/ gets a file for each."
+)
+@click.option("--direction", metavar="TB|LR", default="TB", help="Of the pictures: down (default), or to the right.")
+@click.option("--theme", metavar="auto|light|dark", default="auto", help="Of the pictures; auto follows the browser.")
 @click.option("--every-node", is_flag=True, help="A step for every autograd node: nothing folded, nothing merged.")
 @viewing_options_without_all
 @click.option("--ascii", is_flag=True, help="No lines and signs beyond ASCII.")
 @terminal_options(least_width=NARROWEST)
-def replay_command(all_pages: bool, no_pager: bool, every_node: bool, **others: Any) -> int:
+def replay_command(no_pager: bool, every_node: bool, **others: Any) -> int:
     """Run SCRIPT, and play the backward pass of its first backward() step by step.
 
     Each step shows what the engine runs, the gradient that enters, how it is summed where branches meet, the formula,
     and the gradients that leave. Folded boxes run as one step. SCRIPT is recorded with the numbers of small tensors.
     """
-    from gradviz.cli.paging import show
-    from gradviz.cli.replay_player import Player, Stage
+    from gradviz.cli.replay_stage import Stage
     from gradviz.cli.rescue import recording_kept
     from gradviz.cli.source import open_source, tell_that_it_was_stopped
     from gradviz.cli.terminal import standard_output
@@ -60,18 +70,25 @@ def replay_command(all_pages: bool, no_pager: bool, every_node: bool, **others: 
 
     source_choice = _with_values(source_options(others))
     viewing = view_options(others | ({"show_all": True, "plumbing": True} if every_node else {}))
-    _check(source_choice, others["first"], others["last"])
+    _check(source_choice, others)
+    pictures = _pictures(source_choice, others)
     terminal = standard_output(others["color"])
     look = _page_look(terminal, others)
     source = open_source(source_choice, own_output=True)
     with recording_kept(source, source_choice):
-        stage = Stage(source.capture, source.graphs[0], _notes(source, source_choice), look)
+        stage = Stage(
+            source.capture, source.graphs[0], _notes(source, source_choice), look, _how_recorded(source_choice)
+        )
         words = stage.words(viewing)
         steps = _steps_to_show(len(words.replay), others["first"], others["last"])
-        if _is_played(terminal, all_pages):
+        if pictures is not None:
+            _draw(stage, words, steps, pictures)
+        elif _is_played(terminal, others["all_pages"]):
+            from gradviz.cli.replay_player import Player
+
             Player(stage, viewing, words, steps).play()
         else:
-            show(stage.all_pages(words, steps), terminal, use_pager=not no_pager)
+            _print(stage.all_pages(words, steps, is_asked_for=_is_chosen(others)), terminal, use_pager=not no_pager)
     tell_that_it_was_stopped(source, source_choice)
     return source.exit_code
 
@@ -81,14 +98,63 @@ def _with_values(source: SourceOptions) -> SourceOptions:
     return source if source.is_capture else replace(source, values=True)
 
 
-def _check(source: SourceOptions, first: int | None, last: int | None) -> None:
+def _check(source: SourceOptions, options: dict[str, Any]) -> None:
     """Whatever can be told to be wrong before the script runs."""
     from gradviz.errors import BadInput
 
+    first, last = options["first"], options["last"]
     if source.backward == "all":
         raise BadInput("replay plays one backward call at a time", hint="pick one with --backward N")
     if first is not None and last is not None and first > last:
         raise BadInput(f"--from {first} comes after --to {last}", hint="steps are counted as the engine runs them")
+    if options["all_pages"] and options["output"] is not None:
+        raise BadInput("--all prints pages, and -o draws pictures", hint="leave one of them out")
+
+
+def _pictures(source: SourceOptions, options: dict[str, Any]) -> tuple[ReplayOutput, StripLook] | None:
+    """Where pictures are to go, and how they look; None for pages of text."""
+    if options["output"] is None:
+        return None
+    from gradviz.output import check_outputs
+    from gradviz.rendering.replay_files import ReplayOutput
+    from gradviz.rendering.replay_strip import StripLook
+
+    output = ReplayOutput.of(options["output"])
+    look = StripLook(options["direction"].upper(), options["theme"], embed_font=not output.is_png)
+    check_outputs([output.first_file], inputs=source.inputs)
+    return output, look
+
+
+def _draw(stage: Stage, words: ReplayWords, steps: range, pictures: tuple[ReplayOutput, StripLook]) -> None:
+    from gradviz.output import write_output
+    from gradviz.rendering.replay_files import picture_files
+
+    written = []
+    with working("drawing the steps"):
+        for path, content in picture_files(*pictures, words, steps, stage.notes_on(words)):
+            write_output(path, content)
+            written.append(path)
+    told = f"wrote {written[0]}" if len(written) == 1 else f"wrote {written[0]} to {written[-1].name}"
+    shown = "the forward graph and " if not steps.start else ""
+    count = len(steps) - (not steps.start)
+    write_output("-", f"{told}\n  {shown}{count:,} of {len(words.replay):,} steps\n")
+
+
+def _is_chosen(options: dict[str, Any]) -> bool:
+    """Whether the reader said which steps they want."""
+    return bool(options["all_pages"]) or options["first"] is not None or options["last"] is not None
+
+
+def _print(pages: Iterator[str], terminal: Terminal, *, use_pager: bool) -> None:
+    """All of them through a pager; in a pipe one by one, so that the first is there at once."""
+    from gradviz.cli.paging import show
+    from gradviz.output import write_output
+
+    if terminal.is_interactive:
+        show("".join(pages), terminal, use_pager=use_pager)
+        return
+    for page in pages:
+        write_output("-", page)
 
 
 def _steps_to_show(count: int, first: int | None, last: int | None) -> range:
@@ -121,7 +187,6 @@ def _notes(source: Source, options: SourceOptions) -> tuple[str, ...]:
     """What this recording holds of what a replay shows, and how to record the rest."""
     from gradviz.analysis.gradient_flow import has_gradients
     from gradviz.graph.gradients import holds_numbers
-    from gradviz.recording.plan import MOST_VALUES
 
     graph = source.graphs[0]
     notes = []
@@ -132,9 +197,15 @@ def _notes(source: Source, options: SourceOptions) -> tuple[str, ...]:
     if not has_gradients(graph):
         why = "no backward() ran" if graph.backward is None else "gradients were not recorded"
         notes.append(f"{why}: the order is the one in which the engine would run the nodes, and no gradient is known")
-    elif not options.is_capture:
-        most = options.values_up_to or MOST_VALUES
-        notes.append(f"the script was recorded with --values: every number of tensors of up to {most:,} elements")
-    elif not any(holds_numbers(node.values) for node in graph.nodes):
+    elif options.is_capture and not any(holds_numbers(node.values) for node in graph.nodes):
         notes.append("recorded without numbers: record it again with --values to see them")
     return tuple(notes)
+
+
+def _how_recorded(options: SourceOptions) -> str:
+    if options.is_capture:
+        return ""
+    from gradviz.recording.plan import MOST_VALUES
+
+    most = options.values_up_to or MOST_VALUES
+    return f"the script was recorded with --values: every number of tensors of up to {most:,} elements"

@@ -5,54 +5,23 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import click
 
-from gradviz.analysis.replay import START, Replay
-from gradviz.capture.capture import Capture
-from gradviz.cli.progress import working
+from gradviz.analysis.replay import START
+from gradviz.cli.replay_stage import Stage
 from gradviz.errors import GradvizError
-from gradviz.graph.model import Graph
 from gradviz.graph.searching import places_of, search
 from gradviz.graph.viewing import ViewOptions
-from gradviz.rendering.replay_text import PageLook, ReplayPages, replay_notes
+from gradviz.rendering.replay_text import ReplayPages
 from gradviz.rendering.replay_words import ReplayWords
-from gradviz.rendering.subjects import subject_of
 
 _ENTER_SCREEN, _LEAVE_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 """The screen beside the one with the reader's own lines, as less and vim use it, without a cursor."""
 _CLEAR = "\x1b[H\x1b[2J"
 _MORE_ITEMS = 4
 """How many times as much may be drawn once a box without a name is opened."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One recorded graph, and how its replay looks."""
-
-    capture: Capture
-    graph: Graph
-    notes: tuple[str, ...]
-    look: PageLook
-
-    def words(self, viewing: ViewOptions) -> ReplayWords:
-        """The replay of what is shown of the graph."""
-        with working("folding the graph"):
-            subject = subject_of(self.capture, self.graph, viewing)
-            return ReplayWords(subject, Replay(subject.graph, subject.view))
-
-    def pages(self, words: ReplayWords, height: int | None = None) -> ReplayPages:
-        """Its pages, of a screen's height or of as many lines as they need."""
-        notes = (*self.notes, *replay_notes(words.subject))
-        return ReplayPages(words, replace(self.look, height=height), notes)
-
-    def all_pages(self, words: ReplayWords, steps: range) -> str:
-        """The pages of these steps, one below the other."""
-        with working("writing the pages"):
-            pages = self.pages(words)
-            rule = ("-" if self.look.ascii else "─") * self.look.width
-            return f"{rule}\n".join(pages.page(at) for at in steps)
 
 
 class Player:

@@ -65,7 +65,7 @@ def item_texts(capture: Capture, graph: Graph, view: View) -> tuple[ItemText, ..
 
 
 class ItemTexts:
-    """The same by the number of an item, found when it is asked for: of a large graph a part may be all that is shown."""
+    """The same by the number of an item, found when asked for: of a large graph a part may be all that is shown."""
 
     def __init__(self, subject: SubjectWords) -> None:
         self._subject = subject

@@ -37,25 +37,28 @@ class PngRenderer(StillPicture):
 
     def render(self, subject: Subject) -> bytes:
         drawing = self.draw(subject)
-        scale = self._fitting_scale(drawing)
+        scale = fitting_scale(drawing, self.scale)
         if scale < self.scale:
             note = f"Shrunk to {scale:.0%} of its natural size to fit {MAX_SIDE:,} pixels a side: SVG stays sharp."
             drawing = self.draw(subject, extra_notes=(note,))
-            scale = min(scale, self._fitting_scale(drawing))
-        return _pixels(drawing, scale, THEMES[self.theme].page)
-
-    def _fitting_scale(self, drawing: Drawing) -> float:
-        width, height = drawing.width, drawing.height
-        largest = min(MAX_SIDE / width, MAX_SIDE / height, sqrt(MAX_PIXELS / (width * height)))
-        if largest < min(self.scale, LEAST_READABLE_SCALE):
-            raise BadInput(
-                f"a picture of {width:,.0f} by {height:,.0f} is too large for a readable PNG",
-                hint="write an .svg, or fold more of the graph",
-            )
-        return min(self.scale, largest)
+            scale = min(scale, fitting_scale(drawing, self.scale))
+        return pixels(drawing, scale, THEMES[self.theme].page)
 
 
-def _pixels(drawing: Drawing, scale: float, background: str) -> bytes:
+def fitting_scale(drawing: Drawing, wanted: float) -> float:
+    """`wanted`, or the largest scale at which a picture can be shown; raises `BadInput` where no word could be read."""
+    width, height = drawing.width, drawing.height
+    largest = min(MAX_SIDE / width, MAX_SIDE / height, sqrt(MAX_PIXELS / (width * height)))
+    if largest < min(wanted, LEAST_READABLE_SCALE):
+        raise BadInput(
+            f"a picture of {width:,.0f} by {height:,.0f} is too large for a readable PNG",
+            hint="write an .svg, or fold more of the graph",
+        )
+    return min(wanted, largest)
+
+
+def pixels(drawing: Drawing, scale: float, background: str) -> bytes:
+    """The PNG of an SVG that holds no font of its own."""
     width, height = max(1, int(drawing.width * scale)), max(1, int(drawing.height * scale))
     sized = f"width={quoteattr(number(drawing.width))} height={quoteattr(number(drawing.height))}"
     markup = drawing.markup.replace(sized, f'width="{width}" height="{height}"', 1)

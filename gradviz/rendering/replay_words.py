@@ -182,6 +182,19 @@ class ReplayWords:
         arrived = self.graph.nodes[slot[0]].arrived
         return arrived[slot[1]] if slot[1] < len(arrived) else None
 
+    def sums(self, step: Step) -> Iterator[str]:
+        """What arrived, in short: ``ȳ = 0.1``, ``12 + 0.6 = 12.6 for width``; nothing where a wire says it all."""
+        letter = self._formulas(step).arriving
+        for slot, flows in islice(step.slots.items(), MOST_SLOTS):
+            total = tensor_words(self._arrived_at(slot))
+            name = f" {self._slot_name(step, slot)}" if len(step.slots) > 1 else ""
+            if len(flows) > 1:
+                more = [f"{len(flows) - MOST_BRANCHES:,} more"] if len(flows) > MOST_BRANCHES else []
+                parts = [tensor_words(flow.gradient) for flow in flows[:MOST_BRANCHES]]
+                yield f"{f'{letter} = ' if letter else ''}{' + '.join([*parts, *more])} = {total}{name}"
+            elif letter:
+                yield f"{letter} = {total}"
+
     def beginning(self) -> Iterator[str]:
         """What backward starts from."""
         for flow in self.replay.roots_entering():
@@ -272,8 +285,9 @@ class ReplayWords:
         named = []
         for place, edge in enumerate(self.main_node(step).edges):
             names = [] if edge is None else _names_of(self.graph.nodes[edge.target], edge.input_nr)
-            if names and place in formulas.letters:
-                named.append(f"{formulas.letters[place]} is {names[0]}")
+            letter = formulas.letters.get(place)
+            if names and letter not in (None, names[0]):
+                named.append(f"{letter} is {names[0]}")
         if named:
             yield listed(named)
 

@@ -59,6 +59,12 @@ def test_all_prints_the_pages_in_a_terminal_too(capture: str, tmp_path: Path) ->
         (("--backward", "all"), "replay plays one backward call at a time; pick one with --backward N"),
         (("--from", "3", "--to", "2"), "--from 3 comes after --to 2"),
         (("--width", "20"), "20 is not in the range"),
+        (("-o", "steps.gif"), "'steps.gif' ends in '.gif', and a replay is drawn as .svg or .png"),
+        (("-o", "steps"), "name it steps.svg, or steps/ for a folder with a file for each step"),
+        (("-o", "-"), "do not go to standard output"),
+        (("-o", "steps.svg", "--all"), "--all prints pages, and -o draws pictures"),
+        (("-o", "steps.svg", "--theme", "pink"), "unknown theme 'pink'"),
+        (("-o", "train.py/steps.svg"), "cannot write"),
     ],
 )
 def test_wrong_options_are_refused_before_the_script_runs(folder: Path, options: tuple[str, ...], words: str) -> None:
@@ -69,3 +75,19 @@ def test_wrong_options_are_refused_before_the_script_runs(folder: Path, options:
 def test_a_step_that_is_not_there_is_refused_with_those_that_are(capture: str, tmp_path: Path, option: str) -> None:
     message = refusal(gradviz("replay", capture, option, "9", cwd=tmp_path))
     assert re.search(rf"{option} 9: there is no such step; they are numbered 0 to 4", message)
+
+
+def test_pictures_go_to_one_file_or_to_a_folder_with_one_for_each_step(capture: str, tmp_path: Path) -> None:
+    run = gradviz("replay", capture, "-o", "steps.png", "--from", "1", cwd=tmp_path)
+    assert run.stdout == "wrote steps.png\n  4 of 4 steps\n"
+    assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
+    run = gradviz("replay", capture, "-o", "steps/", cwd=tmp_path)
+    assert run.stdout == "wrote steps/step-0.svg to step-4.svg\n  the forward graph and 4 of 4 steps\n"
+    assert sorted(path.name for path in (tmp_path / "steps").iterdir()) == [f"step-{at}.svg" for at in range(5)]
+
+
+def test_of_very_many_steps_a_pipe_gets_the_first_and_how_to_have_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "run.gradviz").write_bytes(write_capture(Capture(Program("train.py"), graphs=(chain_graph(400),))))
+    run = gradviz("replay", "run.gradviz", "--every-node", cwd=tmp_path)
+    assert run.stdout.count("─" * 100) == 300
+    assert run.stdout.endswith("104 more steps: --all prints them, --from and --to a part, --depth folds more\n")

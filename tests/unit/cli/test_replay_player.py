@@ -8,7 +8,8 @@ import click
 import pytest
 
 from gradviz.capture.capture import Capture, Program
-from gradviz.cli.replay_player import Player, Stage
+from gradviz.cli.replay_player import Player
+from gradviz.cli.replay_stage import Stage
 from gradviz.graph.view_keywords import view_options
 from gradviz.rendering.replay_text import PageLook
 from tests.builders import graph_of

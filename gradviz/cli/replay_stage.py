@@ -1,0 +1,56 @@
+"""What a replay is made of, and the three ways to show it: page by page, all pages at once, pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gradviz.analysis.replay import Replay
+from gradviz.capture.capture import Capture
+from gradviz.cli.progress import working
+from gradviz.graph.model import Graph
+from gradviz.graph.viewing import ViewOptions
+from gradviz.rendering.replay_text import PageLook, ReplayPages, replay_notes
+from gradviz.rendering.replay_words import ReplayWords
+from gradviz.rendering.subjects import subject_of
+
+MOST_UNASKED = 300
+"""So many pages are printed where nobody asked for all of them."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One recorded graph, and how its replay looks."""
+
+    capture: Capture
+    graph: Graph
+    notes: tuple[str, ...]
+    look: PageLook
+    how_recorded: str = ""
+    """What this very run kept, for who reads pages; a picture lasts longer than that is of interest."""
+
+    def words(self, viewing: ViewOptions) -> ReplayWords:
+        """The replay of what is shown of the graph."""
+        with working("folding the graph"):
+            subject = subject_of(self.capture, self.graph, viewing)
+            return ReplayWords(subject, Replay(subject.graph, subject.view))
+
+    def notes_on(self, words: ReplayWords) -> tuple[str, ...]:
+        """What a reader must know of this replay, in whatever way it is shown."""
+        return (*self.notes, *replay_notes(words.subject))
+
+    def pages(self, words: ReplayWords, height: int | None = None) -> ReplayPages:
+        """Its pages, of a screen's height or of as many lines as they need."""
+        recorded = (self.how_recorded,) if self.how_recorded else ()
+        return ReplayPages(words, replace(self.look, height=height), (*recorded, *self.notes_on(words)))
+
+    def all_pages(self, words: ReplayWords, steps: range, *, is_asked_for: bool) -> Iterator[str]:
+        """The pages of these steps, one below the other, each with a line before it."""
+        pages = self.pages(words)
+        rule = ("-" if self.look.ascii else "─") * self.look.width + "\n"
+        shown = steps if is_asked_for else steps[:MOST_UNASKED]
+        for at in shown:
+            yield f"{rule if at != steps.start else ''}{pages.page(at)}"
+        if len(shown) < len(steps):
+            left = len(steps) - len(shown)
+            yield f"{rule}{left:,} more steps: --all prints them, --from and --to a part, --depth folds more\n"
