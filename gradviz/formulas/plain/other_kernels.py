@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from gradviz.formulas.plain.plain_formula import PlainFormula
 
-OTHER_KERNELS: Mapping[str, str] = {
-    "ScaledDotProductFlashAttentionBackward0": "ScaledDotProductFlashAttentionForCpuBackward0",
-    "ScaledDotProductEfficientAttentionBackward0": "ScaledDotProductFlashAttentionForCpuBackward0",
-    "ScaledDotProductCudnnAttentionBackward0": "ScaledDotProductFlashAttentionForCpuBackward0",
-    "ScaledDotProductFusedAttentionOverrideableBackward0": "ScaledDotProductFlashAttentionForCpuBackward0",
-    "CudnnBatchNormBackward0": "NativeBatchNormBackward0",
-    "MiopenBatchNormBackward0": "NativeBatchNormBackward0",
-    "ConvolutionOverrideableBackward0": "ConvolutionBackward0",
+
+class _Kernel(NamedTuple):
+    same_as: str
+    """The node of the CPU's kernel, whose formula was compared with autograd."""
+    renamed: Mapping[str, str]
+    """What is written otherwise, as arguments have other names or are not there."""
+
+
+_ATTENTION = "ScaledDotProductFlashAttentionForCpuBackward0"
+_OTHER_KERNELS = {
+    "ScaledDotProductFlashAttentionBackward0": _Kernel(_ATTENTION, {"0 if attn_mask is None else attn_mask": "0"}),
+    "ScaledDotProductEfficientAttentionBackward0": _Kernel(_ATTENTION, {"attn_mask": "attn_bias"}),
+    "ScaledDotProductCudnnAttentionBackward0": _Kernel(_ATTENTION, {"attn_mask": "attn_bias"}),
+    "ScaledDotProductFusedAttentionOverrideableBackward0": _Kernel(_ATTENTION, {"attn_mask": "attn_bias"}),
+    "CudnnBatchNormBackward0": _Kernel("NativeBatchNormBackward0", {"eps": "epsilon"}),
+    "MiopenBatchNormBackward0": _Kernel("NativeBatchNormBackward0", {"eps": "epsilon"}),
+    "ConvolutionOverrideableBackward0": _Kernel("ConvolutionBackward0", {}),
 }
-"""By the node of a kernel for another device, that of the CPU's: its formula was compared with autograd."""
 
 
 def of_other_kernels(formulas: Mapping[str, PlainFormula]) -> dict[str, PlainFormula]:
     """Their formulas, which say for which kernel they were compared with autograd."""
-    return {
-        node: msgspec.structs.replace(
-            formulas[same],
-            node=node,
-            same_as=same,
-            note=f"{formulas[same].note} The same mathematics as of {same}, for which it was compared with autograd.",
-        )
-        for node, same in OTHER_KERNELS.items()
-    }
+    return {node: _for(node, kernel, formulas[kernel.same_as]) for node, kernel in _OTHER_KERNELS.items()}
+
+
+def _for(node: str, kernel: _Kernel, formula: PlainFormula) -> PlainFormula:
+    where = dict(formula.where)
+    for old, new in kernel.renamed.items():
+        where = {name: re.sub(rf"\b{old}\b", new, expression) for name, expression in where.items()}
+    note = f"{formula.note} The same mathematics as of {formula.node}, for which it was compared with autograd."
+    return msgspec.structs.replace(formula, node=node, where=where, same_as=formula.node, note=note)

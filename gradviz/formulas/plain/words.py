@@ -42,6 +42,11 @@ def grouped_kernels(weight: Any, groups: int) -> Any:
     return weight.reshape(groups, weight.size(0) // groups, -1)
 
 
+def causal_mask(query: Any, key: Any) -> Any:
+    """−∞ for every key that comes later than the query, 0 for the others."""
+    return query.new_full((query.size(-2), key.size(-2)), -math.inf).triu(1)
+
+
 def row(vector: Any) -> Any:
     """A vector as a matrix of one row."""
     return vector.unsqueeze(-2)
@@ -60,6 +65,7 @@ WORDS: Mapping[str, Any] = {
     "numbered": numbered,
     "grouped": grouped,
     "grouped_kernels": grouped_kernels,
+    "causal_mask": causal_mask,
     "row": row,
     "column": column,
 }

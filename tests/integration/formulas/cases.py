@@ -242,7 +242,7 @@ SHAPES = [
         given(node, self=real(2, 3, 3, 3), padding=(1, 2, 0, 1, 1, 0))
         for node in ("ReflectionPad3DBackward0", "ReplicationPad3DBackward0")
     ),
-    given("PackPaddedSequenceBackward0", self=real(2, 3, 4), lengths=torch.tensor([3, 2]), batch_first=True),
+    given("PackPaddedSequenceBackward0", input=real(2, 3, 4), lengths=torch.tensor([3, 2]), batch_first=True),
     given("DiagonalBackward0_copy", self=real(3, 4), offset=1, dim1=0, dim2=1),
 ]
 
@@ -391,7 +391,7 @@ IMAGES = [
         "MaxUnpool2DBackward0",
         self=real(1, 1, 2, 2),
         indices=torch.tensor([[[[0, 3], [9, 14]]]]),
-        kernel_size=2,
+        output_size=(4, 4),
     ),
     given("ChannelShuffleBackward0", self=real(2, 6, 3, 2), groups=2),
 ]
@@ -434,27 +434,18 @@ LOSSES = [
     ),
 ]
 
+_MASK = torch.where(torch.arange(25).reshape(5, 5) % 3 == 0, -torch.inf, 0.5).double()
 ATTENTION = [
-    given(
-        "ScaledDotProductFlashAttentionForCpuBackward0",
-        query=real(2, 3, 4, 8),
-        key=real(2, 3, 5, 8),
-        value=real(2, 3, 5, 8),
-        is_causal=False,
-        attn_mask=None,
-        scale=scale,
-    )
-    for scale in (None, 0.7)
-] + [
     given(
         "ScaledDotProductFlashAttentionForCpuBackward0",
         query=real(2, 3, 5, 8),
         key=real(2, 3, 5, 8),
         value=real(2, 3, 5, 8),
-        is_causal=True,
-        attn_mask=None,
-        scale=None,
+        is_causal=is_causal,
+        attn_mask=mask,
+        scale=scale,
     )
+    for is_causal, mask, scale in ((False, None, None), (False, None, 0.7), (True, None, None), (False, _MASK, None))
 ]
 
 COMPLEX_NUMBERS = [

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import ast
+import builtins
 import itertools
+import re
 import zlib
 from collections import defaultdict
 from typing import Any
@@ -9,8 +12,10 @@ import pytest
 import torch
 
 from gradviz.formulas import known
+from gradviz.formulas.arguments import result_names
 from gradviz.formulas.plain import Trap, evaluation, plain_formulas
 from gradviz.formulas.plain.plain_formula import PlainFormula
+from gradviz.formulas.plain.words import WORDS
 from tests.integration.formulas.cases import CASES
 from tests.integration.formulas.drawn import Case, Drawn
 
@@ -34,12 +39,16 @@ def test_a_plain_formula_gives_what_autograd_gives(node: str) -> None:
             _compare(formula, case, torch.complex128)
 
 
-@pytest.mark.parametrize("node", [name for name, formula in FORMULAS.items() if formula.same_as])
-def test_a_kernel_for_another_device_is_one_of_torch_with_the_same_inputs(node: str) -> None:
-    derivative = known.of(node)
+def test_formulas_call_inputs_and_results_as_torch_does() -> None:
+    for node in FORMULAS.keys() - {"torch::autograd::CopyBackwards"}:
+        formula, derivative = FORMULAS[node], known.of(node)
+        assert derivative is not None
+        arguments = set(re.findall(r" (\w+)(?:=[^,()]*)?[,)]", derivative.schema.rpartition(" -> ")[0]))
+        abbreviated = {*formula.where, *WORDS, "torch", "grad", "grads", "result"}
 
-    assert derivative is not None
-    assert set(FORMULAS[node].gradients) <= set(derivative.input_names)
+        assert set(formula.gradients) <= set(derivative.input_names), node
+        assert formula.outputs == result_names(derivative.schema)[: len(formula.outputs)], node
+        assert _names(formula) <= arguments | abbreviated | set(formula.outputs), node
 
 
 @pytest.mark.parametrize("node", [name for name, formula in FORMULAS.items() if formula.traps and not formula.same_as])
@@ -55,13 +64,14 @@ def _compare(formula: PlainFormula, case: Case, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     outputs = _outputs(formula, evaluation.called(formula, torch, values))
     differentiable = [output for output in outputs if output.requires_grad]
-    grads = tuple(torch.randn(each.shape, generator=generator, dtype=each.dtype) for each in differentiable)
+    grads = tuple(_arriving(output, generator) for output in outputs)
+    arriving = [grad for output, grad in zip(outputs, grads, strict=True) if output.requires_grad]
     assert differentiable[0].grad_fn is not None
     assert differentiable[0].grad_fn.name() == case.node
 
     wanted = {name: _tensors(values[name]) for name in formula.gradients if _wants_gradient(values.get(name))}
-    expected = iter(torch.autograd.grad(differentiable, list(itertools.chain(*wanted.values())), grads))
-    known_values = {**values, **_by_name(formula, outputs), "grad": grads[0], "grads": grads}
+    expected = iter(torch.autograd.grad(differentiable, list(itertools.chain(*wanted.values())), arriving))
+    known_values = {**values, **_by_name(formula, outputs), "grad": arriving[0], "grads": grads}
     with torch.no_grad():
         told = evaluation.gradients(formula, torch, known_values)
         torch.manual_seed(0)
@@ -74,10 +84,25 @@ def _compare(formula: PlainFormula, case: Case, dtype: torch.dtype) -> None:
         torch.testing.assert_close(result, output.detach(), msg=lambda text: f"forward of {case}, {dtype}: {text}")
 
 
+def _names(formula: PlainFormula) -> set[str]:
+    """What expressions take from outside; not what a comprehension names in passing."""
+    expressions = (*formula.gradients.values(), *formula.where.values(), formula.forward or formula.call)
+    names = [node for each in expressions for node in ast.walk(ast.parse(each)) if isinstance(node, ast.Name)]
+    in_passing = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    return {node.id for node in names} - in_passing - set(dir(builtins))
+
+
 def _drawn(what: Any, generator: torch.Generator, dtype: torch.dtype) -> Any:
     if isinstance(what, list) and any(isinstance(each, Drawn) for each in what):
         return [_drawn(each, generator, dtype) for each in what]
     return what.tensor(generator, dtype) if isinstance(what, Drawn) else what
+
+
+def _arriving(output: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Nothing arrives for a result without a history."""
+    if not output.requires_grad:
+        return torch.zeros_like(output)
+    return torch.randn(output.shape, generator=generator, dtype=output.dtype)
 
 
 def _outputs(formula: PlainFormula, results: Any) -> tuple[torch.Tensor, ...]:

@@ -114,6 +114,7 @@ _ACTIVATIONS = (
         "torch.nn.functional.logsigmoid(self)",
         {"self": "grad * torch.sigmoid(-self)"},
         forward="-torch.log(1 + torch.exp(-self))",
+        outputs=("output",),
     ),
     PlainFormula(
         "SoftplusBackward0",

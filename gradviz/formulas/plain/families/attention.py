@@ -18,24 +18,22 @@ ATTENTION = (
         forward="weights @ value",
         where={
             "factor": "1 / math.sqrt(query.size(-1)) if scale is None else scale",
-            "allowed": "torch.ones(query.size(-2), key.size(-2), dtype=torch.bool).tril() if is_causal else attn_mask",
-            "scores": "factor * (query @ key.mT)",
-            "weights": "torch.softmax(scores if allowed is None else torch.where(allowed, scores, -math.inf), -1)",
+            "mask": "causal_mask(query, key) if is_causal else 0 if attn_mask is None else attn_mask",
+            "weights": "torch.softmax(factor * (query @ key.mT) + mask, -1)",
             "at_weights": "grad @ value.mT",
             "at_scores": "weights * (at_weights - (at_weights * weights).sum(-1, keepdim=True))",
         },
         outputs=("output",),
         symbols={
             "factor": "s",
-            "allowed": "mask",
-            "scores": "S",
+            "mask": "M",
             "weights": "P",
             "at_weights": "P̄",
             "at_scores": "S̄",
             "output": "Y",
         },
-        note="P̄ and S̄ are the gradients of the weights P and the scores S, by the formula of a softmax along rows. "
-        "Without dropout.",
+        note="P̄ and S̄ are the gradients of the weights P and of what the softmax is taken of, along rows. "
+        "M is −∞ where a query may not see a key; S̄ is its gradient, too. Without dropout.",
         traps=(
             Trap(
                 "Where one key takes all the weight, P is 0 or 1, and queries and keys get no gradient.",

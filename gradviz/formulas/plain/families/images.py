@@ -29,10 +29,11 @@ def _maximum(node: str, sentence: str, call: str, *traps: Trap) -> PlainFormula:
         sentence,
         call,
         {
-            "self": "torch.zeros_like(self).flatten(2).scatter_add(2, indices.flatten(2), grad.flatten(2))"
+            "self": "torch.zeros_like(self).flatten(2).scatter_add(2, result1.flatten(2), grad.flatten(2))"
             ".reshape(self.shape)"
         },
-        outputs=("result0", "indices"),
+        outputs=("result0", "result1"),
+        symbols={"result1": "i"},
         traps=traps,
     )
 
@@ -154,7 +155,7 @@ IMAGES = (
     PlainFormula(
         "MaxUnpool2DBackward0",
         "Maxima put back to where they were found, 0 elsewhere.",
-        "torch.nn.functional.max_unpool2d(self, indices, kernel_size)",
+        "torch.ops.aten.max_unpool2d(self, indices, output_size)",
         {"self": "grad.flatten(2).gather(2, indices.flatten(2)).reshape(self.shape)"},
     ),
     PlainFormula(

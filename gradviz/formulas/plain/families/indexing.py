@@ -178,11 +178,12 @@ INDEXING = (
         "Sums or means of rows of a table.",
         "torch.nn.functional.embedding_bag(indices, weight, offsets, mode=('sum', 'mean')[mode])",
         {"weight": "torch.zeros_like(weight).index_add(0, indices, (grad / size)[bag])"},
-        forward="torch.zeros_like(result).index_add(0, bag, weight[indices]) / size",
+        forward="torch.zeros_like(result0).index_add(0, bag, weight[indices]) / size",
         where={
             "bag": "(column(torch.arange(indices.numel())) >= offsets).sum(-1) - 1",
             "size": "torch.bincount(bag).unsqueeze(-1) if mode == 1 else 1",
         },
+        outputs=("result0",),
         note="mode is 0 for sums and 1 for means; offsets are where bags begin.",
     ),
 )

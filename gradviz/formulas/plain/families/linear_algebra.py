@@ -151,10 +151,9 @@ LINEAR_ALGEBRA = (
     PlainFormula(
         "LinalgSlogdetBackward0",
         "The logarithm of the absolute value of the determinant.",
-        "torch.linalg.slogdet(A).logabsdet",
-        {"A": "grad * torch.linalg.inv(A).mH"},
-        forward="torch.log(torch.abs(torch.linalg.det(A)))",
-        outputs=("logabsdet",),
+        "torch.linalg.slogdet(A)",
+        {"A": "grads[1] * torch.linalg.inv(A).mH"},
+        outputs=("sign", "logabsdet"),
         symbols={"logabsdet": "y"},
     ),
     PlainFormula(
@@ -294,11 +293,10 @@ LINEAR_ALGEBRA = (
         "The pseudo-inverse, which solves least squares.",
         "torch.linalg.pinv(self)",
         {
-            "self": "-(Y.mH @ grad @ Y.mH) + (grad.mH - self @ (Y @ grad.mH)) @ Y @ Y.mH"
-            " + Y.mH @ Y @ (grad.mH - (grad.mH @ Y) @ self)"
+            "self": "-(result.mH @ grad @ result.mH) + (grad.mH - self @ (result @ grad.mH)) @ result @ result.mH"
+            " + result.mH @ result @ (grad.mH - (grad.mH @ result) @ self)"
         },
-        outputs=("Y",),
-        symbols={"self": "A"},
+        symbols={"self": "A", "result": "Y"},
         holds_for_complex=True,
     ),
 )

@@ -44,6 +44,7 @@ def _log_likelihood(node: str, sentence: str, *traps: Trap) -> PlainFormula:
             "n": "counted.sum() if reduction == 1 else 1",
             "losses": "-self.gather(1, chosen).squeeze(1) * counted",
         },
+        outputs=("output",),
         symbols={"weight": "weight", "weights": "w", "counted": "c", "chosen": "k", "losses": "l"},
         note="k is the class that is meant, c its weight: 1 where none are given, 0 where the target is ignored. "
         f"{_NOTE}",

@@ -20,10 +20,10 @@ RANDOMNESS = (
         "NativeDropoutBackward0",
         "Dropout: a part of the elements becomes 0, the rest is scaled up.",
         "torch.native_dropout(input, p, train)",
-        {"input": "grad * kept / (1 - p)"},
-        forward="input * kept / (1 - p)",
-        outputs=("result0", "kept"),
-        symbols={"kept": "m"},
+        {"input": "grad * result1 / (1 - p)"},
+        forward="input * result1 / (1 - p)",
+        outputs=("result0", "result1"),
+        symbols={"result1": "m"},
         note="m, drawn in the forward, is used again in the backward. On a CPU, dropout is a product with m / (1 − p), "
         "so the node is called MulBackward0.",
         traps=(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
 
 _LIST = {"result": "y₁, …, yₙ", "grads": "ȳ₁, …, ȳₙ"}
+_GATHERED = "torch.zeros_like(self).flatten().index_add(0, places, grad.flatten()).reshape(self.shape)"
 _SAME_NUMBERS = "grad.reshape(self.shape)"
 
 
@@ -24,7 +25,7 @@ def _choosing(node: str, sentence: str, call: str, note: str = "") -> PlainFormu
         node,
         sentence,
         call,
-        {"self": "torch.zeros_like(self).flatten().index_add(0, places, grad.flatten()).reshape(self.shape)"},
+        {"self": _GATHERED},
         where={"places": call.replace("self", "numbered(self)") + ".long().flatten()"},
         note=note,
     )
@@ -282,11 +283,14 @@ SHAPES = (
         "A margin that repeats the outermost elements of a volume.",
         "torch.nn.functional.pad(self, padding, 'replicate')",
     ),
-    _choosing(
+    PlainFormula(
         "PackPaddedSequenceBackward0",
         "Sequences of different lengths, step by step without padding, for recurrent networks.",
-        "torch._VF._pack_padded_sequence(self, lengths, batch_first)[0]",
-        "Padding has the gradient 0.",
+        "torch._VF._pack_padded_sequence(input, lengths, batch_first)",
+        {"input": _GATHERED.replace("self", "input")},
+        where={"places": "torch._VF._pack_padded_sequence(numbered(input), lengths, batch_first)[0].long().flatten()"},
+        outputs=("result0",),
+        note="Padding has the gradient 0.",
     ),
     _choosing(
         "AsStridedBackward0",
