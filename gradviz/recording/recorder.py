@@ -13,15 +13,15 @@ from types import FrameType
 from typing import Any
 
 from gradviz.capture.capture import Capture, ScriptError
-from gradviz.errors import BadInput
 from gradviz.graph.call_log import DerivativeCheck
 from gradviz.graph.model import BackwardCall, Graph
-from gradviz.recording import failed_node, torch_compat
+from gradviz.recording import torch_compat
 from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch
 from gradviz.recording.call_log_builder import CallLogBuilder
 from gradviz.recording.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.compiled_code import CompiledCodeWatch
 from gradviz.recording.derivative_probe import NotComparable, check_derivatives
+from gradviz.recording.failed_backwards import FailedBackwards
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import CallAt
 from gradviz.recording.hidden_frames import HiddenFrames
@@ -30,10 +30,8 @@ from gradviz.recording.measured_calls import MeasuredCalls
 from gradviz.recording.names import NameTable, names_on_stack
 from gradviz.recording.plan import RecordingPlan, StopScript
 from gradviz.recording.refused_backward import refused_backward
-from gradviz.recording.root_expression import parse_root
-from gradviz.recording.roots import RootTensor, loose_ends, root_of, slots_in
+from gradviz.recording.roots import RootTensor, loose_ends, root_of, roots_of_expression
 from gradviz.recording.run_limit import RunLimit
-from gradviz.recording.structures import named_tensors
 from gradviz.recording.tensor_facts import FactsTable
 
 TRACED = "backward calls inside torch.jit.trace are not recorded: it would trace the recorder"
@@ -61,7 +59,7 @@ class Recorder:
         if self._forward.calls is not None:
             self._forward.calls.watch_limit(self._limit)
         self.backward_calls = 0
-        self.failed_in_backward = False
+        self._failures = FailedBackwards(self._builder)
         self.was_stopped = False
         """True once the program, or the thread of it that called backward, was told to end."""
 
@@ -152,11 +150,11 @@ class Recorder:
         recorded = self._record_request(request, number)
         # Only an earlier call can have freed anything: the usual first one pays nothing for this.
         may_be_freed = number > 1 or self._plan.begins_midway
-        freed_before = self._freed_places(recorded) if may_be_freed else frozenset()
+        freed_before = self._failures.freed_before(recorded) if may_be_freed else frozenset()
         try:
             result = self._measured.run(recorded, request, run)
         except Exception as error:
-            self._note_failure(recorded, request, error, freed_before)
+            self._failures.note(recorded, request, error, freed_before)
             raise
         finally:
             self._forward.end_backward(row)
@@ -186,7 +184,7 @@ class Recorder:
         try:
             return run()
         except Exception as error:
-            self._note_failure(self._record_request(request, number), request, error, frozenset())
+            self._failures.note(self._record_request(request, number), request, error)
             raise
 
     def _record_request(self, request: BackwardRequest, number: int) -> Recorded | None:
@@ -216,35 +214,6 @@ class Recorder:
         call = CallAt(backward, self._forward.stacks.current(frame, [])) if backward is not None else None
         with self._plan.working("recording the graph"):
             return self._builder.add_graph(roots, names, call=call)
-
-    def _note_failure(
-        self, recorded: Recorded | None, request: BackwardRequest, error: Exception, freed_before: frozenset[int]
-    ) -> None:
-        self.failed_in_backward = True
-        if recorded is None:
-            return
-        try:
-            place = failed_node.find(
-                recorded.walk,
-                error,
-                inputs=slots_in(recorded.walk, request.inputs),
-                freed_before=freed_before,
-                retains_graph=request.retain_graph or request.create_graph,
-                ran=_places_that_ran(self._builder.graphs[recorded.place]),
-            )
-        except Exception as defect:  # the program's own error is the one to be seen
-            self._builder.disclose_defect("the node that failed could not be found", defect)
-            return
-        if place is not None:
-            graphs = self._builder.graphs
-            graphs[recorded.place] = failed_node.marked(graphs[recorded.place], place)
-
-    def _freed_places(self, recorded: Recorded | None) -> frozenset[int]:
-        try:
-            return failed_node.freed_places(recorded.walk) if recorded is not None else frozenset()
-        except Exception as defect:  # whatever it is, it must not reach the program
-            self._builder.disclose_defect("what earlier calls freed could not be found out", defect)
-            return frozenset()
 
     def _thin_out(self, place: int | None) -> None:
         if not self._plan.calls or place is None:
@@ -286,22 +255,8 @@ class Recorder:
 
     def record_root(self, namespace: Mapping[str, Any]) -> None:
         """Record the graph of the expression that ``--root`` names, from the script's variables."""
-        expression = self._plan.root
-        assert expression is not None
-        value = parse_root(expression).value_in(namespace)
-        tensors = list(named_tensors(value, expression))
-        if not tensors:
-            raise BadInput(
-                f"--root {expression!r} is a {type(value).__name__}, not a tensor",
-                hint="name a tensor that has a graph",
-            )
-        roots = [root for name, tensor in tensors if (root := root_of(tensor, name)) is not None]
-        if not roots:
-            raise BadInput(
-                f"--root {expression!r} has no grad_fn: nothing that it was computed from requires grad, "
-                "or it was computed under no_grad or detached",
-                hint="name a tensor that was computed from one with requires_grad=True",
-            )
+        assert self._plan.root is not None
+        roots = roots_of_expression(self._plan.root, namespace)
         names = NameTable.of([namespace])
         self.note_memory()
         self._record_graph(roots, names)
@@ -320,7 +275,7 @@ class Recorder:
         refused = refused_backward(error)
         if refused is None:
             return
-        self.failed_in_backward = True
+        self._failures.has_failed = True
         names = NameTable.of(namespaces)
         self._builder.disclose(refused.words(names))
         roots = [root for tensor in refused.tensors if (root := root_of(tensor, names.name_of(tensor))) is not None]
@@ -335,6 +290,11 @@ class Recorder:
         roots = loose_ends(names)
         if roots:
             self._record_graph(roots, names)
+
+    @property
+    def failed_in_backward(self) -> bool:
+        """Whether a backward call of the program raised."""
+        return self._failures.has_failed
 
     def has_graphs(self) -> bool:
         """True once there is something to show."""
@@ -370,13 +330,6 @@ class Recorder:
         if _running is not self:
             self._forward.let_go_of_all()
         return capture
-
-
-def _places_that_ran(graph: Graph) -> frozenset[int] | None:
-    """Nodes that backward ran to their end; None where nobody watched."""
-    if all(root.gradient is None for root in graph.roots):
-        return None
-    return frozenset(node.id for node in graph.nodes if node.run is not None)
 
 
 _running: Recorder | None = None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 
+from gradviz.errors import BadInput
 from gradviz.recording import torch_compat
 from gradviz.recording.graph_walker import Walk, leaf_variables, walk
 from gradviz.recording.names import NameTable
+from gradviz.recording.root_expression import parse_root
+from gradviz.recording.structures import named_tensors
 
 
 class RootTensor(NamedTuple):
@@ -79,3 +82,26 @@ def loose_ends(names: NameTable, *, since: int = 0) -> list[RootTensor]:
         if walked.position[candidate.grad_fn] not in consumed:
             ends.setdefault((candidate.grad_fn, candidate.output_nr), candidate)
     return sorted(ends.values(), key=lambda end: end.grad_fn._sequence_nr())
+
+
+def roots_of_expression(expression: str, namespace: Mapping[str, Any]) -> list[RootTensor]:
+    """What ``--root`` names in the variables of a script.
+
+    Raises:
+        BadInput: there is no such value, or no tensor with a graph in it.
+    """
+    value = parse_root(expression).value_in(namespace)
+    tensors = list(named_tensors(value, expression))
+    if not tensors:
+        raise BadInput(
+            f"--root {expression!r} is a {type(value).__name__}, not a tensor",
+            hint="name a tensor that has a graph",
+        )
+    roots = [root for name, tensor in tensors if (root := root_of(tensor, name)) is not None]
+    if not roots:
+        raise BadInput(
+            f"--root {expression!r} has no grad_fn: nothing that it was computed from requires grad, "
+            "or it was computed under no_grad or detached",
+            hint="name a tensor that was computed from one with requires_grad=True",
+        )
+    return roots
