@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any, Literal
 
-from gradviz.recording import torch_compat
+from gradviz.recording import torch_compat, torch_probes
 from gradviz.recording.stand_in import StandIns
 
 
@@ -71,7 +71,7 @@ class BackwardWatch:
 
     def start(self) -> None:
         """Replace torch's entry to the engine."""
-        for module in torch_compat.backward_entry_modules():
+        for module in torch_probes.backward_entry_modules():
             original = module._engine_run_backward
             self._originals.append((module, original))
             module._engine_run_backward = self._watched(original)  # type: ignore[attr-defined]

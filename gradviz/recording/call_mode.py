@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
-from gradviz.recording import torch_compat
+from gradviz.recording import torch_compat, torch_probes
 from gradviz.recording.stand_in import StandIns
 
 Note = Callable[[int, int, Any, tuple[Any, ...], Any, Any], None]
@@ -91,7 +91,7 @@ class CallMode(TorchFunctionMode):
     def put_on(self) -> None:
         """Begin to see the calls of this thread."""
         self.is_on = True
-        torch_compat.push_function_mode(self)
+        torch_probes.push_function_mode(self)
 
     def take_off(self) -> bool:
         """See no more calls of this thread; False where there was nothing on its stack to take off.
@@ -100,12 +100,12 @@ class CallMode(TorchFunctionMode):
         """
         above = []
         found = False
-        while not found and (top := torch_compat.pop_function_mode()) is not None:
+        while not found and (top := torch_probes.pop_function_mode()) is not None:
             found = top is self
             if not found:
                 above.append(top)
         for other in reversed(above):
-            torch_compat.push_function_mode(other)
+            torch_probes.push_function_mode(other)
         if found:
             self.is_on = False
         return found
@@ -114,4 +114,4 @@ class CallMode(TorchFunctionMode):
         """The same at the end of the recording, also from inside the handler."""
         self.is_on = False
         if not self.take_off() and self._is_handling:
-            torch_compat.swallow_next_push(self)
+            torch_probes.swallow_next_push(self)

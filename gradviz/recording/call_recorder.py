@@ -28,6 +28,7 @@ from gradviz.recording.call_values import (
 )
 from gradviz.recording.call_writer import CallWriter, Where
 from gradviz.recording.definitions import callback_of
+from gradviz.recording.derivative_probe import NotComparable, check_derivatives
 from gradviz.recording.file_kinds import is_library_file
 from gradviz.recording.gradients import measuring
 from gradviz.recording.known_tensors import requires_grad, version_of
@@ -67,6 +68,19 @@ class CallRecorder:
         self.derivatives: tuple[DerivativeCheck, ...] = ()
         """Of custom functions, once they were tried out."""
         self._limit: RunLimit | None = None
+
+    def try_out_custom_functions(self) -> dict[str, str]:
+        """Compare the backward of custom functions with finite differences; why that of some could not be, by name."""
+        checks: list[DerivativeCheck] = []
+        reasons = dict(self.events.samples.left_out)
+        for sample in self.events.samples.samples.values():
+            try:
+                checks += check_derivatives(sample)
+            except NotComparable as defect:
+                reasons[sample.row.function.removesuffix(".apply")] = str(defect)
+        self.events.samples.samples.clear()
+        self.derivatives = tuple(checks)
+        return reasons
 
     def watch_limit(self, limit: RunLimit) -> None:
         """Tell it of steps, and break off what takes too long."""

@@ -12,7 +12,7 @@ import threading
 from types import FrameType
 from typing import Any
 
-from gradviz.recording import torch_compat
+from gradviz.recording import torch_probes
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.import_notice import ImportNotice
 from gradviz.recording.stacks import calling_frame
@@ -43,11 +43,11 @@ class CompiledCodeWatch:
         """Put Dynamo and the import system back."""
         self._notice.stop()
         if self._original is not None:
-            module = torch_compat.dynamo_eval_frame()
+            module = torch_probes.dynamo_eval_frame()
             if module is not None:
                 setattr(module, _SWITCH, self._original)
             self._original = None
-            torch_compat.restore_global_hook_question(self._original_hook_question)
+            torch_probes.restore_global_hook_question(self._original_hook_question)
 
     @property
     def is_running(self) -> bool:
@@ -56,7 +56,7 @@ class CompiledCodeWatch:
 
     def install(self) -> None:
         """Replace Dynamo's switch by one that pauses the watch as well."""
-        module = torch_compat.dynamo_eval_frame()
+        module = torch_probes.dynamo_eval_frame()
         if module is None or self._original is not None:
             return
         self._original = original = getattr(module, _SWITCH)
@@ -71,7 +71,7 @@ class CompiledCodeWatch:
             return result
 
         setattr(module, _SWITCH, switch)
-        self._original_hook_question = torch_compat.replace_global_hook_question(self._watch.owns_hook)
+        self._original_hook_question = torch_probes.replace_global_hook_question(self._watch.owns_hook)
 
     def _before_switch(self, wrapper: FrameType, *, enters_compiled_code: bool) -> None:
         if not self._watch.is_watching or threading.get_ident() != self._thread:

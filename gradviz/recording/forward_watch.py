@@ -6,7 +6,7 @@ Problems solved here:
   call, and every number in between belongs to the call, composite functions included.
 * An active function mode, or global module hooks, would break the graphs of `torch.compile`, because Dynamo traces
   them. So watching is *paused* while compiled code runs (see `compiled_code`), and its nodes are noted as one row.
-* Custom functions do not pass through ``__torch_function__``; see `torch_compat.function_apply_probe`.
+* Custom functions do not pass through ``__torch_function__``; see `torch_probes.function_apply_probe`.
 * Everything is put back on `stop`, in whatever order it is found then.
 """
 
@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import torch
 from torch.nn.modules import module as module_call
 
-from gradviz.recording import torch_compat
+from gradviz.recording import torch_compat, torch_probes
 from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.call_mode import CallMode
 from gradviz.recording.call_recorder import CallRecorder
@@ -78,7 +78,7 @@ class ForwardWatch:
         self._main_log = self.log.of_thread(self._main_thread)
         self._module_hooks: list[Any] = []
         self._swapped = SwappedTensors(self._let_go)
-        self._apply_probe = torch_compat.function_apply_probe()
+        self._apply_probe = torch_probes.function_apply_probe()
         self._original_probe: Callable[..., Any] | None = None
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
         self.is_watching = False
@@ -335,6 +335,6 @@ def _tensors_in(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Iterato
 
 
 def _take_hooks(ids: set[int]) -> Iterator[tuple[dict[int, Any], int, Any]]:
-    for table in torch_compat.global_hook_tables():
+    for table in torch_probes.global_hook_tables():
         for key in [key for key in table if key in ids]:
             yield table, key, table.pop(key)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from gradviz.recording import torch_compat
+from gradviz.recording import torch_compat, torch_probes
 from gradviz.recording.boundary import BOUNDARY
 from gradviz.recording.file_kinds import is_gradviz_code, is_hook_detour
 from gradviz.recording.user_traceback import direct_call_in
@@ -31,8 +31,8 @@ class HiddenFrames:
 
     def start(self) -> None:
         """Replace the readers that this torch has."""
-        self._replace(torch_compat.ANOMALY_STACKS, _stack_formatter)
-        self._replace(torch_compat.TRACED_NAMES, _name_finders)
+        self._replace(torch_probes.ANOMALY_STACKS, _stack_formatter)
+        self._replace(torch_probes.TRACED_NAMES, _name_finders)
 
     def _replace(self, reader: tuple[str, str], replacement: Callable[[Any], Any]) -> None:
         module, name = sys.modules.get(reader[0]), reader[1]

@@ -6,7 +6,7 @@ import weakref
 from types import FrameType
 from typing import Any
 
-from gradviz.recording import torch_compat
+from gradviz.recording import torch_probes
 from gradviz.recording.call_rows import Row
 from gradviz.recording.call_writer import CallWriter
 from gradviz.recording.names import local_variables
@@ -18,7 +18,7 @@ class ModuleMakers:
 
     def __init__(self, writer: CallWriter) -> None:
         self._writer = writer
-        self._probe = torch_compat.module_made_probe()
+        self._probe = torch_probes.module_made_probe()
         self._original: Any = None
         self._rows: dict[int, tuple[weakref.ref[Any], Row]] = {}
 

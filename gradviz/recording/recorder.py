@@ -13,14 +13,12 @@ from types import FrameType
 from typing import Any
 
 from gradviz.capture.capture import Capture, ScriptError
-from gradviz.graph.call_log import DerivativeCheck
 from gradviz.graph.model import BackwardCall, Graph
 from gradviz.recording import torch_compat
 from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch
 from gradviz.recording.call_log_builder import CallLogBuilder
 from gradviz.recording.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.compiled_code import CompiledCodeWatch
-from gradviz.recording.derivative_probe import NotComparable, check_derivatives
 from gradviz.recording.failed_backwards import FailedBackwards
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import CallAt
@@ -115,17 +113,8 @@ class Recorder:
         calls = self._forward.calls
         if calls is None or torch_compat.is_one_of_several_processes():
             return  # the others would have to take part
-        checks: list[DerivativeCheck] = []
-        reasons = dict(calls.events.samples.left_out)
-        for sample in calls.events.samples.samples.values():
-            try:
-                checks += check_derivatives(sample)
-            except NotComparable as defect:
-                reasons[sample.row.function.removesuffix(".apply")] = str(defect)
-        calls.derivatives = tuple(checks)
-        for name, reason in reasons.items():
+        for name, reason in calls.try_out_custom_functions().items():
             self._builder.disclose(f"the backward of {name} was not compared with finite differences: {reason}")
-        calls.events.samples.samples.clear()
 
     def _on_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         if self._compiled.is_running:

@@ -13,7 +13,7 @@ from itertools import dropwhile
 from types import CodeType, FrameType
 
 from gradviz.graph.model import CallSite
-from gradviz.recording import torch_compat
+from gradviz.recording import torch_probes
 from gradviz.recording.boundary import BOUNDARY
 from gradviz.recording.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 
@@ -43,7 +43,7 @@ class StackTable:
         self._codes: dict[int, CodeType] = {}
         """Keeps the code objects alive, whose ids serve as keys."""
         self._verdicts: dict[int, int] = {}
-        self.module_call_code = torch_compat.module_call_code()
+        self.module_call_code = torch_probes.module_call_code()
 
     def current(self, frame: FrameType | None, running_calls: list[CallFrame]) -> int:
         """Id of the stack from `frame` upwards; `running_calls` are the module calls that it is inside of."""

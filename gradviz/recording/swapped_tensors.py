@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gradviz.recording import torch_compat
+from gradviz.recording import torch_probes
 
 
 class SwappedTensors:
@@ -21,7 +21,7 @@ class SwappedTensors:
 
     def __init__(self, let_go: Callable[[torch.Tensor], None]) -> None:
         self._let_go = let_go
-        self._probe = torch_compat.swap_probe()
+        self._probe = torch_probes.swap_probe()
         self._original: Any = None
 
     def start(self) -> None:
