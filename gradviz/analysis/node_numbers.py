@@ -133,7 +133,7 @@ def node_inputs(graph: Graph, node: Node, derivative: Derivative | None) -> tupl
     """What a node was computed from, in the order of its function's arguments, as far as that is known."""
     inputs = [_from_edge(graph, name, edge) for name, edge in _named_edges(node, derivative) if edge is not None]
     constants = [graph.constants[place] for place in node.constants]
-    names = _names_of_constants(node, constants, derivative, {each.name for each in inputs})
+    names = _names_of_constants(node, constants, derivative)
     inputs += [
         NamedTensor(name, constant_names(each), each.tensor, each.value, wants_gradient=False)
         for name, each in zip(names, constants, strict=True)
@@ -184,18 +184,43 @@ def _names_behind_views(graph: Graph, node: Node) -> tuple[str, ...]:
     return () if edge is None else _names_at(node, edge.input_nr)
 
 
-def _names_of_constants(
-    node: Node, constants: list[Constant], derivative: Derivative | None, given: set[str]
-) -> list[str]:
-    """By their order among the arguments that no edge belongs to, or by what was saved; else by number."""
-    schema = derivative.schema if derivative else ""
-    free = [each.name for each in tensor_arguments(schema) if each.name not in given and not each.is_list]
-    if len(free) == len(constants):
+def _names_of_constants(node: Node, constants: list[Constant], derivative: Derivative | None) -> list[str]:
+    """By their order among the arguments that no gradient goes to, unless what was saved tells another; else by number.
+
+    A call may take its arguments in another order than the node that it makes: ``linear(input, weight, bias)`` runs
+    ``addmm(bias, input, weight)``.
+    """
+    free = _free_arguments(node, derivative, len(constants))
+    saved = {each.slot: each.tensor for each in node.saved if each.slot in free and each.tensor is not None}
+    if len(free) == len(constants) and all(
+        saved.get(name) in (None, constant.tensor) for name, constant in zip(free, constants, strict=True)
+    ):
         return free
-    names = []
-    for place, constant in enumerate(constants):
-        saved = [each.slot for each in node.saved if each.slot in free and each.tensor == constant.tensor]
-        names.append(saved[0] if len(saved) == 1 else f"constant {place}")
+    names = [_only([slot for slot, tensor in saved.items() if tensor == constant.tensor]) for constant in constants]
+    left = _only([name for name in free if name not in names])
+    return [
+        name or (left if left and names.count("") == 1 else f"constant {place}") for place, name in enumerate(names)
+    ]
+
+
+def _only(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else ""
+
+
+def _free_arguments(node: Node, derivative: Derivative | None, count: int) -> list[str]:
+    """Tensors that the function takes and that no edge leads to, in order; a list that never gets a gradient, as the
+    indices of ``x[i, j]``, is taken to be as long as `count` says."""
+    names: list[str] = []
+    on_edges = names_of_edges(node, derivative)
+    without_edge = [name for name, edge in zip(on_edges, node.edges, strict=False) if edge is None]
+    for argument in tensor_arguments(derivative.schema if derivative else ""):
+        of_edges = [name for name in on_edges if name.partition("[")[0] == argument.name]
+        if of_edges:
+            names += [name for name in of_edges if name in without_edge]
+        elif argument.is_list:
+            names += [f"{argument.name}[{place}]" for place in range(count - len(names))]
+        else:
+            names.append(argument.name)
     return names
 
 

@@ -12,7 +12,8 @@ from gradviz.errors import BadInput, NotInThisGraph
 from gradviz.formulas import known_formulas, of
 from gradviz.graph.gradients import NodeRun, TensorFigures
 from gradviz.graph.model import Graph
-from tests.builders import GraphBuilder, graph_of
+from gradviz.graph.saved_tensors import SavedTensor
+from tests.builders import GraphBuilder, facts, graph_of
 
 PROGRAM = Program("train.py", torch_version="2.13.0")
 
@@ -47,6 +48,26 @@ def test_inputs_have_the_names_of_arguments_also_those_without_gradient() -> Non
     assert [(each.name, each.figures) for each in found.sent] == [("other", number(2.0))]
     assert [each.name for each in found.arrived] == ["grad"]
     assert found.unsaid == ()
+
+
+def test_constants_that_the_call_takes_in_another_order_than_the_node_are_told_by_what_was_saved() -> None:
+    build = GraphBuilder()
+    data, bias = build.constant("data", (4, 2)), build.constant("bias", (3,))
+    saved = [SavedTensor("mat1", facts(4, 2))]
+    # As of linear(data, weight, bias), which runs addmm(bias, data, weight).
+    product = build.operation("Addmm", None, None, build.leaf("w", (2, 3)), constants=[data, bias], saved=saved)
+    build.root(product)
+    found = {each.name: each.variables for each in numbers_of(build.build(), product).inputs}
+    assert found == {"self": ("bias",), "mat1": ("data",), "mat2": ("w",)}
+
+
+def test_the_indices_of_an_indexing_are_counted() -> None:
+    build = GraphBuilder()
+    rows, columns = build.constant("rows"), build.constant("columns")
+    chosen = build.operation("Index", build.leaf("w"), constants=[rows, columns])
+    build.root(chosen)
+    found = [each.name for each in numbers_of(build.build(), chosen).inputs]
+    assert found == ["self", "indices[0]", "indices[1]"]
 
 
 def test_what_was_not_recorded_is_said_with_how_to_record_it() -> None:
