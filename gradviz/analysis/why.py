@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Literal
 
 from msgspec import Struct
 
@@ -19,10 +21,18 @@ from gradviz.graph.model import Graph, Node
 MOST_STATIONS = 7
 
 
+AnswerKind = Literal[
+    "gradient", "zero", "not finite", "frozen", "unused", "cut off", "not reached", "passed on", "no grad"
+]
+"""``passed on``: it was computed, so that the gradient goes through it; ``no grad``: it needs none, and was not trained
+for any; the others are what a leaf gets, or why it gets nothing."""
+
+
 class Answer(Struct, frozen=True):
     """What is told of one tensor."""
 
     name: str
+    kind: AnswerKind
     verdict: str
     """In one sentence."""
     place: Place | None = None
@@ -60,6 +70,9 @@ def _find(fates: ParameterFates, name: str) -> int:
     if len(ending) > 1:
         several = sorted(ending.values())
         raise BadInput(f"{name!r} could be several", hint=f"write one of {', '.join(several[:4])}")
+    below = [each for each in numbers if f".{wanted}." in f".{each}"]
+    if not ending and below:
+        raise BadInput(f"{name!r} stands for several", hint=f"write one of {', '.join(below[:4])}")
     if not ending:
         raise BadInput(f"no parameter or variable {name!r} was seen", hint=near_matches(name, _all_names(fates)))
     return next(iter(ending))
@@ -88,36 +101,40 @@ class _Reader:
     def answer(self) -> Answer:
         tensor = self._fates.tensor(self._number)
         is_leaf = tensor.role == "parameter" or (tensor.is_leaf and tensor.requires_grad) or self._row is not None
-        verdict, place = self._of_leaf() if is_leaf else self._of_computed()
-        return Answer(self._fates.name(self._number), verdict, place, tuple(self._facts(place)))
+        kind, verdict, place = self._of_leaf() if is_leaf else self._of_computed()
+        if kind in _TRAINABLE and self._number in self._fates.untrained:
+            verdict += "; but it is in no optimizer, and nothing else changes it"
+        return Answer(self._fates.name(self._number), kind, verdict, place, tuple(self._facts(place)))
 
     # -- verdicts ------------------------------------------------------------------------------------------------
 
-    def _of_leaf(self) -> tuple[str, Place | None]:
+    def _of_leaf(self) -> _Verdict:
         outcome = outcome_of(self._case, self._fates, self._number)
         if outcome.kind == "reached":
             return self._of_gradient()
-        verdict = {
-            "frozen": "gets no gradient: it does not require grad",
-            "unused": "gets no gradient: nothing is ever computed from it",
-            "cut off": "gets no gradient: the way from the loss is cut",
-            "not reached": "gets no gradient: it is used, but no loss that backward ran on was computed from that",
+        why_not = {
+            "frozen": "it does not require grad",
+            "unused": "nothing is ever computed from it",
+            "cut off": "the way from the loss is cut",
+            "not reached": "it is used, but no loss that backward ran on was computed from that",
         }[outcome.kind]
-        return verdict, outcome.place
+        if outcome.kind == "not reached" and not self._fates.backward_calls:
+            why_not = "no backward() ran"
+        return outcome.kind, f"gets no gradient: {why_not}", outcome.place
 
-    def _of_gradient(self) -> tuple[str, Place | None]:
+    def _of_gradient(self) -> _Verdict:
         row = self._row
         if row is None or row.nothing is not None or (row.norm is None and not row.nans and not row.infs):
-            return "gets a gradient", None
+            return "gradient", "gets a gradient", None
         if row.nans or row.infs:
-            return f"gets a gradient with {row.nans:,} NaN and {row.infs:,} Inf in {row.count:,} numbers", None
+            figures = f"{row.nans:,} NaN and {row.infs:,} Inf in {row.count:,} numbers"
+            return "not finite", f"gets a gradient with {figures}", None
         if row.is_zero:
             lost = self._lost_at(row)
-            return "gets a gradient that is exactly zero" + (f": {lost[0]} made it so" if lost else ""), (
-                lost[1] if lost else None
-            )
+            by = f": {lost[0]} made it so" if lost else ""
+            return "zero", f"gets a gradient that is exactly zero{by}", lost[1] if lost else None
         zeros = f", {row.zeros:,} of {row.count:,} numbers zero" if row.zeros else ""
-        return f"gets a gradient, of norm {row.norm:.3g}{zeros}", None
+        return "gradient", f"gets a gradient, of norm {row.norm:.3g}{zeros}", None
 
     def _lost_at(self, row: FlowRow) -> tuple[str, Place | None] | None:
         if row.lost_at is None or self._graph_number is None:
@@ -125,19 +142,22 @@ class _Reader:
         node = self._case.graphs[self._graph_number].nodes[row.lost_at]
         return node.name, self._case.place_of(self._graph_number, row.lost_at)
 
-    def _of_computed(self) -> tuple[str, Place | None]:
+    def _of_computed(self) -> _Verdict:
         flow, number = self._fates.flow, self._number
         uses = [use for row in flow.producers(number) for use in flow.log.calls[row].outputs if use.tensor == number]
         made = place_of_line(self._fates.line_where_made(number))
         if uses and uses[-1].has_grad_fn:
-            return "is computed, and passes its gradient on; its own .grad stays None (retain_grad() keeps it)", made
+            return "passed on", "is computed, and its .grad stays None (retain_grad() keeps it)", made
         cuts = flow.cuts_reaching(number)
         if cuts:
-            return "does not require grad: the gradient is cut on the way to it", place_of_line(
-                flow.line(cuts[0].call_site)
-            )
+            place = place_of_line(flow.line(cuts[0].call_site))
+            return "cut off", "does not require grad: the gradient is cut on the way to it", place
         is_given = all(not flow.log.calls[row].inputs for row in flow.producers(number))
-        return "does not require grad" + ("" if is_given else ", and nothing that it was computed from does"), made
+        return (
+            "no grad",
+            "does not require grad" + ("" if is_given else ", and nothing it was computed from does"),
+            made,
+        )
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -152,6 +172,9 @@ class _Reader:
         if made is not None and made != verdict_place:
             yield "made", made
         yield from self._facts_of_training()
+        passing = self._passing()
+        if passing is not None:
+            yield "gradient", passing
         path = self._path()
         if path:
             yield "path", " > ".join(path)
@@ -171,10 +194,26 @@ class _Reader:
             if line is not None:
                 yield "used", line
 
-    def _path(self) -> list[str]:
-        """From the loss down to it, a word for each node; the middle of a long way is left out."""
+    def _passing(self) -> str | None:
+        """What went through a tensor that was computed, in the last backward call that was measured."""
+        if self._row is not None:
+            return None
+        names = set(self._names)
+        for number in self._case.measured_graphs[-1:]:
+            for node in self._case.graphs[number].nodes:
+                for held in node.held if not node.is_leaf else ():
+                    figures = node.arrived[held.output_nr] if held.output_nr < len(node.arrived) else None
+                    if figures is not None and figures.norm is not None and not names.isdisjoint(held.names):
+                        return f"norm {figures.norm:.3g} arrived at it"
+        return None
+
+    def _path(self) -> Sequence[str]:
+        """From the loss down to it, a word for each node; the middle of a long way is left out.
+
+        Of what was cut off, the way on which the gradient is missing.
+        """
         if self._row is None or self._graph_number is None or not self._row.leaves:
-            return []
+            return next((finding.path for finding in self._findings if finding.cut is not None), ())
         graph = self._case.graphs[self._graph_number]
         words = [_word(node) for node in _way(graph, self._row.leaves[0])]
         words[-1] = self._fates.name(self._number)
@@ -194,15 +233,22 @@ class _Reader:
         found = self._located
         return found[0] if found is not None else None
 
-    @property
+    @cached_property
     def _located(self) -> tuple[int, FlowRow] | None:
-        rows = [
-            (number, row)
-            for number in self._case.measured_graphs[-1:]
-            for row in self._case.flow_of(number).rows
-            if row.name in self._names
-        ]
-        return rows[-1] if rows else None
+        names = set(self._names)
+        reached = (
+            number
+            for number in reversed(self._case.measured_graphs)
+            if any(leaf.arrived and not names.isdisjoint(leaf.names) for leaf in self._case.graphs[number].leaves)
+        )
+        last = next(reached, next(iter(self._case.measured_graphs[-1:]), None))
+        if last is None:
+            return None
+        return next(((last, row) for row in self._case.flow_of(last).rows if row.name in names), None)
+
+
+_Verdict = tuple[AnswerKind, str, Place | None]
+_TRAINABLE: frozenset[AnswerKind] = frozenset({"gradient", "zero", "not finite"})
 
 
 def _way(graph: Graph, leaf: int) -> list[Node]:

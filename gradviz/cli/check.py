@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,6 @@ def check_command(
     from gradviz.cli.settings import check_settings
     from gradviz.cli.source import SourceOptions, open_source
     from gradviz.cli.terminal import standard_output
-    from gradviz.errors import BadInput
     from gradviz.output import check_outputs, write_output
     from gradviz.rendering.finding_formats import finding_format
     from gradviz.rendering.findings_text import FindingsText
@@ -69,8 +69,8 @@ def check_command(
     if source_choice.is_capture:
         _check_that_it_runs(source_choice.name, options)
     rules = rules_of(settings)
-    if options["why"] is not None and settings.format != "terminal":
-        raise BadInput(f"--why answers in words, not as {settings.format}", hint="leave out --format")
+    if options["why"] is not None:
+        settings = replace(settings, format=_form_of_why(options["format"], settings))
     for_programs = None if settings.format == "terminal" else finding_format(settings.format)
     baseline = _baseline(settings.baseline, source_choice)
     pictures = Pictures.of(outputs)
@@ -84,7 +84,7 @@ def check_command(
         if write_baseline is not None:
             write_output(write_baseline, baseline_of(report.program, report.findings, report.source))
         if options["why"] is not None:
-            text = _why(case, report, options, terminal)
+            text = _why(case, report, options, settings.format, terminal)
         elif for_programs is not None:
             text = for_programs.renderer(report)
         else:
@@ -95,13 +95,25 @@ def check_command(
     return source.exit_code or int(_is_failure(report, settings))
 
 
-def _why(case: Case, report: Report, options: dict[str, Any], terminal: Terminal) -> str:
+def _why(case: Case, report: Report, options: dict[str, Any], form: str, terminal: Terminal) -> str:
     from gradviz.analysis.why import why
     from gradviz.cli.why_text import why_text
+    from gradviz.rendering.why_json import why_json
 
     answer = why(case, report.findings, options["why"])
+    if form == "json":
+        return why_json(answer, report.program, case.capture.sources)
     width = options["width"] or max(terminal.width, NARROWEST)
     return why_text(answer, case.capture.sources, width, color=terminal.has_colors)
+
+
+def _form_of_why(asked: str | None, settings: CheckSettings) -> str:
+    """Words or JSON; a format of the configuration file that has no such answers does not count."""
+    from gradviz.errors import BadInput
+
+    if asked not in (None, "terminal", "json"):
+        raise BadInput(f"--why answers in words or as json, not as {asked}", hint="leave out --format")
+    return "json" if settings.format == "json" else "terminal"
 
 
 def _check_that_it_runs(name: str, options: dict[str, Any]) -> None:

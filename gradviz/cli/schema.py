@@ -6,7 +6,7 @@ import click
 
 
 @click.command("schema")
-@click.argument("what", metavar="[json|capture|memory|flow|check|explain]", default="json")
+@click.argument("what", metavar="[json|capture|memory|flow|check|why|explain]", default="json")
 def schema_command(what: str) -> int:
     """Print the JSON Schema of a .json file, of a capture (.gradviz), or of what other commands say in JSON."""
     import msgspec
@@ -19,6 +19,7 @@ def schema_command(what: str) -> int:
     from gradviz.rendering.explanation_json import explanation_schema
     from gradviz.rendering.findings_json import check_schema
     from gradviz.rendering.json import graph_schema
+    from gradviz.rendering.why_json import why_schema
 
     schemas = {
         "json": graph_schema,
@@ -26,6 +27,7 @@ def schema_command(what: str) -> int:
         "memory": memory_schema,
         "flow": flow_schema,
         "check": check_schema,
+        "why": why_schema,
         "explain": explanation_schema,
     }
     if what not in schemas:

@@ -29,5 +29,10 @@ def test_the_schema_of_the_flow_document_names_its_figures(tmp_path: Path) -> No
     assert {"norm", "ratio", "losses"} <= set(schema["$defs"]["ParameterFlow"]["required"])
 
 
+def test_the_schema_of_an_answer_to_why_names_its_kinds(tmp_path: Path) -> None:
+    schema = json.loads(gradviz("schema", "why", cwd=tmp_path).stdout)
+    assert {"cut off", "frozen", "unused"} <= set(schema["$defs"]["WhyDocument"]["properties"]["kind"]["enum"])
+
+
 def test_an_unknown_schema_is_told_with_what_there_is(tmp_path: Path) -> None:
     assert "'json'" in refusal(gradviz("schema", "jsn", cwd=tmp_path))
