@@ -51,9 +51,10 @@ def outcome_of(case: Case, fates: ParameterFates, number: int) -> Outcome:
     cut = _cut_of(case, number)
     if cut is not None:
         return Outcome(number, "cut off", cut)
-    if not fates.forward_uses(number):
+    if not fates.is_used(number):
         return Outcome(number, "unused", place_of_line(fates.line_where_made(number)))
-    return Outcome(number, "not reached", place_of_call(fates.flow, fates.forward_uses(number)[-1]))
+    uses = fates.forward_uses(number)
+    return Outcome(number, "not reached", place_of_call(fates.flow, uses[-1]) if uses else None)
 
 
 def _is_frozen(fates: ParameterFates, number: int) -> bool:

@@ -121,6 +121,10 @@ class ParameterFates:
         """Calls that computed something from it; what fills it, flags it or looks at it is none."""
         return tuple(row for row in self.flow.users(number, after) if _computes_from(self.log.calls[row], number))
 
+    def is_used(self, number: int) -> bool:
+        """Whether anything was computed from it, as far as is known: on other threads, by a module that has it."""
+        return self.tensor(number).is_used_elsewhere or bool(self.forward_uses(number))
+
     @cached_property
     def reached_by(self) -> dict[int, frozenset[int]]:
         """By backward call that did not fail: the leaves that its gradient goes to.

@@ -31,7 +31,7 @@ def never_used(fates: ParameterFates) -> list[Forgotten]:
     silent = [
         number
         for number in sorted(fates.trained - fates.reached)
-        if fates.tensor(number).requires_grad and _is_on(fates, number) and not fates.forward_uses(number)
+        if fates.tensor(number).requires_grad and _is_on(fates, number) and not fates.is_used(number)
     ]
     groups: dict[tuple[Place | None, bool, str], list[tuple[int, int | None]]] = defaultdict(list)
     for number in silent:
@@ -56,6 +56,16 @@ def dropped(fates: ParameterFates) -> Iterator[Forgotten]:
             groups[_where_it_is_lost(fates, number, uses[-1])].append(number)
     for place, tensors in groups.items():
         yield Forgotten(tuple(tensors), place)
+
+
+def used_elsewhere(fates: ParameterFates) -> tuple[int, ...]:
+    """What optimizers step, only another thread computed from, and no backward reached."""
+    silent = sorted(fates.trained - fates.reached) if fates.steps and fates.reached else ()
+    return tuple(
+        number
+        for number in silent
+        if fates.tensor(number).is_used_elsewhere and _is_on(fates, number) and not fates.forward_uses(number)
+    )
 
 
 def asked_in_vain(fates: ParameterFates) -> Iterator[tuple[int, int]]:

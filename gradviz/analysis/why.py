@@ -120,6 +120,8 @@ class _Reader:
         }[outcome.kind]
         if outcome.kind == "not reached" and not self._fates.backward_calls:
             why_not = "no backward() ran"
+        elif outcome.kind == "not reached" and self._fates.tensor(self._number).is_used_elsewhere:
+            why_not = "it is used on another thread, whose calls are not recorded, and no backward reached it"
         return outcome.kind, f"gets no gradient: {why_not}", outcome.place
 
     def _of_gradient(self) -> _Verdict:

@@ -185,6 +185,8 @@ class LoggedTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=T
     hidden_in: str | None = None
     """Path of a module that holds it in a plain list, dict or attribute, and no module as a parameter: ``parameters()``
     does not give it. Only of what could be trained."""
+    is_used_elsewhere: bool = False
+    """True for a parameter of a module that ran on another thread, whose calls are not in the log."""
     end: LeafEnd | None = None
     """For leaves that were there at the end."""
     alive_after: int | None = None

@@ -25,6 +25,9 @@ from gradviz.recording.names import ModuleNames, NameTable, names_on_stack, own_
 from gradviz.recording.optimizers import KnownOptimizer
 from gradviz.recording.stacks import CallSiteTable, StackTable
 
+MOST_CLASSES = 5
+"""Of modules that ran on other threads: so many are named."""
+
 
 class CallLogBuilder:
     """Names the tensors of a recorder while the program runs, and builds its log afterwards."""
@@ -76,6 +79,7 @@ class CallLogBuilder:
                 known = table.known(tensor) if requires_grad(tensor) else table.find(tensor)
                 if known is not None:
                     known.names.update(dict.fromkeys(names.variables_of(tensor)))
+            self._note_what_other_threads_use()
 
     def _name_all(self, role: Any, tensors: Mapping[str, Any], names: Mapping[int, list[str]]) -> None:
         for tensor in tensors.values():
@@ -122,6 +126,14 @@ class CallLogBuilder:
                 if known is not None and known.end is None:
                     known.end = self._end_of(tensor, known)
 
+    def _note_what_other_threads_use(self) -> None:
+        tensors = self._recorder.writer.uses.tensors
+        modules = (self._forward.modules[place][0]() for place in self._modules_elsewhere())
+        for parameter in (each for module in modules if module is not None for each in module._parameters.values()):
+            known = None if parameter is None else tensors.find(parameter)
+            if known is not None:
+                known.is_used_elsewhere = True
+
     def _end_of(self, tensor: torch.Tensor, known: KnownTensor) -> LeafEnd | None:
         if not (known.role == "parameter" or (requires_grad(tensor) and tensor.is_leaf)):
             return None
@@ -134,7 +146,17 @@ class CallLogBuilder:
 
     def disclosures(self) -> list[str]:
         """What is missing in the log, in sentences."""
-        return self._recorder.writer.disclosures()
+        told = self._recorder.writer.disclosures()
+        elsewhere = sorted({self._forward.modules[place][1] for place in self._modules_elsewhere()})[:MOST_CLASSES]
+        if elsewhere:
+            told.append(
+                f"torch calls of other threads, which ran {', '.join(elsewhere)}: what they cut off, changed or left "
+                "unused is not known"
+            )
+        return told
+
+    def _modules_elsewhere(self) -> list[int]:
+        return [place for place in list(self._forward.modules_elsewhere) if place in self._forward.modules]
 
     # -- building ------------------------------------------------------------------------------------------------
 
@@ -267,6 +289,7 @@ class _OneLog:
                 gradient_of=self._number(known.gradient_of) if known.gradient_of is not None else None,
                 from_numpy_of=self._number(known.from_numpy_of) if known.from_numpy_of is not None else None,
                 hidden_in=known.hidden_in,
+                is_used_elsewhere=known.is_used_elsewhere,
                 end=known.end,
                 alive_after=_place_of(known.alive_after),
                 holder=known.holder,

@@ -162,6 +162,8 @@ class ForwardLog:
         self.scopes: dict[int, ScopeEntry] = {}
         self.modules: dict[int, tuple[Callable[[], torch.nn.Module | None], str]] = {}
         """Every module that ran: a weak reference and its class name."""
+        self.modules_elsewhere: dict[int, None] = {}
+        """Those that ran on other threads than the main one, by their places in `modules`."""
         self._module_ids: dict[int, int] = {}
         self._call_counts: dict[int, int] = {}
         self.root_modules: dict[int, None] = {}

@@ -285,6 +285,8 @@ class ForwardWatch:
         scope = self.log.new_scope(module, running[-1].scope if running else NO_SCOPE)
         running.append(CallFrame(scope, id(module), id(call_frame)))
         log.enter_scope(_peek(), scope)
+        if log is not self._main_log:
+            self.log.modules_elsewhere[self.log.scopes[scope].module] = None
         if self.calls is not None and (module._backward_hooks or module._backward_pre_hooks):
             self.calls.events.note_module_hooks(module, calling_frame())
         if log is self._main_log and isinstance(module, torch_compat.FUSED_WITHOUT_MODES):

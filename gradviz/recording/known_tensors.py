@@ -54,6 +54,7 @@ class KnownTensor:
         "hidden_in",
         "holder",
         "is_leaf",
+        "is_used_elsewhere",
         "names",
         "producer",
         "requires_grad",
@@ -83,6 +84,7 @@ class KnownTensor:
         self.names: dict[str, None] = {}
         self.hidden_in: str | None = None
         """Path of the module that holds it where ``parameters()`` does not look."""
+        self.is_used_elsewhere = False
         self.end: LeafEnd | None = None
         self.alive_after: Any = None
         self.holder: Holder | None = None

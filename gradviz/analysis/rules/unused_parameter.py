@@ -10,7 +10,7 @@ from gradviz.analysis.finding import Finding, Place, place_of_line
 from gradviz.analysis.parameter_fates import ParameterFates
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.tensor_words import names_of
-from gradviz.analysis.unused import Forgotten, asked_in_vain, dropped, never_used, where_it_belongs
+from gradviz.analysis.unused import Forgotten, asked_in_vain, dropped, never_used, used_elsewhere, where_it_belongs
 from gradviz.capture.capture import ScriptError
 
 
@@ -78,6 +78,8 @@ class UnusedParameter(Rule):
         if case.capture.error is None:
             for group in dropped(fates):
                 yield self._dropped(fates, group)
+            if elsewhere := used_elsewhere(fates):
+                yield self._used_elsewhere(fates, elsewhere)
 
     def _never_used(self, fates: ParameterFates, group: Forgotten) -> Finding:
         verb = "is" if len(group.tensors) == 1 else "are"
@@ -106,6 +108,18 @@ class UnusedParameter(Rule):
             place=group.place,
             tensors=names_of(fates.flow, group.tensors),
             evidence={"parameters": len(group.tensors)},
+        )
+
+    def _used_elsewhere(self, fates: ParameterFates, tensors: tuple[int, ...]) -> Finding:
+        return self.finding(
+            f"{fates.together(tensors)} {'is' if len(tensors) == 1 else 'are'} used on another thread, but no backward "
+            "reaches what was computed there",
+            symptom="grad_none",
+            why="the calls of other threads are not recorded: the result may be left out, or cut off there",
+            fix="look for detach(), no_grad() and item() in what that thread runs, or run it on the main thread to see",
+            place=place_of_line(fates.line_where_made(tensors[0])),
+            tensors=names_of(fates.flow, tensors),
+            evidence={"parameters": len(tensors)},
         )
 
     def _asked_in_vain(self, fates: ParameterFates, number: int, row: int) -> Finding:

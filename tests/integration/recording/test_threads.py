@@ -180,3 +180,18 @@ def test_a_forward_in_a_worker_and_a_backward_here_have_a_graph() -> None:
 
     recording = record(run)
     assert names_of_nodes(recording.graph)[1:] == ["SinBackward0", "SumBackward0"]
+
+
+def test_what_only_another_thread_uses_is_not_called_unused() -> None:
+    encoder, head = nn.Linear(2, 2), nn.Linear(2, 1)
+
+    def step() -> None:
+        found: list[Tensor] = []
+        in_threads(lambda: found.append(encoder(torch.ones(1, 2)).detach()))
+        head(found[0]).sum().backward()
+
+    capture = record(step, RecordingPlan(backward=None, keep_going=True, calls=True)).capture
+    assert capture.calls is not None
+    used = {name for tensor in capture.calls.tensors if tensor.is_used_elsewhere for name in tensor.names}
+    assert used == {"encoder.weight", "encoder.bias"}
+    assert any("torch calls of other threads, which ran Linear" in sentence for sentence in capture.disclosures)
