@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from gradviz.cli.options import recording_options, terminal_options
+from gradviz.cli.options import optional_recording_options, terminal_options
 
 if TYPE_CHECKING:
     from gradviz.analysis.explanation import Explanation
@@ -24,7 +24,7 @@ NARROWEST = 40
 
 @click.command("explain")
 @click.argument("what", required=False, metavar="WHAT")
-@recording_options
+@optional_recording_options
 @click.option(
     "--gradcheck",
     is_flag=True,
@@ -37,12 +37,12 @@ def explain_command(what: str | None, words: tuple[str, ...], no_pager: bool, **
 
     WHAT is a node (MulBackward0), a function (mul, torch.softmax, F.linear), a module of torch (nn.GELU) or a rule of
     `gradviz check` (GV101). With a SCRIPT or CAPTURE it is a node of its graph, by any of its names, and the numbers
-    of that node are put into the formula.
+    of that node are put into the formula; of a SCRIPT, small tensors are recorded whole.
     """
     from gradviz.cli.paging import show
     from gradviz.cli.terminal import standard_output
 
-    name = _checked(what, options["format"])
+    name = _checked(what, words, options["format"])
     terminal = standard_output(options["color"])
     if not words and options["module"] is None:
         _check_that_nothing_is_to_run(options)
@@ -51,12 +51,15 @@ def explain_command(what: str | None, words: tuple[str, ...], no_pager: bool, **
     return _of_a_graph(name, _source_choice(words, options), options | {"no_pager": no_pager}, terminal)
 
 
-def _checked(what: str | None, format_name: str) -> str:
+def _checked(what: str | None, words: tuple[str, ...], format_name: str) -> str:
     from gradviz.errors import BadInput, check_choice
 
     check_choice("format", format_name, ("text", "json"))
     if not what or not what.strip():
         raise BadInput("nothing to explain", hint="name a node, a function or a rule: gradviz explain MulBackward0")
+    if what.endswith((".py", ".gradviz")):
+        swapped = f"gradviz explain {words[0] if words else 'WHAT'} {what}"
+        raise BadInput(f"what of {what} is to be explained?", hint=f"name it first: {swapped}")
     return what
 
 
@@ -96,13 +99,11 @@ def _rules_called(name: str, *, also_by_name: bool = False) -> list[type[Rule]]:
 
 
 def _unknown(name: str, known: KnownFormulas) -> GradvizError:
-    """Near matches among everything that can be explained; for a script in WHAT's place, the right order."""
+    """Near matches among everything that can be explained."""
     from gradviz.analysis.rules import RULES
     from gradviz.errors import BadInput, near_matches
     from gradviz.formulas.meanings import known_words
 
-    if name.endswith((".py", ".gradviz")):
-        return BadInput(f"what of {name} is to be explained?", hint=f"gradviz explain WHAT {name}")
     words = [*known_words(known), *(word for rule in RULES for word in (rule.code, rule.name))]
     near = near_matches(name.rpartition(".")[2] or name, words)
     of_a_graph = f"a node of a graph needs its script, too: gradviz explain {name} SCRIPT"
@@ -149,6 +150,8 @@ def _source_choice(words: tuple[str, ...], options: dict[str, Any]) -> SourceOpt
 
 def _of_a_graph(name: str, choice: SourceOptions, options: dict[str, Any], terminal: Terminal) -> int:
     """The page of a node, with its numbers."""
+    import msgspec
+
     from gradviz.analysis.node_explanation import explain_in_graph
     from gradviz.cli.paging import show
     from gradviz.cli.progress import working
@@ -161,6 +164,9 @@ def _of_a_graph(name: str, choice: SourceOptions, options: dict[str, Any], termi
         with working("reading torch's formulas"):
             known = known_formulas()
         page = explain_in_graph(source.capture, source.graphs, name, known)
+        if options["gradcheck"] and page.custom is None:
+            note = f"--gradcheck compares functions of the program; {page.node} is torch's own"
+            page = msgspec.structs.replace(page, disclosures=(*page.disclosures, note))
         show(_page(page, options, terminal), terminal, use_pager=not options["no_pager"])
     tell_that_it_was_stopped(source, choice)
     return source.exit_code

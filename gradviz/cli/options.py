@@ -45,8 +45,9 @@ _RECORDING = (
         metavar="N",
         help="The same for tensors of N elements or fewer; 64 without it.",
     ),
-    click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|CAPTURE [-- ARGUMENTS]..."),
 )
+
+_PROGRAM = "SCRIPT|CAPTURE [-- ARGUMENTS]..."
 
 _SELECTING = (
     click.option(
@@ -119,7 +120,16 @@ def table_below_help(title: str, rows: Iterable[str]) -> str:
 
 def recording_options(command: _Command) -> _Command:
     """What to run, and which backward to record: see `gradviz.cli.source.SourceOptions`."""
-    return _apply(_RECORDING, command)
+    return _apply((*_RECORDING, _words(_PROGRAM)), command)
+
+
+def optional_recording_options(command: _Command) -> _Command:
+    """The same for a command that also works without any program."""
+    return _apply((*_RECORDING, _words(f"[{_PROGRAM}]")), command)
+
+
+def _words(metavar: str) -> Callable[[Any], Any]:
+    return click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar=metavar)
 
 
 def viewing_options(command: _Command) -> _Command:

@@ -75,12 +75,12 @@ SPECIAL_NODES: tuple[SpecialNode, ...] = (
     ),
     SpecialNode(
         "DelayedError",
-        "Raises as soon as backward reaches it: its tensors may be used, but not differentiated.",
-        ("none: it raises, and its message says why",),
+        "Passes tensors on with an Error as their grad_fn: they may be used, but not differentiated.",
+        ("none: that Error raises",),
     ),
     SpecialNode(
         "NotImplemented",
-        "Stands for an operation whose derivative torch lacks.",
+        "Stands for an operation whose derivative torch lacks, such as floor_divide.",
         ("none: it raises 'derivative for ... is not implemented'",),
     ),
     SpecialNode(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from gradviz.formulas import of
 from gradviz.formulas.special_nodes import special_node
@@ -45,6 +46,8 @@ def test_nodes_written_by_hand_have_a_page_under_the_names_that_torch_gives_them
     copied = torch.zeros(2, dtype=torch.float64)
     copied.copy_(torch.ones(2, requires_grad=True))
     leaf = base.grad_fn.next_functions[1][0] if base.grad_fn is not None else None
-    for node in (base.grad_fn, copied.grad_fn, leaf):
+    unknown = torch.floor_divide(base, 2).grad_fn
+    again = checkpoint(torch.exp, base, use_reentrant=True).grad_fn
+    for node in (base.grad_fn, copied.grad_fn, leaf, unknown, again):
         assert node is not None
         assert special_node(node.name()) is not None, node.name()
