@@ -7,7 +7,7 @@ and which calls are alike, `arrangement` groups repeats and overlong parts, `ope
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,13 +18,15 @@ from gradviz.graph.marks import Marks, mark
 from gradviz.graph.model import Graph
 from gradviz.graph.nesting import Nesting, sign
 from gradviz.graph.opening import Opening, choose_depth
-from gradviz.graph.placing import place
+from gradviz.graph.placing import Placed, place
 from gradviz.graph.plumbing import Connections, connect
 from gradviz.graph.view import View
 from gradviz.graph.weights import Weights
 
 LARGEST_BOX = 1000
 """Members of one box that a layout engine still takes; more are cut into parts, whatever depth was asked for."""
+MOST_LEVELS = 40
+"""So many levels of boxes can be opened one after the other; each costs a pass over the graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +55,52 @@ class FoldOptions:
 
 def fold(graph: Graph, options: FoldOptions | None = None, must_see: Collection[int] = ()) -> View:
     """What is drawn of `graph`, with the way to the nodes `must_see` open; raises `BadInput` for a path of no box."""
+    return plan_folding(graph, options, must_see).view()
+
+
+@dataclass(frozen=True, slots=True)
+class FoldPlan:
+    """How a graph is folded: what merges into what, which boxes there are, and which of them are open."""
+
+    graph: Graph
+    connections: Connections
+    arrangements: Arrangements
+    opening: Opening
+    show_constants: bool
+
+    def view(self) -> View:
+        """What is drawn with the boxes open as planned."""
+        draft = self._placed(self.opening)
+        return View(draft.items, draft.links, notes_on(self.graph, self.connections, draft, self.opening))
+
+    def levels(self, most: int = MOST_LEVELS) -> Iterator[View]:
+        """The same boxes, in view after view one level more of them open, from none to all, or to `most`.
+
+        Each box appears closed beside its neighbours, and open with all that it holds closed: from these any
+        combination of open and closed boxes can be put together. The views have no notes.
+        """
+        marks = Marks({})  # what was named decides what is alike, but keeps nothing open or closed here
+        opened = -1
+        for depth in range(most + 1):
+            opening = Opening(marks, self.arrangements.nesting, depth, None)
+            placed = self._placed(opening)
+            now_open = sum(item.is_open for item in placed.items)
+            if now_open == opened:
+                return
+            opened = now_open
+            yield View(placed.items, placed.links)
+
+    def _placed(self, opening: Opening) -> Placed:
+        return place(self.graph, self.connections, self.arrangements, opening, show_constants=self.show_constants)
+
+
+def plan_folding(graph: Graph, options: FoldOptions | None = None, must_see: Collection[int] = ()) -> FoldPlan:
+    """How `graph` is folded; arguments and errors are those of `fold`."""
     options = options or FoldOptions()
     connections = connect(graph, keep_plumbing=options.show_plumbing)
     marks = mark(graph, connections, options.unfold, options.fold, must_see)
     opening, arrangements = _decide(graph, connections, marks, options)
-    draft = place(graph, connections, arrangements, opening, show_constants=options.show_constants)
-    return View(draft.items, draft.links, notes_on(graph, connections, draft, opening))
+    return FoldPlan(graph, connections, arrangements, opening, options.show_constants)
 
 
 def _decide(graph: Graph, connections: Connections, marks: Marks, options: FoldOptions) -> tuple[Opening, Arrangements]:

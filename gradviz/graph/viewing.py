@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gradviz.errors import BadInput, near_matches
 from gradviz.graph.constant_places import with_constants_in_place
 from gradviz.graph.expressions import compiled_for_search
-from gradviz.graph.folding import FoldOptions, fold
+from gradviz.graph.folding import FoldOptions, FoldPlan, plan_folding
 from gradviz.graph.model import Graph
 from gradviz.graph.name_ways import KINDS_OF_PLACES
 from gradviz.graph.naming import find_named
@@ -51,6 +51,8 @@ class Viewed:
     """Those of the view's notes that say what part of the recorded graph this is."""
     found: Found | None = None
     """What was searched for, where something was."""
+    plan: FoldPlan | None = None
+    """What the view was folded by."""
 
 
 def view_of(graph: Graph, options: ViewOptions | None = None) -> Viewed:
@@ -66,7 +68,8 @@ def view_of(graph: Graph, options: ViewOptions | None = None) -> Viewed:
     selection = select(placed, options.select)
     viewed = _grouped(selection.graph, options)
     view = replace(viewed.view, notes=(*selection.notes, *viewed.view.notes))
-    return Viewed(graph if viewed.graph is placed else viewed.graph, view, selection.notes, viewed.found)
+    shown = graph if viewed.graph is placed else viewed.graph
+    return Viewed(shown, view, selection.notes, viewed.found, viewed.plan)
 
 
 def _grouped(graph: Graph, options: ViewOptions) -> Viewed:
@@ -93,8 +96,9 @@ def _folded(regrouped: Regrouped, options: ViewOptions, must_see: Collection[int
     graph = regrouped.graph
     found = None if options.find is None else search(graph, options.find)
     places = set() if found is None else places_of(graph, found)
-    view = fold(graph, options.fold, places.union(must_see))
-    return Viewed(graph, replace(view, notes=(*notes, *regrouped.notes, *view.notes)), found=found)
+    plan = plan_folding(graph, options.fold, places.union(must_see))
+    view = plan.view()
+    return Viewed(graph, replace(view, notes=(*notes, *regrouped.notes, *view.notes)), found=found, plan=plan)
 
 
 def _has_nameless_boxes(view: View) -> bool:

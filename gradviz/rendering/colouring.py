@@ -6,7 +6,7 @@ Formats find the colours of a tint with `ink_of`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gradviz.analysis.gradient_births import BROKEN, state_of
@@ -82,24 +82,40 @@ def colouring_of(subject: Subject, by: ColorBy) -> Colouring | None:
     words = SubjectWords(subject.capture, subject.graph, subject.view)
     if by == "module":
         categories, chosen = module_categories(words)
-        tints = tuple(
+        tints: tuple[tuple[Tint, ...], ...] = tuple(
             () if item.is_open or item.root is not None else ("plain",) if place is None else (f"category{place}",)
             for item, place in zip(subject.view.items, chosen, strict=True)
         )
         return Colouring(by, tints, ("",) * len(tints), categories=tuple(categories))
-    _check_that_it_was_measured(subject.graph, by)
-    measure, in_words = _MEASURES[by], _IN_WORDS[by]
-    items = subject.view.items
-    readings = [() if item.is_open or item.root is not None else measure(words, item) for item in items]
-    scale = scale_for(by, [reading for own in readings for reading in own if not isinstance(reading, str)])
-    return Colouring(
-        by,
-        tuple(tuple(_tint(reading, scale) for reading in own) for own in readings),
-        tuple(
-            in_words(words, item, own) if not item.is_open else "" for item, own in zip(items, readings, strict=True)
-        ),
-        scale,
-    )
+    check_that_it_was_measured(subject.graph, by)
+    found = [measured(words, item, by) for item in subject.view.items]
+    scale = common_scale(found, by)
+    return Colouring(by, tuple(each.tints(scale) for each in found), tuple(each.figure for each in found), scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured of one item: of each of those that it stands for, and in words."""
+
+    readings: tuple[Reading, ...] = ()
+    figure: str = ""
+
+    def tints(self, scale: Scale | None) -> tuple[Tint, ...]:
+        """Their colours on a scale."""
+        return tuple(_tint(reading, scale) for reading in self.readings)
+
+
+def measured(words: SubjectWords, item: Item, by: Quantity) -> Measured:
+    """What was measured of `item`; nothing of an open box, and of a root no colour."""
+    if item.is_open:
+        return Measured()
+    readings = () if item.root is not None else _MEASURES[by](words, item)
+    return Measured(readings, _IN_WORDS[by](words, item, readings))
+
+
+def common_scale(found: Iterable[Measured], by: Quantity) -> Scale | None:
+    """A scale that holds all that was measured."""
+    return scale_for(by, [reading for each in found for reading in each.readings if not isinstance(reading, str)])
 
 
 def drawn_colouring(
@@ -134,7 +150,8 @@ _HOW_TO_MEASURE = "record a script that calls backward(), or use gradviz.inspect
 _HOW_TO_RECORD = "record it again without --no-gradients"
 
 
-def _check_that_it_was_measured(graph: Graph, by: Quantity) -> None:
+def check_that_it_was_measured(graph: Graph, by: Quantity) -> None:
+    """Raise `BadInput` where what colours are to mean was not recorded."""
     if by == "memory" and not graph.knows_saved_tensors:
         raise BadInput("this was recorded before gradviz looked at saved tensors", hint="record it again")
     if by != "memory" and not has_gradients(graph):

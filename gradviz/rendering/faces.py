@@ -13,7 +13,7 @@ from math import ceil
 from typing import Literal
 
 from gradviz.graph.model import Graph
-from gradviz.graph.view import View
+from gradviz.graph.view import Item, View
 from gradviz.rendering.gradient_marks import GradientMark
 from gradviz.rendering.labels import ItemText
 from gradviz.rendering.palette import LEAF_ROLES, ROLE_STYLES, Role, role_of
@@ -108,10 +108,12 @@ def line_width(line: TextLine) -> float:
 
 def faces_of(graph: Graph, view: View, texts: tuple[ItemText, ...]) -> tuple[Face, ...]:
     """The face of every item of `view`, in its order."""
-    return tuple(
-        _face(role_of(item, graph), replace(text, tooltip=()), is_open=item.is_open, sheets=item.repeat > 1)
-        for item, text in zip(view.items, texts, strict=True)
-    )
+    return tuple(face_of(graph, item, text) for item, text in zip(view.items, texts, strict=True))
+
+
+def face_of(graph: Graph, item: Item, text: ItemText) -> Face:
+    """The face of one item."""
+    return _face(role_of(item, graph), replace(text, tooltip=()), is_open=item.is_open, sheets=item.repeat > 1)
 
 
 def tinted(faces: Iterable[Face], tints: Iterable[tuple[str, ...]]) -> tuple[Face, ...]:

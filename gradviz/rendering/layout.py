@@ -41,12 +41,12 @@ _OPTIONS = {
 
 def lay_out(view: View, faces: Sequence[Face], direction: Direction = "TB") -> Layout:
     """Place every item of `view`, each as large as its face, and route every link."""
-    with _collector_paused():
+    with collector_paused():
         return _lay_out(NestedView(view, faces, direction), direction)
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """A large layout is a million small tuples and no cycles: looking for cycles among them doubles the time."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -58,26 +58,31 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _lay_out(nested: NestedView, direction: Direction) -> Layout:
-    engine = _Engine()
+    engine = LayoutEngine()
     for box in nested.boxes_innermost_first():
-        problem = nested.problem_of(box)
-        solution = engine.solve(problem)
-        if solution is None:
-            nested.note_simpler_layout(box)
-            solution = lay_out_plainly(problem)
-        nested.accept(box, solution)
+        engine.lay_out(nested, box)
     layout = nested.layout()
     return transposed(layout) if direction == "LR" else layout
 
 
-class _Engine:
+class LayoutEngine:
     """graphlay with a memory for equal problems and a budget."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: float = MAX_COST_OF_VIEW) -> None:
+        """`budget` is in estimated seconds, for all boxes together."""
         self._known: dict[BoxProblem, BoxSolution | None] = {}
-        self._spent = 0.0
+        self._budget, self._spent = budget, 0.0
 
-    def solve(self, problem: BoxProblem) -> BoxSolution | None:
+    def lay_out(self, nested: NestedView, box: int | None) -> None:
+        """Place what one box holds; where that would cost too much, plainly and with a note."""
+        problem = nested.problem_of(box)
+        solution = self._solve(problem)
+        if solution is None:
+            nested.note_simpler_layout(box)
+            solution = lay_out_plainly(problem)
+        nested.accept(box, solution)
+
+    def _solve(self, problem: BoxProblem) -> BoxSolution | None:
         """The engine's solution, or None where it would cost too much or the engine refuses."""
         if problem not in self._known:
             self._known[problem] = self._solve_anew(problem)
@@ -89,7 +94,7 @@ class _Engine:
 
     def _ask(self, problem: BoxProblem) -> BoxSolution | None:
         cost = estimated_cost(problem)
-        if cost > MAX_COST_OF_BOX or self._spent + cost > MAX_COST_OF_VIEW:
+        if cost > MAX_COST_OF_BOX or self._spent + cost > self._budget:
             return None
         self._spent += cost
         return _ask_graphlay(problem)

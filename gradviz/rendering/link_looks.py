@@ -35,12 +35,13 @@ def link_looks(subject: Subject, colouring: Colouring | None) -> list[LinkLook]:
     gradients = LinkGradients(SubjectWords(subject.capture, subject.graph, subject.view))
     items = subject.view.items
     return [
-        LinkLook("ghost") if items[link.source].kind in GHOST_KINDS else _look(gradients, link, scale)
+        LinkLook("ghost") if items[link.source].kind in GHOST_KINDS else link_look(gradients, link, scale)
         for link in subject.view.links
     ]
 
 
-def _look(gradients: LinkGradients, link: Link, scale: Scale | None) -> LinkLook:
+def link_look(gradients: LinkGradients, link: Link, scale: Scale | None) -> LinkLook:
+    """For one link."""
     along = [branch.gradient for branch in gradients.along(link)]
     state = state_of(along)
     if state in BROKEN:

@@ -35,22 +35,30 @@ class LinkText:
 
 def link_texts(capture: Capture, graph: Graph, view: View, texts: Sequence[ItemText]) -> tuple[LinkText, ...]:
     """The words for every link of `view`, in its order; `texts` are those of its items."""
-    subject = SubjectWords(capture, graph, view)
-    gradients = LinkGradients(subject)
-    return tuple(_text_of(subject, gradients, link, texts) for link in view.links)
+    words = LinkWords(SubjectWords(capture, graph, view), texts)
+    return tuple(map(words.of, view.links))
 
 
-def _text_of(subject: SubjectWords, gradients: LinkGradients, link: Link, texts: Sequence[ItemText]) -> LinkText:
-    source, target = texts[link.source], texts[link.target]
-    ends = f"{source.path or source.title} → {target.path or target.title}"
-    if link.node is None:
-        return LinkText(_dead_words(subject, link), (ends, "no gradient flows here"))
-    flow = _flow_along(subject, link, link.node)
-    tooltip = tuple(line for line in _tooltip(link, flow) if line != target.title)
-    branches = gradients.along(link)
-    numbers = link_numbers(flow.value, branches, is_needed=flow.is_one_of_several and link.edge_count == 1)
-    label = "  ".join(filter(None, (_label(subject, link, flow, source), numbers)))
-    return LinkText(label, (ends, *tooltip, *link_gradients(link, branches)))
+class LinkWords:
+    """The words for links, one by one."""
+
+    def __init__(self, subject: SubjectWords, texts: Sequence[ItemText]) -> None:
+        """`texts` are those of the items of the view, in its order."""
+        self._subject, self._texts = subject, texts
+        self._gradients = LinkGradients(subject)
+
+    def of(self, link: Link) -> LinkText:
+        """The words for one link."""
+        source, target = self._texts[link.source], self._texts[link.target]
+        ends = f"{source.path or source.title} → {target.path or target.title}"
+        if link.node is None:
+            return LinkText(_dead_words(self._subject, link), (ends, "no gradient flows here"))
+        flow = _flow_along(self._subject, link, link.node)
+        tooltip = tuple(line for line in _tooltip(link, flow) if line != target.title)
+        branches = self._gradients.along(link)
+        numbers = link_numbers(flow.value, branches, is_needed=flow.is_one_of_several and link.edge_count == 1)
+        label = "  ".join(filter(None, (_label(self._subject, link, flow, source), numbers)))
+        return LinkText(label, (ends, *tooltip, *link_gradients(link, branches)))
 
 
 def _dead_words(subject: SubjectWords, link: Link) -> str:

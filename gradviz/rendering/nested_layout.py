@@ -33,7 +33,7 @@ class NestedView:
         self._children = {
             box: [item.id for item in items if item.id not in self._beside] for box, items in view.children().items()
         }
-        self._wiring = Wiring(view, skipped=self._beside)
+        self.wiring = Wiring(view, skipped=self._beside)
         self._contents: dict[int | None, BoxContents] = {}
         self._inside: dict[int | None, Inside] = {}
         self._notes: list[str] = []
@@ -46,13 +46,13 @@ class NestedView:
     def note_simpler_layout(self, box: int | None) -> None:
         """Disclose that `box` was too much for the layout engine."""
         title = "The outermost level" if box is None else f"Box {self._faces[box].lines[0].text}"
-        children, wires = len(self._children.get(box, ())), len(self._wiring.wires.get(box, ()))
+        children, wires = len(self._children.get(box, ())), len(self.wiring.wires.get(box, ()))
         self._notes.append(f"{title} ({children:,} children, {wires:,} links) is drawn with a simpler layout.")
 
     def problem_of(self, box: int | None) -> BoxProblem:
         """What the layout engine is asked for `box`; everything inside it must be solved already."""
         clusters = [self._cluster(child) for child in self._children.get(box, ())]
-        contents = BoxContents(clusters, list(self._wiring.wires.get(box, ())), self._inside)
+        contents = BoxContents(clusters, list(self.wiring.wires.get(box, ())), self._inside)
         self._contents[box] = contents
         return contents.problem
 
@@ -79,6 +79,14 @@ class NestedView:
             return Margins(header, PADDING, PADDING + sheets, PADDING, least_height=face.width)
         return Margins(PADDING, header, PADDING, PADDING + sheets, least_width=face.width, title_width=face.width)
 
+    def clusters_in(self, box: int | None) -> tuple[Cluster, ...]:
+        """What was placed in `box`, in the order of its `corners`."""
+        return tuple(self._contents[box].clusters)
+
+    def inside(self, box: int | None) -> Inside:
+        """How `box` was laid out, once it is accepted."""
+        return self._inside[box]
+
     def layout(self) -> Layout:
         """The finished layout, once every box is accepted."""
         origins: dict[int | None, Point] = {None: Point(0, 0)}
@@ -98,16 +106,16 @@ class NestedView:
                     beside_routes[leaf] = tidy(_moved(route, origin))
         outermost = self._inside[None]
         routes = tuple(self._routes(origins, beside_routes))
-        return Layout(round(outermost.width, 1), round(outermost.height, 1), tuple(boxes), routes, self._all_notes())
+        return Layout(round(outermost.width, 1), round(outermost.height, 1), tuple(boxes), routes, self.notes())
 
-    def _all_notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         if len(self._notes) <= MAX_NOTES:
             return tuple(self._notes)
         more = f"So are {len(self._notes) - MAX_NOTES:,} more boxes."
         return (*self._notes[:MAX_NOTES], more)
 
     def _routes(self, origins: dict[int | None, Point], beside: dict[int, Route]) -> Iterator[Route]:
-        for link, path in zip(self._view.links, self._wiring.paths, strict=True):
+        for link, path in zip(self._view.links, self.wiring.paths, strict=True):
             if link.source in beside:
                 yield beside[link.source]
             else:

@@ -12,6 +12,7 @@ from gradviz.errors import BadInput, near_matches
 if TYPE_CHECKING:
     # The table below is read by ``gradviz render --help``, which loads nothing else.
     from gradviz.capture.capture import Capture
+    from gradviz.graph.folding import FoldPlan
     from gradviz.graph.model import Graph
     from gradviz.graph.searching import Found
     from gradviz.graph.view import View
@@ -28,6 +29,8 @@ class Subject:
     """Those of the view's notes that say which part of what was recorded `graph` is, for formats that fold nothing."""
     found: Found | None = None
     """What the reader searched for, where they did."""
+    plan: FoldPlan | None = None
+    """What the view was folded by, for formats in which the reader folds and unfolds."""
 
 
 class Renderer(Protocol):
@@ -111,6 +114,7 @@ FORMATS: tuple[Format, ...] = (
         "gradviz.rendering.model_explorer:ModelExplorerRenderer",
         "for Google's Model Explorer",
     ),
+    Format("html", (".html", ".htm"), "gradviz.rendering.html:HtmlRenderer", "page to explore, in one offline file"),
     Format("tree", (".txt",), "gradviz.rendering.tree:TreeRenderer", "tree as plain text"),
 )
 

@@ -14,4 +14,4 @@ def subject_of(capture: Capture, graph: Graph, options: ViewOptions, notes: tupl
     """What is shown of a graph, ready for a renderer, with `notes` before those of the view."""
     viewed = view_of(graph, options)
     view = replace(viewed.view, notes=(*notes, *viewed.view.notes)) if notes else viewed.view
-    return Subject(capture, viewed.graph, view, viewed.selection_notes, viewed.found)
+    return Subject(capture, viewed.graph, view, viewed.selection_notes, viewed.found, viewed.plan)

@@ -18,22 +18,19 @@ from gradviz.rendering.faces import (
     printable,
 )
 from gradviz.rendering.geometry import Rect
-from gradviz.rendering.gradient_marks import GradientMark
 from gradviz.rendering.labels import ItemText
 from gradviz.rendering.palette import ROLE_STYLES
+from gradviz.rendering.placed_words import PlacedChip, placed_words
 from gradviz.rendering.shapes import inner_lines, number, outline, rounded
 from gradviz.rendering.svg_style import shade
 from gradviz.rendering.text_metrics import text_width
 
-_CLASSES = {"title": "t", "leaf": "v", "small": "q"}
-
 
 def item_markup(item: int, face: Face, text: ItemText, box: Rect, *, failed: bool, fill: str = "") -> str:
     """A closed item with its words; `fill` is the style of its outline where one colour is not enough."""
-    front, behind = _sheets(face, box)
+    front, behind = sheets_of(face, box)
     shape = ROLE_STYLES[face.role].shape
     inner = inner_lines(shape, front)
-    center = front.center.x
     # Of several tints the middle one also colours the outline and the words.
     classes = " ".join(filter(None, (face.role, middle_tint(face), "failed" if failed else "")))
     style = f' style="{fill}"' if fill and not failed else ""
@@ -43,26 +40,17 @@ def item_markup(item: int, face: Face, text: ItemText, box: Rect, *, failed: boo
         f'<path class="s"{style} d="{outline(shape, front)}"/>',
         f'<path class="i" d="{inner}"/>' if inner else "",
     ]
-    beside = face.badge or (face.mark.text if face.mark and face.is_one_line else "")
-    shift = (badge_width(beside) + BADGE_GAP) / 2 if beside else 0.0
-    for position, line in enumerate(face.lines):
-        parts.append(_words(line, center - (shift if position == 0 else 0.0), front.y + line.y))
-    if face.badge:
-        title = face.lines[0]
-        left = center - shift + line_width(title) / 2 + BADGE_GAP
-        parts.append(_badge(face.badge, left, front.y + title.y))
-    if face.mark:
-        left = center - badge_width(face.mark.text) / 2
-        if face.is_one_line:
-            left = center - shift + line_width(face.lines[0]) / 2 + BADGE_GAP
-        parts.append(_mark(face.mark, left, front.y + face.mark_y))
+    words = placed_words(face, front)
+    parts += [_text(line, css_class, left, y) for line, css_class, left, y in words.lines]
+    parts += [_badge(chip.text, chip.left, chip.baseline) for chip in words.chips if not chip.level]
+    parts += [_mark(chip) for chip in words.chips if chip.level]
     parts.append(_failure_tag(box) if failed else "")
     return "".join(parts) + "</g>\n"
 
 
 def open_box_markup(face: Face, box: Rect, depth: int, *, failed: bool) -> str:
     """The background of an open box."""
-    front, behind = _sheets(face, box)
+    front, behind = sheets_of(face, box)
     kind = f"o {shade(depth)}{' failed' if failed else ''}"
     return "".join(f'<path class="{kind}" d="{rounded(sheet, 9)}"/>\n' for sheet in (*behind, front))
 
@@ -86,18 +74,13 @@ def tooltip(text: ItemText) -> str:
     return f"<title>{escape(chr(10).join(unique))}</title>"
 
 
-def _sheets(face: Face, box: Rect) -> tuple[Rect, list[Rect]]:
+def sheets_of(face: Face, box: Rect) -> tuple[Rect, list[Rect]]:
     """The front of an item and, for a repeated box, the sheets behind it, the hindmost first."""
     if not face.sheets:
         return box, []
     front = box._replace(height=box.height - SHEETS_DEPTH)
     steps = (SHEETS_DEPTH, SHEETS_DEPTH / 2)
     return front, [Rect(front.x + step, front.y + step, front.width - 2 * step, front.height) for step in steps]
-
-
-def _words(line: TextLine, x: float, y: float) -> str:
-    """Words centred at `x`. The left end is computed: renderers disagree about how to centre a text of two sizes."""
-    return _text(line, _CLASSES[line.style], x - line_width(line) / 2, y)
 
 
 def _text(line: TextLine, css_class: str, left: float, y: float) -> str:
@@ -114,9 +97,9 @@ def _badge(badge: str, left: float, baseline: float) -> str:
     return f'<path class="c" d="{rounded(chip, 7.5)}"/>{words}'
 
 
-def _mark(mark: GradientMark, left: float, baseline: float) -> str:
+def _mark(chip: PlacedChip) -> str:
     """A chip in the colour of its level."""
-    return f'<g class="{mark.level}">{_badge(mark.text, left, baseline)}</g>'
+    return f'<g class="{chip.level}">{_badge(chip.text, chip.left, chip.baseline)}</g>'
 
 
 def _failure_tag(box: Rect) -> str:

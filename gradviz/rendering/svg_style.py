@@ -19,7 +19,7 @@ from gradviz.rendering.tints import Ink
 ThemeChoice = Literal["auto", "light", "dark"]
 
 # Kerning and ligatures are off so that a text is as wide as it was measured.
-_SHAPES = f"""
+SHAPE_RULES = f"""
 text{{font-family:"{FONT_FAMILY}",Inter,system-ui,sans-serif;font-kerning:none;font-variant-ligatures:none;
 font-size:{faces.SMALL_SIZE}px}}
 .t{{font-size:{faces.TITLE_SIZE}px;font-weight:700}}
@@ -53,10 +53,10 @@ More = Callable[[Theme], Iterable[str]]
 
 def style_sheet(theme: ThemeChoice, *, embed_font: bool, more: Sequence[More] = ()) -> str:
     """The content of the ``<style>`` element."""
-    parts = [_font_faces() if embed_font else "", _SHAPES]
-    parts.append(_colours(THEMES["dark" if theme == "dark" else "light"], more))
+    parts = [font_faces() if embed_font else "", SHAPE_RULES]
+    parts.append(colour_rules(THEMES["dark" if theme == "dark" else "light"], more))
     if theme == "auto":
-        parts.append(f"@media (prefers-color-scheme:dark){{{_colours(THEMES['dark'], more)}}}\n")
+        parts.append(f"@media (prefers-color-scheme:dark){{{colour_rules(THEMES['dark'], more)}}}\n")
     return "".join(parts)
 
 
@@ -78,7 +78,8 @@ def shade(depth: int) -> str:
     return f"d{min(depth, len(LIGHT.nested) - 1)}"
 
 
-def _font_faces() -> str:
+def font_faces() -> str:
+    """The shipped font, inside the style sheet."""
     return "".join(
         f'@font-face{{font-family:"{FONT_FAMILY}";font-weight:{weight};'
         f"src:url(data:font/woff2;base64,{_encoded_font(name)}) format('woff2')}}\n"
@@ -90,7 +91,8 @@ def _encoded_font(name: str) -> str:
     return b64encode((FONT_FOLDER / f"GradvizSans-{name}.woff2").read_bytes()).decode("ascii")
 
 
-def _colours(theme: Theme, more: Sequence[More]) -> str:
+def colour_rules(theme: Theme, more: Sequence[More]) -> str:
+    """The rules that differ from theme to theme."""
     rules = [
         f".page{{fill:{theme.page}}}",
         f".f text{{fill:{theme.quiet_text}}}.f .p,.f .n{{fill:{theme.text}}}.f .e{{fill:{theme.failed.line}}}",

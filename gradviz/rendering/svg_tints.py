@@ -10,6 +10,7 @@ from gradviz.rendering.geometry import Direction
 from gradviz.rendering.link_looks import WIDTHS
 from gradviz.rendering.palette import Theme
 from gradviz.rendering.svg_style import More
+from gradviz.rendering.tints import Ink
 
 
 def tint_rules(colouring: Colouring, *, and_also: Iterable[Tint] = ()) -> More:
@@ -18,15 +19,20 @@ def tint_rules(colouring: Colouring, *, and_also: Iterable[Tint] = ()) -> More:
 
     def rules(theme: Theme) -> Iterator[str]:
         for tint in wanted:
-            ink = ink_of(tint, colouring.by, theme)
-            yield (
-                f".{tint} .s{{fill:{ink.fill};stroke:{ink.line}}}.{tint} .i{{stroke:{ink.line}}}"
-                f".{tint} text,.{tint} .q{{fill:{ink.text}}}.{tint} .c{{fill:none;stroke:{ink.line}}}"
-                f"stop.{tint}{{stop-color:{ink.fill}}}"
-            )
+            yield tint_rule(tint, ink_of(tint, colouring.by, theme))
         yield ".unknown .s{stroke-dasharray:4 3}"
 
     return rules
+
+
+def tint_rule(tint: Tint, ink: Ink, within: str = "") -> str:
+    """The rule of one tint, for what lies in elements that the selector `within` fits."""
+    own = f"{within}.{tint}"
+    return (
+        f"{own} .s{{fill:{ink.fill};stroke:{ink.line}}}{own} .i{{stroke:{ink.line}}}"
+        f"{own} text,{own} .q{{fill:{ink.text}}}{own} .c{{fill:none;stroke:{ink.line}}}"
+        f"{within}stop.{tint}{{stop-color:{ink.fill}}}"
+    )
 
 
 def link_rules(theme: Theme) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gradviz.graph.model import Constant, HeldTensor, Node, NodeKind, Root
 from gradviz.graph.node_findings import GhostEdge
@@ -28,34 +28,54 @@ _NOTABLE: dict[NodeKind, str] = {
 }
 
 
+Section = tuple[str, tuple[str, ...]]
+"""A heading and the lines below it."""
+
+
+def sections(subject: SubjectWords, item: Item) -> Iterator[Section]:
+    """The small print of any item under headings; one without a heading says what the item is."""
+    if item.kind == "box":
+        yield from box_sections(subject, item)
+    elif item.constant is not None:
+        yield "", constant(subject, item, subject.graph.constants[item.constant])
+    elif item.root is not None:
+        yield "", root(subject, subject.graph.roots[item.root])
+    elif item.node is not None:
+        node = subject.graph.nodes[item.node]
+        yield from leaf_sections(subject, item, node) if node.is_leaf else operation_sections(subject, item, node)
+
+
 def operation(subject: SubjectWords, item: Item, node: Node) -> tuple[str, ...]:
     """About an operation."""
-    return (
-        *_made_by(node),
-        *_source(subject, node.call_site),
-        *scope_tooltip(subject, node.scope),
-        *_outputs(node),
-        *_settings(node),
-        *_mark(subject, item),
-        *node_gradients(subject, item, node),
-        *kept_by_node(subject, node),
-        *_merged(subject, item, node),
-        *_not_drawn(subject, item),
-    )
+    return _lines(operation_sections(subject, item, node))
+
+
+def operation_sections(subject: SubjectWords, item: Item, node: Node) -> Iterator[Section]:
+    """The same under headings."""
+    yield "forward", (*_made_by(node), *_source(subject, node.call_site), *scope_tooltip(subject, node.scope))
+    yield "tensors", (*_outputs(node), *_settings(node))
+    yield "findings", tuple(_mark(subject, item))
+    yield "gradients", tuple(node_gradients(subject, item, node))
+    yield "saved for backward", tuple(kept_by_node(subject, node))
+    yield "drawn with it", (*_merged(subject, item, node), *_not_drawn(subject, item))
 
 
 def leaf(subject: SubjectWords, item: Item, node: Node) -> tuple[str, ...]:
     """About a parameter or an input."""
+    return _lines(leaf_sections(subject, item, node))
+
+
+def leaf_sections(subject: SubjectWords, item: Item, node: Node) -> Iterator[Section]:
+    """The same under headings."""
     alike = [f"stands for {len(item.nodes):,} {node.kind}s, one of each repetition"] if len(item.nodes) > 1 else []
-    return (
-        *_held(node),
-        *_outputs(node),
-        *_settings(node),
-        *_mark(subject, item),
-        *node_gradients(subject, item, node),
-        *alike,
-        *_only_first(subject, item),
-    )
+    yield "tensors", (*_held(node), *_outputs(node), *_settings(node))
+    yield "findings", tuple(_mark(subject, item))
+    yield "gradients", tuple(node_gradients(subject, item, node))
+    yield "drawn with it", (*alike, *_only_first(subject, item))
+
+
+def _lines(sections: Iterable[Section]) -> tuple[str, ...]:
+    return tuple(line for _, lines in sections for line in lines)
 
 
 def constant(subject: SubjectWords, item: Item, of: Constant) -> tuple[str, ...]:
@@ -112,15 +132,17 @@ def root(subject: SubjectWords, of: Root) -> tuple[str, ...]:
 
 def box(subject: SubjectWords, item: Item) -> tuple[str, ...]:
     """About a module call or a group of operations."""
-    return (
-        *scope_tooltip(subject, item.scope),
-        *([f"to {subject.graph.scopes[item.last_scope].path}"] if item.last_scope is not None else []),
-        *_repeated(subject, item),
-        *(_source(subject, subject.common_call_site(item)) if item.scope is None else ()),
-        *_contents(subject, item),
-        *range_of_gradients(subject, item),
-        *kept_by_box(subject, item),
-    )
+    return _lines(box_sections(subject, item))
+
+
+def box_sections(subject: SubjectWords, item: Item) -> Iterator[Section]:
+    """The same under headings."""
+    last = [] if item.last_scope is None else [f"to {subject.graph.scopes[item.last_scope].path}"]
+    own_line = _source(subject, subject.common_call_site(item)) if item.scope is None else ()
+    yield "module", (*scope_tooltip(subject, item.scope), *last, *_repeated(subject, item), *own_line)
+    yield "contents", tuple(_contents(subject, item))
+    yield "gradients", tuple(range_of_gradients(subject, item))
+    yield "saved for backward", tuple(kept_by_box(subject, item))
 
 
 def _mark(subject: SubjectWords, item: Item) -> Iterator[str]:

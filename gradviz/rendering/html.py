@@ -1,0 +1,96 @@
+"""The page: one file that needs no network, in which a graph can be explored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from gradviz.errors import check_choice
+from gradviz.graph.folding import plan_folding
+from gradviz.rendering.colouring import check_that_it_was_measured
+from gradviz.rendering.geometry import Arrows
+from gradviz.rendering.layout import collector_paused
+from gradviz.rendering.page_boxes import PageBoxes
+from gradviz.rendering.page_document import PageDocument
+from gradviz.rendering.page_file import page_file
+from gradviz.rendering.page_identities import Identities
+from gradviz.rendering.page_items import PageItems, cut
+from gradviz.rendering.page_level import level_of
+from gradviz.rendering.palette import ROLE_STYLES
+from gradviz.rendering.renderer import Subject
+from gradviz.rendering.role_words import role_words
+from gradviz.rendering.source_links import editor_template
+from gradviz.rendering.svg_frame import call_facts, remarks
+from gradviz.rendering.svg_style import ThemeChoice
+from gradviz.rendering.tints import COLOR_BY, ColorBy
+
+
+@dataclass(frozen=True)
+class HtmlRenderer:
+    """Writes the page."""
+
+    theme: ThemeChoice = "auto"
+    arrows: Arrows = "data"
+    editor: str | None = None
+    """An editor or a link template, see `gradviz.rendering.source_links`; without it there are no links."""
+    color_by: ColorBy = "role"
+    """What colours mean at first; the reader can choose another."""
+
+    def __post_init__(self) -> None:
+        check_choice("theme", self.theme, ("auto", "light", "dark"))
+        check_choice("arrows", self.arrows, ("data", "gradient"))
+        check_choice("color_by", self.color_by, COLOR_BY)
+        self._link_template()
+
+    def _link_template(self) -> str | None:
+        return None if self.editor is None else editor_template(self.editor)
+
+    def render(self, subject: Subject) -> str:
+        if self.color_by != "role" and self.color_by != "module":
+            check_that_it_was_measured(subject.graph, self.color_by)
+        with collector_paused():
+            document = self._document(subject)
+        return page_file(document.name, msgspec.json.encode(document))
+
+    def _document(self, subject: Subject) -> PageDocument:
+        plan = subject.plan or plan_folding(subject.graph)
+        identities = Identities(subject.graph)
+        failed = subject.graph.backward.failed_node if subject.graph.backward else None
+        boxes, items = PageBoxes(), PageItems(subject.graph, failed, self._link_template())
+        for depth, view in enumerate(plan.levels()):
+            level = level_of(subject, view, depth, identities)
+            boxes.add(level)
+            items.add(level)
+        page_items, legends = items.finished()
+        error, notes = remarks(subject)
+        program = subject.capture.program
+        return PageDocument(
+            name=cut(" ".join([program.name, *program.arguments])),
+            facts=cut(call_facts(subject)),
+            error=cut(error),
+            notes=tuple(map(cut, (*notes, *boxes.notes))),
+            shapes=items.shapes,
+            roles={role: role_words(role, subject) for role in ROLE_STYLES},
+            items=page_items,
+            boxes=boxes.finished(),
+            opened=tuple(number for number in _opened(subject, identities) if number < len(page_items)),
+            legends=legends,
+            sources=_sources(subject),
+            arrows=self.arrows,
+            color_by=self.color_by,
+            theme=self.theme,
+        )
+
+
+def _opened(subject: Subject, identities: Identities) -> tuple[int, ...]:
+    """The boxes that the still picture shows open."""
+    numbers = identities.of_view(subject.view, -1)
+    found = (numbers[item.id] for item in subject.view.items if item.is_open)
+    return tuple(number for number in found if number is not None)
+
+
+def _sources(subject: Subject) -> dict[str, dict[int, str]]:
+    return {
+        cut(file): {line: cut(text) for line, text in lines.items()} for file, lines in subject.capture.sources.items()
+    }

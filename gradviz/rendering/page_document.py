@@ -1,0 +1,165 @@
+"""What the page is given: every box of a graph, laid out with all that it holds closed, and every item with its words.
+
+The page puts these together: where a box is open, it makes room for its inside among its neighbours, which are where
+they were. Lengths are pixels; places in a box are from its upper left corner.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+Lines = tuple[str, ...]
+
+
+class PageLine(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Words on an item, from their left end on the baseline."""
+
+    text: str
+    style: str
+    """Its class: title, leaf's title, or small."""
+    x: float
+    y: float
+    aside: str = ""
+    aside_x: float = 0.0
+
+
+class PageChip(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A count, or a mark with its level, from the left end of the chip on the baseline of its words."""
+
+    text: str
+    x: float
+    y: float
+    width: float
+    level: str = ""
+
+
+class PageSection(Struct, frozen=True, gc=False):
+    """Lines of the panel below a heading."""
+
+    heading: str
+    lines: Lines
+
+
+class PageItem(Struct, frozen=True, omit_defaults=True):
+    """One thing that can be drawn. Its number is its place in `PageDocument.items`."""
+
+    role: str
+    width: float
+    height: float
+    shape: int
+    """Its outline in `PageDocument.shapes`."""
+    title: str
+    parent: int | None = None
+    """The box in which it lies."""
+    is_leaf: bool = False
+    lines: tuple[PageLine, ...] = ()
+    chips: tuple[PageChip, ...] = ()
+    subtitle: str = ""
+    path: str = ""
+    """Of a module call, where it stands in the model."""
+    shape_words: str = ""
+    line: str = ""
+    source: tuple[str, int] | None = None
+    link: str = ""
+    """Opens that line in an editor."""
+    sections: tuple[PageSection, ...] = ()
+    names: Lines = ()
+    """More words by which it is found: parameters and modules of all that it stands for."""
+    nodes: tuple[int, ...] = ()
+    """Ids of the first autograd nodes that it stands for."""
+    node_count: int = 0
+    repeat: int = 1
+    tints: dict[str, Lines] = {}
+    """By what items can be coloured by."""
+    figures: dict[str, str] = {}
+    """What was measured, in words, by the same."""
+    finding: str = ""
+    """The severity of the worst that a check found in it."""
+    is_failed: bool = False
+
+
+class PagePlace(Struct, frozen=True, array_like=True, gc=False):
+    """An item in a cluster, from the cluster's corner, and its way to the item for which it is there."""
+
+    item: int
+    x: float
+    y: float
+    route: tuple[float, ...] = ()
+
+
+class PageCluster(Struct, frozen=True, gc=False):
+    """An item with the leaves drawn beside it; places are its own first."""
+
+    x: float
+    y: float
+    left: float
+    """Where what is beside it begins, from `x`: zero or less."""
+    right: float
+    height: float
+    places: tuple[PagePlace, ...]
+
+
+class PageWire(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Data that flows between two things in a box, or through its border."""
+
+    source: int
+    """For one that `enters`, what the data comes from, outside the box."""
+    target: int | None
+    """None for one that leaves the box."""
+    route: tuple[float, ...]
+    """x and y in turn."""
+    enters: bool = False
+    ports: tuple[int, ...] = ()
+    """What exactly the data comes from, one level of boxes deeper: where it crosses the border of an open box."""
+    words: Lines = ()
+    state: str = ""
+    """``lost`` or ``broken``: see `gradviz.rendering.link_looks`."""
+    is_quiet: bool = False
+
+
+class PageBox(Struct, frozen=True):
+    """What an open box holds; the first of `PageDocument.boxes` is the outermost level."""
+
+    width: float
+    height: float
+    clusters: tuple[PageCluster, ...]
+    wires: tuple[PageWire, ...]
+    entries: dict[int, float]
+    """Where data enters through the upper border, by what it comes from."""
+    exits: dict[int, float]
+    item: int | None = None
+    header: PageLine | None = None
+    header_width: float = 0.0
+    chip: PageChip | None = None
+
+
+class PageLegend(Struct, frozen=True):
+    """What tints mean, in order, with their classes."""
+
+    words: str
+    tints: tuple[tuple[str, str], ...]
+    is_scale: bool = False
+
+
+class PageDocument(Struct, frozen=True):
+    """Everything that the page shows of one graph."""
+
+    name: str
+    facts: str
+    error: str
+    notes: Lines
+    shapes: tuple[tuple[str, ...], ...]
+    """Path data of outlines, of the lines inside each, and of the sheets behind it."""
+    roles: dict[str, str]
+    """What each role is called, in the order of legends."""
+    items: tuple[PageItem, ...]
+    boxes: tuple[PageBox, ...]
+    opened: tuple[int, ...]
+    """The boxes that are open at first, by their items."""
+    legends: dict[str, PageLegend]
+    sources: dict[str, dict[int, str]]
+    findings: tuple[tuple[str, str, str, int], ...] = ()
+    """Severity, code and cause, message, and the item at which each is."""
+    arrows: str = "data"
+    color_by: str = "role"
+    theme: str = "auto"

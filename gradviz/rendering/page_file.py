@@ -1,0 +1,57 @@
+"""Puts script, style and data of the page into one file that may load nothing else.
+
+Problems solved here:
+
+* Data comes from other people's programs. It stands in the file compressed and in base64, so no name can end an
+  element; the script reads it and makes text of it, never markup.
+* The content security policy names the one script and the one style by their hashes. Nothing else may run or load.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from zlib import compressobj
+
+from gradviz.rendering.page_style import colours_and_shapes
+
+_ASSETS = files("gradviz.rendering") / "html_assets"
+
+
+def page_file(name: str, document: bytes) -> str:
+    """The whole file.
+
+    Args:
+        name: for the window's title.
+        document: a `PageDocument` as JSON.
+    """
+    script, style = _asset("page.js"), colours_and_shapes() + _asset("page.css")
+    policy = (
+        f"default-src 'none'; script-src {_hash_of(script)}; style-src {_hash_of(style)}; font-src data:; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(name)} · gradviz</title>\n"
+        f"<style>{style}</style>\n</head>\n<body>\n{_asset('page.html')}"
+        f'<script id="data" type="application/octet-stream">{_packed(document)}</script>\n'
+        f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+def _packed(document: bytes) -> str:
+    """Deflated without a header, as browsers know it under the name ``deflate-raw``."""
+    packer = compressobj(9, wbits=-15)
+    return b64encode(packer.compress(document) + packer.flush()).decode("ascii")
+
+
+def _hash_of(content: str) -> str:
+    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode('ascii')}'"

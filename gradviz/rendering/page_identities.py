@@ -1,0 +1,68 @@
+"""Numbers for items of several views of one graph: the same thing has the same number in each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from gradviz.graph.model import Graph
+from gradviz.graph.view import Item, View
+
+
+class Identities:
+    """Numbers items as views show them, level after level, each of which has one more level of boxes open."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._numbers: dict[Hashable, int] = {}
+        self.depths: list[int] = []
+        """For each number how many boxes are around the item."""
+        self.parents: list[int | None] = []
+        """For each number that of the box around the item."""
+
+    def __len__(self) -> int:
+        return len(self.depths)
+
+    def of_view(self, view: View, depth: int) -> list[int | None]:
+        """The number of every item; None for leaves that lie in fewer boxes than `depth`: each view has its own.
+
+        A box is told by its place among the boxes beside it, as these are the same in all views.
+        """
+        depths = view.depths()
+        found: list[int | None] = []
+        boxes_in: dict[int | None, int] = {}
+        for item in view.items:
+            parent = None if item.parent is None else found[item.parent]
+            if item.kind == "box":
+                rank = boxes_in[item.parent] = boxes_in.get(item.parent, -1) + 1
+                key: Hashable = ("box", parent, rank)
+            else:
+                key = self._key(item)
+            if key is None:
+                found.append(self._new(parent, depth) if depths[item.id] == depth else None)
+                continue
+            if key not in self._numbers:
+                self._numbers[key] = self._new(parent, depths[item.id])
+            found.append(self._numbers[key])
+        return found
+
+    def in_level_above(self, number: int, depth: int) -> int:
+        """What stands for an item where only boxes in fewer than `depth` others are open: itself, or the box around it.
+
+        Args:
+            number: of an item that is in the view with boxes open to `depth`.
+        """
+        parent = self.parents[number]
+        return parent if self.depths[number] >= depth and parent is not None else number
+
+    def _key(self, item: Item) -> Hashable:
+        """None for leaves and what is carried: they are drawn anew beside whatever uses them."""
+        if item.kind == "root":
+            return "root", item.root
+        if item.kind == "node" and item.node is not None and not self._graph.nodes[item.node].is_leaf:
+            return "node", item.node
+        return None
+
+    def _new(self, parent: int | None, depth: int) -> int:
+        self.depths.append(depth)
+        self.parents.append(parent)
+        return len(self.depths) - 1

@@ -1,0 +1,200 @@
+"""Items of the page: their outlines, words and colours, and what the panel says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from gradviz.analysis.gradient_flow import has_gradients
+from gradviz.graph.model import Graph
+from gradviz.graph.operation_words import constant_names
+from gradviz.graph.view import Item
+from gradviz.rendering import tooltips
+from gradviz.rendering.colouring import QUANTITY_WORDS, Measured, common_scale, measured
+from gradviz.rendering.faces import SMALL_SIZE, Face, TextLine, badge_width, line_width, printable
+from gradviz.rendering.geometry import Rect
+from gradviz.rendering.module_colours import module_categories
+from gradviz.rendering.page_document import PageChip, PageItem, PageLegend, PageLine, PageSection
+from gradviz.rendering.page_level import Level
+from gradviz.rendering.palette import ROLE_STYLES
+from gradviz.rendering.placed_words import placed_words
+from gradviz.rendering.shapes import inner_lines, outline
+from gradviz.rendering.source_links import source_link
+from gradviz.rendering.svg_items import sheets_of
+from gradviz.rendering.text_metrics import text_width
+from gradviz.rendering.tints import STEPS, Quantity
+
+MOST_NAMES = 400
+"""Of all that one item stands for, so many names can be searched for."""
+MOST_NODES = 100
+MOST_CHARACTERS = 2000
+"""A longer line is cut: a name of a megabyte says no more than its beginning."""
+QUANTITIES: tuple[Quantity, ...] = ("gradient", "memory", "time")
+
+Shape = tuple[str, ...]
+
+
+@dataclass
+class PageItems:
+    """Collects the items of a graph, level by level."""
+
+    graph: Graph
+    failed: int | None
+    """The node in which backward raised."""
+    link_template: str | None
+    _items: dict[int, PageItem] = field(default_factory=dict)
+    _measured: dict[int, dict[Quantity, Measured]] = field(default_factory=dict)
+    _shapes: dict[Shape, int] = field(default_factory=dict)
+    _modules: dict[int, str] = field(default_factory=dict)
+    _categories: list[str] = field(default_factory=list)
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Every outline, with the lines inside it and the sheets behind it."""
+        return tuple(self._shapes)
+
+    def add(self, level: Level) -> None:
+        """Take what a level shows for the first time."""
+        self._categories, modules = module_categories(level.words)
+        quantities = [by for by in QUANTITIES if _is_measured(self.graph, by)]
+        for item in level.closed:
+            number = level.number(item.id)
+            self._items[number] = self._page_item(level, item)
+            self._measured[number] = {by: measured(level.words, item, by) for by in quantities}
+            module = modules[item.id]
+            if item.root is None:
+                self._modules[number] = "plain" if module is None else f"category{module}"
+
+    def finished(self) -> tuple[tuple[PageItem, ...], dict[str, PageLegend]]:
+        """All items in the order of their numbers, with their colours, and what these mean."""
+        tints: dict[int, dict[str, tuple[str, ...]]] = {number: {} for number in self._items}
+        legends: dict[str, PageLegend] = {}
+        for by in QUANTITIES:
+            found = {number: own[by] for number, own in self._measured.items() if by in own}
+            scale = common_scale(found.values(), by)
+            if scale is None:
+                continue
+            for number, each in found.items():
+                tints[number][by] = each.tints(scale)
+            steps = tuple((f"step{step}", "") for step in range(STEPS))
+            log = ", log scale" if scale.is_log else ""
+            words = f"{QUANTITY_WORDS[by]}: {scale.low_words} … {scale.high_words}{log}"
+            legends[by] = PageLegend(words, (*steps, *_others(tints, by)), is_scale=True)
+        if len(self._categories) > 1:
+            for number, category in self._modules.items():
+                tints[number]["module"] = (category,)
+            names = tuple((f"category{place}", printable(name)) for place, name in enumerate(self._categories))
+            legends["module"] = PageLegend("module", names)
+        return tuple(
+            replace(
+                self._items[number],
+                tints=tints[number],
+                figures={by: each.figure for by, each in self._measured[number].items() if each.figure},
+            )
+            for number in sorted(self._items)
+        ), legends
+
+    def _page_item(self, level: Level, item: Item) -> PageItem:
+        face, text = level.faces[item.id], level.texts[item.id]
+        lines, chips = _words(face)
+        findings = [finding for node in item.nodes for finding in level.words.findings.get(node, ())]
+        severities = {finding.severity for finding in findings}
+        return PageItem(
+            role=face.role,
+            width=round(face.width, 1),
+            height=round(face.height, 1),
+            shape=self._shapes.setdefault(_shape(face), len(self._shapes)),
+            title=cut(text.title),
+            parent=level.number_of(item.parent),
+            is_leaf=face.is_leaf,
+            lines=lines,
+            chips=chips,
+            subtitle=cut(text.subtitle),
+            path=cut(text.path),
+            shape_words=cut(text.shape),
+            line=cut(text.line),
+            source=text.source,
+            link=(self.link_template and text.source and source_link(self.link_template, *text.source)) or "",
+            sections=tuple(_sections(level, item)),
+            names=tuple(_names(self.graph, item)),
+            nodes=item.nodes[:MOST_NODES],
+            node_count=len(item.nodes),
+            repeat=item.repeat,
+            finding=next((each for each in ("error", "warning", "note") if each in severities), ""),
+            is_failed=self.failed is not None and (item.node == self.failed or self.failed in item.nodes),
+        )
+
+
+def cut(text: str) -> str:
+    """`text` as far as it can be shown: without control characters, and not longer than anybody reads."""
+    clean = printable(text)
+    return clean if len(clean) <= MOST_CHARACTERS else f"{clean[:MOST_CHARACTERS]}…"
+
+
+def _is_measured(graph: Graph, by: Quantity) -> bool:
+    return graph.knows_saved_tensors if by == "memory" else has_gradients(graph)
+
+
+def _others(tints: dict[int, dict[str, tuple[str, ...]]], by: str) -> Iterator[tuple[str, str]]:
+    """What has no place on a scale, where it appears."""
+    present = {tint for own in tints.values() for tint in own.get(by, ())}
+    for tint, words in (("plain", "nothing"), ("unknown", "not measured"), ("broken", "NaN or Inf")):
+        if tint in present:
+            yield tint, words
+
+
+def _shape(face: Face) -> Shape:
+    front, behind = sheets_of(face, Rect(0, 0, face.width, face.height))
+    shape = ROLE_STYLES[face.role].shape
+    return outline(shape, front), inner_lines(shape, front), *(outline(shape, sheet) for sheet in behind)
+
+
+def _words(face: Face) -> tuple[tuple[PageLine, ...], tuple[PageChip, ...]]:
+    front, _ = sheets_of(face, Rect(0, 0, face.width, face.height))
+    placed = placed_words(face, front)
+    return (
+        tuple(line_on(line, css_class, left, baseline) for line, css_class, left, baseline in placed.lines),
+        tuple(chip_on(chip.text, chip.left, chip.baseline, chip.level) for chip in placed.chips),
+    )
+
+
+def chip_on(text: str, left: float, baseline: float, level: str = "") -> PageChip:
+    """A chip as wide as its words."""
+    return PageChip(text, round(left, 1), round(baseline, 1), round(badge_width(text), 1), level)
+
+
+def line_on(line: TextLine, css_class: str, left: float, baseline: float) -> PageLine:
+    """A line of a face from its left end on a baseline; quiet words after it end where the line ends."""
+    aside_x = left + line_width(line) - text_width(line.aside, SMALL_SIZE) if line.aside else 0.0
+    return PageLine(line.text, css_class, round(left, 1), round(baseline, 1), line.aside, round(aside_x, 1))
+
+
+def _sections(level: Level, item: Item) -> Iterator[PageSection]:
+    for heading, lines in tooltips.sections(level.words, item):
+        shown = tuple(dict.fromkeys(cut(line) for line in lines if line))
+        if shown:
+            yield PageSection(heading, shown)
+
+
+def _names(graph: Graph, item: Item) -> Iterable[str]:
+    """Names of tensors, and the modules that a row of alike ones stands for."""
+    names: dict[str, None] = {}
+    if item.kind != "box":
+        for node in item.nodes[:MOST_NAMES]:
+            names.update(dict.fromkeys(graph.nodes[node].names))
+        for constant in item.constants[:MOST_NAMES]:
+            names.update(dict.fromkeys(constant_names(graph.constants[constant])))
+    elif item.scope is not None:
+        names.update(dict.fromkeys(_modules(graph, item, item.scope)))
+    return [cut(name) for name in list(names)[:MOST_NAMES]]
+
+
+def _modules(graph: Graph, item: Item, first: int) -> Iterator[str]:
+    """Paths of all the calls that a box stands for."""
+    last = first if item.last_scope is None else item.last_scope
+    parent = graph.scopes[first].parent
+    for scope in graph.scopes[first : last + 1]:
+        if scope.parent == parent:
+            yield scope.path

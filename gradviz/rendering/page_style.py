@@ -1,0 +1,51 @@
+"""The part of the page's style that the still picture has, too: font, outlines, and the colours of both themes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.rendering.colouring import ink_of
+from gradviz.rendering.notebook import confined
+from gradviz.rendering.palette import THEMES, Theme
+from gradviz.rendering.svg_style import SHAPE_RULES, colour_rules, font_faces, mark_rules
+from gradviz.rendering.svg_tints import link_rules, tint_rule
+from gradviz.rendering.tints import CATEGORIES, COLOR_BY, STEPS
+
+
+def colours_and_shapes() -> str:
+    """A style sheet for pages whose root says its theme in ``data-theme``, and whose picture has ``data-color``."""
+    parts = [font_faces(), SHAPE_RULES]
+    for name, theme in THEMES.items():
+        holder = f'[data-theme="{name}"]'
+        parts.append(f"{holder}{{{_variables(theme)}color-scheme:{name}}}\n")
+        parts.append(confined(colour_rules(theme, [mark_rules, link_rules, _tint_rules]), holder))
+    return "".join(parts)
+
+
+def _variables(theme: Theme) -> str:
+    """What the parts around the picture are coloured with."""
+    named = {
+        "page": theme.page,
+        "text": theme.text,
+        "quiet": theme.quiet_text,
+        "link": theme.link,
+        "faint": theme.quiet_link,
+        "ground": theme.nested[0],
+        "raised": theme.nested[1],
+        "line": theme.nested[3],
+        "accent": theme.roles["parameter"].line,
+        "accent-fill": theme.roles["parameter"].fill,
+        "failed": theme.failed.line,
+        "failed-fill": theme.failed.fill,
+        "warning": theme.marks["warning"].fill,
+    }
+    return "".join(f"--{name}:{colour};" for name, colour in named.items())
+
+
+def _tint_rules(theme: Theme) -> Iterator[str]:
+    for by in COLOR_BY:
+        tints = [f"category{place}" for place in range(CATEGORIES)] if by == "module" else []
+        tints += [f"step{step}" for step in range(STEPS)] if by not in ("module", "role") else []
+        for tint in (*tints, "plain", "unknown", "broken"):
+            if by != "role":
+                yield tint_rule(tint, ink_of(tint, by, theme), f'[data-color="{by}"] ')
