@@ -17,12 +17,18 @@ TEST_INSTALLED := $(VENV)/.installed-test
 CONFORMANCE_INSTALLED := $(VENV)/.installed-conformance
 BENCH_INSTALLED := $(VENV)/.installed-bench
 
-.PHONY: help demo test lint format conformance bench formulas harmless corpus gallery demo-capture clean
+# The script of the page, and the tools that make it: Node itself comes as a Python package.
+PAGE := gradviz/rendering/html_assets
+PAGE_INSTALLED := $(PAGE)/node_modules/.installed
+NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
+
+.PHONY: help demo test lint page format conformance bench formulas harmless corpus gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
 	@echo "make test          everything that must pass: lint, types, layers, tests"
 	@echo "make lint          ruff, mypy and the import layers"
+	@echo "make page          make the script of the HTML page from its sources"
 	@echo "make format        let ruff rewrite the code"
 	@echo "make conformance   compare recordings with torch on all of torch's own test inputs and on 112 real models; takes long"
 	@echo "make bench         what gradviz costs, measured"
@@ -44,11 +50,15 @@ demo: $(INSTALLED)
 test: lint
 	$(PYTHON) -m pytest -n 2
 
-lint: $(TEST_INSTALLED)
+lint: $(TEST_INSTALLED) $(PAGE_INSTALLED)
 	$(PYTHON) -m ruff check $(CODE)
 	$(PYTHON) -m ruff format --check $(CODE)
 	$(PYTHON) -m mypy
 	$(VENV)/bin/lint-imports
+	$(NPM) run --silent check
+
+page: $(PAGE_INSTALLED)
+	$(NPM) run --silent build
 
 format: $(TEST_INSTALLED)
 	$(PYTHON) -m ruff check --fix $(CODE)
@@ -83,7 +93,7 @@ demo-capture: $(TEST_INSTALLED)
 	$(PYTHON) -m tests.end_to_end.demo_capture
 
 clean:
-	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf build dist $(VENV) $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON3) -m venv $(VENV)
@@ -93,6 +103,10 @@ $(INSTALLED): pyproject.toml
 
 $(TEST_INSTALLED): $(INSTALLED)
 	$(PIP) --editable ".[test]"
+	@touch $@
+
+$(PAGE_INSTALLED): $(PAGE)/package-lock.json | $(TEST_INSTALLED)
+	$(NPM) ci --silent --no-audit --no-fund
 	@touch $@
 
 $(CONFORMANCE_INSTALLED): $(TEST_INSTALLED)

@@ -100,6 +100,11 @@ class Measured:
     readings: tuple[Reading, ...] = ()
     figure: str = ""
 
+    @property
+    def largest(self) -> float | None:
+        """None where nothing was measured."""
+        return max((reading for reading in self.readings if not isinstance(reading, str)), default=None)
+
     def tints(self, scale: Scale | None) -> tuple[Tint, ...]:
         """Their colours on a scale."""
         return tuple(_tint(reading, scale) for reading in self.readings)

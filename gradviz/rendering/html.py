@@ -22,6 +22,7 @@ from gradviz.rendering.renderer import Subject
 from gradviz.rendering.role_words import role_words
 from gradviz.rendering.source_links import editor_template
 from gradviz.rendering.svg_frame import call_facts, remarks
+from gradviz.rendering.svg_legend import role_outline
 from gradviz.rendering.svg_style import ThemeChoice
 from gradviz.rendering.tints import COLOR_BY, ColorBy
 
@@ -71,7 +72,7 @@ class HtmlRenderer:
             error=cut(error),
             notes=tuple(map(cut, (*notes, *boxes.notes))),
             shapes=items.shapes,
-            roles={role: role_words(role, subject) for role in ROLE_STYLES},
+            roles={role: (role_words(role, subject), *role_outline(role)) for role in ROLE_STYLES},
             items=page_items,
             boxes=boxes.finished(),
             opened=tuple(number for number in _opened(subject, identities) if number < len(page_items)),

@@ -66,13 +66,15 @@ class PageItem(Struct, frozen=True, omit_defaults=True):
     names: Lines = ()
     """More words by which it is found: parameters and modules of all that it stands for."""
     nodes: tuple[int, ...] = ()
-    """Ids of the first autograd nodes that it stands for."""
+    """Ids of the autograd nodes that it stands for; none of a box."""
     node_count: int = 0
     repeat: int = 1
     tints: dict[str, Lines] = {}
     """By what items can be coloured by."""
     figures: dict[str, str] = {}
     """What was measured, in words, by the same."""
+    numbers: dict[str, float] = {}
+    """The largest of what was measured, by the same."""
     finding: str = ""
     """The severity of the worst that a check found in it."""
     is_failed: bool = False
@@ -150,8 +152,8 @@ class PageDocument(Struct, frozen=True):
     notes: Lines
     shapes: tuple[tuple[str, ...], ...]
     """Path data of outlines, of the lines inside each, and of the sheets behind it."""
-    roles: dict[str, str]
-    """What each role is called, in the order of legends."""
+    roles: dict[str, Lines]
+    """What each role is called, its outline in a legend, and the lines inside that; in the order of legends."""
     items: tuple[PageItem, ...]
     boxes: tuple[PageBox, ...]
     opened: tuple[int, ...]

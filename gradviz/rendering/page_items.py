@@ -28,7 +28,6 @@ from gradviz.rendering.tints import STEPS, Quantity
 
 MOST_NAMES = 400
 """Of all that one item stands for, so many names can be searched for."""
-MOST_NODES = 100
 MOST_CHARACTERS = 2000
 """A longer line is cut: a name of a megabyte says no more than its beginning."""
 QUANTITIES: tuple[Quantity, ...] = ("gradient", "memory", "time")
@@ -92,6 +91,7 @@ class PageItems:
                 self._items[number],
                 tints=tints[number],
                 figures={by: each.figure for by, each in self._measured[number].items() if each.figure},
+                numbers={by: each.largest for by, each in self._measured[number].items() if each.largest is not None},
             )
             for number in sorted(self._items)
         ), legends
@@ -119,7 +119,7 @@ class PageItems:
             link=(self.link_template and text.source and source_link(self.link_template, *text.source)) or "",
             sections=tuple(_sections(level, item)),
             names=tuple(_names(self.graph, item)),
-            nodes=item.nodes[:MOST_NODES],
+            nodes=() if item.kind == "box" else item.nodes,
             node_count=len(item.nodes),
             repeat=item.repeat,
             finding=next((each for each in ("error", "warning", "note") if each in severities), ""),

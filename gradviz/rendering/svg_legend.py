@@ -183,12 +183,17 @@ def _placed(entry: _Entry, x: float, y: float) -> str:
     return f'<g transform="translate({number(x)} {number(y)})">{swatch}{words}</g>\n'
 
 
-def _role_swatch(role: Role, tint: str) -> str:
+def role_outline(role: Role) -> tuple[str, str]:
+    """Path data of a small outline of a role, and of the lines inside it."""
     height = 12.0 if role in LEAF_ROLES else _SWATCH.height
     box = Rect(0, (_SWATCH.height - height) / 2, _SWATCH.width, height)
-    inner = inner_lines(ROLE_STYLES[role].shape, box)
+    return outline(ROLE_STYLES[role].shape, box), inner_lines(ROLE_STYLES[role].shape, box)
+
+
+def _role_swatch(role: Role, tint: str) -> str:
+    around, inner = role_outline(role)
     lines = f'<path class="i" d="{inner}"/>' if inner else ""
-    return f'<g class="{role}{tint}"><path class="s" d="{outline(ROLE_STYLES[role].shape, box)}"/>{lines}</g>'
+    return f'<g class="{role}{tint}"><path class="s" d="{around}"/>{lines}</g>'
 
 
 def _sheets_swatch(tint: str) -> str:

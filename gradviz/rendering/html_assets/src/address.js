@@ -1,0 +1,49 @@
+/** The view as a part of the address, so that it can be linked to: ``#node=12&open=model.h.3&close=lm_head``. */
+
+/** @param {import("./model.js").Model} model */
+export function hashOf(model, state) {
+  const parts = [];
+  if (state.selected !== null) {
+    const [node] = model.items[state.selected].nodes ?? [];
+    const isItsOwn = node !== undefined && model.itemOfNode.get(node) === state.selected;
+    parts.push(isItsOwn ? `node=${node}` : `item=${state.selected}`);
+  }
+  const first = new Set(model.document.opened);
+  const opened = [...state.opened].filter((box) => !first.has(box));
+  const closed = [...first].filter((box) => !state.opened.has(box));
+  if (opened.length) parts.push(`open=${opened.map((box) => nameOf(model, box)).join(",")}`);
+  if (closed.length) parts.push(`close=${closed.map((box) => nameOf(model, box)).join(",")}`);
+  if (state.colour !== model.document.color_by) parts.push(`color=${state.colour}`);
+  return parts.join("&");
+}
+
+/** What a hash asks for; parts that fit nothing in this graph are passed over. */
+export function stateOf(model, hash) {
+  const asked = new Map(hash.replace(/^#/, "").split("&").map((part) => part.split("=")).filter((pair) => pair.length === 2));
+  const opened = new Set(model.document.opened);
+  for (const box of boxesOf(model, asked.get("open"))) for (const each of [box, ...model.boxesAround(box)]) opened.add(each);
+  for (const box of boxesOf(model, asked.get("close"))) opened.delete(box);
+  const item = Number(asked.get("item"));
+  const node = model.itemOfNode.get(Number(asked.get("node")));
+  const selected = asked.has("node") ? node ?? null : asked.has("item") && model.items[item] ? item : null;
+  if (selected !== null) for (const box of model.boxesAround(selected)) opened.add(box);
+  const colour = asked.get("color");
+  return { opened, selected, colour: colour in model.document.legends || colour === "role" ? colour : model.document.color_by };
+}
+
+/** Its path where no other box has the same, else its number. */
+function nameOf(model, box) {
+  const { path } = model.items[box];
+  const isPlain = path && /^[\w.]+$/.test(path);
+  return isPlain && [...model.boxes.keys()].filter((other) => model.items[other].path === path).length === 1 ? path : String(box);
+}
+
+function boxesOf(model, names) {
+  if (!names) return [];
+  const boxes = [...model.boxes.keys()];
+  return names.split(",").flatMap((name) => {
+    if (/^\d+$/.test(name)) return model.canOpen(Number(name)) ? [Number(name)] : [];
+    const exact = boxes.filter((box) => model.items[box].path === name);
+    return exact.length ? exact : boxes.filter((box) => (model.items[box].path ?? "").endsWith(`.${name}`));
+  });
+}

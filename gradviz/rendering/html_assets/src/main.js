@@ -1,0 +1,15 @@
+/** Joins the parts of the page: what is open, selected and searched for, and what is shown of it. */
+import { App } from "./app.js";
+import { readDocument } from "./data.js";
+import { byId, h } from "./dom.js";
+import { Model } from "./model.js";
+
+async function start() {
+  if (!("DecompressionStream" in window)) throw new Error("this browser is too old: it cannot unpack the graph");
+  new App(new Model(await readDocument())).start();
+}
+
+start().catch((error) => {
+  byId("panel-content").replaceChildren(h("h2", {}, "This page cannot be shown"), h("p", { class: "error" }, error.message));
+  throw error;
+});

@@ -1,0 +1,142 @@
+/** The panel: everything that is known of what is selected; of the whole graph, where nothing is. */
+import { byId, h } from "./dom.js";
+import { sourceAround } from "./source.js";
+
+export class Panel {
+  /**
+   * @param {import("./model.js").Model} model
+   * @param {object} actions what its buttons do, with the number of an item
+   */
+  constructor(model, actions) {
+    this.model = model;
+    this.actions = actions;
+    this.element = byId("panel-content");
+  }
+
+  /** @param {{from: number[], to: number[], isOpen: boolean, isOnly: boolean}} around */
+  show(number, around) {
+    const parts = number === null ? this.#overview() : this.#about(number, around);
+    this.element.replaceChildren(...parts.filter(Boolean));
+    this.element.scrollTop = 0;
+  }
+
+  #about(number, { from, to, isOpen, isOnly }) {
+    const item = this.model.items[number];
+    const { roles, sources } = this.model.document;
+    const source = item.source && sources[item.source[0]] ? sourceAround(sources[item.source[0]], item.source[1]) : null;
+    const code = source && [h("h3", {}, item.line, item.link ? h("a", { href: item.link, class: "edit" }, "open in editor") : null), source];
+    return [
+      h("p", { class: "kind" }, h("span", { class: `swatch ${item.role}` }), roles[item.role][0]),
+      h("h2", { tabindex: -1 }, item.title, item.repeat > 1 ? h("span", { class: "times" }, ` ×${item.repeat.toLocaleString("en")}`) : null),
+      h("p", { class: "subtitle" }, [item.subtitle, item.shape_words].filter(Boolean).join(" · ")),
+      item.path && item.path !== item.title ? h("p", { class: "path" }, item.path) : null,
+      this.#buttons(number, isOpen, isOnly),
+      ...this.#figures(item),
+      ...this.#sections(item, ["findings"]),
+      ...(code ?? []),
+      ...this.#neighbours("takes data from", from, "and sends its gradient there"),
+      ...this.#neighbours("gives data to", to, "and gets its gradient from there"),
+      ...this.#sections(item, null, ["findings"]),
+    ];
+  }
+
+  #buttons(number, isOpen, isOnly) {
+    const button = (words, action, title) => h("button", { type: "button", title, onclick: () => action(number) }, words);
+    const opens = this.model.canOpen(number);
+    const holdsMore = opens && this.model.boxesWithin(number).length > 1;
+    return h(
+      "div",
+      { class: "buttons" },
+      opens ? button(isOpen ? "Fold" : "Unfold", this.actions.toggle, "e") : null,
+      holdsMore ? button(isOpen ? "Unfold all inside" : "Unfold all", this.actions.unfoldAll, "Shift+E") : null,
+      button("Centre", this.actions.reveal, "c"),
+      button(isOnly ? "Show everything" : "Show only this", this.actions.only, "o"),
+      button("Copy", () => copy(this.#asText(number)), "everything below as text"),
+    );
+  }
+
+  #figures(item) {
+    const words = { gradient: "gradient norm", memory: "kept for backward", time: "engine time" };
+    const told = Object.entries(words).filter(([by]) => item.figures?.[by]);
+    if (!told.length) return [];
+    return [h("dl", { class: "figures" }, told.map(([by, name]) => h("div", {}, h("dt", {}, name), h("dd", {}, item.figures[by]))))];
+  }
+
+  #sections(item, only, without = []) {
+    return (item.sections ?? [])
+      .filter(({ heading }) => (!only || only.includes(heading)) && !without.includes(heading))
+      .flatMap(({ heading, lines }) => [
+        heading ? h("h3", {}, heading) : null,
+        h("ul", { class: `lines${heading === "findings" ? " findings" : ""}` }, lines.map((line) => h("li", {}, lineOf(line)))),
+      ]);
+  }
+
+  #neighbours(heading, numbers, title) {
+    if (!numbers.length) return [];
+    const rows = numbers.slice(0, 30).map((number) => h("li", {}, itemButton(this.model, number, this.actions.select)));
+    if (numbers.length > 30) rows.push(h("li", { class: "quiet" }, `and ${numbers.length - 30} more`));
+    return [h("h3", { title }, heading), h("ul", { class: "neighbours" }, rows)];
+  }
+
+  #overview() {
+    const { name, facts, error, notes } = this.model.document;
+    const found = this.model.items.map((item, number) => [item.finding, number]).filter(([finding, number]) => finding && !this.model.canOpen(number));
+    return [
+      h("h2", { tabindex: -1 }, name),
+      h("p", { class: "subtitle" }, facts),
+      error ? h("p", { class: "error" }, error) : null,
+      found.length ? h("h3", {}, "findings") : null,
+      h("ul", { class: "neighbours" }, found.slice(0, 100).map(([, number]) => h("li", {}, itemButton(this.model, number, this.actions.select)))),
+      notes.length ? h("h3", {}, "notes") : null,
+      h("ul", { class: "lines" }, notes.map((note) => h("li", {}, note))),
+      h("p", { class: "hint" }, "Click something to see all that is known of it; what its gradient flows to and came from lights up. ",
+        h("kbd", {}, "?"), " lists the keys."),
+    ];
+  }
+
+  #asText(number) {
+    const item = this.model.items[number];
+    const head = [item.title, item.subtitle, item.path, item.shape_words, item.line].filter(Boolean);
+    return [...head, ...(item.sections ?? []).flatMap(({ heading, lines }) => ["", heading, ...lines])].join("\n");
+  }
+}
+
+/** A button with an item's name and what it is. */
+export function itemButton(model, number, action) {
+  const item = model.items[number];
+  return h(
+    "button",
+    { type: "button", class: "item-button", onclick: () => action(number) },
+    h("span", { class: `swatch ${item.role}` }), h("b", {}, item.title),
+    h("span", { class: "quiet" }, [item.subtitle, item.shape_words].filter(Boolean).join(" · ")),
+  );
+}
+
+/** ``name: value`` with the name quiet; a histogram in letters of one width. */
+function lineOf(line) {
+  if (/[▁▂▃▄▅▆▇█]/.test(line)) return h("span", { class: "histogram" }, line);
+  const [, name, rest] = /^([^:=]{1,40})( = |: )/.exec(line) ?? [];
+  return name ? [h("span", { class: "quiet" }, name + rest), line.slice(name.length + rest.length)] : line;
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const field = h("textarea", {});
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+  announce("copied");
+}
+
+/** Says something for a moment, also to screen readers. */
+export function announce(words) {
+  const status = byId("status");
+  status.textContent = words;
+  status.toggleAttribute("data-shown", true);
+  setTimeout(() => status.removeAttribute("data-shown"), 1800);
+}

@@ -1,0 +1,102 @@
+/** Ways of wires: lists of points, from what the data comes from to what it goes to. */
+
+const TURN = 8;
+const STUB = 12;
+/** A last stretch that is longer keeps its lane and bends just before its end. */
+const LONG = 2 * STUB + 12;
+
+/** @returns {{x: number, y: number}[]} */
+export function pointsOf(flat) {
+  const points = [];
+  for (let at = 0; at < flat.length; at += 2) points.push({ x: flat[at], y: flat[at + 1] });
+  return points;
+}
+
+/**
+ * The same way between other ends. It runs straight along its lanes, and turns where an end is not on one.
+ *
+ * @param {{x: number, y: number}[]} points
+ */
+export function joined(points, start, end) {
+  if (points.length < 2) return [start, end];
+  const middle = points.slice(1, -1);
+  const first = { ...points[0] };
+  const last = { ...points.at(-1) };
+  if (!middle.length) return tidy(between(start, end, first, last));
+  const head = leaving(start, first, middle[0], middle[1] ?? last);
+  const tail = leaving(end, last, middle.at(-1), middle.at(-2) ?? first);
+  const inner = middle.slice(head.uses, middle.length - tail.uses);
+  return tidy([...head.points, ...inner, ...tail.points.reverse()]);
+}
+
+/** A single stretch: straight where its ends allow, else with turns at a third between them. */
+function between(start, end, first, last) {
+  if (first.y === last.y && first.x !== last.x) {
+    const x = (start.x + end.x) / 2;
+    return [start, { x, y: start.y }, { x, y: end.y }, end];
+  }
+  const lane = first.x;
+  if (end.y - start.y <= LONG) {
+    const y = (start.y + end.y) / 2;
+    return [start, { x: start.x, y }, { x: end.x, y }, end];
+  }
+  const out = start.y + STUB;
+  const into = end.y - STUB;
+  return [start, { x: start.x, y: out }, { x: lane, y: out }, { x: lane, y: into }, { x: end.x, y: into }, end];
+}
+
+/**
+ * From an end to the rest of its way. `uses` says whether the next point is already part of what is given.
+ */
+function leaving(end, was, next, afterNext) {
+  const isUpright = was.x === next.x;
+  const missesLane = isUpright ? end.x !== next.x : end.y !== next.y;
+  if (!missesLane) return { points: [end], uses: 0 };
+  const length = isUpright ? Math.abs(next.y - end.y) : Math.abs(next.x - end.x);
+  const turnsThere = isUpright ? next.y === afterNext.y : next.x === afterNext.x;
+  if (turnsThere && length <= LONG) {
+    return { points: [end, isUpright ? { x: end.x, y: next.y } : { x: next.x, y: end.y }], uses: 1 };
+  }
+  if (isUpright) {
+    const y = end.y + Math.sign(next.y - end.y) * Math.min(STUB, length / 2);
+    return { points: [end, { x: end.x, y }, { x: next.x, y }], uses: 0 };
+  }
+  const x = end.x + Math.sign(next.x - end.x) * Math.min(STUB, length / 2);
+  return { points: [end, { x, y: end.y }, { x, y: next.y }], uses: 0 };
+}
+
+/** Without points that repeat or lie on a straight stretch. */
+function tidy(points) {
+  const line = [];
+  for (const point of points) {
+    const before = line.at(-1);
+    if (before && Math.abs(before.x - point.x) < 0.05 && Math.abs(before.y - point.y) < 0.05) continue;
+    const earlier = line.at(-2);
+    if (earlier && ((earlier.x === before.x && before.x === point.x) || (earlier.y === before.y && before.y === point.y))) {
+      line[line.length - 1] = point;
+    } else line.push(point);
+  }
+  return line;
+}
+
+/** Path data with round corners. */
+export function pathOf(points) {
+  if (points.length < 2) return "";
+  const parts = [`M${pair(points[0])}`];
+  for (let at = 1; at + 1 < points.length; at++) {
+    const [before, corner, after] = [points[at - 1], points[at], points[at + 1]];
+    const radius = Math.min(TURN, distance(before, corner) / 2, distance(corner, after) / 2);
+    parts.push(`L${pair(towards(corner, before, radius))}Q${pair(corner)} ${pair(towards(corner, after, radius))}`);
+  }
+  parts.push(`L${pair(points.at(-1))}`);
+  return parts.join("");
+}
+
+const short = (value) => Math.round(value * 10) / 10;
+const pair = (point) => `${short(point.x)} ${short(point.y)}`;
+const distance = (one, other) => Math.max(Math.abs(one.x - other.x), Math.abs(one.y - other.y));
+
+function towards(start, goal, length) {
+  const whole = distance(start, goal) || 1;
+  return { x: start.x + ((goal.x - start.x) * length) / whole, y: start.y + ((goal.y - start.y) * length) / whole };
+}

@@ -1,0 +1,100 @@
+/** The search field: finds as one types, lists what it found, and jumps to it. */
+import { byId, h } from "./dom.js";
+import { entriesOf, parse } from "./query.js";
+
+const MOST_LISTED = 200;
+
+export class Search {
+  #entries = null;
+  #found = [];
+  #at = -1;
+
+  /**
+   * @param {import("./model.js").Model} model
+   * @param {{onFound: (numbers: number[]|null) => void, onGo: (number: number) => void}} callbacks
+   */
+  constructor(model, { onFound, onGo }) {
+    this.model = model;
+    this.onFound = onFound;
+    this.onGo = onGo;
+    this.field = byId("search");
+    this.field.addEventListener("input", () => this.#find());
+    this.field.addEventListener("keydown", (event) => this.#key(event));
+    byId("search-clear").addEventListener("click", () => this.clear());
+    byId("search-next").addEventListener("click", () => this.step(1));
+    byId("search-previous").addEventListener("click", () => this.step(-1));
+  }
+
+  focus() {
+    this.field.focus();
+    this.field.select();
+  }
+
+  clear() {
+    this.field.value = "";
+    this.#find();
+  }
+
+  /** To the next of what was found, or the one before. */
+  step(by) {
+    if (!this.#found.length) return;
+    this.#at = (this.#at + by + this.#found.length) % this.#found.length;
+    this.#tell();
+    this.onGo(this.#found[this.#at]);
+    byId("search-list").children[this.#at]?.scrollIntoView({ block: "nearest" });
+  }
+
+  #find() {
+    const typed = this.field.value.trim();
+    this.#entries ??= entriesOf(this.model);
+    const { fits, problem } = parse(typed);
+    this.#found = typed && !problem ? this.#entries.filter(fits).map((entry) => entry.number) : [];
+    this.#at = -1;
+    this.onFound(typed && !problem ? this.#found : null);
+    byId("search-box").toggleAttribute("data-active", Boolean(typed));
+    this.#list(problem);
+    this.#tell(problem);
+  }
+
+  #tell(problem = "") {
+    const typed = this.field.value.trim();
+    const { length } = this.#found;
+    const count = this.#at < 0 ? `${length.toLocaleString("en")} found` : `${this.#at + 1} of ${length.toLocaleString("en")}`;
+    byId("search-count").textContent = problem || (typed ? (length ? count : "nothing found") : "");
+    [...byId("search-list").children].forEach((entry, at) => entry.setAttribute("aria-selected", at === this.#at));
+  }
+
+  #list(problem) {
+    const rows = this.#found.slice(0, MOST_LISTED).map((number, at) => this.#row(number, at));
+    const rest = this.#found.length - MOST_LISTED;
+    if (rest > 0) rows.push(h("li", { class: "rest" }, `and ${rest.toLocaleString("en")} more`));
+    byId("search-list").replaceChildren(...rows);
+    byId("search-list").hidden = !rows.length || Boolean(problem);
+  }
+
+  #row(number, at) {
+    const item = this.model.items[number];
+    const around = this.model.boxesAround(number).at(-1);
+    const where = around === undefined ? "" : this.model.nameOf(around);
+    return h(
+      "li",
+      { role: "option", "aria-selected": "false", onclick: () => this.step(at - this.#at) },
+      h("span", { class: `swatch ${item.role}` }),
+      h("b", {}, item.title),
+      h("span", { class: "quiet" }, [item.shape_words, item.line].filter(Boolean).join(" · ")),
+      h("span", { class: "quiet where" }, where),
+    );
+  }
+
+  #key(event) {
+    if (event.key === "Enter") this.step(event.shiftKey ? -1 : 1);
+    else if (event.key === "ArrowDown") this.step(1);
+    else if (event.key === "ArrowUp") this.step(-1);
+    else if (event.key === "Escape") {
+      this.clear();
+      this.field.blur();
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}

@@ -1,0 +1,133 @@
+/** Items, open boxes and wires as SVG elements. */
+import { s } from "./dom.js";
+import { pathOf } from "./routes.js";
+
+const short = (value) => Math.round(value * 10) / 10;
+
+export function translate({ x, y }) {
+  return `translate(${short(x)} ${short(y)})`;
+}
+
+/** A closed item, drawn from its corner. */
+export function itemElement(model, number, colour) {
+  const item = model.items[number];
+  const [front, inner, ...behind] = model.document.shapes[item.shape];
+  const tints = item.tints?.[colour] ?? [];
+  const middle = tints[Math.floor(tints.length / 2)] ?? "";
+  const opens = model.canOpen(number);
+  const element = s(
+    "g",
+    {
+      class: ["item", item.role, item.is_failed ? "failed" : middle].filter(Boolean).join(" "),
+      "data-item": number, role: "button", tabindex: -1, "aria-label": spoken(item),
+      "aria-expanded": opens ? "false" : null,
+    },
+    behind.map((path) => s("path", { class: "s", d: path })),
+    s("path", { class: "s", d: front }),
+    bands(tints, item, front),
+    inner ? s("path", { class: "i", d: inner }) : null,
+    s("g", { class: "words" }, (item.lines ?? []).map(lineElement), (item.chips ?? []).map(chipElement)),
+    opens ? toggle(item.width, (item.height - 7 * (behind.length > 0)) / 2, "+") : null,
+  );
+  return element;
+}
+
+/** Of what stands for several a strip of each one's colour, in the order of the computation. */
+function bands(tints, item, front) {
+  if (new Set(tints).size < 2) return null;
+  const width = item.width / tints.length;
+  const id = `clip${item.shape}`;
+  return s(
+    "g",
+    { class: "bands" },
+    s("clipPath", { id }, s("path", { d: front })),
+    s("g", { "clip-path": `url(#${id})` }, tints.map((tint, at) =>
+      s("g", { class: tint }, s("rect", { class: "s", x: short(at * width), y: item.height - 12, width: short(width + 0.3), height: 12 })))),
+  );
+}
+
+/** The background of an open box, and its title, which stands over wires. */
+export function openElements(model, number, rect) {
+  const item = model.items[number];
+  const box = model.boxes.get(number);
+  const shade = `d${Math.min(rect.depth, 3)}`;
+  const back = s("rect", { class: `o ${shade}${item.is_failed ? " failed" : ""}`, rx: 9, "data-back": number });
+  const title = s(
+    "g",
+    { class: "h item", "data-item": number, role: "button", tabindex: -1, "aria-label": spoken(item), "aria-expanded": "true" },
+    s("rect", { class: "grip", x: 0, y: 0, height: 30, width: 10 }),
+    s("g", { class: "title" }, lineElement({ ...box.header, style: `t ${shade}` }),
+      box.chip ? s("g", { class: "box" }, chipElement(box.chip)) : null),
+    toggle(10, 0, "−"),
+  );
+  sizeOpen(back, title, rect);
+  return { back, title };
+}
+
+/** Gives an open box its size and place. */
+export function sizeOpen(back, title, rect) {
+  for (const [name, value] of Object.entries({ x: rect.x, y: rect.y, width: rect.width, height: rect.height })) {
+    back.setAttribute(name, short(value));
+  }
+  title.setAttribute("transform", translate(rect));
+  title.querySelector(".title").setAttribute("transform", `translate(${short(rect.titleFrom)} 0)`);
+  title.querySelector(".grip").setAttribute("width", short(rect.width));
+  title.querySelector(".toggle").setAttribute("transform", `translate(${short(rect.width)} 18)`);
+}
+
+/**
+ * One stretch of a wire; arrow heads stand only where data reaches an item.
+ *
+ * @param {import("./composition.js").Line} line
+ */
+export function wireElement(line, arrows, quiet) {
+  const { wire } = line;
+  const kind = wire?.state || (quiet ? "k" : "");
+  const head = wire?.state === "broken" ? "ab" : wire?.state === "lost" || quiet ? "ak" : "a";
+  const isLast = line.to.startsWith("item:");
+  const isFirst = line.from.startsWith("item:");
+  const marker = arrows === "data" ? (isLast ? { "marker-end": `url(#${head})` } : {})
+    : isFirst ? { "marker-start": `url(#${head})` } : {};
+  const element = s("g", { class: "wire", "data-line": line.key }, s("path", { class: "w" }), s("path", { class: kind, ...marker }));
+  moveWire(element, line.points);
+  return element;
+}
+
+export function moveWire(element, points) {
+  const path = pathOf(points);
+  for (const child of element.children) if (child.tagName === "path") child.setAttribute("d", path);
+}
+
+function lineElement(line) {
+  return s(
+    "text",
+    { class: line.style, x: line.x, y: line.y },
+    line.text,
+    line.aside ? s("tspan", { class: "q", x: line.aside_x }, line.aside) : null,
+  );
+}
+
+function chipElement(chip) {
+  return s(
+    "g",
+    { class: chip.level ?? null },
+    s("rect", { class: "c", x: chip.x, y: chip.y - 11.5, width: chip.width, height: 15, rx: 7.5 }),
+    s("text", { class: "b", x: chip.x + 6, y: chip.y - 0.4 }, chip.text),
+  );
+}
+
+function toggle(x, y, sign) {
+  return s(
+    "g",
+    { class: "toggle", transform: `translate(${short(x)} ${short(y)})`, "aria-hidden": "true" },
+    s("circle", { r: 12, class: "reach" }),
+    s("circle", { r: 7.5 }),
+    s("path", { d: sign === "+" ? "M-3.5 0h7M0 -3.5v7" : "M-3.5 0h7" }),
+  );
+}
+
+/** What a screen reader says of an item. */
+function spoken(item) {
+  return [item.title, item.repeat > 1 ? `${item.repeat} alike` : "", item.subtitle, item.shape_words, item.line]
+    .filter(Boolean).join(", ");
+}
