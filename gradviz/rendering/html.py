@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
-
 from gradviz.errors import check_choice
 from gradviz.graph.folding import plan_folding
 from gradviz.rendering.colouring import check_that_it_was_measured
@@ -51,8 +49,7 @@ class HtmlRenderer:
         if self.color_by != "role" and self.color_by != "module":
             check_that_it_was_measured(subject.graph, self.color_by)
         with collector_paused():
-            document = self._document(subject)
-        return page_file(document.name, msgspec.json.encode(document))
+            return page_file(self._document(subject))
 
     def _document(self, subject: Subject) -> PageDocument:
         plan = subject.plan or plan_folding(subject.graph)

@@ -21,7 +21,7 @@ from gradviz.rendering.link_looks import link_look
 from gradviz.rendering.link_words import LinkWords
 from gradviz.rendering.nested_layout import NestedView
 from gradviz.rendering.page_document import PageBox, PageChip, PageCluster, PagePlace, PageWire
-from gradviz.rendering.page_items import chip_on, line_on
+from gradviz.rendering.page_items import chip_on, cut, line_on
 from gradviz.rendering.page_level import Level
 from gradviz.rendering.satellites import Cluster
 from gradviz.rendering.wiring import End, Ends
@@ -108,7 +108,7 @@ class _WordsOfWires:
     def of(self, box: int | None, wire: int) -> tuple[tuple[str, ...], str]:
         """Lines about a wire, and its state; the page itself says where it comes from and goes to."""
         link = self._links[box, wire]
-        return self._texts.of(link).tooltip[1:], link_look(self._gradients, link, None).state
+        return tuple(map(cut, self._texts.of(link).tooltip[1:])), link_look(self._gradients, link, None).state
 
 
 def _page_box(level: Level, nested: NestedView, box: int | None, words: _WordsOfWires) -> PageBox:

@@ -15,18 +15,16 @@ from html import escape
 from importlib.resources import files
 from zlib import compressobj
 
+import msgspec
+
+from gradviz.rendering.page_document import PageDocument
 from gradviz.rendering.page_style import colours_and_shapes
 
 _ASSETS = files("gradviz.rendering") / "html_assets"
 
 
-def page_file(name: str, document: bytes) -> str:
-    """The whole file.
-
-    Args:
-        name: for the window's title.
-        document: a `PageDocument` as JSON.
-    """
+def page_file(document: PageDocument) -> str:
+    """The whole file."""
     script, style = _asset("page.js"), colours_and_shapes() + _asset("page.css")
     policy = (
         f"default-src 'none'; script-src {_hash_of(script)}; style-src {_hash_of(style)}; font-src data:; "
@@ -36,15 +34,27 @@ def page_file(name: str, document: bytes) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(name)} · gradviz</title>\n"
-        f"<style>{style}</style>\n</head>\n<body>\n{_asset('page.html')}"
-        f'<script id="data" type="application/octet-stream">{_packed(document)}</script>\n'
+        f"<title>{escape(document.name)} · gradviz</title>\n"
+        f"<style>{style}</style>\n</head>\n<body>\n{_asset('page.html')}{_without_script(document)}"
+        f'<script id="data" type="application/octet-stream">{_packed(msgspec.json.encode(document))}</script>\n'
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
 
 
 def _asset(name: str) -> str:
     return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+def _without_script(document: PageDocument) -> str:
+    """What can be said where scripts are not allowed."""
+    lines = (
+        document.name,
+        document.facts,
+        document.error,
+        *document.notes,
+        "To show the graph, this page needs JavaScript.",
+    )
+    return f"<noscript>{''.join(f'<p>{escape(line)}</p>' for line in lines if line)}</noscript>\n"
 
 
 def _packed(document: bytes) -> str:

@@ -115,7 +115,7 @@ class PageItems:
             path=cut(text.path),
             shape_words=cut(text.shape),
             line=cut(text.line),
-            source=text.source,
+            source=text.source and (cut(text.source[0]), text.source[1]),
             link=(self.link_template and text.source and source_link(self.link_template, *text.source)) or "",
             sections=tuple(_sections(level, item)),
             names=tuple(_names(self.graph, item)),

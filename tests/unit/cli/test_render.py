@@ -97,7 +97,7 @@ def test_colours_that_cannot_be_are_refused_before_the_script_runs(capsys: pytes
     told = refusal(capsys, "no_such_script.py", "--no-gradients", "--color-by", "time")
     assert told == "--color-by time needs what --no-gradients leaves out; leave out one"
     told = refusal(capsys, "run.gradviz", "-o", "a.json", "--color-by", "memory")
-    assert told == "--color-by says nothing about json; it is for svg, png, pdf, dot, mermaid"
+    assert told == "--color-by says nothing about json; it is for svg, png, pdf, dot, mermaid, html"
     told = refusal(capsys, "run.gradviz", "-o", "a.svg", "--color-by", "gradients")
     assert told == "unknown color_by 'gradients'; did you mean 'gradient'?"
     assert written() == set()

@@ -31,19 +31,22 @@ export function stateOf(model, hash) {
   return { opened, selected, colour: colour in model.document.legends || colour === "role" ? colour : model.document.color_by };
 }
 
-/** Its path where no other box has the same, else its number. */
+/** Its module where no other box stands for the same, else its number. */
 function nameOf(model, box) {
-  const { path } = model.items[box];
-  const isPlain = path && /^[\w.]+$/.test(path);
-  return isPlain && [...model.boxes.keys()].filter((other) => model.items[other].path === path).length === 1 ? path : String(box);
+  const module = moduleOf(model, box);
+  const isPlain = /^[\w.]+$/.test(module);
+  return isPlain && [...model.boxes.keys()].every((other) => other === box || moduleOf(model, other) !== module) ? module : String(box);
 }
+
+/** Of several alike, drawn as one, the first. */
+const moduleOf = (model, box) => (model.items[box].path ?? "").split(" ")[0];
 
 function boxesOf(model, names) {
   if (!names) return [];
   const boxes = [...model.boxes.keys()];
   return names.split(",").flatMap((name) => {
     if (/^\d+$/.test(name)) return model.canOpen(Number(name)) ? [Number(name)] : [];
-    const exact = boxes.filter((box) => model.items[box].path === name);
-    return exact.length ? exact : boxes.filter((box) => (model.items[box].path ?? "").endsWith(`.${name}`));
+    const exact = boxes.filter((box) => moduleOf(model, box) === name);
+    return exact.length ? exact : boxes.filter((box) => moduleOf(model, box).endsWith(`.${name}`));
   });
 }

@@ -1,0 +1,235 @@
+"""The page in a real browser: driven with mouse and keyboard, and judged by what is on the screen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from gradviz.capture.capture import Capture, Program
+from gradviz.graph.folding import FoldOptions
+from gradviz.graph.model import Graph, Node, Root
+from gradviz.graph.viewing import ViewOptions, view_of
+from gradviz.rendering.labels import item_texts
+from tests.builders import graph_of, transformer, unrolled_rnn
+from tests.captures import small_capture
+from tests.end_to_end.pages import Screen, page_of, started_browser
+from tests.unit.rendering.test_colouring import fading
+from tests.unit.rendering.test_every_format import HOSTILE_NAMES, named_everywhere
+
+Opener = Callable[..., Screen]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with started_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def show(browser: Browser, tmp_path: Path) -> Iterator[Opener]:
+    """Opens the page of a graph from disk; nothing may be loaded, and nothing may go wrong."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1700}, reduced_motion="reduce")
+    context.set_default_timeout(5_000)
+    screens: list[Screen] = []
+
+    def open_page(graph: Graph, address: str = "", **options: object) -> Screen:
+        page = context.new_page()
+        screen = Screen(page, [], tmp_path / f"page{len(screens)}.html")
+        screens.append(screen)
+        page.on("console", lambda message: screen.complaints.append(message.text))
+        page.on("pageerror", lambda error: screen.complaints.append(str(error)))
+        page.on("request", lambda request: screen.note_request(request.url))
+        return screen.reopen(page_of(graph, **options), address)  # type: ignore[arg-type]
+
+    yield open_page
+    complaints = [complaint for screen in screens for complaint in screen.complaints]
+    context.close()
+    assert complaints == []
+
+
+FOLDED = ViewOptions(fold=FoldOptions(depth=1))
+
+
+def drawn_titles(graph: Graph, view: ViewOptions) -> list[str]:
+    """What the still picture shows, closed or open."""
+    shown = view_of(graph, view)
+    texts = item_texts(Capture(Program("train.py"), (graph,)), shown.graph, shown.view)
+    return sorted(text.title for text in texts)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, None])
+def test_it_begins_with_what_the_still_picture_shows(show: Opener, depth: int | None) -> None:
+    view = ViewOptions(fold=FoldOptions(depth=depth))
+    assert show(transformer(4), view=view).titles() == drawn_titles(transformer(4), view)
+
+
+def test_a_box_opens_and_closes_where_it_is(show: Opener) -> None:
+    screen = show(transformer(4), view=FOLDED)
+    closed, place = screen.titles(), screen.place("h.0 … h.3")
+    screen.toggle("h.0 … h.3")
+    assert "attn" in screen.titles() and "h.0 … h.3" in screen.titles()
+    assert screen.place("h.0 … h.3") == pytest.approx(place, abs=1)
+    screen.toggle("h.0 … h.3")
+    assert screen.titles() == closed
+    assert screen.place("h.0 … h.3") == pytest.approx(place, abs=1)
+
+
+def test_whatever_is_open_nothing_overlaps_and_every_wire_arrives(show: Opener) -> None:
+    screen = show(transformer(4), view=ViewOptions(fold=FoldOptions(depth=0)))
+    for box in ("model", "h.0 … h.3", "mlp", "attn", "head", "q", "v", "ln_1", "embed"):
+        screen.press("f").toggle(box)
+        assert (box, screen.overlaps(), screen.stray_ends()) == (box, [], [])
+    for box in ("mlp", "q", "attn", "model"):
+        screen.press("f").toggle(box)
+        assert (box, screen.overlaps(), screen.stray_ends()) == (box, [], [])
+
+
+def test_everything_can_be_opened_and_closed_at_once(show: Opener) -> None:
+    screen = show(transformer(4), view=FOLDED)
+    screen.page.click("#unfold-all")
+    everything = ViewOptions(fold=FoldOptions(depth=9))
+    assert screen.settled().titles() == drawn_titles(transformer(4), everything)
+    screen.page.click("#fold-all")
+    assert screen.settled().titles() == drawn_titles(transformer(4), ViewOptions(fold=FoldOptions(depth=0)))
+
+
+def test_what_is_selected_lights_up_what_its_gradient_flows_to_and_came_from(show: Opener) -> None:
+    screen = show(graph_of("x -> Mul -> Sin -> loss; w -> Mul -> Cos -> other"))
+    screen.click("sin")
+    assert (screen.lit("from"), screen.lit("to")) == (["mul", "w", "x"], ["loss"])
+    screen.press("Escape")
+    assert (screen.lit("from"), screen.lit("to")) == ([], [])
+
+
+def test_light_passes_through_borders_of_boxes(show: Opener) -> None:
+    screen = show(transformer(2), view=ViewOptions(fold=FoldOptions(show_all=True)))
+    screen.press("f").click("log_softmax")
+    assert {"tokens", "embedding", "softmax", "linear"} <= set(screen.lit("from"))
+    assert screen.lit("to") == ["loss", "nll_loss"]
+
+
+def test_arrow_keys_follow_the_data_and_enter_opens(show: Opener) -> None:
+    screen = show(transformer(2), view=FOLDED)
+    screen.click("head")
+    assert screen.press("ArrowDown").heading() == "log_softmax"
+    assert screen.press("ArrowUp", "ArrowUp").heading().startswith("h.0")
+    assert "mlp" not in screen.titles()
+    assert "mlp" in screen.press("Enter").titles()
+    assert "mlp" not in screen.press("e").titles()
+
+
+def test_search_jumps_into_folded_boxes(show: Opener) -> None:
+    screen = show(transformer(4), view=FOLDED)
+    assert screen.search("softmax") == "2 found"
+    screen.press("Enter", "Enter")
+    assert screen.page.inner_text("#search-count") == "2 of 2"
+    assert screen.heading() == "softmax" and "bmm" in screen.titles()
+    assert screen.page.locator("#picture .item.match").count() == 2
+    assert screen.search("op:softmax shape:zebra") == "nothing found"
+    assert "Unterminated" in screen.search("/(/")
+    assert screen.search("/^h.\\d+/") == "1 found"
+
+
+def test_what_was_measured_can_be_searched_for(show: Opener) -> None:
+    screen = show(fading(graph_of("w -> Mul -> Sin -> Exp -> Sum -> loss")))
+    assert screen.search("grad>0.05") == "2 found"
+    assert screen.search("grad<=1e-4") == "1 found"
+    assert screen.search("time>=4ms op:exp") == "1 found"
+    assert "not a number with a unit" in screen.search("saved>2lightyears")
+
+
+def test_the_panel_says_all_that_is_known(show: Opener) -> None:
+    capture = small_capture()
+    screen = show(capture.graphs[0], capture=capture)
+    screen.click("linear")
+    panel = screen.panel()
+    for words in (
+        "made by torch.nn.functional.linear",
+        "loss = model(x).sum()",
+        "alpha = 1.0",
+        "saves mat2: [4, 3], 48 B",
+    ):
+        assert words in panel
+    screen.page.click("#panel .neighbours button:has-text('sum')")
+    assert screen.settled().heading() == "sum"
+
+
+def test_a_link_opens_the_same_view_and_back_goes_to_the_one_before(show: Opener) -> None:
+    screen = show(transformer(4), view=FOLDED)
+    screen.toggle("h.0 … h.3")
+    screen.click("add")
+    address = screen.page.evaluate("location.hash")
+    assert "node=" in address and "open=model.h.0" in address
+    copy = show(transformer(4), address, view=FOLDED)
+    assert (copy.titles(), copy.heading()) == (screen.titles(), "add")
+    screen.page.go_back()
+    expect(screen.page).not_to_have_url(re.compile("node="))
+    assert "mlp" in screen.titles() and screen.heading() == "train.py"
+    screen.page.go_back()
+    expect(screen.page).not_to_have_url(re.compile("open="))
+    assert "mlp" not in screen.settled().titles()
+
+
+def test_colours_can_be_chosen_with_their_legend(show: Opener) -> None:
+    screen = show(fading(graph_of("w -> Mul -> Sin -> Exp -> Sum -> loss")), color_by="gradient")
+    fill = "element => getComputedStyle(element.querySelector('.s')).fill"
+    shades = [screen.item(title).evaluate(fill) for title in ("mul", "sin", "exp", "sum")]
+    assert len(set(shades)) == 4
+    assert "1e-4 … 1" in screen.page.inner_text("#legend")
+    screen.page.select_option("#colour", "role")
+    assert len({screen.item(title).evaluate(fill) for title in ("mul", "sin", "exp", "sum")}) == 1
+
+
+def test_the_theme_follows_the_system_or_what_was_asked_for(show: Opener) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light, dark = show(graph_of("w -> Sum")), show(graph_of("w -> Sum"), theme="dark")
+    assert light.page.evaluate(ground) == "rgb(255, 255, 255)" != dark.page.evaluate(ground)
+    light.page.emulate_media(color_scheme="dark")
+    expect(light.page.locator("body")).to_have_css("background-color", dark.page.evaluate(ground))
+
+
+def test_keys_are_listed(show: Opener) -> None:
+    screen = show(graph_of("w -> Sum"))
+    screen.press("?")
+    assert "follow the data back" in screen.page.inner_text("dialog")
+    screen.press("Escape", "/")
+    assert screen.page.evaluate("document.activeElement.id") == "search"
+
+
+def test_no_name_does_harm(show: Opener) -> None:
+    screen = show(graph_of("w -> Sum"))
+    for name in [*HOSTILE_NAMES, "<img src=x onerror=alert(1)>", "x" * 1_000_000]:
+        subject = named_everywhere(name)
+        screen.reopen(page_of(subject.graph, subject.capture))
+        assert len(screen.titles()) > 3, name
+        screen.page.locator("#picture .item.custom").first.click()
+        assert screen.settled().page.locator("#panel :is(img, script), #picture img").count() == 0, name
+
+
+ODD_GRAPHS = {
+    "one node": graph_of("w -> Sum"),
+    "no edge": Graph(nodes=(Node(0, "MulBackward0"),), roots=(Root(0),)),
+    "two hundred roots": graph_of("; ".join(f"w{number} -> Sin -> loss{number}" for number in range(200))),
+    "a long loop": unrolled_rnn(40),
+}
+
+
+@pytest.mark.parametrize("graph", ODD_GRAPHS.values(), ids=ODD_GRAPHS)
+def test_odd_graphs_have_a_sensible_page(show: Opener, graph: Graph) -> None:
+    screen = show(graph)
+    assert screen.titles() and screen.overlaps() == [] and screen.stray_ends() == []
+    assert "train.py" in screen.panel()
+
+
+def test_a_small_window_shows_the_graph_and_the_panel(show: Opener) -> None:
+    screen = show(transformer(2))
+    screen.page.set_viewport_size({"width": 480, "height": 600})
+    screen.search("nll_loss")
+    screen.press("Enter")
+    box = screen.page.locator("#picture").bounding_box()
+    assert box is not None and box["height"] > 150 and box["width"] == 480
+    assert screen.heading() == "nll_loss"
