@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gradviz.analysis.gradient_births import BROKEN, state_of
-from gradviz.graph.view import GHOST_KINDS, Link
+from gradviz.graph.view import GHOST_KINDS, Link, View
 from gradviz.rendering.colouring import Colouring
 from gradviz.rendering.item_gradients import LinkGradients
 from gradviz.rendering.renderer import Subject
@@ -33,15 +33,13 @@ def link_looks(subject: Subject, colouring: Colouring | None) -> list[LinkLook]:
     """For every link of a view, in its order; they are as wide as their gradient in a picture coloured by that."""
     scale = colouring.scale if colouring is not None and colouring.by == "gradient" else None
     gradients = LinkGradients(SubjectWords(subject.capture, subject.graph, subject.view))
-    items = subject.view.items
-    return [
-        LinkLook("ghost") if items[link.source].kind in GHOST_KINDS else link_look(gradients, link, scale)
-        for link in subject.view.links
-    ]
+    return [link_look(subject.view, gradients, link, scale) for link in subject.view.links]
 
 
-def link_look(gradients: LinkGradients, link: Link, scale: Scale | None) -> LinkLook:
-    """For one link."""
+def link_look(view: View, gradients: LinkGradients, link: Link, scale: Scale | None = None) -> LinkLook:
+    """For one link of `view`."""
+    if view.items[link.source].kind in GHOST_KINDS:
+        return LinkLook("ghost")
     along = [branch.gradient for branch in gradients.along(link)]
     state = state_of(along)
     if state in BROKEN:

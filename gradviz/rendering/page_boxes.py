@@ -99,7 +99,7 @@ class _WordsOfWires:
 
     def __init__(self, level: Level, nested: NestedView) -> None:
         self._texts = LinkWords(level.words, level.texts)
-        self._gradients = LinkGradients(level.words)
+        self._view, self._gradients = level.view, LinkGradients(level.words)
         self._links: dict[tuple[int | None, int], Link] = {}
         for link, path in zip(level.view.links, nested.wiring.paths, strict=True):
             for step in path:
@@ -108,7 +108,7 @@ class _WordsOfWires:
     def of(self, box: int | None, wire: int) -> tuple[tuple[str, ...], str]:
         """Lines about a wire, and its state; the page itself says where it comes from and goes to."""
         link = self._links[box, wire]
-        return tuple(map(cut, self._texts.of(link).tooltip[1:])), link_look(self._gradients, link, None).state
+        return tuple(map(cut, self._texts.of(link).tooltip[1:])), link_look(self._view, self._gradients, link).state
 
 
 def _page_box(level: Level, nested: NestedView, box: int | None, words: _WordsOfWires) -> PageBox:

@@ -115,7 +115,7 @@ class PageWire(Struct, frozen=True, omit_defaults=True, gc=False):
     """What exactly the data comes from, one level of boxes deeper: where it crosses the border of an open box."""
     words: Lines = ()
     state: str = ""
-    """``lost`` or ``broken``: see `gradviz.rendering.link_looks`."""
+    """``lost``, ``broken`` or ``ghost``: see `gradviz.rendering.link_looks`."""
     is_quiet: bool = False
 
 

@@ -36,7 +36,7 @@ class Identities:
                 rank = boxes_in[item.parent] = boxes_in.get(item.parent, -1) + 1
                 key: Hashable = ("box", parent, rank)
             else:
-                key = self._key(item)
+                key = self._key(item, parent)
             if key is None:
                 found.append(self._new(parent, depth) if depths[item.id] == depth else None)
                 continue
@@ -54,10 +54,13 @@ class Identities:
         parent = self.parents[number]
         return parent if self.depths[number] >= depth and parent is not None else number
 
-    def _key(self, item: Item) -> Hashable:
+    def _key(self, item: Item, parent: int | None) -> Hashable:
         """None for leaves and what is carried: they are drawn anew beside whatever uses them."""
         if item.kind == "root":
             return "root", item.root
+        if item.ghost is not None:
+            # Wherever what it cuts off from is drawn, in the box of the cut there is one.
+            return item.kind, self._graph.ghost_edges[item.ghost].origin, parent
         if item.kind == "node" and item.node is not None and not self._graph.nodes[item.node].is_leaf:
             return "node", item.node
         return None

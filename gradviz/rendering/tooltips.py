@@ -40,6 +40,9 @@ def sections(subject: SubjectWords, item: Item) -> Iterator[Section]:
         yield "", constant(subject, item, subject.graph.constants[item.constant])
     elif item.root is not None:
         yield "", root(subject, subject.graph.roots[item.root])
+    elif item.ghost is not None:
+        edge = subject.graph.ghost_edges[item.ghost]
+        yield "findings", cut(subject, edge) if item.kind == "cut" else cut_off(edge)
     elif item.node is not None:
         node = subject.graph.nodes[item.node]
         yield from leaf_sections(subject, item, node) if node.is_leaf else operation_sections(subject, item, node)

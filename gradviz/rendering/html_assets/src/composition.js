@@ -74,12 +74,28 @@ function measure(model, opened, box) {
   inside.down.settle();
   for (const cluster of box.clusters) placeCluster(model, inside, cluster, openHere.get(cluster.places[0][0]));
   inside.wires = box.wires.flatMap((wire, number) => linesOf(model, inside, wire, number));
+  leaveBehind(model, inside);
   return inside;
+}
+
+/**
+ * Removes what was there for boxes only that are open now, and have leaves of their own.
+ */
+function leaveBehind(model, inside) {
+  const serves = (number) => model.items[number].is_leaf || model.items[number].role === "cut";
+  const needed = new Set(inside.box.wires.filter((wire) => !wire.enters && serves(wire.source)).map((wire) => wire.source));
+  for (let left = true; left; ) {
+    const used = new Set(inside.wires.map((line) => line.source));
+    const idle = [...needed].filter((number) => inside.children.has(number) && !used.has(number));
+    left = idle.length > 0;
+    for (const number of idle) inside.children.delete(number);
+    inside.wires = inside.wires.filter((line) => line.target === null || inside.children.has(line.target));
+  }
 }
 
 /** Asks for the room that an open box needs; tells the lane of its main wire, which stays straight. */
 function makeRoom(inside, cluster, child) {
-  const [main, , , ] = cluster.places[0];
+  const [main] = cluster.places[0];
   const lane = laneOf(inside.box, cluster, child, main);
   const left = cluster.x + cluster.left;
   const right = cluster.x + cluster.right;
@@ -164,13 +180,12 @@ function endsAt(child, wire, was, kind) {
 
 /** Adds everything to the scene, from the corner of the box in it. */
 function place(model, inside, corner, depth, scene) {
-  const used = new Set(inside.wires.map((line) => line.source));
   for (const [number, child] of inside.children) {
     const rect = { x: corner.x + child.x, y: corner.y + child.y, width: child.width, height: child.height };
     if (child.inside) {
       scene.open.set(number, { ...rect, depth, titleFrom: titleStart(child.inside) });
       place(model, child.inside, rect, depth + 1, scene);
-    } else if (!isLeftBehind(model, inside, number, used)) scene.items.set(number, rect);
+    } else scene.items.set(number, rect);
   }
   for (const line of inside.wires) {
     const points = line.points.map(({ x, y }) => ({ x: corner.x + x, y: corner.y + y }));
@@ -179,18 +194,13 @@ function place(model, inside, corner, depth, scene) {
   for (const cluster of inside.box.clusters) addWaysOfLeaves(inside, cluster, corner, scene);
 }
 
-/** Whether a leaf was for boxes only that are open now, and have leaves of their own. */
-function isLeftBehind(model, inside, number, used) {
-  if (!model.items[number].is_leaf || used.has(number)) return false;
-  return inside.box.wires.some((wire) => !wire.enters && wire.source === number);
-}
-
 function addWaysOfLeaves(inside, cluster, corner, scene) {
   const [main] = cluster.places[0];
-  if (inside.children.get(main).inside) return;
+  if (inside.children.get(main)?.inside !== null) return;
   for (const [number, , , route] of cluster.places) {
     if (!route?.length) continue;
     const child = inside.children.get(number);
+    if (!child) continue;
     const shift = { x: corner.x + child.x - child.base.x + cluster.x, y: corner.y + child.y - child.base.y + cluster.y };
     const points = pointsOf(route).map(({ x, y }) => ({ x: x + shift.x, y: y + shift.y }));
     scene.lines.push({

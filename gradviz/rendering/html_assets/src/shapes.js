@@ -81,14 +81,13 @@ export function sizeOpen(back, title, rect) {
  * @param {import("./composition.js").Line} line
  */
 export function wireElement(line, arrows, quiet) {
-  const { wire } = line;
-  const kind = wire?.state || (quiet ? "k" : "");
-  const head = wire?.state === "broken" ? "ab" : wire?.state === "lost" || quiet ? "ak" : "a";
-  const isLast = line.to.startsWith("item:");
-  const isFirst = line.from.startsWith("item:");
-  const marker = arrows === "data" ? (isLast ? { "marker-end": `url(#${head})` } : {})
-    : isFirst ? { "marker-start": `url(#${head})` } : {};
-  const element = s("g", { class: "wire", "data-line": line.key }, s("path", { class: "w" }), s("path", { class: kind, ...marker }));
+  const state = line.wire?.state ?? "";
+  const head = { broken: "ab", lost: "ak", ghost: "ag" }[state] ?? (quiet ? "ak" : "a");
+  const marker = { data: ["to", "marker-end"], gradient: ["from", "marker-start"] }[arrows];
+  const reachesItem = line[marker[0]].startsWith("item:");
+  const flowsThere = arrows === "data" || !(quiet || state === "ghost");
+  const element = s("g", { class: "wire", "data-line": line.key }, s("path", { class: "w" }),
+    s("path", { class: state || (quiet ? "k" : ""), [marker[1]]: reachesItem && flowsThere ? `url(#${head})` : null }));
   moveWire(element, line.points);
   return element;
 }
