@@ -18,13 +18,18 @@ _LEVELS: dict[Literal["error", "warning", "note"], MarkLevel] = {
 def item_mark(subject: SubjectWords, item: Item) -> GradientMark | None:
     """The mark of an item; a finding explains what the gradient only shows, so it stands first."""
     findings = _findings_on(subject, item)
-    if not findings:
+    worst = worst_finding(subject, item)
+    if worst is None:
         return gradient_mark(subject, item)
-    worst = min(findings, key=lambda finding: list(_LEVELS).index(finding.severity))
     others = len({finding.code for finding in findings}) - 1
     inside = " inside" if item.kind == "box" else ""
     more = f" +{others}" if others else ""
     return GradientMark(f"{worst.code} {worst.cause}{inside}{more}", _LEVELS[worst.severity], worst.message)
+
+
+def worst_finding(subject: SubjectWords, item: Item) -> NodeFinding | None:
+    """The gravest of what was found about an item."""
+    return min(_findings_on(subject, item), key=lambda finding: list(_LEVELS).index(finding.severity), default=None)
 
 
 def findings_on(subject: SubjectWords, item: Item) -> Iterator[str]:

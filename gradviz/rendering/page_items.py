@@ -15,6 +15,7 @@ from gradviz.rendering import tooltips
 from gradviz.rendering.colouring import QUANTITY_WORDS, Measured, common_scale, measured
 from gradviz.rendering.faces import SMALL_SIZE, Face, TextLine, badge_width, line_width, printable
 from gradviz.rendering.geometry import Rect
+from gradviz.rendering.item_marks import worst_finding
 from gradviz.rendering.module_colours import module_categories
 from gradviz.rendering.page_document import PageChip, PageItem, PageLegend, PageLine, PageSection
 from gradviz.rendering.page_level import Level
@@ -99,8 +100,7 @@ class PageItems:
     def _page_item(self, level: Level, item: Item) -> PageItem:
         face, text = level.faces[item.id], level.texts[item.id]
         lines, chips = _words(face)
-        findings = [finding for node in item.nodes for finding in level.words.findings.get(node, ())]
-        severities = {finding.severity for finding in findings}
+        worst = worst_finding(level.words, item)
         return PageItem(
             role=face.role,
             width=round(face.width, 1),
@@ -122,7 +122,7 @@ class PageItems:
             nodes=() if item.kind == "box" else item.nodes,
             node_count=len(item.nodes),
             repeat=item.repeat,
-            finding=next((each for each in ("error", "warning", "note") if each in severities), ""),
+            finding="" if worst is None else worst.severity,
             is_failed=self.failed is not None and (item.node == self.failed or self.failed in item.nodes),
         )
 

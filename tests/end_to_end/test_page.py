@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Browser, expect
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.folding import FoldOptions
 from gradviz.graph.model import Graph, Node, Root
+from gradviz.graph.node_findings import NodeFinding
 from gradviz.graph.viewing import ViewOptions, view_of
 from gradviz.rendering.labels import item_texts
 from tests.builders import graph_of, transformer, unrolled_rnn
@@ -208,6 +210,17 @@ def test_no_name_does_harm(show: Opener) -> None:
         assert len(screen.titles()) > 3, name
         screen.page.locator("#picture .item.custom").first.click()
         assert screen.settled().page.locator("#panel :is(img, script), #picture img").count() == 0, name
+
+
+def test_what_a_check_found_is_marked_listed_and_found(show: Opener) -> None:
+    graph = replace(
+        graph_of("x -> Sqrt -> Sum -> loss"), findings=(NodeFinding(1, "GV301", "nan_from_op", "error", "0"),)
+    )
+    screen = show(graph)
+    assert "GV301 nan_from_op" in (screen.item("sqrt").text_content() or "")
+    screen.page.click("#panel .neighbours button:has-text('sqrt')")
+    assert "error GV301 nan_from_op: 0" in screen.settled().panel()
+    assert screen.search("finding") == "1 found"
 
 
 ODD_GRAPHS = {

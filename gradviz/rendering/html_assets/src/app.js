@@ -237,7 +237,7 @@ export class App {
     const { selected } = this.state;
     const svg = byId("picture");
     const lit = this.#lit();
-    svg.classList.toggle("marked", Boolean(lit) || Boolean(this.found));
+    svg.classList.toggle("marked", Boolean(lit) || Boolean(this.found?.size));
     svg.classList.toggle("only", this.only);
     const matches = this.found && new Set([...this.found].map((number) => this.model.shownFor(number, this.state.opened)));
     for (const [number, element] of this.picture.elementsOfItems()) {

@@ -140,8 +140,7 @@ export class Picture {
   #wire(line, was, before) {
     let element = this.#elements.wires.get(line.key);
     if (!element) {
-      const quiet = line.wire ? line.wire.is_quiet : this.model.items[line.source].role === "constant";
-      element = wireElement(line, this.model.document.arrows, quiet);
+      element = wireElement(line, this.model.document.arrows, this.model.items[line.source].role);
       this.#elements.wires.set(line.key, element);
       this.layers.wires.append(element);
     }

@@ -80,8 +80,9 @@ export function sizeOpen(back, title, rect) {
  *
  * @param {import("./composition.js").Line} line
  */
-export function wireElement(line, arrows, quiet) {
-  const state = line.wire?.state ?? "";
+export function wireElement(line, arrows, role) {
+  const state = line.wire?.state ?? (role === "cut_off" ? "ghost" : "");
+  const quiet = line.wire?.is_quiet ?? role === "constant";
   const head = { broken: "ab", lost: "ak", ghost: "ag" }[state] ?? (quiet ? "ak" : "a");
   const marker = { data: ["to", "marker-end"], gradient: ["from", "marker-start"] }[arrows];
   const reachesItem = line[marker[0]].startsWith("item:");
