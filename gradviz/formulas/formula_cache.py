@@ -1,6 +1,7 @@
 """What was read from the installed torch, kept in the user's cache folder: a second the first time, milliseconds later.
 
-A file is named for the release and the contents that it was read from, so that none is ever taken for another's.
+A file is named for the release, for the contents that it was read from and for the code that read them, so that none
+is ever taken for another's.
 """
 
 from __future__ import annotations
@@ -14,10 +15,6 @@ import msgspec
 
 from gradviz.formulas.derivative import FormulaTable
 from gradviz.formulas.installed import FormulaFiles
-
-_SHAPE = 2
-"""Counts changes of `FormulaTable`: what another gradviz wrote is not read."""
-
 
 def cache_folder() -> Path:
     """``$GRADVIZ_CACHE_DIR``, or where this system keeps what can be computed again.
@@ -36,7 +33,7 @@ def cache_folder() -> Path:
 
 def cache_file(files: FormulaFiles) -> Path:
     """Where the formulas of this torch belong."""
-    return cache_folder() / f"formulas-{files.torch_version}-{files.fingerprint()}-{_SHAPE}.json"
+    return cache_folder() / f"formulas-{files.torch_version}-{files.fingerprint()}.json"
 
 
 def read_cached(path: Path) -> FormulaTable | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import get_data
 from typing import TYPE_CHECKING, Any
 
 from gradviz.errors import MissingDependency
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from torchgen.api.autograd import DifferentiabilityInfo, SavedAttribute
     from torchgen.model import NativeFunction
 
+_READ_BY = ("derivative.py", "installed.py", "second_derivatives.py")
 _FILES = ("autograd/derivatives.yaml", "ATen/native/native_functions.yaml", "ATen/native/tags.yaml")
 
 
@@ -33,10 +35,13 @@ class FormulaFiles:
     paths: tuple[Path, ...]
 
     def fingerprint(self) -> str:
-        """Changes with any letter of them: builds from source keep their version for months."""
+        """Changes with any letter of them, as builds from source keep their version for months, and with what is made
+        of them here."""
         digest = sha256()
         for path in self.paths:
             digest.update(path.read_bytes())
+        for module in _READ_BY:
+            digest.update(get_data(__package__, module) or b"")
         return digest.hexdigest()[:12]
 
 
