@@ -16,6 +16,7 @@ import msgspec
 from gradviz.formulas.derivative import FormulaTable
 from gradviz.formulas.installed import FormulaFiles
 
+
 def cache_folder() -> Path:
     """``$GRADVIZ_CACHE_DIR``, or where this system keeps what can be computed again.
 
