@@ -69,9 +69,10 @@ def _compare(formula: PlainFormula, case: Case, dtype: torch.dtype) -> None:
     assert differentiable[0].grad_fn is not None
     assert differentiable[0].grad_fn.name() == case.node
 
+    kept = _kept_by_node(differentiable[0], values)
     wanted = {name: _tensors(values[name]) for name in formula.gradients if _wants_gradient(values.get(name))}
     expected = iter(torch.autograd.grad(differentiable, list(itertools.chain(*wanted.values())), arriving))
-    known_values = {**values, **_by_name(formula, outputs), "grad": arriving[0], "grads": grads}
+    known_values = {**values, **kept, **_by_name(formula, outputs), "grad": arriving[0], "grads": grads}
     with torch.no_grad():
         told = evaluation.gradients(formula, torch, known_values)
         torch.manual_seed(0)
@@ -96,6 +97,19 @@ def _drawn(what: Any, generator: torch.Generator, dtype: torch.dtype) -> Any:
     if isinstance(what, list) and any(isinstance(each, Drawn) for each in what):
         return [_drawn(each, generator, dtype) for each in what]
     return what.tensor(generator, dtype) if isinstance(what, Drawn) else what
+
+
+def _kept_by_node(output: torch.Tensor, values: dict[str, Any]) -> dict[str, Any]:
+    """Of the arguments that are no tensors those that the node keeps, as a recording finds them there."""
+    settings = {name: value for name, value in values.items() if not any(map(torch.is_tensor, _tensors(value)))}
+    return {name: _signed(getattr(output.grad_fn, f"_saved_{name}", value)) for name, value in settings.items()}
+
+
+def _signed(value: Any) -> Any:
+    """Nodes hand out negative dimensions as huge numbers."""
+    if isinstance(value, tuple):
+        return tuple(map(_signed, value))
+    return value - 2**64 if isinstance(value, int) and value >= 2**63 else value
 
 
 def _arriving(output: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
