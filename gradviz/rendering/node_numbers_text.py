@@ -102,9 +102,10 @@ def _put_in(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[Row
     if not any(each.name in values for each in numbers.arrived):
         return
     plain = plain_formula(numbers.name)
-    written = (
-        dict(reading(plain, values).gradients) if plain else dict(_exact(derivative, values)) if derivative else {}
-    )
+    if plain:
+        written = dict(reading(plain, values, settings=numbers.attributes).gradients)
+    else:
+        written = dict(_exact(derivative, values)) if derivative else {}
     for sent in numbers.sent:
         line = written.get(sent.name)
         if line is not None:

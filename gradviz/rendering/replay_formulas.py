@@ -48,12 +48,13 @@ def node_formulas(graph: Graph, node: Node) -> NodeFormulas:
 
 def _plain(graph: Graph, node: Node, plain: PlainFormula) -> NodeFormulas:
     names = names_of_edges(node, known.of(node.name))
-    letters = reading(plain)
+    settings = node.attributes
+    letters = reading(plain, settings=settings)
     scalars = _scalars(node)
     numbers = scalars | _numbers(graph, node, plain)
-    without, put_in = reading(plain, scalars).gradients, reading(plain, numbers).gradients
+    without, put_in = (reading(plain, each, settings=settings).gradients for each in (scalars, numbers))
     return NodeFormulas(
-        (*_wanted(node, names, letters.gradients), *letters.where),
+        (*_wanted(node, names, letters.gradients), *letters.where_of_gradients),
         _with_numbers(graph, node, names, {name: put_in[name] for name in put_in if put_in[name] != without[name]}),
         letters.symbols.get("grad", "") if len(node.arrived) == 1 else "",
         {place: letters.symbols[name] for place, name in enumerate(names) if name in letters.symbols},

@@ -29,11 +29,6 @@ def forward(formula: PlainFormula, torch: ModuleType, values: Mapping[str, Any])
     return _value(formula.forward or formula.call, _with_abbreviations(formula.where, torch, values))
 
 
-def called(formula: PlainFormula, torch: ModuleType, values: Mapping[str, Any]) -> Any:
-    """What the operation itself gives: with a history, where its inputs want gradients."""
-    return _value(formula.call, {"torch": torch, **WORDS, **values})
-
-
 def as_the_engine_hands_it_on(gradient: Any, given: Any) -> Any:
     """Summed to the shape of the input, and real for a real input; for a list of inputs, each of them."""
     if isinstance(given, (list, tuple)):

@@ -9,33 +9,35 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Mapping
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from gradviz.formulas.plain import signs
 from gradviz.formulas.plain.signs import ATOM, COMPARISON, MATRIX_PRODUCT, PHRASE, POWER, PREFIX, PRODUCT, SUM
 
 
-def mathematics(
-    expression: str, symbols: Mapping[str, str], tensors: Collection[str], complex_numbers: bool = False
-) -> str:
-    """The expression in mathematics, each name written as `symbols` says, or as it is.
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How an expression is written."""
 
-    A product with anything made of `tensors` is one element by element. Values may stand for symbols: with
-    ``{"grad": "2", "other": "-3"}``, ``grad * other`` is ``2 ∘ (-3)``.
-    """
-    return _Printer(symbols, tensors, complex_numbers).written(parsed(expression)).text
+    symbols: Mapping[str, str]
+    """For each name; others are written as they are."""
+    tensors: Collection[str]
+    """Names of tensors: a product with anything made of them is one element by element."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """What stands in place of names of which the value is known: ``{"grad": "2", "other": "-3"}``."""
+    complex_numbers: bool = False
+    """Whether conjugates are written out."""
 
 
-def is_tensor(expression: str, tensors: Collection[str]) -> bool:
+def mathematics(expression: ast.expr, writing: Writing) -> str:
+    """The expression in mathematics. Raises `NotImplementedError` for Python that has none."""
+    return _Printer(writing).written(expression).text
+
+
+def is_tensor(expression: ast.expr, tensors: Collection[str]) -> bool:
     """Whether the value of an expression is a tensor, and not a number."""
-    return _Printer({}, tensors, False).written(parsed(expression)).is_tensor
-
-
-@lru_cache(maxsize=2000)
-def parsed(expression: str) -> ast.expr:
-    """What an expression is made of."""
-    return ast.parse(expression, mode="eval").body
+    return _Printer(Writing({}, tensors)).written(expression).is_tensor
 
 
 class _Written(NamedTuple):
@@ -51,13 +53,11 @@ class _Written(NamedTuple):
 
 
 class _Printer:
-    def __init__(self, symbols: Mapping[str, str], tensors: Collection[str], complex_numbers: bool) -> None:
-        self._symbols = symbols
-        self._tensors = tensors
-        self._complex_numbers = complex_numbers
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
 
     def written(self, node: ast.expr) -> _Written:
-        """One part of an expression. Raises `NotImplementedError` for Python that has no mathematics."""
+        """One part of an expression."""
         match node:
             case ast.Name(name):
                 return self._name(name)
@@ -106,9 +106,9 @@ class _Printer:
         raise NotImplementedError(f"no mathematics for {ast.unparse(node)!r}")
 
     def _name(self, name: str) -> _Written:
-        symbol = self._symbols.get(name, name)
-        # A value that stands for a symbol may have a sign.
-        return _Written(symbol, SUM if symbol[:1] in "-−" else ATOM, name in self._tensors)
+        if (value := self._writing.values.get(name)) is not None:
+            return _Written(value, SUM if value[:1] in "-−" else ATOM, name in self._writing.tensors)
+        return _Written(self._writing.symbols.get(name, name), is_tensor=name in self._writing.tensors)
 
     def _operator(self, left: _Written, operator: ast.operator, right: _Written) -> _Written:
         is_tensor = left.is_tensor or right.is_tensor
@@ -126,9 +126,12 @@ class _Printer:
     def _function(self, node: ast.Call | ast.Attribute) -> _Written:
         name, given, extra = _parts(node)
         is_tensor = name not in signs.NUMBERS and not _is_of(node, "math")
+        if name in signs.OF_A_SHAPE and self._writing.values:
+            # The shape of x, and not that of its numbers.
+            return _Printer(replace(self._writing, values={}))._function(node)
         if name in signs.CONSTANTS:
             return _Written(signs.CONSTANTS[name], is_tensor=is_tensor)
-        if name in signs.UNSEEN or (name in signs.UNSEEN_FOR_REAL and not self._complex_numbers):
+        if name in signs.UNSEEN or (name in signs.UNSEEN_FOR_REAL and not self._writing.complex_numbers):
             return self.written(given[0])
         if name in signs.REDUCTIONS:
             return self._reduced(name, given[0], given[1:])
@@ -149,7 +152,7 @@ class _Printer:
         if name in signs.BEFORE:
             return _Written(signs.BEFORE[name] + arguments[0].inside(ATOM), PREFIX)
         if name in signs.AFTER:
-            sign = "ᵀ" if name == "mH" and not self._complex_numbers else signs.AFTER[name]
+            sign = "ᵀ" if name == "mH" and not self._writing.complex_numbers else signs.AFTER[name]
             return _Written(arguments[0].inside(ATOM) + sign, POWER)
         if name == "outer":
             left, right = arguments

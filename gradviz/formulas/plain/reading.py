@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from gradviz.formulas.plain.mathematics import is_tensor, mathematics, parsed
+from gradviz.formulas.plain.expressions import decided, names_in
+from gradviz.formulas.plain.mathematics import Writing, is_tensor, mathematics
 from gradviz.formulas.plain.notation import TENSORS, barred, symbols_of
 from gradviz.formulas.plain.plain_formula import PlainFormula
 
@@ -19,45 +20,80 @@ class Reading(Struct, frozen=True, omit_defaults=True):
     gradients: Mapping[str, str]
     """By the name of the input."""
     where: tuple[str, ...] = ()
-    """What the lines abbreviate: ``n = numel(x)``."""
+    """What the lines abbreviate: ``n = count(x)``."""
+    where_of_gradients: tuple[str, ...] = ()
+    """Of these what the gradients need."""
     symbols: Mapping[str, str] = {}
     """How names of torch are written: ``{"self": "x", "result": "y", "grad": "ȳ", "alpha": "α"}``."""
 
 
 def reading(
-    formula: PlainFormula, values: Mapping[str, str] | None = None, *, complex_numbers: bool = False
+    formula: PlainFormula,
+    values: Mapping[str, str] | None = None,
+    *,
+    settings: Mapping[str, object] | None = None,
+    complex_numbers: bool = False,
 ) -> Reading:
     """The formula in mathematics.
 
-    `values` are written in place of the names that it holds, on the right of each ``=``: ``{"other": "3"}``. Of
-    complex numbers, conjugates are written out, which real ones do not need.
+    `values` are written in place of the names that it holds, on the right of each ``=``: ``{"other": "3"}``. Where
+    `settings` are known, as ``{"reduction": 1}``, what holds for others is left out. Of complex numbers, conjugates are
+    written out, which real ones do not need.
     """
-    complex_numbers = complex_numbers or formula.always_complex
-    symbols = symbols_of(formula)
-    tensors = {*formula.gradients, *formula.outputs, *TENSORS}
-    shown = {**symbols, **(values or {})}
-    where = []
-    for name, expression in formula.where.items():
-        where.append(f"{symbols.get(name, name)} = {mathematics(expression, shown, tensors, complex_numbers)}")
-        if is_tensor(expression, tensors):
-            tensors.add(name)
-    # What is written out is the first result; a call gives all of them.
-    given = formula.outputs[:1] if formula.forward else formula.outputs
-    result = ", ".join(symbols.get(name, name) for name in given)
-    return Reading(
-        forward=f"{result} = {mathematics(formula.forward or formula.call, shown, tensors, complex_numbers)}",
-        gradients={
-            name: f"{barred(symbols.get(name, name))} = {mathematics(expression, shown, tensors, complex_numbers)}"
-            for name, expression in formula.gradients.items()
-        },
-        where=tuple(where),
-        symbols=_legend(formula, symbols),
-    )
+    return _Reader(formula, values or {}, settings or {}, complex_numbers).reading()
 
 
-def _legend(formula: PlainFormula, symbols: Mapping[str, str]) -> dict[str, str]:
-    """Inputs and results first; then what else is not written by its own name, in the order in which it is met."""
-    expressions = (formula.forward or formula.call, *formula.where.values(), *formula.gradients.values())
-    met = (node.id for text in expressions for node in ast.walk(parsed(text)) if isinstance(node, ast.Name))
-    others = [name for name in met if name not in formula.where and symbols.get(name, name) != name and name != "grads"]
-    return {name: symbols.get(name, name) for name in (*formula.gradients, *formula.outputs, "grad", *others)}
+class _Reader:
+    def __init__(
+        self,
+        formula: PlainFormula,
+        values: Mapping[str, str],
+        settings: Mapping[str, object],
+        complex_numbers: bool,
+    ) -> None:
+        self._formula = formula
+        self._forward = decided(formula.forward or formula.call, settings)
+        self._gradients = {name: decided(each, settings) for name, each in formula.gradients.items()}
+        self._where = {name: decided(each, settings) for name, each in formula.where.items()}
+        self._symbols = symbols_of(formula)
+        tensors = {*formula.gradients, *formula.outputs, *TENSORS}
+        for name, abbreviated in self._where.items():
+            if is_tensor(abbreviated, tensors):
+                tensors.add(name)
+        self._writing = Writing(self._symbols, tensors, values, complex_numbers or formula.always_complex)
+
+    def reading(self) -> Reading:
+        # What is written out is the first result; a call gives all of them.
+        results = self._formula.outputs[:1] if self._formula.forward else self._formula.outputs
+        where = {name: self._line(self._symbol(name), each) for name, each in self._where.items()}
+        needed = self._needed(*self._gradients.values())
+        return Reading(
+            forward=self._line(", ".join(map(self._symbol, results)), self._forward),
+            gradients={name: self._line(barred(self._symbol(name)), each) for name, each in self._gradients.items()},
+            where=tuple(where[name] for name in self._needed(self._forward, *self._gradients.values())),
+            where_of_gradients=tuple(where[name] for name in needed),
+            symbols=dict(self._legend()),
+        )
+
+    def _line(self, symbol: str, expression: ast.expr) -> str:
+        return f"{symbol} = {mathematics(expression, self._writing)}"
+
+    def _symbol(self, name: str) -> str:
+        return self._symbols.get(name, name)
+
+    def _needed(self, *expressions: ast.expr) -> list[str]:
+        """The abbreviations that are met, in their order; each stands behind those that it is made of."""
+        met = {name for each in expressions for name in names_in(each)}
+        for name in reversed(self._where):
+            if name in met:
+                met.update(names_in(self._where[name]))
+        return [name for name in self._where if name in met]
+
+    def _legend(self) -> Iterator[tuple[str, str]]:
+        """Inputs and results first; then what else is not written by its own name, in the order in which it is met."""
+        for name in (*self._formula.gradients, *self._formula.outputs, "grad"):
+            yield name, self._symbol(name)
+        for expression in (self._forward, *self._where.values(), *self._gradients.values()):
+            for name in names_in(expression):
+                if name not in self._where and name != "grads" and self._symbol(name) != name:
+                    yield name, self._symbol(name)

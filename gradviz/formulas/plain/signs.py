@@ -44,7 +44,8 @@ CONSTANTS = {
     "pi": "π",
     "inf": "∞",
 }
-NUMBERS = frozenset({"numel", "size", "shape", "ndim", "pi", "inf", "len", "range"})
+OF_A_SHAPE = frozenset({"numel", "size", "shape", "ndim"})
+NUMBERS = OF_A_SHAPE | {"pi", "inf", "len", "range"}
 """What is no tensor though it may be made of one."""
 AROUND = {"abs": ("|", "|"), "floor": ("⌊", "⌋"), "ceil": ("⌈", "⌉")}
 BEFORE = {"sqrt": "√", "shape": "the shape of "}

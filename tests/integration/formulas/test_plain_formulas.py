@@ -62,7 +62,7 @@ def _compare(formula: PlainFormula, case: Case, dtype: torch.dtype) -> None:
     values = {name: _drawn(what, generator, dtype) for name, what in case.arguments.items()}
     # A drawing operation draws the same again where its forward is evaluated.
     torch.manual_seed(0)
-    outputs = _outputs(formula, evaluation.called(formula, torch, values))
+    outputs = _outputs(formula, eval(formula.call, {"torch": torch, **WORDS, **values}))
     differentiable = [output for output in outputs if output.requires_grad]
     grads = tuple(_arriving(output, generator) for output in outputs)
     arriving = [grad for output, grad in zip(outputs, grads, strict=True) if output.requires_grad]

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from gradviz.formulas.plain import plain_formulas, reading
-from gradviz.formulas.plain.mathematics import mathematics
+from gradviz.formulas.plain.expressions import parsed
+from gradviz.formulas.plain.mathematics import Writing, mathematics
 
 SYMBOLS = {"self": "x", "other": "b", "grad": "ȳ", "result": "y", "alpha": "α"}
 
@@ -33,7 +34,7 @@ SYMBOLS = {"self": "x", "other": "b", "grad": "ȳ", "result": "y", "alpha": "α"
     ],
 )
 def test_python_is_printed_as_mathematics(expression: str, printed: str) -> None:
-    assert mathematics(expression, SYMBOLS, {"self", "other", "grad", "result"}) == printed
+    assert mathematics(parsed(expression), Writing(SYMBOLS, {"self", "other", "grad", "result"})) == printed
 
 
 def test_no_python_is_left_in_mathematics() -> None:
@@ -64,3 +65,31 @@ def test_values_are_put_in_place_of_symbols() -> None:
     formula = plain_formulas()["MulBackward0"]
 
     assert reading(formula, {"grad": "2.0", "other": "-3.0"}).gradients["self"] == "ā = 2.0 ∘ (-3.0)"
+
+
+def test_a_value_does_not_stand_for_a_shape() -> None:
+    formula = plain_formulas()["ViewBackward0"]
+
+    assert reading(formula, {"self": "[1, 2]", "grad": "[3, 4]"}).gradients["self"] == "x̄ = [3, 4] in the shape of x"
+
+
+def test_known_settings_leave_out_what_holds_for_others() -> None:
+    told = reading(plain_formulas()["MseLossBackward0"], settings={"reduction": 1})
+
+    assert told.forward == "y = (Σ l) / n"
+    assert told.where == ("n = count(x)", "l = (x − t)²", "l′ = 2 · (x − t)")
+    assert told.where_of_gradients == ("n = count(x)", "l′ = 2 · (x − t)")
+
+
+def test_a_factor_that_is_known_to_be_1_is_left_out() -> None:
+    settings = {"alpha": 1, "beta": 1}
+
+    assert reading(plain_formulas()["AddmmBackward0"], settings=settings).gradients["mat1"] == "Ā = Ȳ Bᵀ"
+    assert reading(plain_formulas()["SubBackward0"], settings=settings).gradients["other"] == "b̄ = −ȳ"
+    assert reading(plain_formulas()["AddmmBackward0"], settings={"alpha": 2}).gradients["mat1"] == "Ā = α · Ȳ Bᵀ"
+
+
+def test_an_unknown_setting_stays_a_question() -> None:
+    told = reading(plain_formulas()["MseLossBackward0"])
+
+    assert told.where[0] == "n = count(x) if reduction = 1, else 1"

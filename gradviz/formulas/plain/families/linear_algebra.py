@@ -30,11 +30,15 @@ LINEAR_ALGEBRA = (
         "AddmmBackward0",
         "A matrix product plus a bias: what nn.Linear runs on rows.",
         "torch.addmm(self, mat1, mat2, beta=beta, alpha=alpha)",
-        {"self": "beta * grad", "mat1": "alpha * (grad @ mat2.mH)", "mat2": "alpha * (mat1.mH @ grad)"},
+        {
+            "self": "(beta * grad).sum_to_size(self.shape)",
+            "mat1": "alpha * (grad @ mat2.mH)",
+            "mat2": "alpha * (mat1.mH @ grad)",
+        },
         forward="beta * self + alpha * (mat1 @ mat2)",
         symbols={"self": "b", "result": "Y"},
         holds_for_complex=True,
-        note="α and β are 1 in nn.Linear, whose B is its weight, transposed. The bias gets the sum over all rows.",
+        note="α and β are 1 in nn.Linear, whose B is its weight, transposed.",
     ),
     PlainFormula(
         "BaddbmmBackward0",

@@ -1,0 +1,57 @@
+"""Expressions as Python reads them, and what is left of one where settings are known."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+
+@lru_cache(maxsize=2000)
+def parsed(expression: str) -> ast.expr:
+    """What an expression is made of."""
+    return ast.parse(expression, mode="eval").body
+
+
+def decided(expression: str, settings: Mapping[str, object]) -> ast.expr:
+    """What is left of an expression where `settings` are known.
+
+    Each ``a if condition else b`` is decided that asks for nothing else, and factors that are 1 are left out.
+    """
+    whole = parsed(expression)
+    if settings.keys().isdisjoint(names_in(whole)):
+        return whole
+    # The remembered one belongs to all who ask for it.
+    decided: ast.expr = _Deciding(settings).visit(copy.deepcopy(whole))
+    return decided
+
+
+def names_in(expression: ast.expr) -> Iterator[str]:
+    """Every name in it, in the order in which they stand there."""
+    return (node.id for node in ast.walk(expression) if isinstance(node, ast.Name))
+
+
+class _Deciding(ast.NodeTransformer):
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        self._settings = settings
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Mult):
+            if self._is_one(node.left):
+                return node.right
+            if isinstance(node.left, ast.UnaryOp) and self._is_one(node.left.operand):
+                return ast.UnaryOp(node.left.op, node.right)
+        return node
+
+    def _is_one(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and self._settings.get(node.id) == 1
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        if not set(names_in(node.test)) <= self._settings.keys():
+            self.generic_visit(node)
+            return node
+        holds = eval(compile(ast.Expression(node.test), "<plain formula>", "eval"), dict(self._settings))
+        chosen: ast.expr = self.visit(node.body if holds else node.orelse)
+        return chosen
