@@ -79,7 +79,7 @@ def colouring_of(subject: Subject, by: ColorBy) -> Colouring | None:
     """None where items have the colours of their roles; raises `BadInput` where what is asked for was not recorded."""
     if by == "role":
         return None
-    words = SubjectWords(subject.capture, subject.graph, subject.view)
+    words = subject.words
     if by == "module":
         categories, chosen = module_categories(words)
         tints: tuple[tuple[Tint, ...], ...] = tuple(

@@ -15,6 +15,7 @@ from gradviz.rendering import labels
 from gradviz.rendering.colouring import drawn_colouring, ink_of, middle_tint
 from gradviz.rendering.dot_labels import face_label, page_label, plain_lines, scale_row
 from gradviz.rendering.geometry import Arrows, Direction
+from gradviz.rendering.item_gradients import LinkGradients
 from gradviz.rendering.labels import ItemText
 from gradviz.rendering.link_looks import WIDTHS, LinkLook, link_looks
 from gradviz.rendering.link_words import link_texts
@@ -109,10 +110,11 @@ class _Painter:
         self, subject: Subject, theme: Theme, template: str | None, color_by: ColorBy, *, backwards: bool
     ) -> None:
         self.view, self.theme, self.template, self.backwards = subject.view, theme, template, backwards
-        self.texts = labels.item_texts(subject.capture, subject.graph, self.view)
+        self.texts = labels.item_texts(subject.words)
         self.colouring, self.faces = drawn_colouring(subject, color_by, self.texts)
-        self.looks = link_looks(subject, self.colouring)
-        self.link_texts = link_texts(subject.capture, subject.graph, self.view, self.texts)
+        gradients = LinkGradients(subject.words)
+        self.looks = link_looks(self.view, gradients, self.colouring)
+        self.link_texts = link_texts(subject.words, gradients, self.texts)
         self.failed = failed_item(self.view, subject.graph)
 
     def add_items(self, dot: graphviz.Digraph) -> None:

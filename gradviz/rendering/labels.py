@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from gradviz.capture.capture import Capture
-from gradviz.graph.model import CallSite, Graph, Node
+from gradviz.graph.model import CallSite, Node
 from gradviz.graph.node_findings import GhostEdge
 from gradviz.graph.operation_words import autograd_name, constant_names
 from gradviz.graph.source_lines import line_words
-from gradviz.graph.view import Item, View
+from gradviz.graph.view import Item
 from gradviz.rendering import tooltips
 from gradviz.rendering.box_words import box_badge, box_path, box_subtitle, box_title
 from gradviz.rendering.gradient_marks import GradientMark
@@ -58,10 +57,9 @@ class ItemText:
     """What was measured of it, in a picture that is coloured by that."""
 
 
-def item_texts(capture: Capture, graph: Graph, view: View) -> tuple[ItemText, ...]:
-    """The words for every item of `view`, in its order."""
-    subject = SubjectWords(capture, graph, view)
-    return tuple(item_text(subject, item) for item in view.items)
+def item_texts(subject: SubjectWords) -> tuple[ItemText, ...]:
+    """The words for every item of a view, in its order."""
+    return tuple(item_text(subject, item) for item in subject.view.items)
 
 
 class ItemTexts:

@@ -9,9 +9,7 @@ from gradviz.analysis.gradient_births import BROKEN, state_of
 from gradviz.graph.view import GHOST_KINDS, Link, View
 from gradviz.rendering.colouring import Colouring
 from gradviz.rendering.item_gradients import LinkGradients
-from gradviz.rendering.renderer import Subject
 from gradviz.rendering.scales import Scale
-from gradviz.rendering.subject_words import SubjectWords
 
 LinkState = Literal["", "lost", "broken", "ghost"]
 """``lost``: nothing but zeros flow back; ``broken``: there are NaN or Inf among what does; ``ghost``: a gradient would
@@ -29,11 +27,10 @@ class LinkLook:
     """On the scale of gradients, where the picture shows one."""
 
 
-def link_looks(subject: Subject, colouring: Colouring | None) -> list[LinkLook]:
-    """For every link of a view, in its order; they are as wide as their gradient in a picture coloured by that."""
+def link_looks(view: View, gradients: LinkGradients, colouring: Colouring | None) -> list[LinkLook]:
+    """For every link of `view`, in its order; they are as wide as their gradient in a picture coloured by that."""
     scale = colouring.scale if colouring is not None and colouring.by == "gradient" else None
-    gradients = LinkGradients(SubjectWords(subject.capture, subject.graph, subject.view))
-    return [link_look(subject.view, gradients, link, scale) for link in subject.view.links]
+    return [link_look(view, gradients, link, scale) for link in view.links]
 
 
 def link_look(view: View, gradients: LinkGradients, link: Link, scale: Scale | None = None) -> LinkLook:

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from gradviz.capture.capture import Capture
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node, TensorFacts
 from gradviz.graph.operation_words import autograd_name, call_of
-from gradviz.graph.view import Item, Link, View
+from gradviz.graph.view import Item, Link
 from gradviz.rendering.gradient_tooltips import link_gradients
 from gradviz.rendering.item_gradients import LinkGradients
 from gradviz.rendering.labels import ItemText
@@ -33,19 +32,18 @@ class LinkText:
     """Everything known, a line each."""
 
 
-def link_texts(capture: Capture, graph: Graph, view: View, texts: Sequence[ItemText]) -> tuple[LinkText, ...]:
-    """The words for every link of `view`, in its order; `texts` are those of its items."""
-    words = LinkWords(SubjectWords(capture, graph, view), texts)
-    return tuple(map(words.of, view.links))
+def link_texts(subject: SubjectWords, gradients: LinkGradients, texts: Sequence[ItemText]) -> tuple[LinkText, ...]:
+    """The words for every link of a view, in its order; `texts` are those of its items."""
+    words = LinkWords(subject, gradients, texts)
+    return tuple(map(words.of, subject.view.links))
 
 
 class LinkWords:
     """The words for links, one by one."""
 
-    def __init__(self, subject: SubjectWords, texts: Sequence[ItemText]) -> None:
+    def __init__(self, subject: SubjectWords, gradients: LinkGradients, texts: Sequence[ItemText]) -> None:
         """`texts` are those of the items of the view, in its order."""
-        self._subject, self._texts = subject, texts
-        self._gradients = LinkGradients(subject)
+        self._subject, self._gradients, self._texts = subject, gradients, texts
 
     def of(self, link: Link) -> LinkText:
         """The words for one link."""

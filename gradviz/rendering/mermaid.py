@@ -17,6 +17,7 @@ from gradviz.rendering import labels
 from gradviz.rendering.colouring import drawn_colouring, ink_of, middle_tint
 from gradviz.rendering.faces import Face
 from gradviz.rendering.geometry import Arrows, Direction
+from gradviz.rendering.item_gradients import LinkGradients
 from gradviz.rendering.link_looks import WIDTHS, LinkLook, link_looks
 from gradviz.rendering.link_words import link_texts
 from gradviz.rendering.palette import ROLE_STYLES, THEMES, Role, Theme, ThemeName, failed_item
@@ -120,11 +121,11 @@ class _Chart:
 
     def __init__(self, subject: Subject, theme: Theme, color_by: ColorBy, *, backwards: bool) -> None:
         self.subject, self.view, self.theme, self.backwards = subject, subject.view, theme, backwards
-        texts = labels.item_texts(subject.capture, subject.graph, self.view)
+        texts, gradients = labels.item_texts(subject.words), LinkGradients(subject.words)
         self.colouring, self.faces = drawn_colouring(subject, color_by, texts)
-        self.looks = link_looks(subject, self.colouring)
+        self.looks = link_looks(self.view, gradients, self.colouring)
         self.failed = failed_item(self.view, subject.graph)
-        self.link_texts = link_texts(subject.capture, subject.graph, self.view, texts)
+        self.link_texts = link_texts(subject.words, gradients, texts)
         self.links = list(drawable_links(self.view))
         self.legend = list(self._legend())
 

@@ -98,8 +98,8 @@ class _WordsOfWires:
     """What is said of each wire: of the first of the links that run along it."""
 
     def __init__(self, level: Level, nested: NestedView) -> None:
-        self._texts = LinkWords(level.words, level.texts)
         self._view, self._gradients = level.view, LinkGradients(level.words)
+        self._texts = LinkWords(level.words, self._gradients, level.texts)
         self._links: dict[tuple[int | None, int], Link] = {}
         for link, path in zip(level.view.links, nested.wiring.paths, strict=True):
             for step in path:

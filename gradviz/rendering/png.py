@@ -36,11 +36,12 @@ class PngRenderer(StillPicture):
             raise BadInput(f"a scale of {self.scale:g} is out of range", hint="choose between 0.05 and 16")
 
     def render(self, subject: Subject) -> bytes:
-        drawing = self.draw(subject)
+        placed = self.place(subject)
+        drawing = self.framed(placed)
         scale = fitting_scale(drawing, self.scale)
         if scale < self.scale:
             note = f"Shrunk to {scale:.0%} of its natural size to fit {MAX_SIDE:,} pixels a side: SVG stays sharp."
-            drawing = self.draw(subject, extra_notes=(note,))
+            drawing = self.framed(placed, extra_notes=(note,))
             scale = min(scale, fitting_scale(drawing, self.scale))
         return pixels(drawing, scale, THEMES[self.theme].page)
 

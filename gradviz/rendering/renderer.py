@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from gradviz.graph.model import Graph
     from gradviz.graph.searching import Found
     from gradviz.graph.view import View
+    from gradviz.rendering.subject_words import SubjectWords
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,13 @@ class Subject:
     """What the reader searched for, where they did."""
     plan: FoldPlan | None = None
     """What the view was folded by, for formats in which the reader folds and unfolds."""
+
+    @cached_property
+    def words(self) -> SubjectWords:
+        """What the words for one item need to know of all the others."""
+        from gradviz.rendering.subject_words import SubjectWords
+
+        return SubjectWords(self.capture, self.graph, self.view)
 
 
 class Renderer(Protocol):

@@ -20,7 +20,6 @@ from gradviz.rendering.gradient_words import figures_words
 from gradviz.rendering.labels import ItemTexts
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.replay_formulas import NodeFormulas, node_formulas
-from gradviz.rendering.subject_words import SubjectWords
 from gradviz.rendering.value_words import number_words, short_nested_words
 from gradviz.rendering.words import counted, listed, shape_words_of
 
@@ -75,7 +74,7 @@ class ReplayWords:
     def __init__(self, subject: Subject, replay: Replay) -> None:
         self.subject, self.replay = subject, replay
         self.graph = replay.graph
-        self.words = SubjectWords(subject.capture, subject.graph, subject.view)
+        self.words = subject.words
         self.texts = ItemTexts(self.words)
 
     # -- single things -------------------------------------------------------------------------------------------

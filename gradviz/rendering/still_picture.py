@@ -10,7 +10,7 @@ from gradviz.errors import check_choice
 from gradviz.rendering.geometry import Arrows, Direction
 from gradviz.rendering.palette import THEMES, ThemeName
 from gradviz.rendering.renderer import Subject
-from gradviz.rendering.svg import Drawing, Engine, SvgRenderer
+from gradviz.rendering.svg import Drawing, Engine, Placed, SvgRenderer
 from gradviz.rendering.text_metrics import without_glyphs
 from gradviz.rendering.tints import ColorBy
 
@@ -31,14 +31,22 @@ class StillPicture:
         check_choice("theme", self.theme, THEMES)
         self._painter()
 
-    def draw(self, subject: Subject, *, extra_notes: tuple[str, ...] = ()) -> Drawing:
+    def draw(self, subject: Subject) -> Drawing:
+        """The whole picture."""
+        return self.framed(self.place(subject))
+
+    def place(self, subject: Subject) -> Placed:
+        """Everything but the frame: once for a picture, however many notes turn out to be due below it."""
+        return self._painter().place(subject)
+
+    def framed(self, placed: Placed, *, extra_notes: tuple[str, ...] = ()) -> Drawing:
         """The SVG without a font, which is handed over as files. What that font cannot show is said in a note."""
-        drawing = self._painter().draw(subject, extra_notes=extra_notes)
+        drawing = self._painter().framed(placed, extra_notes=extra_notes)
         missing = without_glyphs(unescape(_TOOLTIP.sub("", drawing.markup)))
         if not missing:
             return drawing
         note = f"{len(missing):,} different characters are not in the font of this picture: SVG shows them."
-        return self._painter().draw(subject, extra_notes=(*extra_notes, note))
+        return self._painter().framed(placed, extra_notes=(*extra_notes, note))
 
     def _painter(self) -> SvgRenderer:
         return SvgRenderer(

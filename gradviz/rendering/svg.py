@@ -15,6 +15,7 @@ from gradviz.rendering.faces import Face, printable
 from gradviz.rendering.geometry import Arrows, Direction, Layout, Rect
 from gradviz.rendering.graphviz_engine import check_that_dot_is_there, lay_out_with_dot
 from gradviz.rendering.headers import header_starts
+from gradviz.rendering.item_gradients import LinkGradients
 from gradviz.rendering.labels import ItemText
 from gradviz.rendering.layout import lay_out
 from gradviz.rendering.link_labels import LinkLabel, place_link_labels
@@ -65,35 +66,45 @@ class SvgRenderer:
     def render(self, subject: Subject) -> str:
         return self.draw(subject).markup
 
-    def draw(self, subject: Subject, *, extra_notes: tuple[str, ...] = ()) -> Drawing:
-        """The SVG together with its size, with `extra_notes` below those of the view."""
-        view = subject.view
-        texts = labels.item_texts(subject.capture, subject.graph, view)
+    def draw(self, subject: Subject) -> Drawing:
+        """The SVG together with its size."""
+        return self.framed(self.place(subject))
+
+    def place(self, subject: Subject) -> Placed:
+        """Everything but the frame with its legend and notes: what takes most of the time."""
+        view, words = subject.view, subject.words
+        gradients = LinkGradients(words)
+        texts = labels.item_texts(words)
         colouring, faces = drawn_colouring(subject, self.color_by, texts)
-        words_of_links = link_texts(subject.capture, subject.graph, view, texts)
+        words_of_links = link_texts(words, gradients, texts)
         engine = lay_out_with_dot if self.engine == "dot" else lay_out
         layout = engine(view, faces, self.direction)
-        layout = replace(layout, notes=layout.notes + extra_notes)
-        looks = link_looks(subject, colouring)
-        frame = frame_of(subject, faces, layout, LegendOptions(self.arrows, colouring, frozenset(looks)))
-        failed = failed_item(view, subject.graph)
+        looks = link_looks(view, gradients, colouring)
         scene = _Scene(
-            view, texts, words_of_links, faces, layout, failed, self.arrows, self._link_template(), looks,
-            Bands(self.direction),
+            view, texts, words_of_links, faces, layout, failed_item(view, subject.graph), self.arrows,
+            self._link_template(), looks, Bands(self.direction),
         )  # fmt: skip
         painted = "".join(scene.markup())
+        return Placed(subject, faces, layout, looks, colouring, painted, scene.bands.definitions())
+
+    def framed(self, placed: Placed, *, extra_notes: tuple[str, ...] = ()) -> Drawing:
+        """The SVG of what was placed, with `extra_notes` below those of the view."""
+        looks, colouring = placed.looks, placed.colouring
+        layout = replace(placed.layout, notes=placed.layout.notes + extra_notes)
+        legend = LegendOptions(self.arrows, colouring, frozenset(looks))
+        frame = frame_of(placed.subject, placed.faces, layout, legend)
         width, height = number(frame.width), number(frame.height)
-        more = _more_rules(faces, colouring, looks)
+        more = _more_rules(placed.faces, colouring, looks)
         markup = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" role="img">\n'
             f"<title>{escape(printable(frame.name))}</title>\n"
             f"<style>{escape(style_sheet(self.theme, embed_font=self.embed_font, more=more))}</style>\n"
-            f"<defs>{arrowheads(looks)}{scene.bands.definitions()}</defs>\n"
+            f"<defs>{arrowheads(looks)}{placed.bands}</defs>\n"
             f'<rect class="page" width="{width}" height="{height}"/>\n'
             f"{frame.markup}"
             f'<g transform="translate({number(frame.left)} {number(frame.top)})">\n'
-            f"{painted}</g>\n</svg>\n"
+            f"{placed.painted}</g>\n</svg>\n"
         )
         return Drawing(markup, frame.width, frame.height)
 
@@ -112,6 +123,21 @@ def _more_rules(faces: Sequence[Face], colouring: Colouring | None, looks: Seque
     if any(face.mark for face in faces):
         more.append(mark_rules)
     return more
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A picture without its frame."""
+
+    subject: Subject
+    faces: Sequence[Face]
+    layout: Layout
+    looks: Sequence[LinkLook]
+    colouring: Colouring | None
+    painted: str
+    """Its markup."""
+    bands: str
+    """Definitions that the markup refers to."""
 
 
 @dataclass(frozen=True)

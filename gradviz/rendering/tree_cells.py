@@ -12,7 +12,6 @@ from gradviz.rendering.labels import ItemText, ItemTexts
 from gradviz.rendering.palette import failed_item, role_of
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.source_links import source_link
-from gradviz.rendering.subject_words import SubjectWords
 from gradviz.rendering.tree_columns import Column, RowFacts
 from gradviz.rendering.tree_rows import Row
 from gradviz.rendering.tree_signs import ABOVE, BELOW, FAILED, MARK_STYLES, MATCH, OMITTED, ROLE_SIGNS, Sign
@@ -54,7 +53,7 @@ class CellWriter:
         self, subject: Subject, columns: Sequence[Column], matches: frozenset[int], link_template: str | None
     ) -> None:
         self._subject, self._columns, self._matches, self._template = subject, columns, matches, link_template
-        self._words = SubjectWords(subject.capture, subject.graph, subject.view)
+        self._words = subject.words
         self._texts = ItemTexts(self._words)
         self._failed = failed_item(subject.view, subject.graph)
         self._tells_parameters = any(column.name == "params" for column in columns)

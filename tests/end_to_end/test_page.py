@@ -16,6 +16,7 @@ from gradviz.graph.model import Graph, Node, Root
 from gradviz.graph.node_findings import NodeFinding
 from gradviz.graph.viewing import ViewOptions, view_of
 from gradviz.rendering.labels import item_texts
+from gradviz.rendering.subject_words import SubjectWords
 from tests.builders import graph_of, transformer, unrolled_rnn
 from tests.captures import small_capture
 from tests.end_to_end.pages import Screen, page_of, started_browser
@@ -59,7 +60,7 @@ FOLDED = ViewOptions(fold=FoldOptions(depth=1))
 def drawn_titles(graph: Graph, view: ViewOptions) -> list[str]:
     """What the still picture shows, closed or open."""
     shown = view_of(graph, view)
-    texts = item_texts(Capture(Program("train.py"), (graph,)), shown.graph, shown.view)
+    texts = item_texts(SubjectWords(Capture(Program("train.py"), (graph,)), shown.graph, shown.view))
     return sorted(text.title for text in texts)
 
 

@@ -9,6 +9,7 @@ from gradviz.graph.folding import FoldOptions, fold
 from gradviz.graph.model import Graph
 from gradviz.rendering.labels import item_texts
 from gradviz.rendering.renderer import FORMATS, Format, Subject
+from gradviz.rendering.subject_words import SubjectWords
 from tests.builders import graph_of
 from tests.unit.analysis.test_gradient_births import FINE, NAN, ZERO, with_flow
 
@@ -17,7 +18,7 @@ PICTURES = ("svg", "dot", "mermaid", "tree")
 
 def marks(graph: Graph, depth: int | None = None) -> dict[str, str]:
     view = fold(graph, FoldOptions(depth=depth))
-    texts = item_texts(Capture(Program("train.py")), graph, view)
+    texts = item_texts(SubjectWords(Capture(Program("train.py")), graph, view))
     return {text.title: f"{text.mark.level}: {text.mark.words}" for text in texts if text.mark is not None}
 
 

@@ -13,6 +13,7 @@ from gradviz.graph.folding import FoldOptions, fold
 from gradviz.graph.model import CallSite, Graph, HeldTensor, Node, TensorFacts
 from gradviz.graph.operation_words import call_word, operation_word
 from gradviz.rendering.labels import ItemText, item_texts
+from gradviz.rendering.subject_words import SubjectWords
 from gradviz.rendering.words import count_words, shape_words
 from tests.builders import GraphBuilder, facts, graph_of, transformer, unrolled_rnn
 
@@ -21,7 +22,7 @@ SOURCES = {"/home/me/train.py": {7: "  h = relu(fc(x))", 12: "loss = step(x)"}}
 
 def texts_of(graph: Graph, **options: object) -> list[ItemText]:
     view = fold(graph, FoldOptions(**options))  # type: ignore[arg-type]
-    return list(item_texts(Capture(Program("train.py"), sources=SOURCES), graph, view))
+    return list(item_texts(SubjectWords(Capture(Program("train.py"), sources=SOURCES), graph, view)))
 
 
 def text_of(graph: Graph, title: str, **options: object) -> ItemText:

@@ -7,8 +7,10 @@ from msgspec.structs import replace
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.folding import FoldOptions, fold
 from gradviz.graph.model import Graph, HeldTensor
+from gradviz.rendering.item_gradients import LinkGradients
 from gradviz.rendering.labels import item_texts
 from gradviz.rendering.link_words import LinkText, link_texts
+from gradviz.rendering.subject_words import SubjectWords
 from tests.builders import GraphBuilder, facts, graph_of
 
 
@@ -16,8 +18,9 @@ def words_of(graph: Graph, **options: object) -> dict[tuple[str, str], LinkText]
     """The words of every link, by the titles of what it joins."""
     view = fold(graph, FoldOptions(**options))  # type: ignore[arg-type]
     capture = Capture(Program("train.py"))
-    texts = item_texts(capture, graph, view)
-    found = link_texts(capture, graph, view, texts)
+    subject = SubjectWords(capture, graph, view)
+    texts = item_texts(subject)
+    found = link_texts(subject, LinkGradients(subject), texts)
     return {
         (texts[link.source].title, texts[link.target].title): text for link, text in zip(view.links, found, strict=True)
     }

@@ -6,6 +6,7 @@ from gradviz.graph.folding import FoldOptions, fold
 from gradviz.graph.model import Graph
 from gradviz.graph.saved_tensors import SavedTensor
 from gradviz.rendering.labels import item_texts
+from gradviz.rendering.subject_words import SubjectWords
 from tests.builders import GraphBuilder
 from tests.captures import small_capture, small_graph
 from tests.unit.analysis.memory_graphs import relu_and_square, saved, stack_of_blocks
@@ -14,7 +15,7 @@ from tests.unit.analysis.memory_graphs import relu_and_square, saved, stack_of_b
 def kept(graph: Graph, title: str, depth: int | None = None) -> list[str]:
     """Those lines of the tooltip of the item with this title that tell what it saves."""
     view = fold(graph, FoldOptions(depth=depth))
-    (text,) = [text for text in item_texts(small_capture(), graph, view) if text.title == title]
+    (text,) = [text for text in item_texts(SubjectWords(small_capture(), graph, view)) if text.title == title]
     return [line for line in text.tooltip if line.startswith("saves")]
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
 from gradviz.errors import BadInput
-from gradviz.rendering import labels
+from gradviz.graph.view import View
+from gradviz.rendering import labels, svg
+from gradviz.rendering.geometry import Layout
+from gradviz.rendering.layout import lay_out
 from gradviz.rendering.pdf import PdfRenderer
 from gradviz.rendering.png import MAX_SIDE, PngRenderer
 from gradviz.rendering.still_picture import StillPicture
@@ -58,6 +62,18 @@ def test_the_same_subject_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch) 
 def test_a_tall_picture_is_shrunk_until_it_can_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     width, height = size(pixels(monkeypatch, column(300)))
     assert MAX_SIDE * 0.98 < height <= MAX_SIDE and width < MAX_SIDE
+
+
+def test_a_shrunk_picture_is_laid_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    laid_out: list[View] = []
+
+    def counted(view: View, *options: Any) -> Layout:
+        laid_out.append(view)
+        return lay_out(view, *options)
+
+    monkeypatch.setattr(svg, "lay_out", counted)
+    pixels(monkeypatch, column(300))
+    assert len(laid_out) == 1
 
 
 def test_a_picture_that_could_not_be_read_is_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
