@@ -77,7 +77,12 @@ def replay_command(no_pager: bool, every_node: bool, **others: Any) -> int:
     source = open_source(source_choice, own_output=True)
     with recording_kept(source, source_choice):
         stage = Stage(
-            source.capture, source.graphs[0], _notes(source, source_choice), look, _how_recorded(source_choice)
+            source.capture,
+            source.graphs[0],
+            _notes(source, source_choice),
+            look,
+            has_own_width=others["width"] is not None,
+            how_recorded=_how_recorded(source_choice),
         )
         words = stage.words(viewing)
         steps = _steps_to_show(len(words.replay), others["first"], others["last"])

@@ -20,6 +20,8 @@ from gradviz.rendering.replay_words import ReplayWords
 _ENTER_SCREEN, _LEAVE_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 """The screen beside the one with the reader's own lines, as less and vim use it, without a cursor."""
 _CLEAR = "\x1b[H\x1b[2J"
+_BOTTOM_LINES = 2
+"""What keys do, and an empty line above it."""
 _MORE_ITEMS = 4
 """How many times as much may be drawn once a box without a name is opened."""
 
@@ -59,7 +61,7 @@ class Player:
         size = shutil.get_terminal_size()
         if self._pages is None or size != self._size:
             self._size = size
-            self._pages = self._stage.pages(self._words, max(size.lines - 2, 1))
+            self._pages = self._stage.pages_in_window(self._words, size.columns, size.lines - _BOTTOM_LINES)
         page = self._pages.page(self._at)
         click.echo(_CLEAR + page, nl=False, color=True)
         self._bottom_line(self._message or "→ next  ← back  g step  / search  o open  c close  q leave")
@@ -68,14 +70,17 @@ class Player:
         if self._stage.look.ascii:
             words = words.replace("→", "right").replace("←", "left").encode("ascii", "replace").decode()
         shown = words[: self._size[0] - 1]
-        click.echo(f"\x1b[{self._size[1]};1H\x1b[2K" + click.style(shown, dim=not self._message), nl=False, color=True)
+        if self._stage.look.color and not self._message:
+            shown = click.style(shown, dim=True)
+        click.echo(f"\x1b[{self._size[1]};1H\x1b[2K{shown}", nl=False, color=True)
 
     # -- what keys do --------------------------------------------------------------------------------------------
 
     def _go_to(self, at: int) -> None:
         if not self._steps.start <= at < self._steps.stop:
             self._message = f"there is no step {at:,}: here are {self._steps.start:,} to {self._steps.stop - 1:,}"
-        self._at = min(max(at, self._steps.start), self._steps.stop - 1)
+            return
+        self._at = at
 
     def _next(self) -> None:
         if self._at == self._steps.stop - 1:

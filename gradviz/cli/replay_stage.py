@@ -14,6 +14,7 @@ from gradviz.rendering.replay_text import PageLook, ReplayPages, replay_notes
 from gradviz.rendering.replay_words import ReplayWords
 from gradviz.rendering.subjects import subject_of
 
+LEAST_WIDTH = 20
 MOST_UNASKED = 300
 """So many pages are printed where nobody asked for all of them."""
 
@@ -26,6 +27,8 @@ class Stage:
     graph: Graph
     notes: tuple[str, ...]
     look: PageLook
+    has_own_width: bool = False
+    """Whether the reader chose the width, so that the window's does not count."""
     how_recorded: str = ""
     """What this very run kept, for who reads pages; a picture lasts longer than that is of interest."""
 
@@ -39,14 +42,18 @@ class Stage:
         """What a reader must know of this replay, in whatever way it is shown."""
         return (*self.notes, *replay_notes(words.subject))
 
-    def pages(self, words: ReplayWords, height: int | None = None) -> ReplayPages:
-        """Its pages, of a screen's height or of as many lines as they need."""
+    def pages_in_window(self, words: ReplayWords, columns: int, lines: int) -> ReplayPages:
+        """Its pages, each of a window's size."""
+        width = self.look.width if self.has_own_width else max(columns, LEAST_WIDTH)
+        return self._pages(words, replace(self.look, width=width, height=max(lines, 1)))
+
+    def _pages(self, words: ReplayWords, look: PageLook) -> ReplayPages:
         recorded = (self.how_recorded,) if self.how_recorded else ()
-        return ReplayPages(words, replace(self.look, height=height), (*recorded, *self.notes_on(words)))
+        return ReplayPages(words, look, (*recorded, *self.notes_on(words)))
 
     def all_pages(self, words: ReplayWords, steps: range, *, is_asked_for: bool) -> Iterator[str]:
         """The pages of these steps, one below the other, each with a line before it."""
-        pages = self.pages(words)
+        pages = self._pages(words, self.look)
         rule = ("-" if self.look.ascii else "─") * self.look.width + "\n"
         shown = steps if is_asked_for else steps[:MOST_UNASKED]
         for at in shown:

@@ -13,6 +13,7 @@ from gradviz.rendering.replay_words import Fact, ReplayWords
 from gradviz.rendering.tree_cells import clean
 from gradviz.rendering.tree_table import Line, Span
 from gradviz.rendering.tree_writing import written
+from gradviz.rendering.words import shortened
 
 USUAL_ROWS = 14
 """Of the graph, on a page that has no height."""
@@ -65,6 +66,8 @@ class ReplayPages:
         step = self._replay.step(at)
         number = f"step {at:,} of {count:,}"
         title, subtitle = clean(self._words.title(step)), clean(self._words.subtitle(step))
+        title = shortened(title, max(self._look.width - len(number) - 3, 8))
+        subtitle = shortened(subtitle, max(self._look.width - len(number) - len(title) - 6, 1))
         return [Span(f"{number}   ", "bold"), Span(title, "bold yellow"), Span(f"   {subtitle}", "dim")]
 
     def _facts(self, at: int) -> Iterator[Line]:

@@ -21,8 +21,10 @@ from gradviz.rendering.labels import ItemTexts
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.replay_formulas import NodeFormulas, node_formulas
 from gradviz.rendering.value_words import number_words, short_nested_words
-from gradviz.rendering.words import counted, listed, shape_words_of
+from gradviz.rendering.words import counted, listed, shape_words, shape_words_of
 
+LONGEST_EQUATION = 70
+"""Characters of a formula with its numbers, and what it gives."""
 LONGEST_NUMBERS = 56
 SHORT_NUMBERS = 18
 """Characters, in a sentence and in a word or two: longer tensors are told by shape and norm."""
@@ -43,9 +45,9 @@ class Fact:
 
 
 def tensor_words(figures: TensorFigures | None, longest: int = LONGEST_NUMBERS) -> str:
-    """``0.5``, ``[[1, 2], [3, 4]]``, ``[8, 64] of norm 0.03``."""
+    """``0.5``, ``[[1, 2], [3, 4]]``, ``[8, 64] of norm 0.03``; empty where nothing was measured."""
     if figures is None:
-        return "not measured"
+        return ""
     if figures.is_undefined:
         return "none, which counts as zero"
     if figures.unmeasured is not None:
@@ -187,17 +189,17 @@ class ReplayWords:
         for slot, flows in islice(step.slots.items(), MOST_SLOTS):
             total = tensor_words(self._arrived_at(slot))
             name = f" {self._slot_name(step, slot)}" if len(step.slots) > 1 else ""
-            if len(flows) > 1:
+            if len(flows) > 1 and total:
                 more = [f"{len(flows) - MOST_BRANCHES:,} more"] if len(flows) > MOST_BRANCHES else []
-                parts = [tensor_words(flow.gradient) for flow in flows[:MOST_BRANCHES]]
+                parts = [self._amount(flow) for flow in flows[:MOST_BRANCHES]]
                 yield f"{f'{letter} = ' if letter else ''}{' + '.join([*parts, *more])} = {total}{name}"
-            elif letter:
+            elif letter and total:
                 yield f"{letter} = {total}"
 
     def beginning(self) -> Iterator[str]:
         """What backward starts from."""
         for flow in self.replay.roots_entering():
-            yield f"{tensor_words(flow.gradient)}  {self._sender(flow)}"
+            yield f"{self._amount(flow)}  {self._sender(flow)}"
         if not self.graph.roots:
             yield "from outside of what is shown"
 
@@ -227,8 +229,8 @@ class ReplayWords:
 
     def _entering(self, step: Step, letter: str) -> Iterator[str]:
         if not step.entering:
-            words = [tensor_words(each) for each in self.main_node(step).arrived if each is not None]
-            yield f"{listed(words) or 'not measured'}  from outside of what is shown"
+            words = listed([tensor_words(each) for each in self.main_node(step).arrived if each is not None])
+            yield f"{words}{'  ' if words else ''}from outside of what is shown"
             return
         for slot, flows in islice(step.slots.items(), MOST_SLOTS):
             is_alone = len(step.slots) == 1
@@ -237,6 +239,11 @@ class ReplayWords:
             yield from (line if is_alone else f"  {line}" for line in self._at_slot(slot, flows, letter))
         if len(step.slots) > MOST_SLOTS:
             yield f"and {len(step.slots) - MOST_SLOTS:,} more"
+
+    def _amount(self, flow: Flow) -> str:
+        """A gradient; of one that nobody measured the shape, which is that of the tensor that it is for."""
+        tensor = self.graph.nodes[flow.receiver].output(flow.input_nr)
+        return tensor_words(flow.gradient) or shape_words(tensor) or "?"
 
     def _slot_name(self, step: Step, slot: Slot) -> str:
         """Which of several a gradient is for: the variable that held it, or its number."""
@@ -253,16 +260,18 @@ class ReplayWords:
         arrived = self._arrived_at(slot)
         is_called = f"{letter} = " if letter and (before is None or before == arrived) else ""
         if len(flows) == 1:
-            yield f"{is_called}{tensor_words(flows[0].gradient)}  {self._sender(flows[0])}"
+            yield f"{is_called}{self._amount(flows[0])}  {self._sender(flows[0])}"
         else:
             yield from self._branches(flows)
-            yield f"{is_called or '= '}{tensor_words(before or arrived)}"
+            total = before or arrived
+            if total is not None:
+                yield f"{is_called or '= '}{tensor_words(total)}"
         if before is not None and before != arrived:
             yield f"{f'{letter} = ' if letter else ''}{tensor_words(arrived)}  after {counted(len(node.hooks), 'hook')}"
 
     def _branches(self, flows: Sequence[Flow]) -> Iterator[str]:
         """What is summed, a line for each."""
-        amounts = [tensor_words(flow.gradient) for flow in flows[:MOST_BRANCHES]]
+        amounts = [self._amount(flow) for flow in flows[:MOST_BRANCHES]]
         widest = max(map(len, amounts))
         for place, (amount, flow) in enumerate(zip(amounts, flows, strict=False)):
             yield f"{'+' if place else ' '} {amount:<{widest}}  {self._sender(flow)}"
@@ -294,9 +303,9 @@ class ReplayWords:
         main = self.main_node(step).id
         shown = step.leaving[:MOST_LEAVING]
         for flow in shown:
-            amount = tensor_words(flow.gradient)
+            amount = self._amount(flow)
             computed = formulas.with_numbers.get(flow.edge) if flow.sender == main else None
-            if computed and not computed.endswith(f"= {amount}") and len(computed) + len(amount) < LONGEST_NUMBERS:
+            if computed and not computed.endswith(f"= {amount}") and len(computed) + len(amount) < LONGEST_EQUATION:
                 amount = f"{computed} = {amount}"
             yield f"{amount} → {self.receiver(flow)}{self._way(flow, main)}"
         if len(step.leaving) > len(shown):
@@ -332,7 +341,7 @@ class ReplayWords:
             return "" if node.run is not None or not self._gives_back else "is given back by grad() here"
         found = node.leaf_gradient
         if found is None:
-            return "none: grad() gives it back" if self._gives_back else ""
+            return "unchanged: grad() gives it back" if self._gives_back else ""
         after = tensor_words(found.after)
         match found.outcome:
             case "fresh":

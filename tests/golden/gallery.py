@@ -105,6 +105,15 @@ GROUPS: dict[str, tuple[Picture, ...]] = {
         Picture("crash_in_backward", exit_code=1),
     ),
 }
+REPLAY = GALLERY / "replay" / "log_of_product.svg"
+"""The one replay among the pictures, for the README."""
+
+
+def draw_replay(file: Path) -> Run:
+    """Draw it into `file`, from the repository, as the README says."""
+    return gradviz("replay", "samples/log_of_product.py", "-o", file, cwd=SAMPLES.parent)
+
+
 PICTURES = tuple(picture for pictures in GROUPS.values() for picture in pictures)
 
 
@@ -166,6 +175,7 @@ def redraw() -> None:
         files = [Path(folder) / picture.file.name for picture in PICTURES]
         for picture, _ in zip(PICTURES, pool.map(draw, PICTURES, files), strict=True):
             sys.stderr.write(f"drew {picture.name}\n")
+        draw_replay(REPLAY)
         for outdated in GALLERY.glob("*.svg"):
             outdated.unlink()
         for file in files:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.end_to_end.command import SAMPLES
 from tests.golden.drawn_pictures import drawn_picture
-from tests.golden.gallery import GALLERY, PAGE, PICTURES, Picture, page
+from tests.golden.gallery import GALLERY, PAGE, PICTURES, REPLAY, Picture, draw_replay, page
 from tests.shared_runs import SharedFolders
 
 ACTUAL = Path(__file__).parent / "actual"
@@ -42,6 +42,16 @@ def test_a_sample_is_drawn_as_its_committed_picture(picture: Picture, shared: Sh
         " `make gallery` accepts it",
         pytrace=False,
     )
+
+
+def test_the_replay_that_the_readme_shows_is_what_is_drawn(tmp_path: Path) -> None:
+    drawn = tmp_path / REPLAY.name
+    assert draw_replay(drawn).exit_code == 0
+    if drawn.read_bytes() == REPLAY.read_bytes():
+        return
+    ACTUAL.mkdir(exist_ok=True)
+    (ACTUAL / "replay.svg").write_bytes(drawn.read_bytes())
+    pytest.fail(f"{REPLAY} is not what is drawn now: see {ACTUAL / 'replay.svg'}; `make gallery` accepts it", False)
 
 
 def test_every_sample_has_a_picture_and_every_picture_a_sample() -> None:

@@ -104,7 +104,7 @@ def test_the_gradient_that_grad_gives_back_is_the_last_step() -> None:
         torch.autograd.grad(x.exp(), x)
     last = pages_of(recording)[-1]
     assert last.startswith("step 2 of 2   x")
-    assert lines_of(last, ".grad") == ["none: grad() gives it back"]
+    assert lines_of(last, ".grad") == ["unchanged: grad() gives it back"]
 
 
 def test_a_backward_that_raised_is_played_to_the_node_that_did() -> None:

@@ -32,7 +32,7 @@ def press(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         **options: object,
     ) -> list[str]:
         made, viewing = graph_of(graph), view_options(options)
-        stage = Stage(Capture(Program("train.py"), graphs=(made,)), made, (), PageLook(width=80))
+        stage = Stage(Capture(Program("train.py"), graphs=(made,)), made, (), PageLook(width=80), has_own_width=True)
         words = stage.words(viewing)
         waiting = iter((*keys, "q"))
         monkeypatch.setattr(click, "getchar", lambda: next(waiting))
@@ -103,11 +103,12 @@ def test_what_cannot_be_done_is_said_in_the_last_line(
     press: Press, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...], message: str
 ) -> None:
     said: list[str] = []
+    echo = click.echo
 
-    def style(text: str, **look: object) -> str:
+    def heard(text: str, **options: bool) -> None:
         said.append(text)
-        return text
+        echo(text, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(click, "style", style)
+    monkeypatch.setattr(click, "echo", heard)
     press(*keys)
     assert any(message in text for text in said), said[-1]
