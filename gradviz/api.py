@@ -126,20 +126,7 @@ def record(
         ...     loss.backward()
         >>> recording.graph.roots[0].name, recording.graph.scopes[0].path
         ('loss', 'model')
-        >>> recording.tree(constants=False)  # doctest: +ELLIPSIS
-        operation   shape   grad_fn         line
-        ◆ loss      scalar  backward()      ...
-        ● sum       scalar  SumBackward0    ...
-        │ in model (Linear) · 4 params
-        ● linear    [2, 1]  AddmmBackward0  ...
-        ├─○ weight  [1, 3]  AccumulateGrad
-        └─○ bias    [1]     AccumulateGrad
-        ...
     """
-    if backward not in (None, "last") and (type(backward) is not int or backward < 1):
-        raise BadInput(
-            f"backward={backward!r} is neither a number from 1 on nor 'last'", hint="leave it out to record every call"
-        )
     from gradviz.recording.plan import RecordingPlan
 
     plan = RecordingPlan(
@@ -200,10 +187,6 @@ def watch(
         >>> watching.steps
         5
     """
-    if type(every) is not int or not 1 <= every < 1 << 63:
-        raise BadInput(
-            f"every={every!r} is not a number of steps from 1 on", hint="every=100 measures each hundredth step"
-        )
     path, folder = _run_log_path(to), _tensorboard_folder(tensorboard)
     from gradviz.recording.model_watch import WatchPlan, begin_watch
 

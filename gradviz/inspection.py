@@ -159,6 +159,22 @@ class Inspection:
 
         Returns:
             Text that ends in a line feed; an interactive prompt shows it as it is.
+
+        Example:
+            >>> import torch, gradviz
+            >>> model = torch.nn.Linear(3, 1)
+            >>> with gradviz.record() as recording:
+            ...     loss = model(torch.ones(2, 3)).sum()
+            ...     loss.backward()
+            >>> recording.tree(constants=False)  # doctest: +ELLIPSIS
+            operation   shape   grad_fn         line
+            ◆ loss      scalar  backward()      ...
+            ● sum       scalar  SumBackward0    ...
+            │ in model (Linear) · 4 params
+            ● linear    [2, 1]  AddmmBackward0  ...
+            ├─○ weight  [1, 3]  AccumulateGrad
+            └─○ bias    [1]     AccumulateGrad
+            ...
         """
         from gradviz.rendering.notebook import TreeText
 

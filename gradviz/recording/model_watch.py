@@ -180,6 +180,13 @@ class WatchPlan:
     file: str
     """That of the code which asks."""
 
+    def __post_init__(self) -> None:
+        if type(self.every) is not int or not 1 <= self.every < 1 << 63:
+            raise BadInput(
+                f"every={self.every!r} is not a number of steps from 1 on",
+                hint="every=100 measures each hundredth step",
+            )
+
 
 def begin_watch(model: Any, plan: WatchPlan) -> ModelWatch | None:
     """Put the hooks on; None in every process but the first of a distributed training.

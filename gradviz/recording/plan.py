@@ -56,6 +56,11 @@ class RecordingPlan:
     """Entered with a few words on what is done, around work of ours that may take long."""
 
     def __post_init__(self) -> None:
+        if self.backward is not None and (type(self.backward) is not int or self.backward < 1):
+            raise BadInput(
+                f"backward={self.backward!r} is neither a number from 1 on nor 'last'",
+                hint="leave it out to record every call",
+            )
         if type(self.values_up_to) is not int or self.values_up_to < 0:
             raise BadInput(
                 f"values={self.values_up_to!r} is not a number of elements", hint="values=64 keeps small tensors whole"
