@@ -17,6 +17,7 @@ from zlib import compressobj
 
 import msgspec
 
+from gradviz.capture.encoding import encoded
 from gradviz.rendering.page_document import PageDocument
 from gradviz.rendering.page_style import colours_and_shapes
 
@@ -36,7 +37,7 @@ def page_file(document: PageDocument) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(document.name)} · gradviz</title>\n"
         f"<style>{style}</style>\n</head>\n<body>\n{_asset('page.html')}{_without_script(document)}"
-        f'<script id="data" type="application/octet-stream">{_packed(msgspec.json.encode(document))}</script>\n'
+        f'<script id="data" type="application/octet-stream">{_packed(document)}</script>\n'
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
 
@@ -57,10 +58,10 @@ def _without_script(document: PageDocument) -> str:
     return f"<noscript>{''.join(f'<p>{escape(line)}</p>' for line in lines if line)}</noscript>\n"
 
 
-def _packed(document: bytes) -> str:
+def _packed(document: PageDocument) -> str:
     """Deflated without a header, as browsers know it under the name ``deflate-raw``."""
     packer = compressobj(9, wbits=-15)
-    return b64encode(packer.compress(document) + packer.flush()).decode("ascii")
+    return b64encode(packer.compress(encoded(document, msgspec.json.encode)) + packer.flush()).decode("ascii")
 
 
 def _hash_of(content: str) -> str:

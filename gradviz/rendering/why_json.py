@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from gradviz.analysis.finding import Place, SourceText, text_at
 from gradviz.analysis.why import Answer, AnswerKind
+from gradviz.capture.encoding import json_text
 
 WHY_VERSION = 1
 """Raised when a reader of the older form would misread the newer one.
@@ -55,7 +56,7 @@ def why_json(answer: Answer, program: str, sources: SourceText) -> str:
         None if answer.place is None else _said("line", answer.place, sources),
         tuple(_said(title, said, sources) for title, said in answer.facts),
     )
-    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+    return json_text(document)
 
 
 def why_schema() -> dict[str, Any]:
