@@ -3,9 +3,10 @@
 What may be written, tried in this order, always without minding ``torch.``, ``F.``, ``Tensor.``, ``aten::`` in front:
 
 ====================  ==========================================================================
-``MulBackward0``      torch's name for a node, in any case; ``MulBackward`` and ``Mul`` for all of them
-``AccumulateGrad``    a node that torch wrote by hand
+``MulBackward0``      torch's name for a node, in any case
 ``softmax``           a function made of others, or a class of ``torch.nn``: see `compositions`
+``MulBackward``       all nodes of that name, and so does ``Mul``
+``AccumulateGrad``    a node that torch wrote by hand
 ``mul``, ``mul_``     a function of torch's own derivatives
 ``_softmax``          the same, by the name under which it is dispatched
 ====================  ==========================================================================
@@ -42,7 +43,7 @@ class Meaning:
 def meaning_of(word: str, known: KnownFormulas) -> Meaning | None:
     """What `word` stands for; None where it fits nothing."""
     names = _written_ways(word)
-    for way in (_by_node, _by_special_node, _by_composition, _by_stem, _by_function, _by_words_of_torch):
+    for way in (_by_node, _by_composition, _by_stem, _by_special_node, _by_function, _by_words_of_torch):
         for name in names:
             found = way(name, known)
             if found is not None:

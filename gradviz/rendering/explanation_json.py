@@ -7,7 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from gradviz.analysis.explanation import Explanation
-from gradviz.analysis.node_numbers import NamedTensor, NodeNumbers
+from gradviz.analysis.node_inputs import NamedTensor
+from gradviz.analysis.node_numbers import NodeNumbers
 from gradviz.capture.encoding import json_text
 from gradviz.rendering.json import finite_figures, schema_with_all_numbers
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from gradviz.analysis.node_numbers import NamedTensor, NodeNumbers
+from gradviz.analysis.node_inputs import NamedTensor
+from gradviz.analysis.node_numbers import NodeNumbers
 from gradviz.formulas.derivative import Derivative
 from gradviz.formulas.plain import plain_formula, reading
 from gradviz.graph.byte_words import byte_words
@@ -102,15 +103,22 @@ def _put_in(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[Row
     if not any(each.name in values for each in numbers.arrived):
         return
     plain = plain_formula(numbers.name)
-    if plain:
-        written = dict(reading(plain, values, settings=numbers.attributes).gradients)
-    else:
-        written = dict(_exact(derivative, values)) if derivative else {}
+    written: Mapping[str, str] = {}
+    if plain is not None:
+        in_mathematics = {name: _minus(value) for name, value in values.items()}
+        written = reading(plain, in_mathematics, settings=numbers.attributes).gradients
+    elif derivative is not None:
+        written = dict(_exact(derivative, values))
     for sent in numbers.sent:
         line = written.get(sent.name)
         if line is not None:
             result = short_nested_words(sent.figures, LONGEST_OPERAND)
-            yield sent.name, f"{line} = {result}" if result else line
+            yield sent.name, f"{line} = {_minus(result) if plain else result}" if result else line
+
+
+def _minus(words: str) -> str:
+    """With the sign that mathematics has."""
+    return words.replace("-", "−")
 
 
 def _known(numbers: NodeNumbers) -> Iterator[tuple[str, str]]:

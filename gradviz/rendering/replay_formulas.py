@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gradviz.analysis.node_numbers import names_of_edges, node_inputs
+from gradviz.analysis.node_inputs import names_of_edges, node_inputs
 from gradviz.formulas import known
 from gradviz.formulas.arguments import edge_names
 from gradviz.formulas.derivative import Derivative

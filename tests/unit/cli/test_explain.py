@@ -52,7 +52,7 @@ def test_programs_get_the_same_as_data(capfd: pytest.CaptureFixture[str]) -> Non
 
 def test_a_recording_without_values_says_how_to_record_them(capfd: pytest.CaptureFixture[str]) -> None:
     page = printed(capfd, "explain", "linear", "run.gradviz").replace("\n  ", " ")
-    assert "record the script with --values" in page
+    assert "record with --values" in page
     assert "recorded with torch 2.13.0; the formulas are those of torch 2.13.0+cpu" in page
 
 

@@ -36,6 +36,7 @@ from gradviz.formulas.meanings import known_words, meaning_of
         ("AccumulateGrad", "AccumulateGrad"),
         ("torch::autograd::CopySlices", "CopySlices"),
         ("CheckpointFunction", "CheckpointFunctionBackward"),
+        ("Gather", "GatherBackward0"),
     ],
 )
 def test_a_word_stands_first_for_the_usual_node(word: str, node: str) -> None:

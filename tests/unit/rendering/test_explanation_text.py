@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gradviz.analysis.explanation import Explanation, explain
-from gradviz.analysis.node_numbers import NamedTensor, NodeNumbers
+from gradviz.analysis.node_inputs import NamedTensor
+from gradviz.analysis.node_numbers import NodeNumbers
 from gradviz.formulas.derivative import (
     Derivative,
     FormulaTable,

@@ -1,0 +1,133 @@
+"""What a node was computed from, by the names of its function's arguments."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from gradviz.formulas.arguments import edge_names, tensor_arguments
+from gradviz.formulas.derivative import Derivative
+from gradviz.formulas.plain import plain_formula
+from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.model import Constant, Edge, Graph, Node
+from gradviz.graph.operation_words import autograd_name, constant_names
+from gradviz.graph.tensor_facts import TensorFacts
+
+
+class NamedTensor(Struct, frozen=True, omit_defaults=True):
+    """A tensor, or a gradient, by its name in the formula."""
+
+    name: str
+    """``self``, ``result``, ``grad``; ``input 0`` where no schema names it."""
+    variables: tuple[str, ...] = ()
+    """What the program calls it."""
+    tensor: TensorFacts | None = None
+    figures: TensorFigures | None = None
+    """With every number, where it is small and was recorded."""
+    node: int | None = None
+    """Id of the node that produced it, or, of a gradient that was sent, of the one that received it."""
+    node_name: str = ""
+    view_of: tuple[str, ...] = ()
+    """Names of the tensor that it is a view of, as nn.Linear takes its weight transposed."""
+    wants_gradient: bool = True
+
+
+def node_inputs(graph: Graph, node: Node, derivative: Derivative | None) -> tuple[NamedTensor, ...]:
+    """What a node was computed from, in the order of its function's arguments, as far as that is known."""
+    inputs = [_from_edge(graph, name, edge) for name, edge in named_edges(node, derivative) if edge is not None]
+    constants = [graph.constants[place] for place in node.constants]
+    names = _names_of_constants(node, constants, derivative)
+    inputs += [
+        NamedTensor(name, constant_names(each), each.tensor, each.value, wants_gradient=False)
+        for name, each in zip(names, constants, strict=True)
+    ]
+    order = {each.name: place for place, each in enumerate(tensor_arguments(derivative.schema if derivative else ""))}
+    return tuple(sorted(inputs, key=lambda each: order.get(each.name.partition("[")[0], len(order))))
+
+
+def names_of_edges(node: Node, derivative: Derivative | None) -> tuple[str, ...]:
+    """The argument that each edge belongs to; empty where nobody can tell.
+
+    Without torch's own formulas it is the order in which the plain ones name their inputs, where they are as many.
+    """
+    count = len(node.edges)
+    if derivative is not None:
+        return edge_names(derivative, count)
+    plain = plain_formula(node.name)
+    return tuple(plain.gradients) if plain is not None and len(plain.gradients) == count else ()
+
+
+def named_edges(node: Node, derivative: Derivative | None) -> list[tuple[str, Edge | None]]:
+    """The same with the edges; ``input 0`` where nobody can tell."""
+    names = names_of_edges(node, derivative)
+    return list(zip(names or [f"input {place}" for place in range(len(node.edges))], node.edges, strict=True))
+
+
+def _from_edge(graph: Graph, name: str, edge: Edge) -> NamedTensor:
+    source = graph.nodes[edge.target]
+    return NamedTensor(
+        name,
+        names_at(source, edge.input_nr),
+        source.output(edge.input_nr),
+        at_place(source.values, edge.input_nr),
+        source.id,
+        autograd_name(source),
+        _names_behind_views(graph, source),
+    )
+
+
+def names_at(node: Node, output_nr: int) -> tuple[str, ...]:
+    """What the program calls one of the tensors that a node gave."""
+    return tuple(name for held in node.held if held.output_nr == output_nr for name in held.names)
+
+
+def _names_behind_views(graph: Graph, node: Node) -> tuple[str, ...]:
+    edge: Edge | None = None
+    while node.kind == "view" and len(node.edges) == 1 and node.edges[0] is not None:
+        edge = node.edges[0]
+        node = graph.nodes[edge.target]
+    return () if edge is None else names_at(node, edge.input_nr)
+
+
+def _names_of_constants(node: Node, constants: list[Constant], derivative: Derivative | None) -> list[str]:
+    """By their order among the arguments that no gradient goes to, unless what was saved tells another; else by number.
+
+    A call may take its arguments in another order than the node that it makes: ``linear(input, weight, bias)`` runs
+    ``addmm(bias, input, weight)``.
+    """
+    free = _free_arguments(node, derivative, len(constants))
+    saved = {each.slot: each.tensor for each in node.saved if each.slot in free and each.tensor is not None}
+    if len(free) == len(constants) and all(
+        saved.get(name) in (None, constant.tensor) for name, constant in zip(free, constants, strict=True)
+    ):
+        return free
+    names = [_only([slot for slot, tensor in saved.items() if tensor == constant.tensor]) for constant in constants]
+    left = _only([name for name in free if name not in names])
+    return [
+        name or (left if left and names.count("") == 1 else f"constant {place}") for place, name in enumerate(names)
+    ]
+
+
+def _only(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else ""
+
+
+def _free_arguments(node: Node, derivative: Derivative | None, count: int) -> list[str]:
+    """Tensors that the function takes and that no edge leads to, in order; a list that never gets a gradient, as the
+    indices of ``x[i, j]``, is taken to be as long as `count` says."""
+    names: list[str] = []
+    on_edges = names_of_edges(node, derivative)
+    without_edge = [name for name, edge in zip(on_edges, node.edges, strict=False) if edge is None]
+    for argument in tensor_arguments(derivative.schema if derivative else ""):
+        of_edges = [name for name in on_edges if name.partition("[")[0] == argument.name]
+        if of_edges:
+            names += [name for name in of_edges if name in without_edge]
+        elif argument.is_list:
+            names += [f"{argument.name}[{place}]" for place in range(count - len(names))]
+        else:
+            names.append(argument.name)
+    return names
+
+
+def at_place(figures: tuple[TensorFigures | None, ...], place: int) -> TensorFigures | None:
+    """None also where there are fewer."""
+    return figures[place] if place < len(figures) else None
