@@ -41,6 +41,8 @@ class CustomPage(Struct, frozen=True, omit_defaults=True):
     file: str
     lines: tuple[SourceLine, ...]
     """From its ``class`` line on; empty where the recording has none of them."""
+    wants_gradient: tuple[bool, ...] = ()
+    """Of each tensor among the arguments of forward."""
     checks: tuple[CheckedInput, ...] = ()
     """Where the script was run with ``--gradcheck``, or checked."""
     unchecked: tuple[str, ...] = ()
@@ -59,6 +61,7 @@ def custom_page(capture: Capture, graph: Graph, node: Node) -> CustomPage | None
         class_name,
         found.file if found is not None else "",
         tuple(_lines(capture, found)) if found is not None else (),
+        tuple(edge is not None for edge in node.edges),
         tuple(_checked(each) for each in checks if each.function.rpartition(".")[2] == own_name),
         tuple(each for each in capture.disclosures if f" of {own_name} was not compared" in each),
     )

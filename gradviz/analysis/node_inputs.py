@@ -7,6 +7,7 @@ from msgspec import Struct
 from gradviz.formulas.arguments import edge_names, tensor_arguments
 from gradviz.formulas.derivative import Derivative
 from gradviz.formulas.plain import plain_formula
+from gradviz.formulas.special_nodes import special_node
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Constant, Edge, Graph, Node
 from gradviz.graph.operation_words import autograd_name, constant_names
@@ -47,13 +48,14 @@ def node_inputs(graph: Graph, node: Node, derivative: Derivative | None) -> tupl
 def names_of_edges(node: Node, derivative: Derivative | None) -> tuple[str, ...]:
     """The argument that each edge belongs to; empty where nobody can tell.
 
-    Without torch's own formulas it is the order in which the plain ones name their inputs, where they are as many.
+    Without a formula of torch's own it is the order in which the plain one, or the page by hand, names the inputs.
     """
     count = len(node.edges)
     if derivative is not None:
         return edge_names(derivative, count)
-    plain = plain_formula(node.name)
-    return tuple(plain.gradients) if plain is not None and len(plain.gradients) == count else ()
+    plain, special = plain_formula(node.name), special_node(node.name)
+    names = tuple(plain.gradients) if plain is not None else special.inputs if special is not None else ()
+    return names if len(names) == count else ()
 
 
 def named_edges(node: Node, derivative: Derivative | None) -> list[tuple[str, Edge | None]]:

@@ -15,6 +15,8 @@ class SpecialNode(Struct, frozen=True, omit_defaults=True, gc=False):
     gradients: tuple[str, ...]
     """What it does with the gradient that arrives, one sentence each."""
     traps: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    """Names for its edges, in order."""
 
 
 def special_node(node_name: str) -> SpecialNode | None:
@@ -46,11 +48,13 @@ SPECIAL_NODES: tuple[SpecialNode, ...] = (
             "of what was written: the part of grad, through the node of the operation inside",
         ),
         ("What was saved of the tensor before the change makes backward raise: its version differs.",),
+        inputs=("before", "written"),
     ),
     SpecialNode(
         "CopyBackwards",
         "Backward of copy_: the values of another tensor were written into this one.",
         ("of the source: grad, in its dtype and on its device", "of what was overwritten: 0"),
+        inputs=("overwritten", "source"),
     ),
     SpecialNode(
         "GraphRoot",

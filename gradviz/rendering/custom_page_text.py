@@ -16,6 +16,14 @@ def custom_sections(page: CustomPage) -> Iterator[tuple[str, list[Row]]]:
     name = page.file.replace("\\", "/").rpartition("/")[2]
     lines = [(str(line.number), line.text) for line in page.lines]
     yield f"source{f' in {name}' if name else ''}", lines or [("", "the recording does not hold it")]
+    if not all(page.wants_gradient):
+        yield (
+            "gradients that are wanted",
+            [
+                (f"input {place}", "wanted" if wants else "not wanted: backward may give None for it")
+                for place, wants in enumerate(page.wants_gradient)
+            ],
+        )
     checks = [(f"argument {check.argument}", _words(check)) for check in page.checks]
     checks += [("", sentence) for sentence in page.unchecked]
     yield (
