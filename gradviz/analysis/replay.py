@@ -174,6 +174,16 @@ class Replay:
     def _failed(self) -> int | None:
         return None if self.graph.backward is None else self.graph.backward.failed_node
 
+    def arrived_at(self, slot: Slot) -> TensorFigures | None:
+        """What arrived at a slot, after the hooks on it; None where it was not measured."""
+        arrived = self.graph.nodes[slot[0]].arrived
+        return arrived[slot[1]] if slot[1] < len(arrived) else None
+
+    def sum_at(self, slot: Slot) -> TensorFigures | None:
+        """The same before the hooks: the sum of all that was sent there."""
+        before = self.graph.nodes[slot[0]].before_hooks
+        return (before[slot[1]] if slot[1] < len(before) else None) or self.arrived_at(slot)
+
     def has_failed(self, step: Step) -> bool:
         """Whether backward raised in it."""
         return self._failed is not None and self._failed in step.nodes

@@ -138,7 +138,7 @@ class Player:
         if self._at == START:
             self._message = "no box runs before the first step"
             return
-        item = self._words.item_of(self._words.replay.step(self._at))
+        item = self._words.names.item_of(self._words.replay.step(self._at))
         if item.kind != "box":
             self._message = "what runs is no box: there is nothing to open"
             return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from gradviz.analysis.node_inputs import names_of_edges, node_inputs
 from gradviz.formulas import known
@@ -13,6 +15,7 @@ from gradviz.formulas.plain import PlainFormula, plain_formula, reading
 from gradviz.graph.model import Graph, Node, TensorFacts
 from gradviz.rendering.value_words import number_words, short_nested_words
 
+_WORD = re.compile(r"\w+")
 LONGEST_OPERAND = 24
 """Characters: a longer tensor keeps its letter."""
 
@@ -48,17 +51,22 @@ def node_formulas(graph: Graph, node: Node) -> NodeFormulas:
 
 def _plain(graph: Graph, node: Node, plain: PlainFormula) -> NodeFormulas:
     names = names_of_edges(node, known.of(node.name))
-    settings = node.attributes
-    letters = reading(plain, settings=settings)
-    scalars = _scalars(node)
-    numbers = scalars | _numbers(graph, node, plain)
-    without, put_in = (reading(plain, each, settings=settings).gradients for each in (scalars, numbers))
+    is_complex = any(tensor is not None and tensor.dtype.startswith("complex") for tensor in node.outputs)
+    read = partial(reading, plain, settings=node.attributes, complex_numbers=is_complex)
+    letters, scalars = read(), _scalars(node)
+    without, put_in = read(scalars).gradients, read(scalars | _numbers(graph, node, plain)).gradients
+    told = {name for name in put_in if put_in[name] != without[name] and not _abbreviates(plain, name)}
     return NodeFormulas(
         (*_wanted(node, names, letters.gradients), *letters.where_of_gradients),
-        _with_numbers(graph, node, names, {name: put_in[name] for name in put_in if put_in[name] != without[name]}),
+        _with_numbers(graph, node, names, {name: put_in[name] for name in plain.gradients if name in told}),
         letters.symbols.get("grad", "") if len(node.arrived) == 1 else "",
         {place: letters.symbols[name] for place, name in enumerate(names) if name in letters.symbols},
     )
+
+
+def _abbreviates(plain: PlainFormula, name: str) -> bool:
+    """Whether the gradient of an input is told by something that stands for more: numbers beside that tell nothing."""
+    return not plain.where.keys().isdisjoint(_WORD.findall(plain.gradients[name]))
 
 
 def _with_numbers(graph: Graph, node: Node, names: Sequence[str], formulas: Mapping[str, str]) -> dict[int, str]:

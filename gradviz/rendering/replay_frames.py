@@ -21,7 +21,8 @@ from gradviz.rendering.layout import lay_out
 from gradviz.rendering.link_labels import LinkLabel, place_link_labels
 from gradviz.rendering.palette import failed_item
 from gradviz.rendering.plain_items import flat
-from gradviz.rendering.replay_words import ReplayWords, short_words
+from gradviz.rendering.replay_numbers import short_words
+from gradviz.rendering.replay_words import ReplayWords
 from gradviz.rendering.shapes import number, rounded_route
 from gradviz.rendering.svg_formulas import FormulaLine
 from gradviz.rendering.svg_items import header_markup, item_markup, open_box_markup
@@ -65,7 +66,7 @@ class ReplayFrames:
 
     def _text(self, item: Item) -> ItemText:
         """What stands on an item in all frames: what it is, and its value."""
-        text = self._words.texts[item.id]
+        text = self._words.names.texts[item.id]
         value = self._value(item)
         if item.is_open or not value:
             return replace(text, mark=None, numbers="", tooltip=())
@@ -93,7 +94,7 @@ class ReplayFrames:
         return short_nested_words(values[0], _LONGEST_VALUE) if len(values) == 1 else ""
 
     def _placed_labels(self) -> list[LinkLabel]:
-        gradients = LinkGradients(self._words.words)
+        gradients = LinkGradients(self._words.subject.words)
         words = [self._number_on(link, gradients) for link in self._view.links]
         return place_link_labels(self._view, self._faces, self._layout, words, self._starts)
 
@@ -121,7 +122,7 @@ class ReplayFrames:
 
     def _head(self, at: int) -> str:
         """The number of the step in a circle, and what runs."""
-        words = "forward" if at == START else flat(self._words.title(self._replay.step(at)))
+        words = "forward" if at == START else flat(self._words.names.title(self._replay.step(at)))
         sign = str(at) if at else "→"
         width = text_width(sign, SMALL_SIZE, bold=True)
         return (
@@ -180,14 +181,14 @@ class ReplayFrames:
     # -- the words below it --------------------------------------------------------------------------------------
 
     def _caption(self, at: int) -> list[FormulaLine]:
-        told = self._words.beginning() if at == START else self._told(self._replay.step(at))
+        told = self._words.sums.beginning() if at == START else self._told(self._replay.step(at))
         lines = [line for words in told for line in wrap(words, self.width, SMALL_SIZE)]
         shown = lines if len(lines) <= MOST_LINES else [*lines[: MOST_LINES - 1], "…"]
         return [FormulaLine(line, SMALL_SIZE) for line in shown]
 
     def _told(self, step: Step) -> Iterator[str]:
         """What the picture does not show itself."""
-        yield from self._words.sums(step)
+        yield from self._words.sums_in_short(step)
         for fact in self._words.facts(step):
             if fact.label in _WORDS_BEFORE:
                 yield from (f"{_WORDS_BEFORE[fact.label]}{line}" for line in fact.lines)

@@ -66,7 +66,7 @@ class ReplayRows:
         numbers = self._replay.steps_of_item(of.item.id)
         entering = self._replay.step(numbers[0]).entering if numbers else []
         times = [len(self._replay), *(flow.step for flow in entering[:1])]
-        return max((self._words.gradient_at(of.item, at) for at in times), key=len)
+        return max((self._words.progress.gradient_at(of.item, at) for at in times), key=len)
 
     def _steps_words(self, of: RowFacts) -> str:
         if of.item.root is not None:
@@ -102,7 +102,7 @@ class ReplayRows:
         state = self._replay.state_of(item, at)
         if row.kind == "reference":
             return replace(cell, gutter=STATE_SIGNS.get(state) if state == "runs" else None)
-        gradient = self._words.gradient_at(item, at)
+        gradient = self._words.progress.gradient_at(item, at)
         columns = (*cell.columns[:-2], gradient, cell.columns[-1])
         return replace(cell, columns=columns, gutter=STATE_SIGNS.get(state), style=_style(state, cell))
 

@@ -65,22 +65,22 @@ class ReplayPages:
             return [Span(f"forward   {called}", "bold"), Span(f"   {count:,} steps follow", "dim")]
         step = self._replay.step(at)
         number = f"step {at:,} of {count:,}"
-        title, subtitle = clean(self._words.title(step)), clean(self._words.subtitle(step))
+        title, subtitle = clean(self._words.names.title(step)), clean(self._words.names.subtitle(step))
         title = shortened(title, max(self._look.width - len(number) - 3, 8))
         subtitle = shortened(subtitle, max(self._look.width - len(number) - len(title) - 6, 1))
         return [Span(f"{number}   ", "bold"), Span(title, "bold yellow"), Span(f"   {subtitle}", "dim")]
 
     def _facts(self, at: int) -> Iterator[Line]:
         if at == START:
-            yield from self._fact(Fact("gradient in", tuple(self._words.beginning())))
+            yield from self._fact(Fact("gradient in", tuple(self._words.sums.beginning())))
             for note in self._notes:
                 yield from self._fact(Fact("note", (note,)))
-            yield from self._fact(Fact("ran", (self._words.progress(at),)))
+            yield from self._fact(Fact("ran", (self._words.progress.sentence(at),)))
             yield from legend(self._look.width)
             return
         for fact in self._words.facts(self._replay.step(at)):
             yield from self._fact(fact)
-        yield from self._fact(Fact("ran", (self._words.progress(at),)))
+        yield from self._fact(Fact("ran", (self._words.progress.sentence(at),)))
 
     def _fact(self, fact: Fact) -> Iterator[Line]:
         label = fact.label

@@ -138,3 +138,26 @@ def test_without_a_backward_the_order_is_that_of_the_engine() -> None:
         loss().backward()
     assert [page.split("\n")[0] for page in pages_of(unwatched)] == [page.split("\n")[0] for page in pages_of(watched)]
     assert "would have run" in pages_of(unwatched)[1]
+
+
+def test_of_a_part_of_a_graph_it_is_said_that_more_is_summed_than_is_shown() -> None:
+    x = torch.tensor(3.0, requires_grad=True)
+    with gradviz.record(values=64) as recording:
+        y = x.exp()
+        z = y.sin()
+        (z * 2 + y).backward()
+    whole = next(page for page in pages_of(recording) if "   exp   " in page)
+    part = next(page for page in pages_of(recording, path=("x", "z")) if "   exp   " in page)
+    assert [line.split("  ")[0] for line in lines_of(whole, "gradient in")] == ["1", "+ 0.657", "ȳ = 1.66"]
+    first, rest, total = lines_of(part, "gradient in")
+    assert first == "0.657  from sin (z)"
+    assert rest.endswith("from outside of what is shown")
+    assert total == "ȳ = 1.66"
+
+
+def test_formulas_of_complex_numbers_have_their_conjugates() -> None:
+    x = torch.tensor([1j, 2.0], requires_grad=True)
+    with gradviz.record() as recording:
+        (x * x).abs().sum().backward()
+    page = next(page for page in pages_of(recording) if "MulBackward0" in page)
+    assert "conj" in lines_of(page, "formula")[0]
