@@ -11,6 +11,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.checker import check_case
 from gradviz.analysis.finding import Finding, Place, SourceText, text_at
 from gradviz.analysis.outcomes import counted_outcomes
+from gradviz.analysis.received_gradients import names_reached
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.suppressions import without_suppressed
 from gradviz.capture.capture import Capture
@@ -32,6 +33,8 @@ class Report(Struct, frozen=True):
     known: int = 0
     """Findings that the baseline holds already."""
     disclosures: tuple[str, ...] = ()
+    raised: str | None = None
+    """The type of what ended the program, where something did."""
 
     def line_at(self, place: Place | None) -> str:
         """The text of a line; empty where it is not known."""
@@ -52,7 +55,7 @@ def check_report(
     checked = tuple(_what_was_checked(case))
     return Report(
         capture.program.name, tuple(shown), source, checked, result.rules, len(suppressed), len(known),
-        capture.disclosures,
+        capture.disclosures, None if capture.error is None else capture.error.type_name,
     )  # fmt: skip
 
 
@@ -93,6 +96,7 @@ def _what_was_checked(case: Case) -> Iterable[str]:
 def _rows_in_words(case: Case) -> str:
     """Of a capture without the calls of the run: the parameters of its last graph."""
     rows = case.flow_of(case.measured_graphs[-1]).rows
-    silent = sum(row.nothing is not None for row in rows)
+    reached_before = names_reached(case.graphs)
+    silent = sum(row.nothing is not None and row.name not in reached_before for row in rows)
     reached = f"{silent:,} without a gradient" if silent else "all reached"
     return f"{len(rows):,} {'parameter' if len(rows) == 1 else 'parameters'}, {reached}"

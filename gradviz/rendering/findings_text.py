@@ -49,7 +49,9 @@ def _parts(report: Report) -> Iterator[RenderableType]:
 def _summary(report: Report) -> str:
     counts = {severity: sum(each.severity == severity for each in report.findings) for severity in SEVERITIES}
     said = [counted(count, severity) for severity, count in counts.items() if count]
-    return ", ".join(said) if said else "nothing wrong found"
+    if said:
+        return ", ".join(said)
+    return f"it raised {report.raised}, which no rule explains" if report.raised else "nothing wrong found"
 
 
 def _finding(report: Report, finding: Finding) -> Iterator[RenderableType]:
