@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.failed_backward import FailedBackwards
 from gradviz.analysis.finding import NodeAt, Place, place_of_line, text_at
 from gradviz.analysis.gradient_flow import GradientFlow, gradient_flow, has_gradients
+from gradviz.analysis.graph_uses import GraphUses
 from gradviz.analysis.missing_gradients import CutOff, MissingGradients
 from gradviz.analysis.parameter_fates import ParameterFates
 from gradviz.analysis.received_gradients import ReceivedGradients, names_reached
@@ -85,6 +86,11 @@ class Case:
     def failed_backwards(self) -> FailedBackwards:
         """Backward calls that raised because something they needed was gone."""
         return FailedBackwards(self.backward_calls)
+
+    @cached_property
+    def graph_uses(self) -> GraphUses:
+        """What the backward calls of the run went through, and what they did not."""
+        return GraphUses(self.capture, self.dataflow)
 
     @cached_property
     def fates(self) -> ParameterFates:

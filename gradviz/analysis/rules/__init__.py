@@ -14,10 +14,12 @@ from gradviz.analysis.rules.dead_relu import DeadRelu
 from gradviz.analysis.rules.detached import Detached
 from gradviz.analysis.rules.double_backward_unsupported import DoubleBackwardUnsupported
 from gradviz.analysis.rules.exploding_chain import ExplodingChain
+from gradviz.analysis.rules.float64_by_accident import Float64ByAccident
 from gradviz.analysis.rules.grad_argument import GradArgument
 from gradviz.analysis.rules.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.hook_alters_grad import HookAltersGrad
+from gradviz.analysis.rules.idle_graph import IdleGraph
 from gradviz.analysis.rules.inference_tensor import InferenceTensor
 from gradviz.analysis.rules.inplace_modified_saved import InplaceModifiedSaved
 from gradviz.analysis.rules.integer_cast import IntegerCast
@@ -27,6 +29,7 @@ from gradviz.analysis.rules.missing_zero_grad import MissingZeroGrad
 from gradviz.analysis.rules.nan_from_op import NanFromOp
 from gradviz.analysis.rules.nan_in_data import NanInData
 from gradviz.analysis.rules.nan_in_masked_branch import NanInMaskedBranch
+from gradviz.analysis.rules.needless_retain_graph import NeedlessRetainGraph
 from gradviz.analysis.rules.no_backward import NoBackward
 from gradviz.analysis.rules.no_grad_block import NoGradBlock
 from gradviz.analysis.rules.non_differentiable_op import NonDifferentiableOp
@@ -91,6 +94,9 @@ RULES: tuple[type[Rule], ...] = (
     UnusedParameter,
     BrokenWeightTie,
     ReentrantCheckpoint,
+    IdleGraph,
+    NeedlessRetainGraph,
+    Float64ByAccident,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)
