@@ -31,35 +31,35 @@ class CustomFunctionWrongBackward(Rule):
 
     Example
     -------
-    class Square(torch.autograd.Function):
+    class Cube(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
             ctx.save_for_backward(x)
-            return x * x
+            return x**3
 
         @staticmethod
         def backward(ctx, grad):
             (x,) = ctx.saved_tensors
-            return x * grad
+            return 3 * x * grad
 
     layer = torch.nn.Linear(3, 3)
-    Square.apply(layer(torch.randn(4, 3))).sum().backward()
+    Cube.apply(layer(torch.randn(4, 3))).sum().backward()
 
     Instead
     -------
-    class Square(torch.autograd.Function):
+    class Cube(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
             ctx.save_for_backward(x)
-            return x * x
+            return x**3
 
         @staticmethod
         def backward(ctx, grad):
             (x,) = ctx.saved_tensors
-            return 2 * x * grad
+            return 3 * x**2 * grad
 
     layer = torch.nn.Linear(3, 3)
-    Square.apply(layer(torch.randn(4, 3))).sum().backward()
+    Cube.apply(layer(torch.randn(4, 3))).sum().backward()
     """
 
     code = "GV603"
