@@ -61,7 +61,6 @@ def check_command(
     from gradviz.cli.terminal import standard_output
     from gradviz.output import check_outputs, write_output
     from gradviz.rendering.finding_formats import finding_format
-    from gradviz.rendering.findings_text import FindingsText
 
     terminal = standard_output(options["color"])
     settings = check_settings(options, Path.cwd())
@@ -71,7 +70,8 @@ def check_command(
     rules = rules_of(settings)
     if options["why"] is not None:
         settings = replace(settings, format=_form_of_why(options["format"], settings))
-    for_programs = None if settings.format == "terminal" else finding_format(settings.format)
+    if settings.format != "terminal":
+        finding_format(settings.format)  # better now than after hours of training
     baseline = _baseline(settings.baseline, source_choice)
     pictures = Pictures.of(outputs)
     if write_baseline is not None:
@@ -83,16 +83,22 @@ def check_command(
         report = check_report(case, rules.rules, baseline, rules.unusable)
         if write_baseline is not None:
             write_output(write_baseline, baseline_of(report.program, report.findings, report.source))
-        if options["why"] is not None:
-            text = _why(case, report, options, settings.format, terminal)
-        elif for_programs is not None:
-            text = for_programs.renderer(report)
-        else:
-            text = FindingsText(options["width"] or max(terminal.width, NARROWEST), terminal.has_colors).text(report)
-        show(text, terminal, use_pager=not (no_pager or for_programs))
+        said = _said(case, report, options, settings.format, terminal)
+        show(said, terminal, use_pager=settings.format == "terminal" and not no_pager)
         # Last, because a picture that cannot be drawn must not cost the findings.
         pictures.write(source.capture, report.findings)
     return source.exit_code or int(_is_failure(report, settings))
+
+
+def _said(case: Case, report: Report, options: dict[str, Any], form: str, terminal: Terminal) -> str:
+    from gradviz.rendering.finding_formats import finding_format
+    from gradviz.rendering.findings_text import FindingsText
+
+    if options["why"] is not None:
+        return _why(case, report, options, form, terminal)
+    if form != "terminal":
+        return finding_format(form).renderer(report)
+    return FindingsText(options["width"] or max(terminal.width, NARROWEST), terminal.has_colors).text(report)
 
 
 def _why(case: Case, report: Report, options: dict[str, Any], form: str, terminal: Terminal) -> str:
