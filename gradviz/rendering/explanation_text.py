@@ -85,6 +85,8 @@ def _sections(page: Explanation) -> Iterator[tuple[str, list[Row]]]:
 
 def _mathematics(plain: Reading, note: str) -> Iterator[Row]:
     yield from (("", line) for line in _lines(plain))
+    if plain.assumes:
+        yield "", f"for {plain.assumes}"
     if note:
         yield "", note
 

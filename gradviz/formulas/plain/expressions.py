@@ -46,6 +46,9 @@ class _Deciding(ast.NodeTransformer):
         return node
 
     def _is_one(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Call(ast.Attribute(number, "conjugate")):
+                return self._is_one(number)
         return isinstance(node, ast.Name) and self._settings.get(node.id) == 1
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:

@@ -119,7 +119,7 @@ class _Printer:
         else:
             sign, binding = signs.OPERATORS[type(operator)]
         # a − (b − c) and a / (b ∘ c) need what a + (b + c) does not.
-        stricter = isinstance(operator, (ast.Sub, ast.Div))
+        stricter = isinstance(operator, (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod))
         left_binding = ATOM if binding >= PRODUCT and _runs_on(left.text, operator) else binding
         return _Written(f"{left.inside(left_binding)}{sign}{right.inside(binding + stricter)}", binding, is_tensor)
 
@@ -154,6 +154,8 @@ class _Printer:
         if name in signs.AFTER:
             sign = "ᵀ" if name == "mH" and not self._writing.complex_numbers else signs.AFTER[name]
             return _Written(arguments[0].inside(ATOM) + sign, POWER)
+        if name == "index":
+            return _Written(f"{arguments[0].inside(ATOM)}[{arguments[1].text}]")
         if name == "outer":
             left, right = arguments
             return _Written(f"{left.inside(MATRIX_PRODUCT)} {right.inside(ATOM)}ᵀ", MATRIX_PRODUCT)

@@ -51,6 +51,8 @@ class PlainFormula(Struct, frozen=True, omit_defaults=True):
     """What the results are called. A function that gives a list has one, ``result``, that is the whole list."""
     symbols: Mapping[str, str] = {}
     """How names are written where `notation.SYMBOLS` does not say: ``{"self": "A"}``."""
+    usual: Mapping[str, bool | int | str | None] = {}
+    """Settings that a page on the operation in general assumes: ``{"alpha": 1}``."""
     holds_for_complex: bool = False
     """True where the expressions were also compared with autograd on complex numbers."""
     always_complex: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
+import msgspec
 from msgspec import Struct
 
 from gradviz.formulas.plain.expressions import decided, names_in
@@ -23,6 +24,8 @@ class Reading(Struct, frozen=True, omit_defaults=True):
     """What the lines abbreviate: ``n = count(x)``."""
     where_of_gradients: tuple[str, ...] = ()
     """Of these what the gradients need."""
+    assumes: str = ""
+    """For which settings the lines are, where nothing is known of a node: ``alpha = 1``."""
     symbols: Mapping[str, str] = {}
     """How names of torch are written: ``{"self": "x", "result": "y", "grad": "ȳ", "alpha": "α"}``."""
 
@@ -36,11 +39,20 @@ def reading(
 ) -> Reading:
     """The formula in mathematics.
 
-    `values` are written in place of the names that it holds, on the right of each ``=``: ``{"other": "3"}``. Where
-    `settings` are known, as ``{"reduction": 1}``, what holds for others is left out. Of complex numbers, conjugates are
-    written out, which real ones do not need.
+    `values` are written in place of the names that it holds, on the right of each ``=``: ``{"other": "3"}``. What does
+    not hold for `settings`, as ``{"reduction": 1}``, is left out; without them the usual ones are assumed, and the reading
+    says so. Of complex numbers, conjugates are written out, which real ones do not need.
     """
-    return _Reader(formula, values or {}, settings or {}, complex_numbers).reading()
+    told = _Reader(formula, values or {}, formula.usual if settings is None else settings, complex_numbers).reading()
+    return told if settings is not None else msgspec.structs.replace(told, assumes=_assumed(formula))
+
+
+def _assumed(formula: PlainFormula) -> str:
+    words = {True: "yes", False: "no", None: "none"}
+    return ", ".join(
+        f"{name} = {words[value] if isinstance(value, (bool, type(None))) else value}"
+        for name, value in formula.usual.items()
+    )
 
 
 class _Reader:

@@ -11,6 +11,7 @@ OPERATORS: dict[type[ast.operator], tuple[str, int]] = {
     ast.Add: (" + ", SUM),
     ast.Sub: (" − ", SUM),
     ast.Div: (" / ", PRODUCT),
+    ast.Mod: (" mod ", PRODUCT),
     ast.FloorDiv: (" / ", PRODUCT),
     ast.MatMult: (" ", MATRIX_PRODUCT),
     ast.BitAnd: (" and ", COMPARISON),
@@ -30,9 +31,11 @@ UNSEEN = frozenset(
     {"unreduced", "to", "long", "expand_as", "flatten", "squeeze", "unsqueeze", "tuple", "list", "tensor", "tolist"}
 )
 """Functions of which only the first argument is printed: they change how numbers are laid out, not the numbers."""
-UNSEEN_BUT_FIRST = frozenset({"unfold", "fold", "grouped", "grouped_kernels"})
+UNSEEN_BUT_FIRST = frozenset(
+    {"unfold", "unfolded", "fold", "folded", "grouped", "grouped_kernels", "avg_pool2d", "avg_pool3d"}
+)
 """Functions whose further arguments repeat those of the operation."""
-UNSEEN_FOR_REAL = frozenset({"conj", "real"})
+UNSEEN_FOR_REAL = frozenset({"conj", "conjugate", "real"})
 UNSEEN_ARGUMENTS = frozenset({"dim", "keepdim", "dtype", "return_indices"})
 
 CONSTANTS = {
@@ -75,6 +78,10 @@ PHRASES = {
 WORDS = {
     "numel": "count",
     "cat": "concatenate",
+    "conjugate": "conj",
+    "diag_embed": "diag",
+    "unfolded": "unfold",
+    "folded": "fold",
     "acos": "arccos",
     "asin": "arcsin",
     "atan": "arctan",

@@ -18,7 +18,8 @@ def unreduced(reduced: Any, whole: Any, dim: Any) -> Any:
 def sum_of_copies(tiled: Any, tile: Any) -> Any:
     """The sum over the copies of `tile` that ``tile.repeat(...)`` made, in the shape of `tile`."""
     sizes = [1] * (tiled.ndim - tile.ndim) + list(tile.shape)
-    split = [part for size, all_of_it in zip(sizes, tiled.shape, strict=True) for part in (all_of_it // size, size)]
+    counts = [side // size if size else 1 for side, size in zip(tiled.shape, sizes, strict=True)]
+    split = [part for pair in zip(counts, sizes, strict=True) for part in pair]
     return tiled.reshape(split).sum(tuple(range(0, len(split), 2))).reshape(tile.shape)
 
 
@@ -30,6 +31,30 @@ def running_sum_from_the_end(tensor: Any, dim: int) -> Any:
 def numbered(tensor: Any) -> Any:
     """0, 1, 2, … in the shape and type of `tensor`: an operation on them tells where its results come from."""
     return tensor.new_ones(tensor.numel()).cumsum(0).sub(1).reshape(tensor.shape)
+
+
+def unfolded(images: Any, weight: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    """All patches that a kernel meets, as columns: samples by channels and places in the patch by places of patches."""
+    size, spatial = weight.shape[2:], images.shape[2:]
+    sides = [side + 2 * width for side, width in zip(spatial, padding, strict=True)]
+    padded = images.new_zeros([*images.shape[:2], *sides])
+    inside = (slice(width, width + side) for side, width in zip(spatial, padding, strict=True))
+    padded[(slice(None), slice(None), *inside)] = images
+    for axis, (length, step, gap) in enumerate(zip(size, stride, dilation, strict=True), start=2):
+        padded = padded.unfold(axis, gap * (length - 1) + 1, step)[..., ::gap]
+    rank = len(size)
+    order = (0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank))
+    return padded.permute(order).reshape(images.size(0), images.size(1) * math.prod(size), -1)
+
+
+def folded(columns: Any, images: Any, weight: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    """Patches back at their places in `images`, added where they overlap."""
+    # Padding is number 0, which is thrown away.
+    numbers = numbered(images[:1, :1]) + 1
+    places = unfolded(numbers, weight, stride, padding, dilation).long().flatten()
+    values = columns.reshape(images.size(0), images.size(1), -1)
+    summed = values.new_zeros(*values.shape[:2], 1 + numbers.numel()).index_add(2, places, values)
+    return summed[..., 1:].reshape(images.shape)
 
 
 def grouped(images: Any, groups: int) -> Any:
@@ -63,6 +88,8 @@ WORDS: Mapping[str, Any] = {
     "sum_of_copies": sum_of_copies,
     "running_sum_from_the_end": running_sum_from_the_end,
     "numbered": numbered,
+    "unfolded": unfolded,
+    "folded": folded,
     "grouped": grouped,
     "grouped_kernels": grouped_kernels,
     "causal_mask": causal_mask,

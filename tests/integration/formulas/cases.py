@@ -61,7 +61,9 @@ EXPONENTIALS = [
     given("XlogyBackward1", self=2.5, other=positive(3, 4)),
     given("XlogyBackward2", self=real(3, 4), other=2.5),
     *_pairs("Logaddexp2Backward0"),
-    *on_shapes("LogitBackward0", "SpecialEntrBackward0", draw=lambda *shape: between(0.1, 0.9, *shape)),
+    *on_shapes("LogitBackward0", eps=None, draw=lambda *shape: between(0.1, 0.9, *shape)),
+    *on_shapes("LogitBackward0", eps=0.2, draw=lambda *shape: between(0.01, 0.99, *shape)),
+    *on_shapes("SpecialEntrBackward0", draw=lambda *shape: between(0.1, 0.9, *shape)),
 ]
 
 TRIGONOMETRIC = [
@@ -117,7 +119,7 @@ CHOICES = [
     given("MaskedFillBackward0", self=real(3, 4), mask=truth(3, 4), value=-2.0),
     given("MaskedFillBackward0", self=real(3, 4), mask=truth(4), value=-2.0),
     given("MaskedSelectBackward0", self=real(3, 4), mask=truth(3, 4)),
-    given("MaskedScatterBackward0", self=real(3, 4), mask=truth(3, 4), source=real(4, 4)),
+    given("MaskedScatterBackward0", self=real(3, 4), mask=truth(4), source=real(4, 4)),
     *on_shapes("RoundBackward0", "FloorBackward0", "CeilBackward0", "TruncBackward0", "SignBackward0"),
     *on_shapes("FracBackward0", "NanToNumBackward0"),
     *on_shapes("FmodBackward0", "RemainderBackward0", other=0.7),
@@ -167,7 +169,7 @@ REDUCTIONS = [
         for node in ("VarBackward0", "StdBackward0", "VarMeanBackward0", "StdMeanBackward0")
         for each, correction in zip(_ALONG_SEVERAL, (0, 1, 2, 1, 0.5), strict=True)
     ),
-    given("VarBackward0", self=real(3, 4), dim=None, correction=1, keepdim=False),
+    given("VarBackward0", self=real(3, 4), dim=None, correction=None, keepdim=False),
     *on_shapes("NormBackward0", p=2),
     given("NormBackward0", self=real(3, 4), p=3),
     *(given("LinalgVectorNormBackward0", ord=ord, **each) for each in _ALONG_SEVERAL for ord in (1, 2, 3.5)),
@@ -205,7 +207,7 @@ SHAPES = [
     given("ToCopyBackward0", self=real(3, 4), dtype=torch.float32),
     given("TBackward0", self=real(3, 4)),
     given("TransposeBackward0", self=real(3, 4, 2), dim0=0, dim1=-1),
-    given("PermuteBackward0", self=real(3, 4, 2), dims=(2, 0, 1)),
+    given("PermuteBackward0", self=real(3, 4, 2), dims=(2, 0, -2)),
     given("ExpandBackward0", self=real(3, 1), size=(2, 3, 4)),
     given("RepeatBackward0", self=real(3, 2), repeats=(2, 1, 3)),
     given("FlipBackward0", self=real(3, 4), dims=(0, 1)),
@@ -251,9 +253,10 @@ INDEXING = [
     given("SliceBackward0", self=real(3, 7), dim=1, start=1, end=6, step=2),
     given("IndexBackward0", self=real(3, 4), indices=[torch.tensor([0, 2, 0]), torch.tensor([1, 3, 1])]),
     given("IndexBackward0", self=real(3, 4), indices=[torch.tensor([0, 2, 0])]),
+    given("IndexBackward0", self=real(3, 4), indices=[None, torch.tensor([0, 2, 0])]),
     given("IndexSelectBackward0", self=real(3, 4), dim=1, index=integers(4, 6)),
     given("GatherBackward0", self=real(3, 4), dim=1, index=integers(4, 2, 6)),
-    given("TakeBackward0", self=real(3, 4), index=integers(12, 2, 6)),
+    given("TakeBackward0", self=real(3, 4), index=torch.tensor([[0, 5], [-1, 5]])),
     *(
         given("IndexPutBackward0", self=real(3, 4), indices=[torch.tensor(rows)], values=real(2, 4), accumulate=adds)
         for rows, adds in (([0, 2], False), ([1, 1], True))
@@ -298,11 +301,13 @@ LINEAR_ALGEBRA = [
     *(given("CdistBackward0", x1=real(3, 4), x2=real(5, 4), p=p) for p in (2.0, 3.0)),
     *(given("DistBackward0", self=real(3, 4), other=real(3, 4), p=p) for p in (2, 3)),
     given("LinalgDetBackward0", A=real(4, 4)),
+    given("LinalgDetBackward0", A=real(2, 4, 4)),
     given("LinalgSlogdetBackward0", A=real(4, 4)),
     given("LinalgInvExBackward0", A=real(4, 4)),
     given("LinalgSolveExBackward0", A=real(4, 4), B=real(4, 2)),
     *(given("LinalgSolveTriangularBackward0", self=real(4, 4), B=real(4, 2), upper=upper) for upper in (True, False)),
-    given("LinalgCholeskyExBackward0", self=covariance(4)),
+    given("LinalgCholeskyExBackward0", self=covariance(4), upper=False),
+    given("LinalgCholeskyExBackward0", self=covariance(4), upper=True),
     given("LinalgEighBackward0", A=covariance(4)),
     given(
         "GroupedMmBackward0",
@@ -348,43 +353,84 @@ NORMALISATIONS = [
     given("WeightNormInterfaceBackward0", v=real(3, 4, 2), g=real(3, 1, 1), dim=0),
 ]
 
+_SCALES: dict[str, Any] = {"scales_h": None, "scales_w": None}
+_POOLING: dict[str, Any] = {"ceil_mode": True, "count_include_pad": False, "divisor_override": None}
 IMAGES = [
     *(
         given(
             "ConvolutionBackward0",
-            input=real(2, 4, 7, 6),
-            weight=real(6, 4 // groups, 3, 2),
-            bias=real(6),
+            input=real(2, 6 if transposed else 4, *size),
+            weight=real(6, 4 // groups, *kernel),
+            bias=real(4 if transposed else 6),
             stride=stride,
             padding=padding,
             dilation=dilation,
-            transposed=False,
-            output_padding=(0, 0),
+            transposed=transposed,
+            output_padding=(0,) * len(size),
             groups=groups,
         )
-        for stride, padding, dilation, groups in (
-            ((1, 1), (0, 0), (1, 1), 1),
-            ((2, 1), (1, 2), (1, 2), 2),
+        for transposed in (False, True)
+        for size, kernel, stride, padding, dilation, groups in (
+            ((7, 6), (3, 2), (1, 1), (0, 0), (1, 1), 1),
+            ((7, 6), (3, 2), (2, 1), (1, 2), (1, 2), 2),
+            ((9,), (3,), (2,), (1,), (2,), 1),
+            ((4, 3, 4), (2, 1, 2), (1, 2, 1), (0, 1, 1), (1, 1, 1), 1),
         )
     ),
     given("MaxPool2DWithIndicesBackward0", self=real(2, 3, 7, 6), kernel_size=3, stride=2, padding=1, dilation=1),
     given("AdaptiveMaxPool2DBackward0", self=real(2, 3, 7, 6), output_size=(3, 2)),
-    given("AvgPool2DBackward0", self=real(2, 3, 7, 6), kernel_size=3, stride=2, padding=1),
+    given("AvgPool2DBackward0", self=real(2, 3, 7, 6), kernel_size=3, stride=2, padding=1, **_POOLING),
     given("AdaptiveAvgPool2DBackward0", self=real(2, 3, 7, 6), output_size=(3, 2)),
-    given("UpsampleNearest1DBackward0", self=real(2, 3, 4), output_size=7),
-    given("UpsampleNearest2DBackward0", self=real(2, 3, 4, 3), output_size=(7, 6)),
-    given("UpsampleLinear1DBackward0", self=real(2, 3, 4), output_size=7, align_corners=True),
-    given("UpsampleBilinear2DBackward0", self=real(2, 3, 4, 3), output_size=(7, 6), align_corners=False),
-    given("UpsampleBicubic2DBackward0", self=real(2, 3, 4, 3), output_size=(7, 6), align_corners=False),
+    given("UpsampleNearest1DBackward0", self=real(2, 3, 4), output_size=(7,), scales=None),
+    given("UpsampleNearest2DBackward0", self=real(2, 3, 4, 3), output_size=(7, 6), scales_h=1.8, scales_w=None),
+    given("UpsampleLinear1DBackward0", self=real(2, 3, 4), output_size=(7,), align_corners=True, scales=None),
+    given(
+        "UpsampleBilinear2DBackward0",
+        self=real(2, 3, 4, 3),
+        output_size=(7, 6),
+        align_corners=False,
+        scales_h=None,
+        scales_w=None,
+    ),
+    given(
+        "UpsampleBicubic2DBackward0",
+        self=real(2, 3, 4, 3),
+        output_size=(7, 6),
+        align_corners=False,
+        scales_h=None,
+        scales_w=None,
+    ),
     given("Im2ColBackward0", self=real(2, 3, 7, 6), kernel_size=(3, 2), dilation=1, padding=1, stride=2),
     given("Col2ImBackward0", self=real(2, 12, 12), output_size=(4, 5), kernel_size=2, dilation=1, padding=0, stride=1),
     given("PixelShuffleBackward0", self=real(2, 8, 3, 2), upscale_factor=2),
     given("PixelUnshuffleBackward0", self=real(2, 3, 4, 6), downscale_factor=2),
-    given("UpsampleNearestExact2DBackward0", self=real(2, 3, 4, 3), output_size=(7, 2)),
-    given("UpsampleBilinear2DAaBackward0", self=real(2, 3, 6, 5), output_size=(3, 2), align_corners=False),
-    given("UpsampleNearest3DBackward0", self=real(2, 1, 2, 3, 2), output_size=(4, 5, 3)),
-    given("UpsampleTrilinear3DBackward0", self=real(2, 1, 2, 3, 2), output_size=(4, 5, 3), align_corners=False),
-    given("AvgPool3DBackward0", self=real(2, 1, 4, 3, 4), kernel_size=2, stride=1, padding=1),
+    given("UpsampleNearestExact2DBackward0", self=real(2, 3, 4, 3), output_size=(7, 2), **_SCALES),
+    given(
+        "UpsampleBilinear2DAaBackward0",
+        self=real(2, 3, 6, 5),
+        output_size=(3, 2),
+        align_corners=False,
+        scales_h=None,
+        scales_w=None,
+    ),
+    given(
+        "UpsampleNearest3DBackward0",
+        self=real(2, 1, 2, 3, 2),
+        output_size=(4, 5, 3),
+        scales_d=None,
+        scales_h=None,
+        scales_w=None,
+    ),
+    given(
+        "UpsampleTrilinear3DBackward0",
+        self=real(2, 1, 2, 3, 2),
+        output_size=(4, 5, 3),
+        align_corners=False,
+        scales_d=None,
+        scales_h=None,
+        scales_w=None,
+    ),
+    given("AvgPool3DBackward0", self=real(2, 1, 4, 3, 4), kernel_size=2, stride=1, padding=1, **_POOLING),
     given("AdaptiveAvgPool3DBackward0", self=real(2, 1, 4, 3, 4), output_size=(3, 2, 2)),
     given("MaxPool3DWithIndicesBackward0", self=real(2, 2, 4, 3, 4), kernel_size=2, stride=1, padding=1, dilation=1),
     given(
@@ -411,13 +457,23 @@ LOSSES = [
         given(
             "BinaryCrossEntropyBackward0",
             self=between(0.1, 0.9, 3, 4),
-            target=constant(between(0, 1, 3, 4)),
+            target=between(0, 1, 3, 4),
+            weight=weight,
             reduction=reduction,
         )
+        for weight in (None, constant(positive(4)))
         for reduction in _REDUCTIONS
     ),
     *(
-        given("BinaryCrossEntropyWithLogitsBackward0", self=real(3, 4), target=between(0, 1, 3, 4), reduction=reduction)
+        given(
+            "BinaryCrossEntropyWithLogitsBackward0",
+            self=real(3, 4),
+            target=between(0, 1, 3, 4),
+            weight=weight,
+            pos_weight=weight,
+            reduction=reduction,
+        )
+        for weight in (None, constant(positive(4)))
         for reduction in _REDUCTIONS
     ),
     *(

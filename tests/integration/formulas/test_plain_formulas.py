@@ -47,6 +47,7 @@ def test_formulas_call_inputs_and_results_as_torch_does() -> None:
         abbreviated = {*formula.where, *WORDS, "torch", "grad", "grads", "result"}
 
         assert set(formula.gradients) <= set(derivative.input_names), node
+        assert set(formula.usual) <= arguments, node
         assert formula.outputs == result_names(derivative.schema)[: len(formula.outputs)], node
         assert _names(formula) <= arguments | abbreviated | set(formula.outputs), node
 

@@ -41,7 +41,7 @@ def test_no_python_is_left_in_mathematics() -> None:
     python = re.compile(r"torch|math|self|grad\b|None|True|False|\*|\)\(|==|__")
     for formula in plain_formulas().values():
         for complex_numbers in (False, True):
-            told = reading(formula, complex_numbers=complex_numbers)
+            told = reading(formula, settings={}, complex_numbers=complex_numbers)
             lines = (told.forward, *told.where, *told.gradients.values())
 
             assert not [line for line in lines if python.search(line)], formula.node
@@ -90,6 +90,13 @@ def test_a_factor_that_is_known_to_be_1_is_left_out() -> None:
 
 
 def test_an_unknown_setting_stays_a_question() -> None:
+    told = reading(plain_formulas()["MseLossBackward0"], settings={})
+
+    assert told.assumes == ""
+    assert told.where[0] == "n = count(x) if reduction = 1, else 1"
+
+
+def test_without_a_node_the_usual_settings_are_assumed_and_told() -> None:
     told = reading(plain_formulas()["MseLossBackward0"])
 
-    assert told.where[0] == "n = count(x) if reduction = 1, else 1"
+    assert (told.where[0], told.assumes) == ("n = count(x)", "reduction = 1")

@@ -46,6 +46,7 @@ _ACTIVATIONS = (
         "torch.ops.aten.elu(self, alpha, scale)",
         {"self": "scale * grad * torch.where(self > 0, torch.ones_like(self), alpha * torch.exp(self))"},
         forward="scale * torch.where(self > 0, self, alpha * (torch.exp(self) - 1))",
+        usual={"scale": 1},
     ),
     PlainFormula(
         "CeluBackward0",
@@ -68,6 +69,7 @@ _ACTIVATIONS = (
             "gate_slope": "torch.exp(-(self**2) / 2) / math.sqrt(2 * math.pi) if approximate == 'none' "
             "else (1 - torch.tanh(inner) ** 2) * inner_slope / 2",
         },
+        usual={"approximate": "none"},
         symbols={"gate": "g", "gate_slope": "g′", "inner": "u", "inner_slope": "u′"},
     ),
     PlainFormula(
@@ -122,6 +124,7 @@ _ACTIVATIONS = (
         "torch.nn.functional.softplus(self, beta, threshold)",
         {"self": "torch.where(beta * self > threshold, grad, grad * torch.sigmoid(beta * self))"},
         forward="torch.where(beta * self > threshold, self, torch.log(1 + torch.exp(beta * self)) / beta)",
+        usual={"beta": 1},
     ),
     PlainFormula(
         "HardtanhBackward0",

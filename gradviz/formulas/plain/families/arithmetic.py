@@ -15,8 +15,8 @@ ARITHMETIC = (
         {"self": "grad", "other": "alpha * grad"},
         forward="self + alpha * other",
         symbols=_TWO,
+        usual={"alpha": 1},
         holds_for_complex=True,
-        note="α is 1 in a + b.",
         traps=(
             Trap(
                 "A bias that was broadcast over rows gets the sum over them, not the gradient of one row.",
@@ -37,8 +37,8 @@ ARITHMETIC = (
         {"self": "grad", "other": "-alpha * grad"},
         forward="self - alpha * other",
         symbols=_TWO,
+        usual={"alpha": 1},
         holds_for_complex=True,
-        note="α is 1 in a − b.",
     ),
     PlainFormula(
         "RsubBackward1",
@@ -46,8 +46,8 @@ ARITHMETIC = (
         "torch.rsub(self, other, alpha)",
         {"self": "-alpha * grad"},
         forward="other - alpha * self",
+        usual={"alpha": 1},
         holds_for_complex=True,
-        note="α is 1 in 1 - x.",
     ),
     PlainFormula(
         "MulBackward0",
@@ -107,6 +107,7 @@ ARITHMETIC = (
         "torch.ops.aten.add.Scalar(self, other, alpha)",
         {"self": "grad"},
         forward="self + alpha * other",
+        usual={"alpha": 1},
         holds_for_complex=True,
     ),
     PlainFormula(
@@ -132,6 +133,7 @@ ARITHMETIC = (
         {"self": "-alpha * grad", "other": "grad"},
         forward="other - alpha * self",
         symbols=_TWO,
+        usual={"alpha": 1},
         holds_for_complex=True,
     ),
     PlainFormula(
@@ -166,6 +168,7 @@ ARITHMETIC = (
         },
         forward="self + value * tensor1 * tensor2",
         symbols=_THREE,
+        usual={"value": 1},
         holds_for_complex=True,
     ),
     PlainFormula(
@@ -179,6 +182,7 @@ ARITHMETIC = (
         },
         forward="self + value * tensor1 / tensor2",
         symbols=_THREE,
+        usual={"value": 1},
         holds_for_complex=True,
     ),
     PlainFormula(

@@ -23,6 +23,7 @@ ATTENTION = (
             "at_weights": "grad @ value.mT",
             "at_scores": "weights * (at_weights - (at_weights * weights).sum(-1, keepdim=True))",
         },
+        usual={"is_causal": False, "scale": None},
         outputs=("output",),
         symbols={
             "factor": "s",
@@ -33,7 +34,7 @@ ATTENTION = (
             "output": "Y",
         },
         note="P̄ and S̄ are the gradients of the weights P and of what the softmax is taken of, along rows. "
-        "M is −∞ where a query may not see a key; S̄ is its gradient, too. Without dropout.",
+        "A mask M is −∞ where a query may not see a key; S̄ is its gradient, too. Without dropout.",
         traps=(
             Trap(
                 "Where one key takes all the weight, P is 0 or 1, and queries and keys get no gradient.",

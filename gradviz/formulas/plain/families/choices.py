@@ -158,9 +158,10 @@ CHOICES = (
         "self.masked_scatter(mask, source)",
         {
             "self": "grad.masked_fill(mask, 0)",
-            "source": "torch.cat([grad[mask], grad.new_zeros(source.numel() - grad[mask].numel())])"
-            ".reshape(source.shape)",
+            "source": "torch.cat([taken, grad.new_zeros(source.numel() - taken.numel())]).reshape(source.shape)",
         },
+        where={"taken": "grad.masked_select(mask)"},
+        symbols={"taken": "g"},
         holds_for_complex=True,
         note="Elements of the source that were not needed get 0.",
     ),

@@ -220,9 +220,12 @@ EXPONENTIALS = (
     PlainFormula(
         "LogitBackward0",
         "The inverse of a sigmoid: the logarithm of the odds.",
-        "torch.logit(self)",
-        {"self": "grad / (self * (1 - self))"},
-        forward="torch.log(self / (1 - self))",
+        "torch.logit(self, eps)",
+        {"self": "grad * (clamped == self) / (self * (1 - self))"},
+        forward="torch.log(clamped / (1 - clamped))",
+        where={"clamped": "self if eps is None else torch.clamp(self, eps, 1 - eps)"},
+        usual={"eps": None},
+        symbols={"clamped": "z"},
         traps=(
             Trap(
                 "At 0 and at 1 value and slope are infinite: logit(x, eps=...) stays inside.",

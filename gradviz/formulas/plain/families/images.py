@@ -5,33 +5,32 @@ from __future__ import annotations
 from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
 
 
-def _linear(node: str, sentence: str, call: str, *traps: Trap, note: str = "") -> PlainFormula:
-    """Linear, and the same for each channel of each sample: a matrix, made of what becomes of single pixels."""
+def _linear(node: str, sentence: str, call: str, rank: int) -> PlainFormula:
+    """Linear, and the same for each channel of each sample: a matrix, made of what becomes of single places."""
+    shape = f"self.shape[-{rank}:]"
+    matrix = call.replace("self", "units").replace("output_size", f"result.shape[-{rank}:]")
     return PlainFormula(
         node,
         sentence,
         call,
-        {"self": "(grad.flatten(2) @ matrix.mT).reshape(self.shape)"},
-        forward="(self.flatten(2) @ matrix).reshape(result.shape)",
+        {"self": f"(grad.flatten(-{rank}) @ matrix.mT).reshape(self.shape)"},
+        forward=f"(self.flatten(-{rank}) @ matrix).reshape(result.shape)",
         where={
-            "units": "torch.eye(self[0, 0].numel(), dtype=self.dtype).reshape((-1, 1, *self.shape[2:]))",
-            "matrix": call.replace("self", "units") + ".flatten(1)",
+            "units": f"torch.eye(math.prod({shape}), dtype=self.dtype).reshape((-1, 1, *{shape}))",
+            "matrix": f"{matrix}.flatten(1)",
         },
         symbols={"matrix": "M", "units": "e"},
-        note=note or "M holds what becomes of each single pixel, e.",
-        traps=traps,
+        note="e holds an input for each place, 1 there and 0 elsewhere; a row of M is what becomes of it.",
     )
 
 
-def _maximum(node: str, sentence: str, call: str, *traps: Trap) -> PlainFormula:
+def _maximum(node: str, sentence: str, call: str, rank: int, *traps: Trap) -> PlainFormula:
+    places = f"scatter_add(-1, result1.flatten(-{rank}), grad.flatten(-{rank}))"
     return PlainFormula(
         node,
         sentence,
         call,
-        {
-            "self": "torch.zeros_like(self).flatten(2).scatter_add(2, result1.flatten(2), grad.flatten(2))"
-            ".reshape(self.shape)"
-        },
+        {"self": f"torch.zeros_like(self).flatten(-{rank}).{places}.reshape(self.shape)"},
         outputs=("result0", "result1"),
         symbols={"result1": "i"},
         traps=traps,
@@ -48,26 +47,30 @@ IMAGES = (
         "A convolution, as all nn.Conv layers run it: each output is a weighted sum over a patch of the input.",
         "torch.convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)",
         {
-            "input": "torch.nn.functional.fold((kernels.mT @ arriving).flatten(1, 2), "
-            "input.shape[2:], weight.shape[2:], dilation, padding, stride)",
-            "weight": "(arriving @ patches.mT).sum(0).reshape(weight.shape)",
-            "bias": "grad.sum((0, 2, 3))",
+            "input": "(kernels @ patches).reshape(input.shape) if transposed "
+            "else folded(kernels.mT @ places, input, weight, stride, padding, dilation)",
+            "weight": "(places @ patches.mT).sum(0).reshape(weight.shape)",
+            "bias": "grad.sum(dim)",
         },
-        forward="(kernels @ patches).reshape(result.shape) + unreduced(bias, result, (0, 2, 3))",
+        forward="(folded(kernels.mT @ places, result, weight, stride, padding, dilation) if transposed "
+        "else (kernels @ patches).reshape(result.shape)) "
+        "+ (0 if bias is None else unreduced(bias, result, dim))",
         where={
-            "patches": "grouped("
-            "torch.nn.functional.unfold(input, weight.shape[2:], dilation, padding, stride), groups)",
+            "patches": "grouped(unfolded(grad if transposed else input, weight, stride, padding, dilation), groups)",
             "kernels": "grouped_kernels(weight, groups)",
-            "arriving": "grouped(grad, groups)",
+            "dim": "(0, *range(2, weight.ndim))",
+            "places": "grouped(input if transposed else grad, groups)",
         },
-        symbols={"patches": "P", "kernels": "K", "arriving": "Ḡ"},
-        note="P holds all patches as columns, K the weight as a matrix, Ḡ is ȳ as a matrix; fold adds patches where "
-        "they overlap. Written for images; a transposed convolution exchanges x and y.",
+        usual={"transposed": False},
+        symbols={"patches": "P", "kernels": "K", "places": "G"},
+        note="P holds all patches as columns, K is the weight and G is ȳ as a matrix; fold adds patches where they "
+        "overlap. A transposed convolution exchanges input and result.",
     ),
     _maximum(
         "MaxPool2DWithIndicesBackward0",
         "The largest of each window: the gradient goes to the place where it was found.",
         "torch.nn.functional.max_pool2d(self, kernel_size, stride, padding, dilation, return_indices=True)",
+        2,
         Trap(
             "Of equal ones, the first found gets all.",
             "x = torch.ones(1, 1, 2, 2, requires_grad=True)\n"
@@ -80,77 +83,93 @@ IMAGES = (
         "AdaptiveMaxPool2DBackward0",
         "The largest of each window, the windows following from the size of the result.",
         "torch.nn.functional.adaptive_max_pool2d(self, output_size, return_indices=True)",
+        2,
     ),
     _linear(
         "AvgPool2DBackward0",
         "The mean of each window.",
-        "torch.nn.functional.avg_pool2d(self, kernel_size, stride, padding)",
+        "torch.nn.functional.avg_pool2d("
+        "self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)",
+        2,
     ),
     _linear(
         "AdaptiveAvgPool2DBackward0",
         "The mean of each window, the windows following from the size of the result.",
         "torch.nn.functional.adaptive_avg_pool2d(self, output_size)",
+        2,
     ),
     _linear(
         "UpsampleNearest1DBackward0",
         "A longer signal: each element repeated.",
-        "torch.nn.functional.interpolate(self, output_size)",
+        "torch.ops.aten.upsample_nearest1d(self, output_size, scales)",
+        1,
     ),
     _linear(
         "UpsampleNearest2DBackward0",
         "A larger image: each pixel repeated.",
-        "torch.nn.functional.interpolate(self, output_size)",
+        "torch.ops.aten.upsample_nearest2d(self, output_size, scales_h, scales_w)",
+        2,
     ),
     _linear(
         "UpsampleLinear1DBackward0",
         "A longer signal, with straight lines in between.",
-        "torch.nn.functional.interpolate(self, output_size, mode='linear', align_corners=align_corners)",
+        "torch.ops.aten.upsample_linear1d(self, output_size, align_corners, scales)",
+        1,
     ),
     _linear(
         "UpsampleBilinear2DBackward0",
         "A larger image, with mixtures of neighbours in between.",
-        "torch.nn.functional.interpolate(self, output_size, mode='bilinear', align_corners=align_corners)",
+        "torch.ops.aten.upsample_bilinear2d(self, output_size, align_corners, scales_h, scales_w)",
+        2,
     ),
     _linear(
         "UpsampleBicubic2DBackward0",
         "A larger image, with smooth curves in between.",
-        "torch.nn.functional.interpolate(self, output_size, mode='bicubic', align_corners=align_corners)",
+        "torch.ops.aten.upsample_bicubic2d(self, output_size, align_corners, scales_h, scales_w)",
+        2,
     ),
     _linear(
         "UpsampleNearestExact2DBackward0",
         "A larger or smaller image: each pixel from the nearest centre.",
-        "torch.nn.functional.interpolate(self, output_size, mode='nearest-exact')",
+        "torch.ops.aten._upsample_nearest_exact2d(self, output_size, scales_h, scales_w)",
+        2,
     ),
     _linear(
         "UpsampleBilinear2DAaBackward0",
         "A smaller image without jagged lines: means over larger neighbourhoods.",
-        "torch.nn.functional.interpolate("
-        "self, output_size, mode='bilinear', align_corners=align_corners, antialias=True)",
+        "torch.ops.aten._upsample_bilinear2d_aa(self, output_size, align_corners, scales_h, scales_w)",
+        2,
     ),
     _linear(
         "UpsampleNearest3DBackward0",
         "A larger volume: each element repeated.",
-        "torch.nn.functional.interpolate(self, output_size)",
+        "torch.ops.aten.upsample_nearest3d(self, output_size, scales_d, scales_h, scales_w)",
+        3,
     ),
     _linear(
         "UpsampleTrilinear3DBackward0",
         "A larger volume, with mixtures of neighbours in between.",
-        "torch.nn.functional.interpolate(self, output_size, mode='trilinear', align_corners=align_corners)",
+        "torch.ops.aten.upsample_trilinear3d(self, output_size, align_corners, scales_d, scales_h, scales_w)",
+        3,
     ),
     _linear(
         "AvgPool3DBackward0",
         "The mean of each window of a volume.",
-        "torch.nn.functional.avg_pool3d(self, kernel_size, stride, padding)",
+        "torch.nn.functional.avg_pool3d("
+        "self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)",
+        3,
     ),
     _linear(
         "AdaptiveAvgPool3DBackward0",
         "The mean of each window of a volume, the windows following from the size of the result.",
         "torch.nn.functional.adaptive_avg_pool3d(self, output_size)",
+        3,
     ),
     _maximum(
         "MaxPool3DWithIndicesBackward0",
         "The largest of each window of a volume.",
         "torch.nn.functional.max_pool3d(self, kernel_size, stride, padding, dilation, return_indices=True)",
+        3,
     ),
     PlainFormula(
         "MaxUnpool2DBackward0",

@@ -25,8 +25,7 @@ INDEXING = (
         "IndexBackward0",
         "Any places, by tensors of indices or a mask: x[[0, 2]], x[mask].",
         "torch.ops.aten.index(self, indices)",
-        {"self": "torch.zeros_like(self).index_put(indices, grad, accumulate=True)"},
-        forward="self[tuple(indices)]",
+        {"self": "torch.ops.aten.index_put(torch.zeros_like(self), indices, grad, accumulate=True)"},
         holds_for_complex=True,
         traps=(
             Trap(
@@ -54,17 +53,21 @@ INDEXING = (
         "TakeBackward0",
         "Places of the flattened input.",
         "torch.take(self, index)",
-        {"self": "torch.zeros_like(self).flatten().index_add(0, index.flatten(), grad.flatten()).reshape(self.shape)"},
+        {
+            "self": "torch.zeros_like(self).flatten()"
+            ".index_add(0, index.flatten() % self.numel(), grad.flatten()).reshape(self.shape)"
+        },
         holds_for_complex=True,
     ),
     PlainFormula(
         "IndexPutBackward0",
         "Values written to places, as x[mask] = v does, or added to them.",
-        "torch.index_put(self, indices, values, accumulate)",
+        "torch.ops.aten.index_put(self, indices, values, accumulate)",
         {
-            "self": "grad if accumulate else grad.index_put(indices, torch.zeros_like(values))",
-            "values": "grad[tuple(indices)]",
+            "self": "grad if accumulate else torch.ops.aten.index_put(grad, indices, torch.zeros_like(values))",
+            "values": "torch.ops.aten.index(grad, indices)",
         },
+        usual={"accumulate": False},
         symbols={"values": "v", "result": "y"},
         holds_for_complex=True,
         note="What was overwritten gets no gradient. With accumulate, v is added instead of put.",
@@ -75,6 +78,7 @@ INDEXING = (
         "torch.index_add(self, dim, index, source, alpha=alpha)",
         {"self": "grad", "source": "alpha * grad.index_select(dim, index)"},
         forward="self.index_add(dim, index, alpha * source)",
+        usual={"alpha": 1},
         holds_for_complex=True,
     ),
     PlainFormula(
@@ -130,6 +134,7 @@ INDEXING = (
             "winners": "(self == result).to(grad.dtype)"
             ".scatter_add(dim, index, (src == result.gather(dim, index)).to(grad.dtype))",
         },
+        usual={"reduce": "mean"},
         symbols={"count": "n", "winners": "m"},
         note="n is how many values met at a place for a mean, and 1 for a sum; m is how many share the extreme. "
         "Written for self included, and not for products.",
@@ -183,7 +188,8 @@ INDEXING = (
             "bag": "(column(torch.arange(indices.numel())) >= offsets).sum(-1) - 1",
             "size": "torch.bincount(bag).unsqueeze(-1) if mode == 1 else 1",
         },
+        usual={"mode": 0},
         outputs=("result0",),
-        note="mode is 0 for sums and 1 for means; offsets are where bags begin.",
+        note="Without weights of samples. mode is 0 for sums and 1 for means; offsets are where bags begin.",
     ),
 )

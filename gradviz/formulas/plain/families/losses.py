@@ -1,15 +1,25 @@
-"""What is minimized. reduction is 1 for the mean, 2 for the sum, 0 for none."""
+"""What is minimized."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
 
 _MEAN_OVER_ALL = {"n": "self.numel() if reduction == 1 else 1"}
-_NOTE = "n is 1 unless reduction is mean, which is 1; 2 is sum, 0 none."
+_NOTE = "reduction is 1 for the mean, 2 for the sum, where n is 1, and 0 for none."
 
 
 def _elementwise(
-    node: str, sentence: str, call: str, loss: str, slope: str, *traps: Trap, target: str = "", note: str = ""
+    node: str,
+    sentence: str,
+    call: str,
+    loss: str,
+    slope: str,
+    *traps: Trap,
+    target: str = "",
+    note: str = "",
+    weights: Mapping[str, str] | None = None,
 ) -> PlainFormula:
     """A loss of every element, summed or averaged; `slope` is its derivative by the prediction, `target` the
     gradient of the target, where that may have one."""
@@ -22,28 +32,30 @@ def _elementwise(
         call,
         gradients,
         forward="loss if reduction == 0 else loss.sum() / n",
-        where={**_MEAN_OVER_ALL, "loss": loss, "slope": slope},
-        symbols={"loss": "l", "slope": "l′", "delta": "δ"},
+        where={**_MEAN_OVER_ALL, **(weights or {}), "loss": loss, "slope": slope},
+        usual={"reduction": 1},
+        symbols={"loss": "l", "slope": "l′", "delta": "δ", "weight": "weight"},
         note=f"{note} {_NOTE}".lstrip(),
         traps=traps,
     )
 
 
-def _log_likelihood(node: str, sentence: str, *traps: Trap) -> PlainFormula:
+def _log_likelihood(node: str, sentence: str, classes: int, *traps: Trap) -> PlainFormula:
     return PlainFormula(
         node,
         sentence,
         "torch.nn.functional.nll_loss(self, target, weight, ignore_index=ignore_index, "
         "reduction=('none', 'mean', 'sum')[reduction])",
-        {"self": "torch.zeros_like(self).scatter(1, chosen, -(grad * counted / n).unsqueeze(1))"},
+        {"self": f"torch.zeros_like(self).scatter({classes}, chosen, -(grad * counted / n).unsqueeze({classes}))"},
         forward="losses if reduction == 0 else losses.sum() / n",
         where={
-            "weights": "self.new_ones(self.size(1)) if weight is None else weight",
-            "chosen": "(target * (target != ignore_index)).unsqueeze(1)",
-            "counted": "weights[chosen.squeeze(1)] * (target != ignore_index)",
+            "weights": f"self.new_ones(self.size({classes})) if weight is None else weight",
+            "chosen": f"(target * (target != ignore_index)).unsqueeze({classes})",
+            "counted": f"weights[chosen.squeeze({classes})] * (target != ignore_index)",
             "n": "counted.sum() if reduction == 1 else 1",
-            "losses": "-self.gather(1, chosen).squeeze(1) * counted",
+            "losses": f"-self.gather({classes}, chosen).squeeze({classes}) * counted",
         },
+        usual={"reduction": 1},
         outputs=("output",),
         symbols={"weight": "weight", "weights": "w", "counted": "c", "chosen": "k", "losses": "l"},
         note="k is the class that is meant, c its weight: 1 where none are given, 0 where the target is ignored. "
@@ -82,9 +94,9 @@ LOSSES = (
     _elementwise(
         "BinaryCrossEntropyBackward0",
         "The surprise of probabilities of yes or no.",
-        "torch.ops.aten.binary_cross_entropy(self, target, None, reduction)",
-        "-(target * torch.log(self) + (1 - target) * torch.log(1 - self))",
-        "(self - target) / (self * (1 - self))",
+        "torch.ops.aten.binary_cross_entropy(self, target, weight, reduction)",
+        "-w * (target * torch.log(self) + (1 - target) * torch.log(1 - self))",
+        "w * (self - target) / (self * (1 - self))",
         Trap(
             "At a probability that rounded to exactly 0 the loss is cut off at 100, and the slope at −10¹².",
             "p = torch.tensor([0.0], requires_grad=True)\n"
@@ -92,16 +104,18 @@ LOSSES = (
             "bool(p.grad < -1e11)",
             "True",
         ),
-        note="Without weights.",
+        target="grad * w * (torch.log(1 - self) - torch.log(self)) / n",
+        weights={"w": "1 if weight is None else weight"},
     ),
     _elementwise(
         "BinaryCrossEntropyWithLogitsBackward0",
         "The surprise of logits of yes or no, without rounding to log(0).",
-        "torch.ops.aten.binary_cross_entropy_with_logits(self, target, None, None, reduction)",
-        "torch.log(1 + torch.exp(self)) - target * self",
-        "torch.sigmoid(self) - target",
-        target="-grad * self / n",
-        note="Without weights.",
+        "torch.ops.aten.binary_cross_entropy_with_logits(self, target, weight, pos_weight, reduction)",
+        "w * (p * target * torch.log(1 + torch.exp(-self)) + (1 - target) * torch.log(1 + torch.exp(self)))",
+        "w * ((1 - target) * torch.sigmoid(self) - p * target * torch.sigmoid(-self))",
+        target="grad * w * (p * torch.log(1 + torch.exp(-self)) - torch.log(1 + torch.exp(self))) / n",
+        weights={"w": "1 if weight is None else weight", "p": "1 if pos_weight is None else pos_weight"},
+        note="Without weights, l′ is sigmoid(x) − t.",
     ),
     _elementwise(
         "SoftMarginLossBackward0",
@@ -113,11 +127,12 @@ LOSSES = (
     _log_likelihood(
         "NllLossBackward0",
         "Minus the log-probability of each target: the second half of cross_entropy.",
+        -1,
         Trap(
             "Where every target is ignored, the mean is 0 / 0: a loss of NaN.",
             "x = torch.zeros(1, 2, requires_grad=True)\ntorch.nn.functional.nll_loss(x, torch.tensor([-100])).item()",
             "nan",
         ),
     ),
-    _log_likelihood("NllLoss2DBackward0", "Minus the log-probability of the target of each pixel."),
+    _log_likelihood("NllLoss2DBackward0", "Minus the log-probability of the target of each pixel.", 1),
 )

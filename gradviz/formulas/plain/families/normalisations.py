@@ -67,6 +67,7 @@ NORMALISATIONS = (
             "normalized": "(input - mean) * rstd",
             "scaled": "grad * unreduced(weight, input, dim)",
         },
+        usual={"training": True},
         outputs=("result0",),
         symbols=_SYMBOLS,
         note="Means and sums run over all dimensions but the channels. In evaluation, mean and variance are constants.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
 
 _COUNT = {"n": "self.numel() / result.numel()"}
+_CORRECTION = {"c": "1 if correction is None else correction"}
 _OF_ONE_INDEX = "torch.zeros_like(self).scatter(dim, unreduced(indices, self, dim), unreduced(grad, self, dim))"
 
 
@@ -216,13 +217,13 @@ REDUCTIONS = (
     ),
     PlainFormula(
         "VarBackward0",
-        "The variance: the mean of squared distances from the mean, c less in the divisor.",
+        "The variance: the mean of squared distances from the mean, one less in the divisor.",
         "torch.var(self, dim, correction=correction, keepdim=keepdim)",
-        {"self": "2 * unreduced(grad, self, dim) * (self - mean) / (n - correction)"},
-        forward="torch.square(self - mean).sum(dim, keepdim=keepdim) / (n - correction)",
-        where={**_COUNT, "mean": "self.mean(dim, keepdim=True)"},
-        symbols={"mean": "μ", "correction": "c"},
-        note="c is 1 unless it is asked for otherwise.",
+        {"self": "2 * unreduced(grad, self, dim) * (self - mean) / (n - c)"},
+        forward="torch.square(self - mean).sum(dim, keepdim=keepdim) / (n - c)",
+        where={**_COUNT, **_CORRECTION, "mean": "self.mean(dim, keepdim=True)"},
+        usual={"correction": 1},
+        symbols={"mean": "μ"},
         traps=(
             Trap(
                 "The variance of one element is 0 / 0: NaN, and its gradient too.",
@@ -238,11 +239,11 @@ REDUCTIONS = (
         "StdBackward0",
         "The standard deviation, the root of the variance.",
         "torch.std(self, dim, correction=correction, keepdim=keepdim)",
-        {"self": "unreduced(grad / result, self, dim) * (self - mean) / (n - correction)"},
-        forward="torch.sqrt(torch.square(self - mean).sum(dim, keepdim=keepdim) / (n - correction))",
-        where={**_COUNT, "mean": "self.mean(dim, keepdim=True)"},
-        symbols={"mean": "μ", "correction": "c"},
-        note="c is 1 unless it is asked for otherwise.",
+        {"self": "unreduced(grad / result, self, dim) * (self - mean) / (n - c)"},
+        forward="torch.sqrt(torch.square(self - mean).sum(dim, keepdim=keepdim) / (n - c))",
+        where={**_COUNT, **_CORRECTION, "mean": "self.mean(dim, keepdim=True)"},
+        usual={"correction": 1},
+        symbols={"mean": "μ"},
         traps=(
             Trap(
                 "Of equal elements it is 0, and torch gives the gradient 0, though there is no slope.",
@@ -260,25 +261,24 @@ REDUCTIONS = (
         "VarMeanBackward0",
         "Variance and mean at once.",
         "torch.var_mean(self, dim, correction=correction, keepdim=keepdim)",
-        {
-            "self": "2 * unreduced(grads[0], self, dim) * (self - mean) / (n - correction)"
-            " + unreduced(grads[1], self, dim) / n"
-        },
-        where={"n": "self.numel() / result0.numel()", "mean": "unreduced(result1, self, dim)"},
+        {"self": "2 * unreduced(grads[0], self, dim) * (self - mean) / (n - c) + unreduced(grads[1], self, dim) / n"},
+        where={"n": "self.numel() / result0.numel()", **_CORRECTION, "mean": "unreduced(result1, self, dim)"},
         outputs=("result0", "result1"),
-        symbols={"mean": "μ", "correction": "c", "result0": "y₁", "result1": "y₂"},
+        usual={"correction": 1},
+        symbols={"mean": "μ", "result0": "y₁", "result1": "y₂"},
     ),
     PlainFormula(
         "StdMeanBackward0",
         "Standard deviation and mean at once.",
         "torch.std_mean(self, dim, correction=correction, keepdim=keepdim)",
         {
-            "self": "unreduced(grads[0] / result0, self, dim) * (self - mean) / (n - correction)"
+            "self": "unreduced(grads[0] / result0, self, dim) * (self - mean) / (n - c)"
             " + unreduced(grads[1], self, dim) / n"
         },
-        where={"n": "self.numel() / result0.numel()", "mean": "unreduced(result1, self, dim)"},
+        where={"n": "self.numel() / result0.numel()", **_CORRECTION, "mean": "unreduced(result1, self, dim)"},
         outputs=("result0", "result1"),
-        symbols={"mean": "μ", "correction": "c", "result0": "y₁", "result1": "y₂"},
+        usual={"correction": 1},
+        symbols={"mean": "μ", "result0": "y₁", "result1": "y₂"},
     ),
     PlainFormula(
         "NormBackward0",

@@ -121,7 +121,7 @@ SHAPES = (
         "PermuteBackward0",
         "Dimensions in another order.",
         "self.permute(dims)",
-        {"self": "grad.permute(torch.argsort(torch.tensor(dims)).tolist())"},
+        {"self": "grad.permute(torch.argsort(torch.tensor(dims) % self.ndim).tolist())"},
         holds_for_complex=True,
     ),
     PlainFormula(
@@ -296,7 +296,7 @@ SHAPES = (
         "AsStridedBackward0",
         "A view by sizes and strides, which also replaces the history of a base after one of its views was changed.",
         "self.as_strided(size, stride, storage_offset)",
-        note="An element that is seen several times gets the sum of all its gradients.",
+        note="An element that is seen several times gets all its gradients. Written for an input in order in memory.",
     ),
     _choosing(
         "UnfoldBackward0",
