@@ -40,8 +40,8 @@ def reading(
     """The formula in mathematics.
 
     `values` are written in place of the names that it holds, on the right of each ``=``: ``{"other": "3"}``. What does
-    not hold for `settings`, as ``{"reduction": 1}``, is left out; without them the usual ones are assumed, and the reading
-    says so. Of complex numbers, conjugates are written out, which real ones do not need.
+    not hold for `settings`, as ``{"reduction": 1}``, is left out; without them the usual ones are assumed, and the
+    reading says so. Of complex numbers, conjugates are written out, which real ones do not need.
     """
     told = _Reader(formula, values or {}, formula.usual if settings is None else settings, complex_numbers).reading()
     return told if settings is not None else msgspec.structs.replace(told, assumes=_assumed(formula))
