@@ -95,7 +95,7 @@ WHOLE_GRAPHS = {
         x -> Mul -> Sum -> Add -> loss; weight -> Mul
         x -> Mul -> Sum -> Add; {} -> Mul
     """,
-    "no_grad_in_the_middle": """
+    "no_grad_in_the_middle_check": """
         {code} -> Addmm -> MseLoss -> loss; {inputs} -> MseLoss
         decoder.weight -> T -> Addmm; decoder.bias -> Addmm
     """,
@@ -275,7 +275,7 @@ def test_a_custom_function_is_known_as_one(look: Look) -> None:
 
 
 def test_what_lies_before_no_grad_is_out_of_reach(look: Look) -> None:
-    drawn = look("no_grad_in_the_middle")
+    drawn = look("no_grad_in_the_middle_check")
     reached = {name for node in drawn.graph.nodes for name in node.names}
     unreached = [name for parameter in drawn.document.parameters for name in parameter.names if name not in reached]
     assert unreached == ["encoder.weight", "encoder.bias", "bottleneck.weight", "bottleneck.bias"]
