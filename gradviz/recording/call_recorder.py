@@ -82,6 +82,11 @@ class CallRecorder:
         self.derivatives = tuple(checks)
         return reasons
 
+    def let_go_of_all(self) -> None:
+        """The log was built: refer to no tensor any more, and keep no copy of any."""
+        self.writer.uses.tensors.let_go_of_all()
+        self.events.samples.samples.clear()
+
     def watch_limit(self, limit: RunLimit) -> None:
         """Tell it of steps, and break off what takes too long."""
         self._limit = limit

@@ -125,7 +125,7 @@ class ForwardWatch:
         self.memory.forget()
         self.log.let_go_of_all()
         if self.calls is not None:
-            self.calls.writer.uses.tensors.let_go_of_all()
+            self.calls.let_go_of_all()
 
     def pause(self, frame: FrameType | None, function: Any) -> int:
         """Take everything out of the way of `function`, called from `frame`; returns the row of its nodes."""

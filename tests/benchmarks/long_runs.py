@@ -17,6 +17,7 @@ WAYS: dict[str, tuple[str | Path, ...]] = {
     "gradviz.watch(model, every=100)": (PROGRAM, "watch"),
     "record(backward='last'), every step recorded": (PROGRAM, "last"),
     "record(), every step kept": (PROGRAM, "record"),
+    "record(calls=True), every call logged": (PROGRAM, "calls"),
     "gradviz record --keep-going": (*_COMMAND, "--keep-going", "--", "plain"),
     "gradviz record --backward 10000": (*_COMMAND, "--backward", "10000", "--", "plain"),
     "gradviz record --backward last": (*_COMMAND, "--backward", "last", "--", "plain"),

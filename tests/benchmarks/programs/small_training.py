@@ -1,6 +1,7 @@
 """Ten thousand steps of a small model, which tell how much memory the process holds on the way.
 
-Arguments: the file for the curve, and how the steps are watched: ``record``, ``last``, ``watch``, or not at all.
+Arguments: the file for the curve, and how the steps are watched: ``record``, ``last``, ``calls``, ``watch``, or not at
+all.
 """
 
 import json
@@ -28,7 +29,7 @@ def watching(way: str, model: nn.Module, folder: Path) -> Any:
 
     if way == "watch":
         return gradviz.watch(model, every=100, to=folder / "run.gradviz")
-    return gradviz.record(backward="last" if way == "last" else None)
+    return gradviz.record(backward="last" if way == "last" else None, calls=way == "calls")
 
 
 def main(curve_file: str, way: str = "plain") -> None:

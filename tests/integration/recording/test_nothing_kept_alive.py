@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import gradviz
 from gradviz.recording.allocators import bytes_from_malloc
 from gradviz.recording.plan import RecordingPlan
 from tests.integration.recording.helpers import record, record_failing, recorder
@@ -36,6 +37,11 @@ def live_tensors() -> int:
     gc.collect()
     # By type(): some objects among them answer isinstance() with code of their own.
     return sum(1 for thing in gc.get_objects() if issubclass(type(thing), Tensor))
+
+
+def tensors_of_shape(shape: tuple[int, ...]) -> int:
+    """How many there are right now."""
+    return sum(1 for thing in gc.get_objects() if issubclass(type(thing), Tensor) and thing.shape == shape)
 
 
 class Witness:
@@ -100,6 +106,26 @@ def test_no_tensor_is_left_over_by_a_recording() -> None:
     kept = [record(partial(run, program)) for program in PROGRAMS.values()]
     assert all(recording.capture.graphs for recording in kept)
     assert live_tensors() == before
+
+
+def test_copies_of_what_a_custom_function_took_go_with_the_block_whose_calls_were_logged() -> None:
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            return 2 * gradient
+
+    w = weight(2)
+    Twice.apply(w).sum().backward()
+    gradient = w.grad  # which has no Python object until somebody asks
+    before = tensors_of_shape((2,))
+    with gradviz.record(calls=True):
+        Twice.apply(w).sum().backward()
+    assert tensors_of_shape((2,)) == before
+    assert w.grad is gradient
 
 
 def test_a_local_variable_that_is_deleted_after_backward_is_freed_at_once() -> None:
