@@ -12,6 +12,7 @@ from gradviz.analysis.node_numbers import node_numbers
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput, NotInThisGraph
 from gradviz.formulas.known import KnownFormulas
+from gradviz.formulas.plain import plain_formula, reading
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.name_ways import KINDS_OF_PLACES
 from gradviz.graph.naming import Named, resolve
@@ -36,7 +37,7 @@ def explain_in_graph(capture: Capture, graphs: Sequence[Graph], name: str, known
     if named.kind in KINDS_OF_PLACES and len(nodes) > 1:
         raise BadInput(f"{name!r} stands for {len(nodes):,} operations", hint=f"name one of them: {_listed(nodes)}")
     node = _result_of_first_call(nodes)
-    page = _page_of_custom(capture, graph, node) or explain_node(node.name, known, _versions(capture, known))
+    page = _page_of_custom(capture, graph, node) or _page_of_torch(capture, node, known)
     numbers = node_numbers(capture, graph, node, page.derivative)
     others = [OtherNode(f"node:{other.id}", _where(graph, other)) for other in nodes if other is not node]
     return replace(
@@ -59,6 +60,15 @@ def _result_of_first_call(nodes: Sequence[Node]) -> Node:
         names.add(node.name)
         result = node
     return result
+
+
+def _page_of_torch(capture: Capture, node: Node, known: KnownFormulas) -> Explanation:
+    """In mathematics only what holds for the settings of this node, and conjugates where its numbers are complex."""
+    page, plain = explain_node(node.name, known, _versions(capture, known)), plain_formula(node.name)
+    if plain is None:
+        return page
+    is_complex = any(tensor is not None and tensor.dtype.startswith("complex") for tensor in node.outputs)
+    return replace(page, plain=reading(plain, settings=node.attributes, complex_numbers=is_complex))
 
 
 def _page_of_custom(capture: Capture, graph: Graph, node: Node) -> Explanation | None:
