@@ -69,7 +69,7 @@ def check_command(
         _check_that_it_runs(source_choice.name, options)
     rules = rules_of(settings)
     if options["why"] is not None:
-        settings = replace(settings, format=_form_of_why(options["format"], settings))
+        settings = replace(settings, format=_form_of_why(options["why"], options["format"], settings))
     if settings.format != "terminal":
         finding_format(settings.format)  # better now than after hours of training
     baseline = _baseline(settings.baseline, source_choice)
@@ -113,10 +113,12 @@ def _why(case: Case, report: Report, options: dict[str, Any], form: str, termina
     return why_text(answer, case.capture.sources, width, color=terminal.has_colors)
 
 
-def _form_of_why(asked: str | None, settings: CheckSettings) -> str:
+def _form_of_why(name: str, asked: str | None, settings: CheckSettings) -> str:
     """Words or JSON; a format of the configuration file that has no such answers does not count."""
     from gradviz.errors import BadInput
 
+    if not name.strip():
+        raise BadInput("--why needs the name of a parameter or variable", hint="such as fc.weight")
     if asked not in (None, "terminal", "json"):
         raise BadInput(f"--why answers in words or as json, not as {asked}", hint="leave out --format")
     return "json" if settings.format == "json" else "terminal"

@@ -1,7 +1,8 @@
 """Puts cuts into a view: beside the operation that took what a cut gave, and behind it what gets no gradient.
 
 The cut takes the place of the constant that it gave. It is drawn in the box of the module call in which it ran, as far
-as that is open around the operation, and in each box once, however many operations took something from it.
+as that is open around the operation, and in each box once, however many operations took something from it. A folded box
+hides those that ran in it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ def place_ghosts(graph: Graph, connections: Connections, placement: BoxPlacement
         if graph.nodes[node].is_leaf:
             user = _item_of_leaf(placement, node)
             beside = _user_of(placement, user)
-        parent = _box_of(graph, placement, edge, beside)
+        shared = _shared_depth(graph, edge.scope, _scope_of(graph, placement, edge, beside))
+        if _holds(graph, placement, beside, shared):
+            continue  # It is folded away together with what took its result.
+        parent = _box_of(graph, placement, shared, beside)
         key = (*edge.origin, parent)
         if key not in cuts:
             cut_off = placement.new(Draft("cut_off", parent, ghost=number), beside=beside)
@@ -48,20 +52,30 @@ def _user_of(placement: BoxPlacement, item: int) -> int:
     return next((key for key, draft in enumerate(placement.drafts) if item in draft.beside), item)
 
 
-def _box_of(graph: Graph, placement: BoxPlacement, edge: GhostEdge, user: int) -> int | None:
-    """The innermost open box around the user that the cut lies in, too.
+def _scope_of(graph: Graph, placement: BoxPlacement, edge: GhostEdge, user: int) -> int | None:
+    """The module call in which the result of a cut is taken; of a leaf that of its user."""
+    scope = graph.nodes[edge.finding.node].scope
+    if scope is not None:
+        return scope
+    draft = placement.drafts[user]
+    return draft.scope if draft.node is None else graph.nodes[draft.node].scope
+
+
+def _box_of(graph: Graph, placement: BoxPlacement, shared: int, user: int) -> int | None:
+    """The innermost open box around the user that the cut lies in, too."""
+    box = placement.drafts[user].parent
+    while box is not None and not _holds(graph, placement, box, shared):
+        box = placement.drafts[box].parent
+    return box
+
+
+def _holds(graph: Graph, placement: BoxPlacement, item: int, shared: int) -> bool:
+    """Whether an item is the box of one of the outermost `shared` module calls.
 
     Scopes are compared by depth, since a box that stands for several calls has the scope of the first.
     """
-    draft = placement.drafts[user]
-    shared = _shared_depth(graph, edge.scope, draft.scope if draft.node is None else graph.nodes[draft.node].scope)
-    box = draft.parent
-    while box is not None:
-        scope = placement.drafts[box].scope
-        if scope is not None and len(_around(graph, scope)) <= shared:
-            break
-        box = placement.drafts[box].parent
-    return box
+    scope = placement.drafts[item].scope
+    return scope is not None and len(_around(graph, scope)) <= shared
 
 
 def _shared_depth(graph: Graph, one: int | None, other: int | None) -> int:

@@ -51,7 +51,9 @@ def _summary(report: Report) -> str:
     said = [counted(count, severity) for severity, count in counts.items() if count]
     if said:
         return ", ".join(said)
-    return f"it raised {report.raised}, which no rule explains" if report.raised else "nothing wrong found"
+    if report.raised:
+        return f"it raised {report.raised}, which no rule explains"
+    return "nothing new found" if report.known or report.suppressed else "nothing wrong found"
 
 
 def _finding(report: Report, finding: Finding) -> Iterator[RenderableType]:

@@ -41,6 +41,7 @@ def findings_on(subject: SubjectWords, item: Item) -> Iterator[str]:
 def _findings_on(subject: SubjectWords, item: Item) -> list[NodeFinding]:
     if item.kind == "cut":
         return [subject.graph.ghost_edges[item.ghost or 0].finding]
-    if item.is_open or not subject.findings:
+    if item.is_open:
         return []
-    return [finding for node in item.nodes for finding in subject.findings.get(node, ())]
+    found = [finding for node in item.nodes for finding in subject.findings.get(node, ())] if subject.findings else []
+    return found + subject.hidden_cuts.get(item.id, [])

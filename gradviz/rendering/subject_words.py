@@ -56,6 +56,27 @@ class SubjectWords:
         return found
 
     @cached_property
+    def hidden_cuts(self) -> dict[int, list[NodeFinding]]:
+        """By folded box what was found about cuts that it hides."""
+        found: dict[int, list[NodeFinding]] = {}
+        edges = self.graph.ghost_edges
+        if not edges:
+            return found
+        shown = {
+            (edges[source.ghost].origin, link.target)
+            for link in self.view.links
+            if (source := self.view.items[link.source]).kind == "cut" and source.ghost is not None
+        }
+        boxes = {
+            node: item.id for item in self.view.items if item.kind == "box" and not item.is_open for node in item.nodes
+        }
+        for edge in edges:
+            box = boxes.get(edge.finding.node)
+            if box is not None and (edge.origin, box) not in shown:
+                found.setdefault(box, []).append(edge.finding)
+        return found
+
+    @cached_property
     def births(self) -> GradientBirths:
         """Where gradients become zero, NaN or Inf."""
         return births_in(self.graph)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gradviz.analysis.finding import CutSeen, DeadInput, Finding, NodeAt, Place
 from gradviz.analysis.marked_findings import finding_notes, most_telling, with_findings
 from gradviz.capture.capture import Capture, Program
+from gradviz.graph.folding import FoldOptions
 from gradviz.graph.model import CallSite, Graph
 from gradviz.graph.selection import SelectOptions
 from gradviz.graph.viewing import ViewOptions
@@ -116,6 +117,15 @@ def test_a_tree_draws_the_way_of_the_gradient_that_did_not_flow_with_dots() -> N
         "┄ detach           cuts the gradient  train.py:3",
         "└┄⊘ body.weight and 1 more: get no gradient",
     ]
+
+
+def test_a_folded_box_tells_of_a_cut_that_it_hides() -> None:
+    graph = graph_of("x -> net/Addmm -> net/Exp -> Sum -> loss")
+    inside = DeadInput(NodeAt(0, 1), scope=0)
+    finding = replace(CUT, severity="note", cut=CutSeen("detach", (inside,)))
+    capture = with_findings(Capture(Program("train.py"), (graph,)), [finding])
+    subject = subject_of(capture, capture.graphs[0], ViewOptions(fold=FoldOptions(fold=("net",))))
+    assert "GV101 detached inside" in str(format_named("svg").renderer().render(subject))
 
 
 def test_alarms_are_told_in_the_notes_as_some_stand_on_no_node() -> None:

@@ -103,11 +103,16 @@ def test_the_way_to_a_cut_is_open_unless_it_is_only_a_note() -> None:
     graph = graph_of("x -> net/Addmm -> net/Exp -> Sum -> loss")
     edge = ghost(node_named(graph, "Addmm"), scope=0)
     noted = replace(edge, finding=replace(edge.finding, severity="note"))
-    for shown, user in ((edge, "AddmmBackward0"), (noted, "box")):
+    elsewhere = replace(noted, scope=None)
+    for shown, links in (
+        (edge, [("cut_off", "cut"), ("cut", "AddmmBackward0")]),
+        (noted, []),  # It ran in the box that is folded.
+        (elsewhere, [("cut_off", "cut"), ("cut", "box")]),
+    ):
         haunted = with_ghosts(graph, shown)
         view = fold(haunted, FoldOptions(fold=("net",)))
         check_view(view, haunted)
-        assert ghost_links(view, haunted) == [("cut_off", "cut"), ("cut", user)]
+        assert ghost_links(view, haunted) == links
 
 
 def test_a_part_of_a_graph_keeps_the_cuts_of_what_it_shows() -> None:
