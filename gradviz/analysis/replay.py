@@ -211,9 +211,9 @@ class _Owners:
     """The items that stand for a node."""
 
     def __init__(self, view: View, graph: Graph) -> None:
-        self._graph, self._view = graph, view
         self._leaves: dict[int, list[int]] = {}
         self._holders: dict[int, list[int]] = {}
+        self._repetitions: dict[int, int] = {}
         for item in view.items:
             if item.is_open:
                 continue
@@ -221,6 +221,8 @@ class _Owners:
             items_of = self._leaves if is_leaf else self._holders
             for node in item.nodes:
                 items_of.setdefault(node, []).append(item.id)
+            if not is_leaf:
+                self._repetitions.update(_repetitions_in(item, graph))
 
     def of_leaf(self, node: int) -> list[int]:
         """Items that show nothing but this leaf; none for an operation and for a leaf inside of boxes alone."""
@@ -231,12 +233,23 @@ class _Owners:
         holders = self._holders.get(node, ())
         return current if current in holders else holders[0] if holders else None
 
-    def runs_again(self, item: int, nodes: Sequence[int], node: int) -> bool:
-        """Whether an operation that stands for several repetitions begins anew with `node`."""
-        if self._view.items[item].kind != "node":
-            return False
-        name = self._graph.nodes[node].name
-        return any(self._graph.nodes[each].name == name for each in nodes)
+    def is_next_repetition(self, node: int, before: int) -> bool:
+        """Whether `node` belongs to another repetition of their item than the one that ran before it."""
+        return self._repetitions.get(node) != self._repetitions.get(before)
+
+
+def _repetitions_in(item: Item, graph: Graph) -> Iterator[tuple[int, int]]:
+    """The nodes of an operation that stands for several, each with the number of its repetition.
+
+    Each repetition has one node of the operation's own name, and views that are merged into it.
+    """
+    if item.node is None:
+        return
+    name = graph.nodes[item.node].name
+    count = sum(graph.nodes[node].name == name for node in item.nodes)
+    period, rest = divmod(len(item.nodes), max(count, 1))
+    if count > 1 and not rest:
+        yield from ((node, place // period) for place, node in enumerate(sorted(item.nodes)))
 
 
 def _steps(owners: _Owners, order: Sequence[int]) -> list[Step]:
@@ -251,7 +264,8 @@ def _steps(owners: _Owners, order: Sequence[int]) -> list[Step]:
         item = owners.of(node, None if current is None else current.items[0])
         if item is None:
             continue  # Hidden, so that no item stands for it.
-        if current is not None and current.items == (item,) and not owners.runs_again(item, current.nodes, node):
+        is_same = current is not None and current.items == (item,)
+        if current is not None and is_same and not owners.is_next_repetition(node, current.nodes[-1]):
             current.nodes.append(node)
             continue
         current = Step(len(steps) + 1, (item,), [node])

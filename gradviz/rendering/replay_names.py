@@ -14,6 +14,9 @@ from gradviz.rendering.labels import ItemTexts
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.words import counted, listed
 
+LONGEST_PATH = 32
+"""Characters of a module's path, in a line about something else."""
+
 
 class StepNames:
     """Finds names for the steps of one replay."""
@@ -40,21 +43,25 @@ class StepNames:
         """``mul``, ``softmax dim=-1``, ``model.h.11``; the leaf's name."""
         item, text = self.item_of(step), self.texts[step.items[0]]
         if item.kind == "box":
-            return f"{self.short_name(step)}{f' ×{item.repeat:,}' if item.repeat > 1 else ''}"
+            return f"{self._path(step)}{f' ×{item.repeat:,}' if item.repeat > 1 else ''}"
         if self.main_node(step).is_leaf:
             return self.short_name(step)
         return " ".join(filter(None, (text.title, text.settings)))
 
     def short_name(self, step: Step) -> str:
-        """The same for a line that is about another step: ``mul (area)``, ``x``, ``relu (step 7)``."""
+        """The same for a line that is about another step: ``mul (area)``, ``x``, ``relu (step 7)``, ``…h.11.mlp``."""
         item, text = self.item_of(step), self.texts[step.items[0]]
         if item.kind == "box":
-            return self._own_path(step) or text.path or text.title
+            return _end_of(self._path(step))
         node = self.main_node(step)
         if node.is_leaf:
             is_repeated = len(self.replay.steps_of_item(item.id)) > 1
             return node.names[0] if is_repeated and node.names else text.title
         return f"{text.title} ({next(iter(node.names), f'step {step.number:,}')})"
+
+    def _path(self, step: Step) -> str:
+        text = self.texts[step.items[0]]
+        return self._own_path(step) or text.path or text.title
 
     def _own_path(self, step: Step) -> str:
         """Of a box that stands for several repetitions, the module of the one that runs: ``model.h.11.mlp``."""
@@ -67,16 +74,14 @@ class StepNames:
 
     def subtitle(self, step: Step) -> str:
         """``MulBackward0``, or of a box its class and size; and what is special about its run."""
-        is_box, numbers = self.item_of(step).kind == "box", self.replay.steps_of_item(step.items[0])
-        parts = [*(self._box_words(step) if is_box else self._operation_words(step))]
-        if len(numbers) > 1:
-            # The engine comes to the last repetition first.
-            parts.append(f"repetition {len(numbers) - bisect_left(numbers, step.number):,} of {len(numbers):,}")
-        return " · ".join(filter(None, parts))
+        is_box = self.item_of(step).kind == "box"
+        return " · ".join(filter(None, self._box_words(step) if is_box else self._operation_words(step)))
 
     def _box_words(self, step: Step) -> Iterator[str]:
         yield self.texts[step.items[0]].subtitle
         yield counted(len(step.nodes), "node")
+        if not self._own_path(step):
+            yield self._repetition(step)
 
     def _operation_words(self, step: Step) -> Iterator[str]:
         """Its autograd name with those of the views that are merged into it; another thread than the first; how often
@@ -88,6 +93,13 @@ class StepNames:
             yield f"on thread {main.run.thread}"
         if main.run is not None and main.run.times > 1:
             yield f"run {main.run.times:,} times"
+        yield self._repetition(step)
+
+    def _repetition(self, step: Step) -> str:
+        """Which of several it is, counted forward: the engine comes to the last one first."""
+        numbers = self.replay.steps_of_item(step.items[0])
+        place = len(numbers) - bisect_left(numbers, step.number)
+        return f"repetition {place:,} of {len(numbers):,}" if len(numbers) > 1 else ""
 
     def place(self, step: Step) -> str:
         """``train.py:41``; empty where nobody knows, and for leaves."""
@@ -119,6 +131,14 @@ class StepNames:
         held = names_of(node, flow.input_nr)
         title = self.texts[step.items[0]].title
         return f"{title}, for {held[0] if held else f'output {flow.input_nr}'}"
+
+
+def _end_of(path: str) -> str:
+    """The last parts of a dotted path, as many as are short."""
+    parts, kept = path.split("."), ""
+    while parts and len(kept) + len(parts[-1]) < LONGEST_PATH:
+        kept = f".{parts.pop()}{kept}"
+    return f"…{kept.removeprefix('.')}" if parts and kept else path
 
 
 def _scopes_around(scopes: Sequence[ModuleScope], scope: int | None) -> list[int]:

@@ -9,7 +9,7 @@ from gradviz.analysis.replay import State, Step
 from gradviz.graph.gradients import holds_numbers
 from gradviz.rendering.replay_words import ReplayWords
 from gradviz.rendering.tree_cells import Cells, CellWriter
-from gradviz.rendering.tree_columns import Column, RowFacts, columns_named
+from gradviz.rendering.tree_columns import GRADIENT_STYLES, Column, RowFacts, columns_named
 from gradviz.rendering.tree_outline import outline
 from gradviz.rendering.tree_signs import RAN, READY, RUNS, WAITS, Sign
 from gradviz.rendering.tree_table import Line, Span, Table
@@ -46,7 +46,7 @@ class ReplayRows:
         )
         self._columns: tuple[Column, ...] = (
             *usual,
-            Column("gradient", "", self._longest_gradient, 8, 20),
+            Column("gradient", "", self._longest_gradient, 8, 20, styles=GRADIENT_STYLES),
             Column("step", "", self._steps_words, 4, 3, is_number=True),
         )
         writer = CellWriter(subject, self._columns, frozenset(), None)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradviz.analysis.replay import Flow, Replay, Step
-from gradviz.graph.operation_words import autograd_name
+from gradviz.graph.operation_words import autograd_name, stem_of
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.replay_formulas import NodeFormulas, node_formulas
 from gradviz.rendering.replay_names import StepNames, names_of
@@ -18,6 +19,7 @@ from gradviz.rendering.words import counted, listed
 LONGEST_EQUATION = 70
 """Characters of a formula with its numbers, and what it gives."""
 MOST_LEAVING = 6
+MOST_INSIDE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class ReplayWords:
             yield Fact(f"line {self.names.place(step).rpartition(':')[2]}", (source,))
         formulas = self._formulas(step)
         yield Fact("gradient in", tuple(self.sums.entering(step, formulas.arriving)))
+        if self.names.item_of(step).kind == "box":
+            yield Fact("inside", (self._inside(step),))
         if self.replay.has_failed(step):
             yield Fact("✗ failed", (f"backward raised here{self._error()}",))
         if formulas.lines:
@@ -54,6 +58,12 @@ class ReplayWords:
         outcome = self._leaf_outcome(step)
         if outcome:
             yield Fact(".grad", (outcome,))
+
+    def _inside(self, step: Step) -> str:
+        """What runs in a box but for views, in the order of the engine: ``NativeLayerNorm, Addmm ×4, Gelu``."""
+        nodes = [node for node in (self.graph.nodes[each] for each in step.nodes) if not node.is_leaf]
+        counts = Counter(stem_of(node.name) for node in ([node for node in nodes if node.kind != "view"] or nodes))
+        return listed([f"{stem} ×{count:,}" if count > 1 else stem for stem, count in counts.items()], MOST_INSIDE)
 
     def _error(self) -> str:
         error = self.subject.capture.error

@@ -22,6 +22,7 @@ from gradviz.rendering.value_words import value_words
 from gradviz.rendering.words import count_words, element_count
 
 OPERATION = "operation"
+GRADIENT_STYLES = {"0": "yellow", "none": "yellow", "NaN": "bold red", "Inf": "bold red", "NaN, Inf": "bold red"}
 NARROWEST_OPERATION = 24
 
 
@@ -139,7 +140,7 @@ COLUMNS: tuple[Column, ...] = (
         8,
         5,
         is_number=True,
-        styles={"0": "yellow", "none": "yellow", "NaN": "bold red", "Inf": "bold red", "NaN, Inf": "bold red"},
+        styles=GRADIENT_STYLES,
     ),
     Column("value", "the first numbers of what it gives, where --values kept them", _value, 8, 5),
     Column("grad_fn", "torch's name for the node, or the class of the module", lambda of: of.text.subtitle, 14, 1),

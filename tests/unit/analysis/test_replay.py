@@ -84,6 +84,13 @@ def test_each_repetition_of_an_open_loop_is_a_step_the_last_one_first() -> None:
         assert first_nodes == sorted(first_nodes, reverse=True)
 
 
+def test_views_of_one_name_run_in_the_step_of_the_operation_that_takes_them() -> None:
+    graph = graph_of("w -> View.a -> View.b -> Mm -> Sum -> loss; x -> Mm")
+    nodes = [replace(node, kind="view") if node.name == "ViewBackward0" else node for node in graph.nodes]
+    replay = replay_of(replace(graph, nodes=tuple(nodes)))
+    assert ["MmBackward0", "ViewBackward0", "ViewBackward0"] in names(replay)
+
+
 def test_every_node_runs_in_exactly_one_step() -> None:
     for graph in (transformer(4), unrolled_rnn(30), chain_graph(50)):
         for depth in (0, 1, 9):
