@@ -12,7 +12,7 @@ from collections import Counter
 from gradviz.formulas.formula_cache import cache_file
 from gradviz.formulas.installed import find_formula_files
 from gradviz.formulas.known import known_formulas
-from tests.formulas import coverage, graphs, operators
+from tests.formulas import coverage, graphs, operators, plain_samples
 
 
 def main() -> int:
@@ -24,14 +24,16 @@ def main() -> int:
     agreeing = len(known.exact & known.of_torch) - len(wrong_slots)
     print(f"  {agreeing} of which the compiled class saves what the formula names, and nothing else")
     comparison = operators.compare()
-    for line in comparison.report():
+    plain = plain_samples.compare_plain()
+    for line in (*comparison.report(), *plain.report()):
         print(line)
     for title, nodes in (("samples", graphs.of_samples()), ("ten transformer families", graphs.of_transformers())):
         for line in _explained(title, nodes, known):
             print(line, flush=True)
-    for problem in (*wrong_slots, *comparison.problems):
+    problems = (*wrong_slots, *comparison.problems, *plain.problems)
+    for problem in problems:
         print("differs:", problem)
-    return 1 if wrong_slots or comparison.problems else 0
+    return 1 if problems else 0
 
 
 def _time() -> str:

@@ -234,6 +234,7 @@ SHAPES = [
         for node in ("ReflectionPad2DBackward0", "ReplicationPad2DBackward0")
     ),
     given("AsStridedBackward0", self=real(4, 3), size=(2, 3), stride=(2, 1), storage_offset=1),
+    given("AsStridedBackward1", self=real(4, 3), size=(2, 3), stride=(2, 1), storage_offset=1),
     given("UnfoldBackward0", self=real(3, 7), dimension=1, size=3, step=2),
     given("TBackward1", self=real(3, 4)),
     given("TransposeBackward1", self=real(3, 4, 2), dim0=0, dim1=-1),
@@ -305,6 +306,7 @@ LINEAR_ALGEBRA = [
     given("LinalgSlogdetBackward0", A=real(4, 4)),
     given("LinalgInvExBackward0", A=real(4, 4)),
     given("LinalgSolveExBackward0", A=real(4, 4), B=real(4, 2)),
+    given("LinalgSolveExBackward0", A=real(4, 4), B=real(4)),
     *(given("LinalgSolveTriangularBackward0", self=real(4, 4), B=real(4, 2), upper=upper) for upper in (True, False)),
     given("LinalgCholeskyExBackward0", self=covariance(4), upper=False),
     given("LinalgCholeskyExBackward0", self=covariance(4), upper=True),

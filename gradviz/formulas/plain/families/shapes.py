@@ -299,6 +299,12 @@ SHAPES = (
         note="An element that is seen several times gets all its gradients. Written for an input in order in memory.",
     ),
     _choosing(
+        "AsStridedBackward1",
+        "Sizes and strides changed in place.",
+        "self.clone().as_strided_(size, stride, storage_offset)",
+        note="An element that is seen several times gets all its gradients.",
+    ),
+    _choosing(
         "UnfoldBackward0",
         "Windows that slide along a dimension; where they overlap, gradients are added.",
         "self.unfold(dimension, size, step)",
