@@ -28,7 +28,21 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 UNSEEN = frozenset(
-    {"unreduced", "to", "long", "expand_as", "flatten", "squeeze", "unsqueeze", "tuple", "list", "tensor", "tolist"}
+    {
+        "unreduced",
+        "columns",
+        "clone",
+        "to",
+        "long",
+        "expand_as",
+        "flatten",
+        "squeeze",
+        "unsqueeze",
+        "tuple",
+        "list",
+        "tensor",
+        "tolist",
+    }
 )
 """Functions of which only the first argument is printed: they change how numbers are laid out, not the numbers."""
 UNSEEN_BUT_FIRST = frozenset(

@@ -82,6 +82,11 @@ def column(vector: Any) -> Any:
     return vector.unsqueeze(-1)
 
 
+def columns(tensor: Any, matrix: Any) -> Any:
+    """A vector as a matrix of one column; what has as many dimensions as `matrix` as it is."""
+    return column(tensor) if tensor.ndim < matrix.ndim else tensor
+
+
 WORDS: Mapping[str, Any] = {
     "math": math,
     "unreduced": unreduced,
@@ -95,5 +100,6 @@ WORDS: Mapping[str, Any] = {
     "causal_mask": causal_mask,
     "row": row,
     "column": column,
+    "columns": columns,
 }
 """What an expression finds by these names."""

@@ -185,7 +185,7 @@ LINEAR_ALGEBRA = (
         "LinalgSolveExBackward0",
         "The X that solves A X = B, better than an inverse.",
         "torch.linalg.solve(A, B)",
-        {"A": "-torch.outer(S, result.conj()) if B.ndim == 1 else -(S @ result.mH)", "B": "S"},
+        {"A": "-(columns(S, A) @ columns(result, A).mH)", "B": "S"},
         where={"S": "torch.linalg.solve(A.mH, grad)"},
         symbols={"result": "X"},
         holds_for_complex=True,
