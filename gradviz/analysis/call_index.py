@@ -59,7 +59,13 @@ class CallIndex:
 
     def site_of_module(self, path: str) -> int | None:
         """The call site where the module with this path was made, if it is one of torch's own classes."""
-        return self._module_sites.get(path)
+        row = self.row_of_module(path)
+        is_of_torch = row is not None and self.log.calls[row].function.startswith("torch.nn.")
+        return self.log.calls[row].call_site if row is not None and is_of_torch else None
+
+    def row_of_module(self, path: str) -> int | None:
+        """The row in which the module with this path began to be made."""
+        return self._module_rows.get(path)
 
     def changes(self, tensor: int, first: int, last: int) -> tuple[int, ...]:
         """Calls after `first` and before `last` that changed the memory of the tensor, through whatever view of it."""
@@ -98,9 +104,8 @@ class CallIndex:
         return {self.log.calls[row].name: row for row in reversed(rows)}
 
     @cached_property
-    def _module_sites(self) -> dict[str | None, int | None]:
-        made = [call for call in self.log.calls if call.kind == "make_module"]
-        return {call.name: call.call_site for call in made if call.function.startswith("torch.nn.")}
+    def _module_rows(self) -> dict[str | None, int]:
+        return {call.name: row for row, call in enumerate(self.log.calls) if call.kind == "make_module"}
 
     @cached_property
     def _users(self) -> dict[int, list[int]]:

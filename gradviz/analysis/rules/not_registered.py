@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.finding import Finding, place_of_line
+from gradviz.analysis.finding import Finding, Place, place_of_line
+from gradviz.analysis.makers import line_that_keeps
 from gradviz.analysis.parameter_fates import ParameterFates
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.tensor_words import names_of
@@ -83,8 +84,8 @@ class NotRegistered(Rule):
         yield from self._made_in_forward(fates)
 
     def _of_modules(self, fates: ParameterFates, hidden: list[int], *, is_raised: bool) -> Iterator[Finding]:
-        by_line = sorted(hidden, key=lambda n: (str(place_of_line(fates.line_where_made(n))), n))
-        for _, group in groupby(by_line, key=lambda n: str(place_of_line(fates.line_where_made(n)))):
+        by_line = sorted(hidden, key=lambda n: (str(_place_where_kept(fates, n)), n))
+        for _, group in groupby(by_line, key=lambda n: str(_place_where_kept(fates, n))):
             tensors = list(group)
             owner = fates.tensor(tensors[0]).hidden_in
             verb = "is" if len(tensors) == 1 else "are"
@@ -96,7 +97,7 @@ class NotRegistered(Rule):
                 why="a module only knows what is assigned to it as a parameter or a module; not what lies in a plain "
                 "list, dict or tensor attribute",
                 fix=_remedy(fates, tensors),
-                place=place_of_line(fates.line_where_made(tensors[0])),
+                place=_place_where_kept(fates, tensors[0]),
                 tensors=names_of(fates.flow, tensors),
                 evidence={"module": owner, "tensors": len(tensors)},
             )
@@ -121,6 +122,11 @@ class NotRegistered(Rule):
                 tensors=names_of(fates.flow, tensors),
                 evidence={"tensors": len(tensors)},
             )
+
+
+def _place_where_kept(fates: ParameterFates, number: int) -> Place | None:
+    made, owner = fates.made_by(number), fates.tensor(number).hidden_in
+    return None if made is None or owner is None else place_of_line(line_that_keeps(fates.flow, made, owner))
 
 
 def _found_no_parameters(error: ScriptError | None) -> bool:
