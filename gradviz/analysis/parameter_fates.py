@@ -197,14 +197,22 @@ class ParameterFates:
     def untrained(self) -> tuple[int, ...]:
         """Leaves that get gradients, but that nothing changes: no optimizer has them, and no call writes to them.
 
+        Only what is written after the first gradient counts: before that a leaf gets the values that it begins with.
         Nothing where nothing is trained at all.
         """
         first = next(iter(self.reached_by), None)
         if first is None:
             return ()
-        candidates = [n for n in sorted(self.reached - self.trained) if not self._is_changed(n, first)]
+        candidates = [
+            n for n in sorted(self.reached - self.trained) if not self._is_changed(n, self._first_reach.get(n, first))
+        ]
         is_training = bool(self.steps) or len(candidates) < len(self.reached - self.trained)
         return tuple(candidates) if is_training else ()
+
+    @cached_property
+    def _first_reach(self) -> dict[int, int]:
+        """By leaf: the first backward call that reached it."""
+        return {number: row for row in reversed(self.reached_by) for number in self.reached_by[row]}
 
     def _is_changed(self, number: int, after: int) -> bool:
         return bool(self.flow.changes(number, after, len(self.log.calls)))

@@ -31,7 +31,7 @@ def never_used(fates: ParameterFates) -> list[Forgotten]:
     silent = [
         number
         for number in sorted(fates.trained - fates.reached)
-        if fates.tensor(number).requires_grad and _is_on(fates, number) and not fates.is_used(number)
+        if fates.is_ever_stepped_live(number) and _is_on(fates, number) and not fates.is_used(number)
     ]
     groups: dict[tuple[Place | None, bool, str], list[tuple[int, int | None]]] = defaultdict(list)
     for number in silent:
@@ -49,7 +49,7 @@ def dropped(fates: ParameterFates) -> Iterator[Forgotten]:
     """What optimizers step, and what is only used for something that no loss needs, though nothing cuts it off."""
     groups: dict[Place | None, list[int]] = defaultdict(list)
     for number in sorted(fates.trained - fates.reached) if fates.steps and fates.reached_by else ():
-        if not fates.tensor(number).requires_grad or fates.flow.cuts_below(number):
+        if not fates.is_ever_stepped_live(number) or fates.flow.cuts_below(number):
             continue
         uses = [row for row in fates.forward_uses(number) if _is_live(fates, row, number)]
         if uses:
@@ -153,13 +153,18 @@ def _is_live(fates: ParameterFates, row: int, number: int) -> bool:
 
 
 def _where_it_is_lost(fates: ParameterFates, number: int, use: int) -> Place | None:
-    """The next line that takes the same input and not the result; else the line of the last result."""
+    """The next line that takes the same input where it could take the result; else the line of the last result.
+
+    It could if both have one shape. What has another is computed beside it, not in its place.
+    """
     calls = fates.log.calls
     below = fates.flow.descendants(number, after=use - 1, live=True)
     last = [row for row in below if calls[row].kind == calls[use].kind][-1]
     given = [each.tensor for each in calls[use].inputs if fates.tensor(each.tensor).role == "tensor"]
     own = place_of_call(fates.flow, last)
-    for row in fates.flow.users(given[0], after=last) if given else ():
+    results = {fates.tensor(each.tensor).facts.shape for each in calls[last].outputs}
+    could_take = given and fates.tensor(given[0]).facts.shape in results
+    for row in fates.flow.users(given[0], after=last) if could_take else ():
         place = place_of_call(fates.flow, row)
         if place is not None and own is not None and place.file == own.file and place.line > own.line:
             return place

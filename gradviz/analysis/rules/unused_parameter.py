@@ -172,10 +172,15 @@ def _waits_in_vain(error: ScriptError | None) -> bool:
 
 
 def _where_left_out(fates: ParameterFates, number: int, row: int) -> Place | None:
-    """The line of what was computed from it last, which the loss does not need; else where the others asked for are."""
+    """The line of what was computed from it last, which the loss does not need; else where its neighbour is used.
+
+    Whoever asks for several lists them in the order of their use: a bias after its weight, a weight before the next.
+    """
     rows = [each for each in fates.flow.descendants(number, until=row, live=True) if fates.log.calls[each].outputs]
-    beside = [
-        use.tensor for use in fates.log.calls[row].inputs if use.place.startswith("input") and use.tensor != number
-    ]
+    asked = [use.tensor for use in fates.log.calls[row].inputs if use.place.startswith("input")]
+    here = asked.index(number)
+    before, behind = asked[:here][::-1], asked[here + 1 :]
+    is_bias = len(fates.tensor(number).facts.shape) < 2
+    beside = [*before, *behind] if is_bias else [*behind, *before]
     rows = rows or [each for other in beside for each in fates.forward_uses(other) if each < row][:1]
     return place_of_call(fates.flow, rows[-1]) if rows else None
