@@ -217,6 +217,9 @@ class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
     last_line: int
     returns: tuple[int, ...] = ()
     """Lines on which it gives something back other than None."""
+    in_place: tuple[int, ...] = ()
+    """Of a hook: lines that change something in place (``grad *= 2``, ``grad.clamp_()``); where there are none, lines
+    that assign to elements."""
     once_differentiable_line: int | None = None
     """Of a custom function's backward: where ``@once_differentiable`` stands, if it does."""
     attributes: tuple[tuple[str, int], ...] = ()
@@ -245,6 +248,9 @@ class DerivativeCheck(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """Backward gives the same whatever comes in."""
     line: tuple[str, int] | None = None
     """File and line on which that gradient was computed last; None where backward hands on what it got."""
+    cut_line: tuple[str, int] | None = None
+    """File and line on which backward loses the way to a second derivative: what it gives does not require grad, though
+    what came in did."""
     dtype: str = "float64"
 
 

@@ -91,6 +91,7 @@ class _Probe:
         is_identity = any(_is_same(output, self._args[place]) for output in outputs for place in self._wanted)
         given, lines = self._backward(1.0)
         doubled, _ = self._backward(2.0)
+        cuts = self._cuts()
         for place in self._wanted:
             gradient = given.get(place)
             if gradient is None:
@@ -105,6 +106,7 @@ class _Probe:
                 is_identity=is_identity,
                 ignores_incoming=bool(gradient.any()) and torch.equal(gradient, doubled[place]),
                 line=lines.get(place),
+                cut_line=cuts.get(place),
                 dtype=str(self._dtype).removeprefix("torch."),
             )
 
@@ -167,15 +169,9 @@ class _Probe:
 
     def _backward(self, factor: float) -> tuple[dict[int, torch.Tensor], dict[int, tuple[str, int]]]:
         """What ``backward`` gives for each argument, and the lines on which it was computed."""
-        outputs = self._outputs(self._args, live=True)
-        node: Any = next(output.grad_fn for output in outputs if output.grad_fn is not None)
-        incoming = [
-            (weight * factor).to(output.device, output.dtype if output.is_floating_point() else torch.float32)
-            for weight, output in zip(self._weights, outputs, strict=True)
-        ]
+        node, incoming = self._ready(factor)
         with torch.no_grad(), _Lines() as lines:
-            result = self._sample.function.backward(node, *incoming)
-        results = result if isinstance(result, tuple) else (result,)
+            results = self._results(node, incoming)
         given = {}
         for place in self._wanted:
             gradient = results[place] if place < len(results) else None
@@ -184,12 +180,43 @@ class _Probe:
         found = {place: line for place in given if (line := lines.line_of(results[place])) is not None}
         return given, found
 
+    def _cuts(self) -> dict[int, tuple[str, int]]:
+        """The lines on which ``backward`` cuts each of its gradients off from what comes in, as they are called by
+        ``create_graph=True``. What cannot be called so raises in the program, too: nothing is lost in silence."""
+        node, incoming = self._ready(1.0)
+        for gradient in incoming:
+            gradient.requires_grad_(gradient.is_floating_point())
+        with _Lines() as lines:
+            try:
+                results = self._results(node, incoming)
+            except Exception:
+                return {}
+        cut = lines.cut
+        asked = [place for place in self._wanted if place < len(results) and isinstance(results[place], torch.Tensor)]
+        return {place: cut for place in asked if cut is not None and not results[place].requires_grad}
+
+    def _ready(self, factor: float) -> tuple[Any, list[torch.Tensor]]:
+        """A node of a new call, and what comes into it."""
+        outputs = self._outputs(self._args, live=True)
+        node: Any = next(output.grad_fn for output in outputs if output.grad_fn is not None)
+        return node, [
+            (weight * factor).to(output.device, output.dtype if output.is_floating_point() else torch.float32)
+            for weight, output in zip(self._weights, outputs, strict=True)
+        ]
+
+    def _results(self, node: Any, incoming: list[torch.Tensor]) -> tuple[Any, ...]:
+        result = self._sample.function.backward(node, *incoming)
+        return result if isinstance(result, tuple) else (result,)
+
 
 class _Lines(TorchFunctionMode):
     """Remembers on which line of the program each tensor was computed last."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.cut: tuple[str, int] | None = None
+        """The last line that took something which requires grad, and gave numbers that do not."""
+        self._switched_off: tuple[str, int] | None = None
         self._lines: dict[int, tuple[str, int]] = {}
         self._kept: list[Any] = []
 
@@ -198,12 +225,16 @@ class _Lines(TorchFunctionMode):
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         line = _own_line(sys._getframe(1))
+        if func is torch._C._set_grad_enabled:
+            self._switched_off = None if args[0] else line
         if getattr(func, "__name__", "") in _ONLY_SHAPES and args:
             line = self._lines.get(id(args[0]), line)
         for tensor in result if isinstance(result, (tuple, list)) else (result,):
             if isinstance(tensor, torch.Tensor) and line is not None:
                 self._lines[id(tensor)] = line
                 self._kept.append(tensor)
+                if tensor.is_floating_point() and not tensor.requires_grad and any(map(_is_live, args)):
+                    self.cut = self._switched_off or line
         return result
 
     def line_of(self, tensor: Any) -> tuple[str, int] | None:
@@ -234,6 +265,10 @@ _ONLY_SHAPES = frozenset(
     ]
 )
 """They pass on what was computed before."""
+
+
+def _is_live(argument: Any) -> bool:
+    return isinstance(argument, torch.Tensor) and argument.requires_grad
 
 
 def _own_line(frame: FrameType | None) -> tuple[str, int] | None:

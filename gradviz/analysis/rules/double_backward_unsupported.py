@@ -88,8 +88,8 @@ class DoubleBackwardUnsupported(Rule):
     def _refused(self, case: Case, flow: Dataflow) -> Iterator[Finding]:
         for failed in case.backward_calls.raised:
             if _TWICE in failed.message:
-                for number, custom in _once_differentiable(case, flow, failed.graph):
-                    if _fits(custom, failed):
+                for number, custom in _in_differentiable(case, flow, failed.graph):
+                    if _is_once_differentiable(custom) and _fits(custom, failed):
                         yield self._of_custom(case, failed, number, custom)
                         break
             elif found := _NOT_IMPLEMENTED.search(failed.message):
@@ -138,21 +138,19 @@ class DoubleBackwardUnsupported(Rule):
     def _left_out(self, case: Case, flow: Dataflow) -> Iterator[Finding]:
         """Gradients that were made to be differentiated, and that came through such a function."""
         told = set()
-        for number, custom in _once_differentiable(case, flow, len(case.graphs) - 1):
+        for number, custom, place, how in _silent(case, flow):
             graph = case.graphs[number]
             if custom.node.run is None or custom.function in told or not _is_differentiated_again(case, number):
                 continue
             told.add(custom.function)
             behind = graph.ancestors(custom.node)
             yield self.finding(
-                f"the second derivative through {custom.function} is silently left out: its backward is "
-                "@once_differentiable",
+                f"the second derivative through {custom.function} is silently left out: its backward {how}",
                 severity="warning",
                 symptom="grad_wrong",
-                why="what it computes is cut off from the graph; torch raises only where the incoming gradient "
-                "requires grad itself",
-                fix="take the decorator away if backward uses torch functions only",
-                place=_decorator(custom) or case.place_of(number, custom.node.id),
+                why="what it computes is cut off from the graph, and torch does not always notice",
+                fix="let backward compute with torch functions only, and leave gradients on in it",
+                place=place or case.place_of(number, custom.node.id),
                 symptom_place=case.place_of_backward(number),
                 op=custom.node.name,
                 tensors=leaf_names(behind),
@@ -160,14 +158,26 @@ class DoubleBackwardUnsupported(Rule):
             )
 
 
-def _once_differentiable(case: Case, flow: Dataflow, last: int) -> Iterator[tuple[int, CustomCall]]:
-    """Calls of such functions in graphs that were differentiated with ``create_graph``, newest first."""
+def _silent(case: Case, flow: Dataflow) -> Iterator[tuple[int, CustomCall, Place | None, str]]:
+    """Calls whose backward loses the way to a second derivative and raises nothing, with the line, and how it does."""
+    cuts = {check.function: Place(*check.cut_line) for check in flow.log.derivatives if check.cut_line is not None}
+    for number, custom in _in_differentiable(case, flow, len(case.graphs) - 1):
+        if _is_once_differentiable(custom):
+            yield number, custom, _decorator(custom), "is @once_differentiable"
+        elif custom.function in cuts:
+            yield number, custom, cuts[custom.function], "gives gradients without a history"
+
+
+def _in_differentiable(case: Case, flow: Dataflow, last: int) -> Iterator[tuple[int, CustomCall]]:
+    """Calls of custom functions in graphs that were differentiated with ``create_graph``, newest first."""
     for number in range(last, -1, -1):
         backward = case.graphs[number].backward
         if backward is not None and backward.create_graph:
-            for custom in custom_calls(flow, case.graphs[number]):
-                if custom.definition is not None and custom.definition.once_differentiable_line is not None:
-                    yield number, custom
+            yield from ((number, custom) for custom in custom_calls(flow, case.graphs[number]))
+
+
+def _is_once_differentiable(custom: CustomCall) -> bool:
+    return custom.definition is not None and custom.definition.once_differentiable_line is not None
 
 
 def _fits(custom: CustomCall, failed: RaisedBackward) -> bool:
