@@ -93,6 +93,7 @@ def definition_of(callback: Callback) -> Definition:
         first_line=code.co_firstlineno,
         last_line=last,
         returns=tuple(dict.fromkeys(_lines_giving_back(code))),
+        in_place=_lines_changing(code),
         attributes=tuple(_lines_of_attributes(callback)),
         once_differentiable_line=_line_of_decorator(callback, "once_differentiable", last),
     )
@@ -108,6 +109,25 @@ def _lines_giving_back(code: CodeType) -> Iterator[int]:
         if is_constant or (instruction.opname == "RETURN_VALUE" and not loads_none):
             yield from (line for start, end, line in lines if start <= instruction.offset < end)
         before = instruction
+
+
+def _lines_changing(code: CodeType) -> tuple[int, ...]:
+    lines = [(start, end, line) for start, end, line in code.co_lines() if line]
+    changing: list[int] = []
+    assigning: list[int] = []
+    for instruction in dis.get_instructions(code):
+        found = (
+            changing if _changes_in_place(instruction) else assigning if instruction.opname == "STORE_SUBSCR" else []
+        )
+        found += [line for start, end, line in lines if start <= instruction.offset < end]
+    return tuple(dict.fromkeys(changing or assigning))
+
+
+def _changes_in_place(instruction: dis.Instruction) -> bool:
+    if instruction.opname.startswith("INPLACE_") or instruction.opname == "BINARY_OP":
+        return instruction.opname != "BINARY_OP" or instruction.argrepr.endswith("=")
+    name = instruction.argval if instruction.opname in ("LOAD_METHOD", "LOAD_ATTR") else ""
+    return isinstance(name, str) and name.endswith("_") and not name.endswith("__")
 
 
 def _lines_of_attributes(callback: Callback) -> Iterator[tuple[str, int]]:

@@ -199,6 +199,8 @@ def _own(flow: Dataflow, graph: Graph, node: Node, name: str | None) -> Definiti
 
 
 def _place(case: Case, number: int, node: int | None, definition: Definition | None) -> Place | None:
+    if definition is not None and definition.in_place and not definition.returns:
+        return Place(definition.file, definition.in_place[0])
     if definition is not None:
         return return_place(definition)
     return case.place_of(number, node) if node is not None else None
