@@ -6,7 +6,7 @@ weight's gradient is equally large, and equally wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import hypot, log10
 from statistics import median
@@ -29,6 +29,9 @@ class Growth:
     """In the order in which the engine ran them."""
     decades: float
     """Powers of ten, summed over the nodes: -3.0 for three nodes that each send a tenth of what came."""
+    trend: float
+    """Powers of ten by which what comes to the nodes changes from the first third of them to the last: 0.0 for nodes in
+    branches beside each other, which multiply nothing together."""
 
     @property
     def factor(self) -> float:
@@ -53,7 +56,7 @@ class Descent:
 
 
 def descent(graph: Graph) -> Descent | None:
-    """What arrived at the nodes that take a parameter, in the engine's order; None where those are few."""
+    """What arrived at the nodes that take a weight, in the engine's order; None where those are few."""
     norms = [norm for _, norm in sorted(_arrivals_at_layers(graph))]
     if len(norms) < FEWEST_LAYERS:
         return None
@@ -69,9 +72,12 @@ def _arrivals_at_layers(graph: Graph) -> Iterator[tuple[int, float]]:
 
 
 def _is_layer(graph: Graph, node: Node) -> bool:
-    """Whether it takes a parameter. A transposed weight is no layer: what arrives there is the weight's gradient."""
-    targets = [graph.nodes[edge.target] for edge in node.edges if edge is not None]
-    return node.kind != "view" and any(target.kind == "parameter" for target in targets)
+    """Whether it takes a weight, as it is or transposed. The transposition is none: its gradient is the weight's.
+
+    Weights that are plain tensors count as well.
+    """
+    targets = [edge.target for edge in node.edges if edge is not None]
+    return node.kind != "view" and any(leads_to_a_leaf(graph, target) for target in targets)
 
 
 def growths(graph: Graph) -> list[Growth]:
@@ -80,14 +86,22 @@ def growths(graph: Graph) -> list[Growth]:
     A node's own part is the change of the norm between what arrived and what it sent to other operations. What it
     sends to a leaf, straight or by a transposition, ends there.
     """
-    nodes: dict[str, list[tuple[int, int]]] = {}
+    nodes: dict[str, list[tuple[int, int, float]]] = {}
     decades: dict[str, float] = {}
     for node in graph.nodes:
         change = _change(graph, node)
         if change is not None and node.run is not None:
-            nodes.setdefault(node.name, []).append((node.run.order, node.id))
+            nodes.setdefault(node.name, []).append((node.run.order, node.id, _norm(node.arrived)))
             decades[node.name] = decades.get(node.name, 0.0) + change
-    found = [Growth(name, tuple(number for _, number in sorted(ran)), decades[name]) for name, ran in nodes.items()]
+    found = [
+        Growth(
+            name,
+            tuple(number for _, number, _ in sorted(ran)),
+            decades[name],
+            _trend([came for *_, came in sorted(ran)]),
+        )
+        for name, ran in nodes.items()
+    ]
     return sorted(found, key=lambda growth: (growth.decades, growth.operation))
 
 
@@ -99,6 +113,11 @@ def _change(graph: Graph, node: Node) -> float | None:
         if edge is not None and not leads_to_a_leaf(graph, edge.target)
     )
     return log10(went / came) if came and went else None
+
+
+def _trend(arrivals: Sequence[float]) -> float:
+    third = -(-len(arrivals) // 3)
+    return log10(_typical(arrivals[-third:]) / _typical(arrivals[:third]))
 
 
 def _norm(gradients: Iterable[TensorFigures | None]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import log10
 from typing import ClassVar, Literal
 
 from gradviz.analysis.case import Case
@@ -12,8 +13,11 @@ from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.gradient_flow import STEEP, FlowRow
 from gradviz.analysis.growth import Descent, Growth, descent, growths
-from gradviz.analysis.makers import first_writes, line_of_module
+from gradviz.analysis.makers import first_writes, is_set_by_hand, line_of_module
 from gradviz.analysis.rule import Rule
+
+_LEAST_PART = 0.3
+"""Of the powers of ten of the whole, so many must be seen between the first and the last nodes of the culprit."""
 
 
 class SteepChain(Rule):
@@ -28,7 +32,7 @@ class SteepChain(Rule):
         for number in case.measured_graphs:
             whole = descent(case.graphs[number])
             if whole is not None and self._is_steep(whole):
-                culprit = self._culprit(growths(case.graphs[number]))
+                culprit = self._culprit(growths(case.graphs[number]), whole)
                 if culprit is not None:
                     yield self._finding(case, number, whole, culprit)
                     return
@@ -40,12 +44,17 @@ class SteepChain(Rule):
     def _is_steep(self, whole: Descent) -> bool:
         return whole.factor < 1 / STEEP if self.symptom == "vanishing" else whole.factor > STEEP
 
-    def _culprit(self, ordered: Sequence[Growth]) -> Growth | None:
-        if not ordered:
+    def _culprit(self, ordered: Sequence[Growth], whole: Descent) -> Growth | None:
+        """The operation that does most of it, if its nodes stand one behind another.
+
+        Small factors in branches beside each other, as new residual branches have them, make no chain.
+        """
+        sign = -1 if self.symptom == "vanishing" else 1
+        steepest = ordered[0 if sign < 0 else -1] if ordered else None
+        if steepest is None or sign * steepest.decades <= 0:
             return None
-        if self.symptom == "vanishing":
-            return ordered[0] if ordered[0].decades < 0 else None
-        return ordered[-1] if ordered[-1].decades > 0 else None
+        is_chain = sign * steepest.trend >= _LEAST_PART * abs(log10(whole.factor))
+        return steepest if is_chain else None
 
     def _finding(self, case: Case, number: int, whole: Descent, culprit: Growth) -> Finding:
         rows = self._from_the_steepest(case.flow_of(number).rows)
@@ -84,7 +93,7 @@ def _line_to_change(case: Case, number: int, culprit: Growth) -> Place | None:
     flow = case.dataflow
     nodes = case.graphs[number].nodes
     rows = [_row(flow, nodes[node].sequence_nr) for node in culprit.nodes]
-    weights: dict[int, int | None] = {}
+    weights: dict[int, tuple[bool, int | None]] = {}
     sites = Counter(site for row in rows if row is not None and (site := _site_behind(flow, row, weights)) is not None)
     return case.place_of_site(sites.most_common(1)[0][0]) if sites else None
 
@@ -93,13 +102,17 @@ def _row(flow: Dataflow, sequence_nr: int | None) -> int | None:
     return None if sequence_nr is None else flow.call_of_node(sequence_nr)
 
 
-def _site_behind(flow: Dataflow, row: int, weights: dict[int, int | None]) -> int | None:
-    """`weights` keeps what is known already: a recurrent weight is used at every step."""
+def _site_behind(flow: Dataflow, row: int, weights: dict[int, tuple[bool, int | None]]) -> int | None:
+    """Of several weights the first that was set by hand. `weights` keeps what is known already: a recurrent weight is
+    used at every step."""
     call = flow.log.calls[row]
-    for use in call.inputs:
-        if use.requires_grad and use.is_leaf and len(flow.log.tensors[use.tensor].facts.shape) > 1:
-            if use.tensor not in weights:
-                writes = first_writes(flow, use.tensor, row)
-                weights[use.tensor] = flow.log.calls[writes[-1]].call_site if writes else None
-            return weights[use.tensor]
-    return line_of_module(flow, call)
+    own = [use for use in call.inputs if use.requires_grad and use.is_leaf]
+    own = [use for use in own if len(flow.log.tensors[use.tensor].facts.shape) > 1]
+    for use in own:
+        if use.tensor not in weights:
+            writes = first_writes(flow, use.tensor, row)
+            site = flow.log.calls[writes[-1]].call_site if writes else None
+            weights[use.tensor] = not is_set_by_hand(flow, writes), site
+    if not own:
+        return line_of_module(flow, call)
+    return min((weights[use.tensor] for use in own), key=lambda each: each[0])[1]
