@@ -29,6 +29,10 @@ class DeadLeaf:
     """What it is there."""
     steps: int
     """Recorded backward calls at which it got zero."""
+    was_alive: bool
+    """Whether it got something else at first."""
+    is_loss_zero: bool
+    """Whether there was nothing left to learn in that graph."""
 
 
 class DeadLeaves:
@@ -63,19 +67,19 @@ class DeadLeaves:
                     name = leaf.names[0] if leaf.names else ""
                     histories.setdefault(name, []).append((number, leaf.id, state == "zero"))
         return [
-            DeadLeaf(name, *history[-1][:2], sum(is_zero for *_, is_zero in history))
-            for name, history in histories.items()
-            if name and self._is_dead([is_zero for *_, is_zero in history], history[-1][0])
+            leaf for name, history in histories.items() if name and (leaf := self._dead_leaf(name, history)) is not None
         ]
 
-    def _is_dead(self, zeros: list[bool], last: int) -> bool:
-        if all(zeros):
-            return True
+    def _dead_leaf(self, name: str, history: list[tuple[int, int, bool]]) -> DeadLeaf | None:
+        zeros = [is_zero for *_, is_zero in history]
         tail = next((place for place, is_zero in enumerate(reversed(zeros)) if not is_zero), len(zeros))
-        return tail >= FEWEST_LAST and 2 * tail >= len(zeros) and not self._is_loss_zero(last)
+        if not all(zeros) and (tail < FEWEST_LAST or 2 * tail < len(zeros)):
+            return None
+        graph, node, _ = history[-1]
+        found = DeadLeaf(name, graph, node, sum(zeros), not all(zeros), self._is_loss_zero(graph))
+        return None if found.was_alive and found.is_loss_zero else found
 
     def _is_loss_zero(self, number: int) -> bool:
-        """Whether there was nothing left to learn."""
         row = self._backward_calls.row_of(number)
         if row is None:
             return False

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+from gradviz.analysis.call_words import callers
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.graph.call_log import Call
+from gradviz.graph.model import CallSite
 
 
 def line_of_module(flow: Dataflow, call: Call) -> int | None:
     """The call site where a module of torch was made in which a call ran; None for what runs in none of torch's own."""
     return None if call.scope is None else flow.site_of_module(flow.log.scopes[call.scope].path)
+
+
+def line_that_keeps(flow: Dataflow, row: int, owner: str) -> CallSite | None:
+    """The line that made something for the module with the path `owner`, which keeps it.
+
+    What makes it may be another constructor or a function that builds layers. The line to change is in a method of the
+    owner's class; where the owner was given it later, it is the first line that is in no constructor.
+    """
+    made = flow.row_of_module(owner)
+    if made is None:
+        return flow.line_of(row)
+    classes = {_class_of(line) for line in callers(flow, made) if line.function.endswith("__init__")}
+    lines = list(callers(flow, row))
+    own = [line for line in lines if _class_of(line) in classes]
+    return next(iter(own or [line for line in lines if not line.function.endswith("__init__")]), flow.line_of(row))
+
+
+def _class_of(line: CallSite) -> str:
+    """The class of the method that a line is in, with what is nested in the method; "" where Python does not tell."""
+    outer, _, own = line.function.rpartition(".<locals>.")
+    method = outer if own.startswith("<") else line.function
+    return method.rpartition(".")[0]
 
 
 def first_writes(flow: Dataflow, tensor: int, before: int) -> tuple[int, ...]:
@@ -17,6 +41,17 @@ def first_writes(flow: Dataflow, tensor: int, before: int) -> tuple[int, ...]:
     rows |= set(flow.changes(tensor, -1, before))
     steps = [row for row in rows if flow.log.calls[row].kind == "step"]
     return tuple(sorted(row for row in rows if not steps or row < min(steps)))
+
+
+def optimizer_that_moved(flow: Dataflow, tensor: int, before: int) -> int | None:
+    """The call that made the optimizer which stepped a tensor last; None where none did, or none was seen made."""
+    calls = flow.log.calls
+    steps = [row for row in flow.changes(tensor, -1, before) if calls[row].kind == "step"]
+    optimizer = calls[steps[-1]].optimizer if steps else None
+    if optimizer is None:
+        return None
+    made = (row for row, call in enumerate(calls) if call.kind == "add_param_group" and call.optimizer == optimizer)
+    return next(made, None)
 
 
 def is_set_by_hand(flow: Dataflow, writes: tuple[int, ...]) -> bool:

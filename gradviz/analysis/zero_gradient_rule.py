@@ -48,10 +48,10 @@ class ZeroGradientRule(Rule):
         place = case.place_of_site(zero.blamed_site) if zero.blamed_site is not None else own_line
         return self.finding(
             f"{self.verdict(zero, operation)}: {together(zero.leaves)} got a gradient of exactly zero "
-            f"at {_steps(zero)}",
+            f"at {_steps(zero)}{_since(case, zero)}",
             symptom="grad_zero",
             why=self.why(zero, operation),
-            fix=self.fix(zero, operation),
+            fix=self.fix(zero, operation) if zero.optimizer is None else _SMALLER_STEPS,
             place=place,
             symptom_place=own_line if own_line != place else None,
             op=autograd_name(node),
@@ -68,6 +68,20 @@ def operand_words(zero: ZeroGradient) -> str:
 
 def _steps(zero: ZeroGradient) -> str:
     return "the one step recorded" if zero.steps == 1 else f"{zero.steps:,} steps"
+
+
+def _since(case: Case, zero: ZeroGradient) -> str:
+    if zero.optimizer is None:
+        return ""
+    optimizer = case.dataflow.log.optimizers[zero.optimizer]
+    rates = [rate for rate in optimizer.learning_rates if rate is not None]
+    with_rate = f" with a learning rate of {max(rates):g}" if rates else ""
+    return f"; at first it did not, steps of {optimizer.class_name}{with_rate} moved the weights there"
+
+
+_SMALLER_STEPS = (
+    "take smaller steps: a lower learning rate, a warm-up, clipped gradients, inputs and targets of scale 1"
+)
 
 
 def _evidence(zero: ZeroGradient) -> dict[str, Attribute]:

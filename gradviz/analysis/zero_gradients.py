@@ -9,7 +9,7 @@ from typing import Literal
 from gradviz.analysis.backward_calls import BackwardCalls
 from gradviz.analysis.dead_leaves import DeadLeaf, DeadLeaves
 from gradviz.analysis.gradient_births import state_of
-from gradviz.analysis.makers import first_writes, is_set_by_hand, line_of_module
+from gradviz.analysis.makers import first_writes, is_set_by_hand, line_of_module, optimizer_that_moved
 from gradviz.analysis.value_origins import Origin, ValueOrigins, is_all_zero
 from gradviz.analysis.zero_slopes import (
     ZeroCause,
@@ -18,6 +18,7 @@ from gradviz.analysis.zero_slopes import (
     cause_by_slope,
     is_choice,
     is_flat,
+    is_flat_as_called,
     is_product,
 )
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
@@ -44,6 +45,10 @@ class ZeroGradient:
     """The line to change, in the log's call sites; None for the line of the operation."""
     by: Literal["operation", "value"] = "operation"
     """``value``: what the line made, not what it computed with, is to blame."""
+    was_alive: bool = False
+    """Whether the leaves got gradients at first."""
+    optimizer: int | None = None
+    """Of those that did: the optimizer, by its number in the log, whose steps moved the weights there."""
 
 
 class ZeroGradients:
@@ -81,12 +86,16 @@ class ZeroGradients:
 
     def _explained(self, leaf: DeadLeaf, number: int, node: Node, is_aside: bool) -> ZeroGradient | None:
         flow = self._flow
-        plain = ZeroGradient("zero_gradient_op", number, node.id, (leaf.name,), (leaf.node,), leaf.steps)
+        plain = ZeroGradient(
+            "zero_gradient_op", number, node.id, (leaf.name,), (leaf.node,), leaf.steps, was_alive=leaf.was_alive
+        )
         row = None if node.sequence_nr is None else flow.call_of_node(node.sequence_nr)
         if row is None:
             return None if is_aside or not is_flat(node) else plain
         if is_aside or is_product(node, flow.log.calls[row]):
             return self._by_zero_operand(plain, row)
+        if leaf.is_loss_zero and not is_flat_as_called(node, flow.log.calls[row]):
+            return None
         return self._by_slope(plain, node, row)
 
     def _by_slope(self, plain: ZeroGradient, node: Node, row: int) -> ZeroGradient:
@@ -96,25 +105,39 @@ class ZeroGradients:
         operand = _operand(call)
         values = flow.values_of(operand, row) if operand is not None else None
         cause = cause_by_slope(node, call, values)
-        site = None
-        if cause in ("dead_relu", "saturation") and operand is not None and values is not None:
-            site = self._site_of_weights(operand.tensor, row, values)
-        if site is None:
-            site = line_of_module(flow, call)
-        return replace(plain, cause=cause, call=row, operand=values, blamed_site=site)
+        told = replace(plain, cause=cause, call=row, operand=values, blamed_site=line_of_module(flow, call))
+        if cause not in ("dead_relu", "saturation") or operand is None or values is None:
+            return told
+        return self._by_weights(told, operand.tensor, row, values)
 
-    def _site_of_weights(self, tensor: int, row: int, values: ValueFacts) -> int | None:
+    def _by_weights(self, told: ZeroGradient, tensor: int, row: int, values: ValueFacts) -> ZeroGradient:
+        """Blame whoever moved the weights that put an operand where the slope is zero, if that is known."""
+        flow = self._flow
+        weights = self._weights_just_above(tensor, row)
+        stepped = (optimizer_that_moved(flow, use.tensor, row) for use in weights if told.was_alive)
+        optimizer = next((each for each in stepped if each is not None), None)
+        if optimizer is not None:
+            made = flow.log.calls[optimizer]
+            return replace(told, blamed_site=made.call_site, optimizer=made.optimizer)
+        site = self._site_of_weights(weights, row, values)
+        return told if site is None else replace(told, blamed_site=site)
+
+    def _weights_just_above(self, tensor: int, row: int) -> list[TensorUse]:
+        """What the call that gave a tensor to `row` made it with: a bias before a weight."""
+        makers = self._flow.producers(tensor, row)
+        uses = self._flow.log.calls[makers[-1]].inputs if makers else ()
+        weights = [use for use in uses if use.requires_grad and use.is_leaf]
+        return sorted(weights, key=lambda use: len(self._flow.log.tensors[use.tensor].facts.shape))
+
+    def _site_of_weights(self, weights: list[TensorUse], row: int, values: ValueFacts) -> int | None:
         """The line that set the weights which put every value of an operand where the slope is zero.
 
         A bias is to blame if it lies where the values lie; a weight if it has one sign, or is large for its width.
         """
         flow = self._flow
-        makers = flow.producers(tensor, row)
-        maker = makers[-1] if makers else None
-        leaves = [use for use in flow.log.calls[maker].inputs if use.requires_grad and use.is_leaf] if maker else []
-        for use in sorted(leaves, key=lambda use: len(flow.log.tensors[use.tensor].facts.shape)):
+        for use in weights:
             writes = first_writes(flow, use.tensor, row)
-            given = flow.values_of(use, maker or row)
+            given = flow.values_of(use, row)
             shape = flow.log.tensors[use.tensor].facts.shape
             if given is not None and is_set_by_hand(flow, writes) and _puts_there(given, shape, values):
                 return flow.log.calls[writes[-1]].call_site
@@ -146,10 +169,8 @@ class ZeroGradients:
         if live is not None and not origin.is_unseen and can_be_flat(maker):
             values = flow.values_of(live, origin.call)
             cause = cause_by_name(maker, values)
-            site = self._site_of_weights(live.tensor, origin.call, values) if values is not None else None
-            return replace(
-                told, cause=cause, call=origin.call, operand=values, blamed_site=site or line_of_module(flow, maker)
-            )
+            told = replace(told, cause=cause, call=origin.call, operand=values, blamed_site=line_of_module(flow, maker))
+            return told if values is None else self._by_weights(told, live.tensor, origin.call, values)
         if use.is_leaf and use.requires_grad:
             writes = first_writes(flow, use.tensor, told.call or origin.call)
             site = flow.log.calls[writes[-1]].call_site if writes else maker.call_site

@@ -54,12 +54,12 @@ def is_choice(call: Call) -> bool:
 
 def is_product(node: Node, call: Call) -> bool:
     """Whether what it sends is what came times another operand: zero by that operand, not by a slope."""
-    return not _is_flat_as_called(node, call) and plain_name(call.function) in _CHOICES | _PRODUCTS
+    return not is_flat_as_called(node, call) and plain_name(call.function) in _CHOICES | _PRODUCTS
 
 
 def cause_by_slope(node: Node, call: Call, values: ValueFacts | None) -> ZeroCause:
     """Why a node sends zero by its slope, of what its call was given."""
-    return "zero_gradient_op" if _is_flat_as_called(node, call) else cause_by_name(call, values)
+    return "zero_gradient_op" if is_flat_as_called(node, call) else cause_by_name(call, values)
 
 
 def cause_by_name(call: Call, values: ValueFacts | None) -> ZeroCause:
@@ -76,7 +76,8 @@ def cause_by_name(call: Call, values: ValueFacts | None) -> ZeroCause:
     return "dead_relu" if is_relu and below_zero else "saturation"
 
 
-def _is_flat_as_called(node: Node, call: Call) -> bool:
+def is_flat_as_called(node: Node, call: Call) -> bool:
+    """Whether the slope is zero whatever goes in."""
     return is_flat(node) or _is_single_softmax(node) or _rounds(call)
 
 
