@@ -66,9 +66,8 @@ class DeadLeaves:
                 if state is not None and state != "none":
                     name = leaf.names[0] if leaf.names else ""
                     histories.setdefault(name, []).append((number, leaf.id, state == "zero"))
-        return [
-            leaf for name, history in histories.items() if name and (leaf := self._dead_leaf(name, history)) is not None
-        ]
+        found = (self._dead_leaf(name, history) for name, history in histories.items() if name)
+        return [dead for dead in found if dead is not None]
 
     def _dead_leaf(self, name: str, history: list[tuple[int, int, bool]]) -> DeadLeaf | None:
         zeros = [is_zero for *_, is_zero in history]

@@ -41,6 +41,8 @@ def loss_of_frozen(fates: ParameterFates) -> Iterator[tuple[int, list[int]]]:
         roots = [use.tensor for use in call.inputs if use.place.startswith("root")]
         if call.raised is None or any(use.requires_grad for use in call.inputs if use.tensor in roots):
             continue
+        if any(_uses_what_trains(fates, above) for root in roots for above in fates.flow.ancestors(root, before=row)):
+            continue
         cuts = (cut for root in roots for cut in fates.flow.cuts_reaching(root, before=row))
         if any(cut.kind != "requires_grad_off" for cut in cuts):
             continue
@@ -50,6 +52,11 @@ def loss_of_frozen(fates: ParameterFates) -> Iterator[tuple[int, list[int]]]:
         others = [number for number in leaves if fates.tensor(number).names][-1:]
         if to_train or parameters or others:
             yield row, to_train or parameters or others
+
+
+def _uses_what_trains(fates: ParameterFates, row: int) -> bool:
+    """Whether calls inside of another one took what requires grad: as in a reentrant checkpoint, where it is lost."""
+    return any(fates.log.calls[inner].live_inputs for inner in fates.flow.inside(row))
 
 
 def _leaves_above(fates: ParameterFates, roots: list[int], before: int) -> list[int]:

@@ -132,8 +132,8 @@ _COPIES = frozenset(f"torch.Tensor.{name}" for name in ("clone", "to", "contiguo
 
 
 def _train_together(fates: ParameterFates, tie: Tie) -> bool:
-    """Whether gradients reach both, by the same backward calls, and they look alike."""
-    one, other = fates.tensor(tie.one), fates.tensor(tie.other)
-    if one.facts.shape != other.facts.shape:
+    """Whether gradients reach both, by the same backward calls, and they look alike, one perhaps transposed."""
+    one, other = (sorted(map(str, fates.tensor(number).facts.shape)) for number in (tie.one, tie.other))
+    if one != other:
         return False
     return any(tie.one in leaves and tie.other in leaves for row, leaves in fates.reached_by.items() if row > tie.row)
