@@ -167,10 +167,22 @@ class MissingGradients:
 
     def _to_blame(self, backward: int, root: int, wants: frozenset[int]) -> Iterator[CutOff]:
         for shadow, cuts in shadows_on(self._flow, root, backward, self._key):
+            if self._begins_anew(shadow):
+                continue
             above = alive_above(self._flow, ((tensor, cut.call) for cut in cuts for tensor in cut.live_inputs))
             tensors = tuple(sorted(wants & above))
             if tensors:
                 yield CutOff(shadow, cuts, backward, root, self._is_refused(backward), tensors)
+
+    def _begins_anew(self, shadow: Shadow) -> bool:
+        """Whether nothing but a leaf's values was taken, and another leaf was made of them that trains in its place."""
+        calls = self._log.calls
+        taken = [use for use in calls[shadow.cut.call].inputs if use.requires_grad]
+        copied = {use.tensor for row in shadow.way for use in calls[row].outputs}
+        leaves = (use for row in shadow.way[1:] for use in calls[row].inputs if use.requires_grad and use.is_leaf)
+        return all(use.is_leaf for use in taken) and any(
+            use.tensor in copied and use.tensor in self._received for use in leaves
+        )
 
     def _steering(self, tensors: frozenset[int]) -> Iterator[CutOff]:
         """For tensors whose values come to no root: the cuts after which they only decided what the program did."""

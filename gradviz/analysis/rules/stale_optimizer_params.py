@@ -66,7 +66,7 @@ class StaleOptimizerParams(Rule):
             for n in newcomers
             if n not in replaced
             and n not in unfrozen
-            and fates.tensor(n).role == "parameter"
+            and (fates.tensor(n).role == "parameter" or _is_copy_of(fates, n, forgotten))
             and (_is_made_after(fates, n, optimizer_made) or _is_all(fates, forgotten))
         ]
         for row in dict.fromkeys(replaced.values()):
@@ -158,6 +158,14 @@ def _unfrozen_after(fates: ParameterFates, number: int, since: int) -> int | Non
 def _is_made_after(fates: ParameterFates, number: int, since: int) -> bool:
     made = fates.made_by(number)
     return made is not None and made > since
+
+
+def _is_copy_of(fates: ParameterFates, number: int, forgotten: list[int]) -> bool:
+    """Whether it began with the values of one of these, which nothing else uses."""
+    if not forgotten:
+        return False
+    above = {use.tensor for row in fates.flow.ancestors(number) for use in fates.log.calls[row].inputs}
+    return not above.isdisjoint(forgotten)
 
 
 def _is_all(fates: ParameterFates, forgotten: list[int]) -> bool:
