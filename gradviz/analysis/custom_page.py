@@ -47,6 +47,8 @@ class CustomPage(Struct, frozen=True, omit_defaults=True):
     """Where the script was run with ``--gradcheck``, or checked."""
     unchecked: tuple[str, ...] = ()
     """Why there are none though that was asked for."""
+    was_asked_for: bool = False
+    """Whether the run was one that compares."""
 
 
 def custom_page(capture: Capture, graph: Graph, node: Node) -> CustomPage | None:
@@ -64,6 +66,7 @@ def custom_page(capture: Capture, graph: Graph, node: Node) -> CustomPage | None
         tuple(edge is not None for edge in node.edges),
         tuple(_checked(each) for each in checks if each.function.rpartition(".")[2] == own_name),
         tuple(each for each in capture.disclosures if f" of {own_name} was not compared" in each),
+        was_asked_for=capture.calls is not None,
     )
 
 

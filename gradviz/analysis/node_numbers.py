@@ -88,10 +88,15 @@ class _Numbers:
             yield NamedTensor(f"grads[{place}]" if several else "grad", (), self.node.output(place), figures)
 
     def _results(self) -> Iterator[NamedTensor]:
-        names = result_names(self.derivative.schema) if self.derivative else ()
-        for place, tensor in enumerate(self.node.outputs):
-            name = names[place] if len(names) == len(self.node.outputs) else f"result{place}" if place else "result"
+        for name, (place, tensor) in zip(self._names_of_results(), enumerate(self.node.outputs), strict=True):
             yield NamedTensor(name, names_at(self.node, place), tensor, at_place(self.node.values, place))
+
+    def _names_of_results(self) -> tuple[str, ...]:
+        count = len(self.node.outputs)
+        names = result_names(self.derivative.schema) if self.derivative else ()
+        if len(names) == count:
+            return names
+        return ("result",) if count == 1 else tuple(f"result[{place}]" for place in range(count))
 
     def _sent(self) -> Iterator[NamedTensor]:
         for (name, edge), figures in zip(named_edges(self.node, self.derivative), self.node.gradients, strict=False):

@@ -26,10 +26,13 @@ def custom_sections(page: CustomPage) -> Iterator[tuple[str, list[Row]]]:
         )
     checks = [(f"argument {check.argument}", _words(check)) for check in page.checks]
     checks += [("", sentence) for sentence in page.unchecked]
-    yield (
-        "backward compared with finite differences of forward",
-        checks or [("", "not compared: gradviz explain WHAT SCRIPT --gradcheck runs the script to its end and does")],
-    )
+    yield "backward compared with finite differences of forward", checks or [("", _why_not(page))]
+
+
+def _why_not(page: CustomPage) -> str:
+    if page.was_asked_for:
+        return "not compared: no call of it by apply() was seen that wanted a gradient"
+    return "not compared: gradviz explain WHAT SCRIPT --gradcheck runs the script to its end and does"
 
 
 def _words(check: CheckedInput) -> str:
