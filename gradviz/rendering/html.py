@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gradviz.errors import check_choice
 from gradviz.graph.folding import plan_folding
+from gradviz.graph.view import View
 from gradviz.rendering.colouring import check_that_it_was_measured
 from gradviz.rendering.geometry import Arrows
 from gradviz.rendering.layout import collector_paused
@@ -15,6 +16,7 @@ from gradviz.rendering.page_file import page_file
 from gradviz.rendering.page_identities import Identities
 from gradviz.rendering.page_items import PageItems, cut
 from gradviz.rendering.page_level import level_of
+from gradviz.rendering.page_steps import page_replay
 from gradviz.rendering.palette import ROLE_STYLES
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.role_words import role_words
@@ -56,7 +58,9 @@ class HtmlRenderer:
         identities = Identities(subject.graph)
         failed = subject.graph.backward.failed_node if subject.graph.backward else None
         boxes, items = PageBoxes(), PageItems(subject.graph, failed, self._link_template())
+        finest = View((), ())
         for depth, view in enumerate(plan.levels()):
+            finest = view
             level = level_of(subject, view, depth, identities)
             boxes.add(level)
             items.add(level)
@@ -75,6 +79,7 @@ class HtmlRenderer:
             opened=tuple(number for number in _opened(subject, identities) if number < len(page_items)),
             legends=legends,
             sources=_sources(subject),
+            replay=page_replay(subject, finest),
             arrows=self.arrows,
             color_by=self.color_by,
             theme=self.theme,

@@ -77,7 +77,24 @@ class ItemTexts:
 
 def item_text(subject: SubjectWords, item: Item) -> ItemText:
     """The words for one item."""
+    tooltip = tuple(line for _, lines in item_sections(subject, item) for line in lines)
+    return replace(item_face_text(subject, item), tooltip=tooltip)
+
+
+def item_face_text(subject: SubjectWords, item: Item) -> ItemText:
+    """The same without the tooltip, which takes longer than all the rest."""
     return replace(_text_of(subject, item), mark=item_mark(subject, item), numbers=item_numbers(subject, item))
+
+
+def item_sections(subject: SubjectWords, item: Item) -> Iterator[tooltips.Section]:
+    """What a tooltip says of an item, under headings; one without a heading says what the item is."""
+    if item.kind == "carried":
+        source, instead = (
+            "" if of is None else _text_of(subject, subject.view.items[of]).title for of in (item.source, item.instead)
+        )
+        yield "", tooltips.carried(subject, item, source, instead)
+    else:
+        yield from tooltips.sections(subject, item)
 
 
 def _text_of(subject: SubjectWords, item: Item) -> ItemText:
@@ -104,7 +121,6 @@ def _operation(subject: SubjectWords, item: Item) -> ItemText:
         badge=" · ".join(_peculiarities(node)),
         name=_variables(subject, subject.result_of(item, node)) or _variables(subject, node),
         shape=operation_shapes(subject, item, node),
-        tooltip=tooltips.operation(subject, item, node),
         settings=setting_words(node),
         **_place(subject, node.call_site),
     )
@@ -134,7 +150,6 @@ def _leaf(subject: SubjectWords, item: Item, node_id: int) -> ItemText:
         title=title + others,
         subtitle=autograd_name(node),
         shape=_given_shape(subject, item, operation_shapes(subject, item, node)),
-        tooltip=tooltips.leaf(subject, item, node),
     )
 
 
@@ -167,7 +182,6 @@ def _constant(subject: SubjectWords, item: Item) -> ItemText:
         title=_within(subject, item, constant_names(constant)[0]),
         subtitle=words,
         shape=_given_shape(subject, item, constant_shapes(subject, item) or shape_words(constant.tensor)),
-        tooltip=tooltips.constant(subject, item, constant),
     )
 
 
@@ -185,7 +199,6 @@ def _root(subject: SubjectWords, item: Item) -> ItemText:
         title=subject.root_names[item.root or 0],
         subtitle=f"{backward.function}()" if backward else "",
         shape=shape_words(tensor),
-        tooltip=tooltips.root(subject, root),
         **_place(subject, backward.call_site if backward else None),
     )
 
@@ -194,12 +207,10 @@ def _carried(subject: SubjectWords, item: Item) -> ItemText:
     """What an earlier repetition gave. It is called after the operation that made it: variables come and go."""
     assert item.source is not None, "something carried has a source"
     source = _text_of(subject, subject.view.items[item.source])
-    instead = "" if item.instead is None else _text_of(subject, subject.view.items[item.instead]).title
     return ItemText(
         title=_carried_title(source.title, item.repetitions_back),
         subtitle="from the repetition before" if item.repetitions_back == 1 else "from an earlier repetition",
         shape=subject.shape_leaving(item),
-        tooltip=tooltips.carried(subject, item, source.title, instead),
     )
 
 
@@ -213,7 +224,6 @@ def _cut(subject: SubjectWords, edge: GhostEdge) -> ItemText:
     return ItemText(
         title=edge.cut,
         subtitle="cuts the gradient",
-        tooltip=tooltips.cut(subject, edge),
         **_place_at(subject, CallSite(edge.file, edge.line) if edge.line else None),
     )
 
@@ -224,7 +234,6 @@ def _cut_off(subject: SubjectWords, item: Item, edge: GhostEdge) -> ItemText:
         title=_within(subject, item, edge.tensors[0]) if edge.tensors else "",
         settings=f"and {more:,} more" if more > 0 else "",
         subtitle="get no gradient" if more > 0 else "gets no gradient",
-        tooltip=tooltips.cut_off(edge),
     )
 
 
@@ -234,7 +243,6 @@ def _box(subject: SubjectWords, item: Item) -> ItemText:
         subtitle=box_subtitle(subject, item),
         shape="" if item.is_open else leaving_shapes(subject, item),
         badge=box_badge(subject, item),
-        tooltip=tooltips.box(subject, item),
         path=box_path(subject, item),
         **_place(subject, subject.common_call_site(item)),
     )

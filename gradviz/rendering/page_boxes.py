@@ -26,7 +26,7 @@ from gradviz.rendering.page_level import Level
 from gradviz.rendering.satellites import Cluster
 from gradviz.rendering.wiring import End, Ends
 
-BUDGET = 30.0
+BUDGET = 8.0
 """Estimated seconds for the layout of all boxes together."""
 
 

@@ -143,6 +143,28 @@ class PageLegend(Struct, frozen=True):
     is_scale: bool = False
 
 
+class PageStep(Struct, frozen=True, gc=False):
+    """What the engine ran as one."""
+
+    nodes: tuple[int, ...]
+    title: str
+    subtitle: str
+    facts: tuple[PageSection, ...]
+    """What entered, how it is summed, the formula, and what left."""
+    senders: tuple[int, ...]
+    """The steps, counted from 1, from which gradients enter; 0 for what backward starts from."""
+
+
+class PageReplay(Struct, frozen=True):
+    """The backward pass."""
+
+    steps: tuple[PageStep, ...]
+    beginning: Lines
+    """What it starts from."""
+    was_watched: bool
+    """False where the order is the one that the engine would take."""
+
+
 class PageDocument(Struct, frozen=True):
     """Everything that the page shows of one graph."""
 
@@ -160,8 +182,8 @@ class PageDocument(Struct, frozen=True):
     """The boxes that are open at first, by their items."""
     legends: dict[str, PageLegend]
     sources: dict[str, dict[int, str]]
-    findings: tuple[tuple[str, str, str, int], ...] = ()
-    """Severity, code and cause, message, and the item at which each is."""
+    replay: PageReplay | None
+    """None where it has too many steps to be played."""
     arrows: str = "data"
     color_by: str = "role"
     theme: str = "auto"

@@ -11,11 +11,11 @@ from gradviz.analysis.gradient_flow import has_gradients
 from gradviz.graph.model import Graph
 from gradviz.graph.operation_words import constant_names
 from gradviz.graph.view import Item
-from gradviz.rendering import tooltips
 from gradviz.rendering.colouring import QUANTITY_WORDS, Measured, common_scale, measured
 from gradviz.rendering.faces import SMALL_SIZE, Face, TextLine, badge_width, line_width, printable
 from gradviz.rendering.geometry import Rect
 from gradviz.rendering.item_marks import worst_finding
+from gradviz.rendering.labels import item_sections
 from gradviz.rendering.module_colours import module_categories
 from gradviz.rendering.page_document import PageChip, PageItem, PageLegend, PageLine, PageSection
 from gradviz.rendering.page_level import Level
@@ -172,7 +172,7 @@ def line_on(line: TextLine, css_class: str, left: float, baseline: float) -> Pag
 
 
 def _sections(level: Level, item: Item) -> Iterator[PageSection]:
-    for heading, lines in tooltips.sections(level.words, item):
+    for heading, lines in item_sections(level.words, item):
         shown = tuple(dict.fromkeys(cut(line) for line in lines if line))
         if shown:
             yield PageSection(heading, shown)

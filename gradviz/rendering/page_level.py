@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gradviz.graph.view import Item, View
 from gradviz.rendering.faces import Face, face_of
-from gradviz.rendering.labels import ItemText, item_text
+from gradviz.rendering.labels import ItemText, item_face_text
 from gradviz.rendering.page_identities import Identities
 from gradviz.rendering.palette import role_of
 from gradviz.rendering.renderer import Subject
@@ -61,7 +61,7 @@ def level_of(subject: Subject, view: View, depth: int, identities: Identities) -
     for item in view.items:
         is_new = depths[item.id] == depth or (item.is_open and depths[item.id] == depth - 1)
         if is_new:
-            texts[item.id] = item_text(words, item)
+            texts[item.id] = item_face_text(words, item)
             faces.append(face_of(subject.graph, item, texts[item.id]))
         else:
             faces.append(Face(role_of(item, subject.graph), 0.0, 0.0, (), is_open=item.is_open))

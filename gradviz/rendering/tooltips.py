@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from gradviz.graph.model import Constant, HeldTensor, Node, NodeKind, Root
 from gradviz.graph.node_findings import GhostEdge
@@ -35,26 +35,21 @@ Section = tuple[str, tuple[str, ...]]
 def sections(subject: SubjectWords, item: Item) -> Iterator[Section]:
     """The small print of any item under headings; one without a heading says what the item is."""
     if item.kind == "box":
-        yield from box_sections(subject, item)
+        yield from _box(subject, item)
     elif item.constant is not None:
-        yield "", constant(subject, item, subject.graph.constants[item.constant])
+        yield "", _constant(subject, item, subject.graph.constants[item.constant])
     elif item.root is not None:
-        yield "", root(subject, subject.graph.roots[item.root])
+        yield "", _root(subject, subject.graph.roots[item.root])
     elif item.ghost is not None:
         edge = subject.graph.ghost_edges[item.ghost]
-        yield "findings", cut(subject, edge) if item.kind == "cut" else cut_off(edge)
+        yield "findings", _cut(subject, edge) if item.kind == "cut" else _cut_off(edge)
     elif item.node is not None:
         node = subject.graph.nodes[item.node]
-        yield from leaf_sections(subject, item, node) if node.is_leaf else operation_sections(subject, item, node)
+        yield from _leaf(subject, item, node) if node.is_leaf else _operation(subject, item, node)
 
 
-def operation(subject: SubjectWords, item: Item, node: Node) -> tuple[str, ...]:
+def _operation(subject: SubjectWords, item: Item, node: Node) -> Iterator[Section]:
     """About an operation."""
-    return _lines(operation_sections(subject, item, node))
-
-
-def operation_sections(subject: SubjectWords, item: Item, node: Node) -> Iterator[Section]:
-    """The same under headings."""
     yield "forward", (*_made_by(node), *_source(subject, node.call_site), *scope_tooltip(subject, node.scope))
     yield "tensors", (*_outputs(node), *_settings(node))
     yield "findings", tuple(_mark(subject, item))
@@ -63,13 +58,8 @@ def operation_sections(subject: SubjectWords, item: Item, node: Node) -> Iterato
     yield "drawn with it", (*_merged(subject, item, node), *_not_drawn(subject, item))
 
 
-def leaf(subject: SubjectWords, item: Item, node: Node) -> tuple[str, ...]:
+def _leaf(subject: SubjectWords, item: Item, node: Node) -> Iterator[Section]:
     """About a parameter or an input."""
-    return _lines(leaf_sections(subject, item, node))
-
-
-def leaf_sections(subject: SubjectWords, item: Item, node: Node) -> Iterator[Section]:
-    """The same under headings."""
     alike = [f"stands for {len(item.nodes):,} {node.kind}s, one of each repetition"] if len(item.nodes) > 1 else []
     yield "tensors", (*_held(node), *_outputs(node), *_settings(node))
     yield "findings", tuple(_mark(subject, item))
@@ -77,11 +67,7 @@ def leaf_sections(subject: SubjectWords, item: Item, node: Node) -> Iterator[Sec
     yield "drawn with it", (*alike, *_only_first(subject, item))
 
 
-def _lines(sections: Iterable[Section]) -> tuple[str, ...]:
-    return tuple(line for _, lines in sections for line in lines)
-
-
-def constant(subject: SubjectWords, item: Item, of: Constant) -> tuple[str, ...]:
+def _constant(subject: SubjectWords, item: Item, of: Constant) -> tuple[str, ...]:
     """About an input that needs no gradient."""
     alike = [f"stands for {len(item.constants):,} tensors, one of each repetition"] if len(item.constants) > 1 else []
     names = ["also " + listed(of.names[1:])] if of.names[1:] else []
@@ -103,14 +89,14 @@ def carried(subject: SubjectWords, item: Item, source: str, instead: str) -> tup
     )
 
 
-def cut(subject: SubjectWords, edge: GhostEdge) -> tuple[str, ...]:
+def _cut(subject: SubjectWords, edge: GhostEdge) -> tuple[str, ...]:
     """About the call that cuts off a gradient."""
     found = edge.finding
     text = subject.capture.sources.get(edge.file, {}).get(edge.line, "").strip()
     return (*filter(None, [text]), f"{found.severity} {found.code} {found.cause}: {found.message}")
 
 
-def cut_off(edge: GhostEdge) -> tuple[str, ...]:
+def _cut_off(edge: GhostEdge) -> tuple[str, ...]:
     """About the tensors that get no gradient because of it."""
     more = len(edge.tensors) - _MOST_CUT_OFF
     return (*edge.tensors[:_MOST_CUT_OFF], *([f"and {more:,} more"] if more > 0 else []))
@@ -120,7 +106,7 @@ _MOST_CUT_OFF = 20
 """Names that a tooltip lists, a line each."""
 
 
-def root(subject: SubjectWords, of: Root) -> tuple[str, ...]:
+def _root(subject: SubjectWords, of: Root) -> tuple[str, ...]:
     """About a tensor that backward started from."""
     lines = [full_tensor_words(of.tensor)] if of.tensor else []
     lines += figures_lines("gradient that it began with", of.gradient)
@@ -133,13 +119,8 @@ def root(subject: SubjectWords, of: Root) -> tuple[str, ...]:
     return (*lines, *_source(subject, backward.call_site))
 
 
-def box(subject: SubjectWords, item: Item) -> tuple[str, ...]:
+def _box(subject: SubjectWords, item: Item) -> Iterator[Section]:
     """About a module call or a group of operations."""
-    return _lines(box_sections(subject, item))
-
-
-def box_sections(subject: SubjectWords, item: Item) -> Iterator[Section]:
-    """The same under headings."""
     last = [] if item.last_scope is None else [f"to {subject.graph.scopes[item.last_scope].path}"]
     own_line = _source(subject, subject.common_call_site(item)) if item.scope is None else ()
     yield "module", (*scope_tooltip(subject, item.scope), *last, *_repeated(subject, item), *own_line)

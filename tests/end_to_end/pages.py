@@ -104,6 +104,11 @@ class Screen:
         """What the panel is about."""
         return self.page.inner_text("#panel h2")
 
+    def in_state(self, state: str) -> list[str]:
+        """Titles of what is in a state while the backward pass is played, sorted; boxes as well."""
+        script = "state => [...document.querySelectorAll(`#picture .item.${state}`)]"
+        return sorted(self.page.evaluate(f"{script}.map(i => i.querySelector('text').firstChild.data)", state))
+
     def lit(self, way: str) -> list[str]:
         """Titles of what lights up as ``from`` or ``to`` what is selected, sorted."""
         script = "way => [...document.querySelectorAll(`#picture .item.lit-${way}`)]"

@@ -161,6 +161,32 @@ def test_the_panel_says_all_that_is_known(show: Opener) -> None:
     assert screen.settled().heading() == "sum"
 
 
+def test_the_backward_pass_is_played_step_by_step(show: Opener) -> None:
+    screen = show(fading(graph_of("w -> Mul -> Sin -> Sum -> loss; Mul -> Cos -> Sum")))
+    screen.press("p")
+    assert screen.heading() == "backward begins"
+    screen.press("ArrowRight")
+    assert screen.heading() == "sum" and "step 1 of 5" in screen.panel()
+    assert screen.in_state("runs") == ["sum"] and screen.in_state("ahead") == ["mul", "w"]
+    assert screen.in_state("ready") == ["cos", "sin"]
+    screen.press("ArrowRight")
+    assert screen.in_state("waits") == ["mul"]
+    screen.press("End")
+    assert screen.in_state("ran") == ["cos", "loss", "mul", "sin", "sum"] and screen.in_state("runs") == ["w"]
+    assert screen.page.input_value("#play-slider") == "5"
+    screen.press("Escape")
+    assert screen.in_state("ran") == [] and screen.heading() == "train.py"
+
+
+def test_a_folded_box_plays_all_that_is_in_it(show: Opener) -> None:
+    screen = show(transformer(2), view=FOLDED)
+    screen.press("p", "End")
+    assert screen.heading() == "model.embed.weight" or "embed" in screen.panel()
+    assert screen.in_state("runs") == ["embed", "model"]
+    screen.press("Home")
+    assert screen.in_state("runs") == ["loss"]
+
+
 def test_a_link_opens_the_same_view_and_back_goes_to_the_one_before(show: Opener) -> None:
     screen = show(transformer(4), view=FOLDED)
     screen.toggle("h.0 … h.3")

@@ -5,7 +5,7 @@ export function hashOf(model, state) {
   const parts = [];
   if (state.selected !== null) {
     const [node] = model.items[state.selected].nodes ?? [];
-    const isItsOwn = node !== undefined && model.itemOfNode.get(node) === state.selected;
+    const isItsOwn = node !== undefined && model.itemOfNode(node) === state.selected;
     parts.push(isItsOwn ? `node=${node}` : `item=${state.selected}`);
   }
   const first = new Set(model.document.opened);
@@ -24,7 +24,7 @@ export function stateOf(model, hash) {
   for (const box of boxesOf(model, asked.get("open"))) for (const each of [box, ...model.boxesAround(box)]) opened.add(each);
   for (const box of boxesOf(model, asked.get("close"))) opened.delete(box);
   const item = Number(asked.get("item"));
-  const node = model.itemOfNode.get(Number(asked.get("node")));
+  const node = model.itemOfNode(Number(asked.get("node")));
   const selected = asked.has("node") ? node ?? null : asked.has("item") && model.items[item] ? item : null;
   if (selected !== null) for (const box of model.boxesAround(selected)) opened.add(box);
   const colour = asked.get("color");

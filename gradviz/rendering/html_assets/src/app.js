@@ -8,6 +8,7 @@ import { showLegend } from "./legend.js";
 import { Minimap } from "./minimap.js";
 import { announce, itemButton, Panel } from "./panel.js";
 import { Picture } from "./picture.js";
+import { Player } from "./player.js";
 import { Search } from "./search.js";
 import { nextTheme, useTheme } from "./theme.js";
 import { Viewport } from "./viewport.js";
@@ -34,6 +35,12 @@ export class App {
       only: () => this.showOnly(!this.only),
       select: (number) => this.goTo(number),
     });
+    this.player = new Player(model, {
+      picture: this.picture,
+      takers: () => (line) => this.connections.takersOf(line),
+      onStep: (items) => this.#followStep(items),
+      onEnd: () => this.#fillPanel(),
+    });
     this.search = new Search(model, {
       onFound: (numbers) => { this.found = numbers && new Set(numbers); this.#mark(); },
       onGo: (number) => this.goTo(number),
@@ -47,6 +54,7 @@ export class App {
     byId("facts").textContent = facts.facts;
     useTheme(facts.theme, () => this.minimap.show(this.picture.scene));
     this.#offerColours();
+    byId("play").hidden = !facts.replay;
     this.state = stateOf(this.model, location.hash);
     this.#show();
     this.viewport.fit(this.#whole(), { isLegible: true, isMoved: false });
@@ -146,6 +154,16 @@ export class App {
     showHelp();
   }
 
+  /** Begins or ends playing the backward pass, where it can be played. */
+  play() {
+    if (!this.model.document.replay) return;
+    if (this.player.isOn) this.player.close();
+    else {
+      if (this.state.selected !== null) this.select(null);
+      this.player.open();
+    }
+  }
+
   // -- how it is shown ----------------------------------------------------------------------------------------------
 
   #change(patch, anchor) {
@@ -172,7 +190,7 @@ export class App {
     const was = anchor === undefined || !this.picture.scene ? null : this.#rectOf(anchor);
     const scene = compose(this.model, this.state.opened);
     if (was) this.#shift(scene, anchor, was);
-    byId("picture").dataset.color = this.state.colour;
+    byId("stage").dataset.color = this.state.colour;
     this.picture.colour = this.state.colour;
     this.picture.show(scene);
     this.connections = new Connections(scene);
@@ -195,6 +213,13 @@ export class App {
     scene.y = y;
   }
 
+  /** Brings into sight what runs, where it is folded away the box that hides it. */
+  #followStep(items) {
+    const shown = items.map((item) => this.model.shownFor(item, this.state.opened)).filter((item) => this.#rectOf(item));
+    if (shown.length) this.viewport.reveal(this.#rectOf(shown[0]));
+    this.#fillPanel();
+  }
+
   #whole() {
     const { scene } = this.picture;
     return { x: scene.x ?? 0, y: scene.y ?? 0, width: scene.width, height: scene.height };
@@ -214,6 +239,10 @@ export class App {
 
   #fillPanel() {
     const { selected, opened } = this.state;
+    if (this.player.isOn && selected === null) {
+      this.panel.fill(this.player.told());
+      return this.#fillCrumbs();
+    }
     const numbers = selected === null ? [] : this.#ownItems(selected);
     this.panel.show(selected, {
       from: this.connections.neighbours(numbers, "back"),
@@ -221,7 +250,7 @@ export class App {
       isOpen: opened.has(selected),
       isOnly: this.only,
     });
-    this.#fillCrumbs();
+    return this.#fillCrumbs();
   }
 
   #fillCrumbs() {
@@ -252,6 +281,7 @@ export class App {
       element.classList.toggle("lit-from", Boolean(lit?.from.lines.has(key)));
       element.classList.toggle("lit-to", Boolean(lit?.to.lines.has(key)));
     }
+    this.player.mark();
     if (selected === null) svg.querySelector(".item")?.setAttribute("tabindex", 0);
   }
 
@@ -330,6 +360,7 @@ export class App {
       "fold-all": () => this.foldAll(),
       theme: () => { announce(`theme: ${nextTheme()}`); this.minimap.show(this.picture.scene); },
       help: () => this.help(),
+      play: () => this.play(),
       "panel-toggle": () => document.body.classList.toggle("no-panel"),
     };
     for (const [id, action] of Object.entries(buttons)) byId(id).addEventListener("click", action);

@@ -58,6 +58,18 @@ export class Connections {
     return [...found];
   }
 
+  /** The items that take what flows along a line, whichever borders of boxes it has still to cross. */
+  takersOf(line) {
+    const found = [];
+    const waiting = [line.to];
+    while (waiting.length) {
+      const end = waiting.pop();
+      if (end.startsWith("item:")) found.push(Number(end.slice(5)));
+      else waiting.push(...(this.onwards.get(end) ?? []).map((next) => next.to));
+    }
+    return found;
+  }
+
   /** The shortest way with the data from one item to another; null where there is none. */
   way(from, to) {
     const goal = `item:${to}`;

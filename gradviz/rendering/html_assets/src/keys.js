@@ -17,9 +17,18 @@ const KEYS = [
   ["ArrowRight", "", (app) => app.follow("right")],
   ["+", "zoom in; - zooms out", (app) => app.viewport.zoomBy(1.3)],
   ["-", "", (app) => app.viewport.zoomBy(1 / 1.3)],
-  ["Escape", "select nothing", (app) => app.select(null)],
+  ["p", "play the backward pass; then ← → step through it, and space runs it", (app) => app.play()],
+  ["Escape", "select nothing; leave the backward pass", (app) => (app.player.isOn && app.state.selected === null ? app.play() : app.select(null))],
   ["?", "this list", (app) => app.help()],
 ];
+/** What keys mean while the backward pass is played. */
+const PLAYING = new Map([
+  ["ArrowLeft", (app) => app.player.step(-1)],
+  ["ArrowRight", (app) => app.player.step(1)],
+  ["Home", (app) => app.player.go(0)],
+  ["End", (app) => app.player.go(Infinity)],
+  [" ", (app) => app.player.run()],
+]);
 const SIGNS = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "← →" };
 const MOUSE = [
   ["click", "select: what its gradient flows to, and what it came from, light up"],
@@ -36,10 +45,10 @@ function withSelected(app, action) {
 export function listenToKeys(app) {
   const actions = new Map(KEYS.map(([key, , action]) => [key, action]));
   document.addEventListener("keydown", (event) => {
-    const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+    const isTyping = /^(SELECT|TEXTAREA)$/.test(event.target.tagName) || event.target.type === "search";
     const isScrolling = event.key.startsWith("Arrow") && event.target.closest("#panel");
     if (isTyping || isScrolling || event.ctrlKey || event.metaKey || event.altKey || byId("help-dialog").open) return;
-    const action = actions.get(event.key);
+    const action = (app.player.isOn && PLAYING.get(event.key)) || actions.get(event.key);
     if (!action) return;
     event.preventDefault();
     action(app);

@@ -7,9 +7,13 @@ export class Model {
     this.items = document.items;
     this.outermost = document.boxes[0];
     this.boxes = new Map(document.boxes.filter((box) => box.item !== null).map((box) => [box.item, box]));
-    this.itemOfNode = new Map();
+    /** For each autograd node the items that show it: of a leaf there is one beside each user. */
+    this.itemsOfNode = new Map();
     this.items.forEach((item, number) => {
-      for (const node of item.nodes ?? []) if (!this.itemOfNode.has(node)) this.itemOfNode.set(node, number);
+      for (const node of item.nodes ?? []) {
+        if (!this.itemsOfNode.has(node)) this.itemsOfNode.set(node, []);
+        this.itemsOfNode.get(node).push(number);
+      }
     });
     this.childBoxes = new Map();
     for (const number of this.boxes.keys()) {
@@ -17,7 +21,11 @@ export class Model {
       if (!this.childBoxes.has(parent)) this.childBoxes.set(parent, []);
       this.childBoxes.get(parent).push(number);
     }
-    this.searchable = null;
+  }
+
+  /** The item of a node, of several the first; undefined for a node that this graph does not have. */
+  itemOfNode(node) {
+    return this.itemsOfNode.get(node)?.[0];
   }
 
   /** Whether an item is a box that has an inside to show. */

@@ -15,9 +15,13 @@ export class Panel {
 
   /** @param {{from: number[], to: number[], isOpen: boolean, isOnly: boolean}} around */
   show(number, around) {
-    const parts = number === null ? this.#overview() : this.#about(number, around);
+    this.fill(number === null ? this.#overview() : this.#about(number, around));
+  }
+
+  /** @param {(Node|null)[]} parts */
+  fill(parts) {
     this.element.replaceChildren(...parts.filter(Boolean));
-    this.element.scrollTop = 0;
+    byId("panel").scrollTop = 0;
   }
 
   #about(number, { from, to, isOpen, isOnly }) {
@@ -34,10 +38,19 @@ export class Panel {
       ...this.#figures(item),
       ...this.#sections(item, ["findings"]),
       ...(code ?? []),
+      ...this.#formula(item),
       ...this.#neighbours("takes data from", from, "and sends its gradient there"),
       ...this.#neighbours("gives data to", to, "and gets its gradient from there"),
       ...this.#sections(item, null, ["findings"]),
     ];
+  }
+
+  /** What backward computes there: said by the step in which it ran, of several alike by the first of them. */
+  #formula(item) {
+    const node = (item.nodes ?? [])[0];
+    const step = this.model.document.replay?.steps.find(({ nodes }) => nodes.includes(node));
+    const told = step?.facts.filter(({ heading }) => heading === "formula" || heading === "in torch") ?? [];
+    return told.flatMap(({ heading, lines }) => [h("h3", {}, heading), h("pre", { class: "fact" }, lines.join("\n"))]);
   }
 
   #buttons(number, isOpen, isOnly) {

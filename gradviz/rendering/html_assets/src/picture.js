@@ -42,7 +42,7 @@ export class Picture {
   /** Everything again, in other colours. */
   recolour(colour) {
     this.colour = colour;
-    byId("picture").dataset.color = colour;
+    byId("stage").dataset.color = colour;
     for (const [number, element] of this.#elements.items) {
       if (!this.#scene.items.has(number)) continue;
       const fresh = itemElement(this.model, number, colour);

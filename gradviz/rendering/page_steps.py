@@ -1,0 +1,44 @@
+"""The steps of the backward pass, for a page that plays it: as `gradviz.analysis.replay` finds them in an open view.
+
+The page shows a step on whatever stands for its nodes: on a closed box, where they are folded away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gradviz.analysis.replay import Replay, Step
+from gradviz.graph.view import View
+from gradviz.rendering.page_document import PageReplay, PageSection, PageStep
+from gradviz.rendering.page_items import cut
+from gradviz.rendering.renderer import Subject
+from gradviz.rendering.replay_words import ReplayWords
+
+MOST_STEPS = 4_000
+"""Nobody plays more, and the words for a step are the largest part of what the page is given."""
+
+
+def page_replay(subject: Subject, finest: View) -> PageReplay | None:
+    """The backward pass step by step; None where it has too many steps, or none.
+
+    Args:
+        finest: the view in which every box is open.
+    """
+    if len(subject.graph.nodes) > 4 * MOST_STEPS:
+        return None  # What several repetitions share makes fewer steps of nodes, but not that many fewer.
+    replay = Replay(subject.graph, finest)
+    if not 0 < len(replay) <= MOST_STEPS:
+        return None
+    words = ReplayWords(replace(subject, view=finest), replay)
+    steps = tuple(_page_step(words, step) for step in replay.steps)
+    return PageReplay(steps, tuple(map(cut, words.sums.beginning())), replay.was_watched)
+
+
+def _page_step(words: ReplayWords, step: Step) -> PageStep:
+    return PageStep(
+        nodes=tuple(step.nodes),
+        title=cut(words.names.title(step)),
+        subtitle=cut(words.names.subtitle(step)),
+        facts=tuple(PageSection(fact.label, tuple(map(cut, fact.lines))) for fact in words.facts(step)),
+        senders=tuple(dict.fromkeys(flow.step for flow in step.entering)),
+    )
