@@ -43,7 +43,10 @@ def read_cached(path: Path) -> FormulaTable | None:
         content = path.read_bytes()
     except FileNotFoundError:
         return None
-    return msgspec.json.decode(content, type=FormulaTable)
+    table = msgspec.json.decode(content, type=FormulaTable)
+    if not table.derivatives:
+        raise msgspec.ValidationError("there is no formula in it")
+    return table
 
 
 def write_cached(path: Path, table: FormulaTable) -> None:

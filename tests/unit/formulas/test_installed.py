@@ -9,10 +9,12 @@ import pytest
 
 from gradviz.errors import MissingDependency
 from gradviz.formulas import installed, known
-from gradviz.formulas.derivative import FormulaTable, ForwardFormula, InputFormula, SavedValue
+from gradviz.formulas.derivative import Derivative, FormulaTable, ForwardFormula, InputFormula, SavedValue
 from gradviz.formulas.formula_cache import cache_file, cache_folder, write_cached
 from gradviz.formulas.installed import FormulaFiles, find_formula_files
 from gradviz.formulas.known import KnownFormulas, known_formulas, of
+
+KEPT = FormulaTable("of a test", (Derivative("ExpBackward0", "exp", "exp(Tensor self) -> Tensor"),))
 
 
 @pytest.fixture
@@ -72,31 +74,31 @@ def test_a_node_that_torch_does_not_generate_has_none() -> None:
 
 
 def test_a_file_in_the_cache_is_read_in_place_of_torchs_own(asked_anew: Path) -> None:
-    write_cached(cache_file(find_formula_files()), FormulaTable("of a test"))
-    assert known.known_formulas() == KnownFormulas(FormulaTable("of a test"))
+    write_cached(cache_file(find_formula_files()), KEPT)
+    assert known.known_formulas() == KnownFormulas(KEPT)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"torch_version": 3}', b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"torch_version": 3}', b'{"torch_version": ""}', b"\xff\xfe"])
 def test_a_damaged_cache_is_disclosed_and_written_anew(
     asked_anew: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known, "read_formulas", lambda files: FormulaTable("read anew"))
+    monkeypatch.setattr(known, "read_formulas", lambda files: KEPT)
     path = cache_file(find_formula_files())
     asked_anew.mkdir()
     path.write_bytes(content)
     found = known.known_formulas()
-    assert found.table == FormulaTable("read anew")
+    assert found.table == KEPT
     assert str(path) in found.disclosures[0]
-    assert known.known_formulas() == KnownFormulas(FormulaTable("read anew"))
+    assert known.known_formulas() == KnownFormulas(KEPT)
 
 
 def test_a_cache_that_cannot_be_written_costs_a_sentence_and_not_the_formulas(
     asked_anew: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known, "read_formulas", lambda files: FormulaTable("read"))
+    monkeypatch.setattr(known, "read_formulas", lambda files: KEPT)
     asked_anew.write_text("a file where the folder should be")
     found = known.known_formulas()
-    assert found.table == FormulaTable("read")
+    assert found.table == KEPT
     assert "cannot be kept" in found.disclosures[0]
     assert len(found.disclosures) == 1
 
