@@ -233,7 +233,13 @@ _ACTIVATIONS = (
         "torch.log_softmax(self, dim)",
         {"self": "grad - torch.exp(result) * grad.sum(dim, keepdim=True)"},
         forward="self - torch.log(torch.exp(self).sum(dim, keepdim=True))",
-        note="With the loss −y at the target, ȳ is −1 there, and the gradient is softmax(x) minus the target.",
+        traps=(
+            Trap(
+                "With the loss −y at the target the gradient is the softmax, 1 less at the target.",
+                "x = torch.tensor([0.0, 0.0], requires_grad=True)\n(-torch.log_softmax(x, 0)[1]).backward()\nx.grad",
+                "[0.5, -0.5]",
+            ),
+        ),
     ),
 )
 

@@ -8,13 +8,14 @@ _TWO = {"self": "a", "other": "b"}
 _BOUNDS = {"low": "-math.inf if min is None else min", "high": "math.inf if max is None else max"}
 
 
-def _rounding(node: str, sentence: str, call: str, *others: str) -> PlainFormula:
+def _rounding(node: str, sentence: str, call: str, *traps: Trap, others: tuple[str, ...] = ()) -> PlainFormula:
     return PlainFormula(
         node,
         sentence,
         call,
         dict.fromkeys(("self", *others), "torch.zeros_like(grad)"),
         note="A step function is flat between its steps: whatever comes before it learns nothing from behind it.",
+        traps=traps,
     )
 
 
@@ -193,19 +194,33 @@ CHOICES = (
         "FmaxBackward0",
         "The larger of two tensors, element by element; of a number and NaN, the number.",
         "torch.fmax(self, other)",
-        {"self": "grad * (self >= other)", "other": "grad * (self < other)"},
-        forward="torch.where(self >= other, self, other)",
-        symbols=_TWO,
-        note="Where both are equal, a gets all, unlike in maximum.",
+        {"self": "grad * first", "other": "grad * ~first"},
+        forward="torch.where(first, self, other)",
+        where={"first": "(self >= other) | torch.isnan(other)"},
+        symbols={**_TWO, "first": "c"},
+        traps=(
+            Trap(
+                "Where both are equal, the first gets all, unlike in maximum.",
+                "a = torch.tensor([1.0], requires_grad=True)\ntorch.fmax(a, torch.tensor([1.0])).backward()\na.grad",
+                "[1.0]",
+            ),
+        ),
     ),
     PlainFormula(
         "FminBackward0",
         "The smaller of two tensors, element by element; of a number and NaN, the number.",
         "torch.fmin(self, other)",
-        {"self": "grad * (self <= other)", "other": "grad * (self > other)"},
-        forward="torch.where(self <= other, self, other)",
-        symbols=_TWO,
-        note="Where both are equal, a gets all, unlike in minimum.",
+        {"self": "grad * first", "other": "grad * ~first"},
+        forward="torch.where(first, self, other)",
+        where={"first": "(self <= other) | torch.isnan(other)"},
+        symbols={**_TWO, "first": "c"},
+        traps=(
+            Trap(
+                "Where both are equal, the first gets all, unlike in minimum.",
+                "a = torch.tensor([1.0], requires_grad=True)\ntorch.fmin(a, torch.tensor([1.0])).backward()\na.grad",
+                "[1.0]",
+            ),
+        ),
     ),
     PlainFormula(
         "CopysignBackward0",
@@ -219,9 +234,23 @@ CHOICES = (
         "DivBackward2",
         "A quotient rounded down, or towards 0.",
         "torch.div(self, other, rounding_mode=rounding_mode)",
-        "other",
+        Trap(
+            "The operator // makes a node that raises in backward, where torch.div gives 0.",
+            "x = torch.ones(2, requires_grad=True)\n(x // 2).grad_fn.name()",
+            "'torch::autograd::NotImplemented'",
+        ),
+        others=("other",),
     ),
-    _rounding("RoundBackward0", "Rounded to whole numbers.", "torch.round(self)"),
+    _rounding(
+        "RoundBackward0",
+        "Rounded to whole numbers.",
+        "torch.round(self)",
+        Trap(
+            "To let a gradient through, as quantization does, add the rounding as a constant.",
+            "x = torch.tensor([1.4], requires_grad=True)\n(x + (x.round() - x).detach()).backward()\nx.grad",
+            "[1.0]",
+        ),
+    ),
     _rounding("FloorBackward0", "Rounded down.", "torch.floor(self)"),
     _rounding("CeilBackward0", "Rounded up.", "torch.ceil(self)"),
     _rounding("TruncBackward0", "Rounded towards 0.", "torch.trunc(self)"),

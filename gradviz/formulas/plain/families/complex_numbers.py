@@ -55,8 +55,12 @@ COMPLEX_NUMBERS = (
         "torch.angle(self)",
         {"self": "1j * grad * self / torch.abs(self) ** 2"},
         always_complex=True,
-        note="Of a real number it is 0.",
         traps=(
+            Trap(
+                "Of a real number the angle is 0 or π, a step function: the gradient is 0.",
+                "x = torch.tensor([-2.0], requires_grad=True)\ntorch.angle(x).backward()\nx.grad",
+                "[0.0]",
+            ),
             Trap(
                 "At 0 there is no angle; torch gives the gradient 0.",
                 "x = torch.zeros(1, dtype=torch.complex64, requires_grad=True)\ntorch.angle(x).backward()\nx.grad",

@@ -102,7 +102,14 @@ INDEXING = (
         "torch.scatter(self, dim, index, src)",
         {"self": "grad.scatter(dim, index, 0)", "src": "grad.gather(dim, index)"},
         holds_for_complex=True,
-        note="Where several values go to one place, one of them stays, and torch's gradient of the others is wrong.",
+        traps=(
+            Trap(
+                "Where several values go to one place one of them stays, yet torch gives the gradient to all of them.",
+                "s = torch.ones(2, requires_grad=True)\ntorch.zeros(1).scatter(0, torch.tensor([0, 0]), s).backward()\n"
+                "s.grad",
+                "[1.0, 1.0]",
+            ),
+        ),
     ),
     PlainFormula(
         "ScatterBackward1",

@@ -145,6 +145,13 @@ LINEAR_ALGEBRA = (
         },
         symbols={"x1": "a", "x2": "b", "apart": "d", "slopes": "s"},
         note="d holds the differences of all pairs. For p = 2, s is ȳ ∘ d / y.",
+        traps=(
+            Trap(
+                "Of equal rows the distance has no slope; torch gives 0.",
+                "a = torch.zeros(1, 2, requires_grad=True)\ntorch.cdist(a, torch.zeros(1, 2)).backward()\na.grad",
+                "[[0.0, 0.0]]",
+            ),
+        ),
     ),
     PlainFormula(
         "DistBackward0",
@@ -305,9 +312,14 @@ LINEAR_ALGEBRA = (
             "outside_left": "L",
             "outside_right": "R",
         },
-        note="Singular values alone get U diag(s̄) W: equal ones harm nothing. T and T′ divide by differences of "
+        note="Singular values alone get U diag(s̄) W. T and T′ divide by differences of "
         "squared singular values, which makes gradients of vectors large where two are close.",
         traps=(
+            Trap(
+                "Singular values alone have gradients also where they are equal.",
+                "a = torch.eye(2).requires_grad_()\ntorch.linalg.svdvals(a).sum().backward()\na.grad",
+                "[[1.0, 0.0], [0.0, 1.0]]",
+            ),
             Trap(
                 "Equal singular values have no definite vectors: their gradient divides by 0.",
                 "a = torch.eye(2).requires_grad_()\n"

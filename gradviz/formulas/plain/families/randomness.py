@@ -24,9 +24,13 @@ RANDOMNESS = (
         forward="input * result1 / (1 - p)",
         outputs=("result0", "result1"),
         symbols={"result1": "m"},
-        note="m, drawn in the forward, is used again in the backward. On a CPU, dropout is a product with m / (1 − p), "
-        "so the node is called MulBackward0.",
+        note="m, drawn in the forward, is used again in the backward.",
         traps=(
+            Trap(
+                "On a CPU, dropout is a product with m / (1 − p), so its node is called so.",
+                "x = torch.ones(2, requires_grad=True)\ntorch.nn.functional.dropout(x, 0.5).grad_fn.name()",
+                "'MulBackward0'",
+            ),
             Trap(
                 "In evaluation, dropout hands its input on and makes no node.",
                 "x = torch.ones(2, requires_grad=True)\ntorch.nn.functional.dropout(x, 0.5, training=False) is x",

@@ -37,14 +37,13 @@ def _extremes(node: str, sentence: str, call: str, *traps: Trap) -> PlainFormula
     )
 
 
-def _extreme_with_index(node: str, sentence: str, call: str, *traps: Trap, note: str = "") -> PlainFormula:
+def _extreme_with_index(node: str, sentence: str, call: str, *traps: Trap) -> PlainFormula:
     return PlainFormula(
         node,
         sentence,
         call,
         {"self": _OF_ONE_INDEX},
         outputs=("values", "indices"),
-        note=note,
         traps=traps,
     )
 
@@ -152,7 +151,11 @@ REDUCTIONS = (
         "MedianBackward1",
         "The median along a dimension, and where it is.",
         "torch.median(self, dim, keepdim=keepdim)",
-        note="Of an even number of elements, the lower of the middle two.",
+        Trap(
+            "Of an even number of elements it is the lower of the middle two, and no mean.",
+            "x = torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)\ntorch.median(x, 0).values.backward()\nx.grad",
+            "[0.0, 1.0, 0.0, 0.0]",
+        ),
     ),
     _extreme_with_index(
         "KthvalueBackward0",
@@ -197,7 +200,14 @@ REDUCTIONS = (
         ),
     ),
     _in_another_order(
-        "TopkBackward0", "The k largest along a dimension, and where they are.", "torch.topk(self, k, dim)"
+        "TopkBackward0",
+        "The k largest along a dimension, and where they are.",
+        "torch.topk(self, k, dim)",
+        Trap(
+            "What was not chosen has the gradient 0: experts that no token is sent to learn nothing.",
+            "x = torch.tensor([1.0, 3.0, 2.0], requires_grad=True)\ntorch.topk(x, 1).values.backward()\nx.grad",
+            "[0.0, 1.0, 0.0]",
+        ),
     ),
     PlainFormula(
         "AminmaxBackward0",
@@ -288,6 +298,13 @@ REDUCTIONS = (
         forward="(torch.abs(self) ** p).sum() ** (1 / p)",
         holds_for_complex=True,
         note="For p = 2 that is ȳ ∘ x / y, and 0 where y is 0.",
+        traps=(
+            Trap(
+                "At 0 the length has no slope; torch gives 0.",
+                "x = torch.zeros(2, requires_grad=True)\ntorch.ops.aten.norm(x, 2).backward()\nx.grad",
+                "[0.0, 0.0]",
+            ),
+        ),
     ),
     PlainFormula(
         "NormBackward1",
@@ -312,8 +329,13 @@ REDUCTIONS = (
         forward="(torch.abs(self) ** ord).sum(dim, keepdim=keepdim) ** (1 / ord)",
         symbols={"ord": "p"},
         holds_for_complex=True,
-        note="For p = 2 that is ȳ ∘ x / y. For p = ∞ the largest share the gradient evenly.",
+        note="For p = 2 that is ȳ ∘ x / y.",
         traps=(
+            Trap(
+                "Of the largest of all absolute values (p = ∞) equal ones share the gradient.",
+                "x = torch.ones(2, requires_grad=True)\ntorch.linalg.vector_norm(x, torch.inf).backward()\nx.grad",
+                "[0.5, 0.5]",
+            ),
             Trap(
                 "At 0 the length has no slope; torch gives 0.",
                 "x = torch.zeros(2, requires_grad=True)\ntorch.linalg.vector_norm(x).backward()\nx.grad",

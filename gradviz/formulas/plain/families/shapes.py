@@ -198,7 +198,13 @@ SHAPES = (
         {"self": "torch.cat(grads, dim)"},
         symbols=_LIST,
         holds_for_complex=True,
-        note="A piece that nothing used has the gradient 0.",
+        traps=(
+            Trap(
+                "A piece that nothing used has the gradient 0, not None.",
+                "x = torch.tensor([1.0, 2.0], requires_grad=True)\nx.split(1)[0].backward()\nx.grad",
+                "[1.0, 0.0]",
+            ),
+        ),
     ),
     PlainFormula(
         "SplitWithSizesBackward0",

@@ -162,7 +162,13 @@ TRIGONOMETRIC = (
         "torch.sinc(self)",
         {"self": "grad * (torch.cos(math.pi * self) - result) / self"},
         forward="torch.sin(math.pi * self) / (math.pi * self)",
-        note="At 0 the slope is 0.",
+        traps=(
+            Trap(
+                "At 0, where the formula reads 0 / 0, the gradient is 0.",
+                "x = torch.tensor([0.0], requires_grad=True)\ntorch.sinc(x).backward()\nx.grad",
+                "[0.0]",
+            ),
+        ),
     ),
     PlainFormula(
         "Deg2RadBackward0",
