@@ -80,17 +80,20 @@ def check_outputs(paths: Sequence[Path | str], *, inputs: Iterable[Path | str] =
             _check_file(Path(path), sources)
 
 
-def write_output(path: Path | str, content: str | bytes) -> None:
-    """Write the whole of `content`, text as UTF-8, or else leave everything as it was."""
+def write_output(path: Path | str, content: str | bytes) -> bool:
+    """Write the whole of `content`, text as UTF-8, or else leave everything as it was.
+
+    False where standard output is meant and nobody reads it any more.
+    """
     # A file name that is not UTF-8 reaches us with lone surrogates, which UTF-8 refuses.
     data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
     if _is_standard_output(path):
-        _write_standard_output(data)
-        return
+        return _write_standard_output(data)
     try:
         _write_file(Path(path), data)
     except OSError as error:
         raise _cannot_write(path, error) from error
+    return True
 
 
 def _is_standard_output(path: Path | str) -> bool:
@@ -167,9 +170,10 @@ def _write_file(path: Path, data: bytes) -> None:
         raise
 
 
-def _write_standard_output(data: bytes) -> None:
+def _write_standard_output(data: bytes) -> bool:
+    """Whether it is read."""
     if sys.stdout is None:
-        return  # closed by whoever started this process: they do not want to read it
+        return False  # closed by whoever started this process: they do not want to read it
     # Bytes, so that a terminal set to another encoding cannot make a difference in a file or pipe.
     buffer = getattr(sys.stdout, "buffer", None)
     try:
@@ -181,9 +185,11 @@ def _write_standard_output(data: bytes) -> None:
             buffer.flush()
     except BrokenPipeError:
         _abandon_standard_output()
+        return False
     except OSError as error:
         _abandon_standard_output()
         raise _cannot_write("standard output", error) from error
+    return True
 
 
 def _abandon_standard_output() -> None:

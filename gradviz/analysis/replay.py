@@ -89,7 +89,7 @@ class Replay:
         for step in self.steps:
             for item in step.items:
                 self._steps_of_item.setdefault(item, []).append(step.number)
-        self._arrivals = [self._first_and_last_arrival(step) for step in self.steps]
+        self._arrivals = [_first_and_last_arrival(step) for step in self.steps]
         self._waiting = self._count_waiting()
         self._done_nodes = [0]
         for step in self.steps:
@@ -123,9 +123,9 @@ class Replay:
         if number <= at:
             return "runs" if number == at else "ran"
         first, last = self._arrivals[number - 1]
-        if first is None or first > at:
+        if first > at:
             return "ahead"
-        return "ready" if last is not None and last <= at else "waits"
+        return "ready" if last <= at else "waits"
 
     def state_of(self, item: Item, at: int) -> State:
         """How it stands with an item when the step `at` is over; of repetitions, with the one whose turn it is."""
@@ -188,23 +188,23 @@ class Replay:
         """Whether backward raised in it."""
         return self._failed is not None and self._failed in step.nodes
 
-    def _first_and_last_arrival(self, step: Step) -> tuple[int | None, int | None]:
-        if not step.entering:
-            # In a part of a graph, what comes from outside of it is there from the beginning.
-            return START, START
-        return step.entering[0].step, step.entering[-1].step
-
     def _count_waiting(self) -> list[int]:
         change = [0] * (len(self.steps) + 2)
         for number, (first, _) in enumerate(self._arrivals, 1):
-            if first is not None and first < number:
-                change[first] += 1
-                change[number] -= 1
+            change[first] += 1
+            change[number] -= 1
         counts, current = [], 0
         for step in change[:-1]:
             current += step
             counts.append(current)
         return counts
+
+
+def _first_and_last_arrival(step: Step) -> tuple[int, int]:
+    if not step.entering:
+        # In a part of a graph, what comes from outside of it is there from the beginning.
+        return START, START
+    return step.entering[0].step, step.entering[-1].step
 
 
 class _Owners:

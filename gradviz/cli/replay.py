@@ -159,7 +159,8 @@ def _print(pages: Iterator[str], terminal: Terminal, *, use_pager: bool) -> None
         show("".join(pages), terminal, use_pager=use_pager)
         return
     for page in pages:
-        write_output("-", page)
+        if not write_output("-", page):
+            return
 
 
 def _steps_to_show(count: int, first: int | None, last: int | None) -> range:
@@ -200,8 +201,11 @@ def _notes(source: Source, options: SourceOptions) -> tuple[str, ...]:
         told = f"--backward N plays another (N = {', '.join(others)})"
         notes.append(f"the first of {len(source.graphs):,} recorded backward calls; {told}")
     if not has_gradients(graph):
-        why = "no backward() ran" if graph.backward is None else "gradients were not recorded"
-        notes.append(f"{why}: the order is the one in which the engine would run the nodes, and no gradient is known")
+        why, remedy = ("no backward() ran", "call backward() in the script")
+        if graph.backward is not None:
+            why, remedy = "no gradients were recorded", "record it without --no-gradients"
+        order = "the order is the one in which the engine would run the nodes"
+        notes.append(f"{why}: {order}; {remedy} to see gradients")
     elif options.is_capture and not any(holds_numbers(node.values) for node in graph.nodes):
         notes.append("recorded without numbers: record it again with --values to see them")
     return tuple(notes)

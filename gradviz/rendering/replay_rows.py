@@ -41,9 +41,8 @@ class ReplayRows:
         subject = words.subject
         self._items = subject.view.items
         self._rows = outline(subject.graph, subject.view)
-        usual = columns_named(
-            "name,value" if any(holds_numbers(node.values) for node in subject.graph.nodes) else "name,shape"
-        )
+        has_numbers = any(holds_numbers(node.values) for node in subject.graph.nodes)
+        usual = columns_named("name,value" if has_numbers else "name,shape")
         self._columns: tuple[Column, ...] = (
             *usual,
             Column("gradient", "", self._longest_gradient, 8, 20, styles=GRADIENT_STYLES),
@@ -54,12 +53,11 @@ class ReplayRows:
         self._cell_of = lru_cache(maxsize=4 * _SAMPLE)(lambda place: list(writer.cells(self._rows[place]))[-1])
         sample = range(0, len(self._rows), -(-len(self._rows) // _SAMPLE) or 1)
         self._table = Table([self._cell_of(place) for place in sample], self._columns, width, has_gutter=True)
-        self._places: dict[int, int] = {}
-        for place, row in enumerate(self._rows):
-            if row.item is not None and row.kind in ("item", "reference"):
-                is_shown = row.kind == "item" and self._rows[self._places.get(row.item, place)].kind == "reference"
-                if row.item not in self._places or is_shown:
-                    self._places[row.item] = place
+        # Where an item is shown itself, and else where it is referred to; of several rows the first.
+        self._places: dict[int | None, int] = {}
+        for kind in ("reference", "item"):
+            rows = reversed(list(enumerate(self._rows)))
+            self._places.update({row.item: place for place, row in rows if row.kind == kind})
 
     def _longest_gradient(self, of: RowFacts) -> str:
         """Of the words that the column will show, for its width: before the last part of a sum they are longer."""

@@ -10,7 +10,7 @@ from gradviz.analysis.replay import START
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.replay_rows import ReplayRows, legend
 from gradviz.rendering.replay_words import Fact, ReplayWords
-from gradviz.rendering.tree_cells import clean
+from gradviz.rendering.tree_cells import clean, without_controls
 from gradviz.rendering.tree_table import Line, Span
 from gradviz.rendering.tree_writing import written
 from gradviz.rendering.words import shortened
@@ -85,11 +85,16 @@ class ReplayPages:
     def _fact(self, fact: Fact) -> Iterator[Line]:
         label = fact.label
         room = max(self._look.width - _LABELS, 20)
-        for line in fact.lines:
+        for line in map(_safe, fact.lines):
             indent = " " * (len(line) - len(line.lstrip()))
             for words in wrap(line.strip(), room, initial_indent=indent, subsequent_indent=f"{indent}  ") or [""]:
                 yield [Span(label.ljust(_LABELS), "bold"), Span(words)]
                 label = ""
+
+
+def _safe(line: str) -> str:
+    """The line with its spaces, but nothing that moves the cursor."""
+    return without_controls(" ".join(line.splitlines()))
 
 
 def replay_notes(subject: Subject) -> tuple[str, ...]:

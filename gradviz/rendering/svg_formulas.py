@@ -38,6 +38,12 @@ class _Run:
     """Where the next letter would stand: a ring in between ends a run."""
 
 
+def _taken_apart(character: str) -> tuple[str, str]:
+    """``x`` and a bar of a letter with a bar or a hat; other accents are part of their letters."""
+    parts = unicodedata.normalize("NFD", character)
+    return (parts[0], parts[1]) if len(parts) == 2 and parts[1] in (_BAR, _HAT) else (character, "")
+
+
 class FormulaLine:
     """One line of words with formulas in them."""
 
@@ -46,12 +52,15 @@ class FormulaLine:
         self._runs: list[_Run] = []
         self._strokes: list[str] = []
         self.width = 0.0
-        for character in unicodedata.normalize("NFD", printable(words)):
-            self._add(character)
+        for character in printable(words):
+            letter, accent = _taken_apart(character)
+            self._add(letter)
+            if accent:
+                self._add(accent)
 
     def _add(self, character: str) -> None:
         if character in (_BAR, _HAT):
-            self._strokes.append(self._above_last(character))
+            self._strokes.append(self._above_last(character) if self._runs else "")
         elif character == _RING:
             self._strokes.append(self._ring())
             self.width += self._size * 0.4
@@ -62,7 +71,8 @@ class FormulaLine:
     def _write(self, sign: str) -> None:
         size, rise = self._size, 0.0
         how, _, plain = unicodedata.decomposition(sign).partition(" ")
-        if how in ("<sub>", "<super>"):
+        # A sign of several letters, as that of a trade mark, is left as it is.
+        if how in ("<sub>", "<super>") and " " not in plain:
             sign, size, rise = chr(int(plain, 16)), size * _SMALL, self._size * (_LOW if how == "<sub>" else _HIGH)
         last = self._runs[-1] if self._runs else None
         if last is not None and (last.size, last.rise, last.end) == (size, rise, self.width):

@@ -140,7 +140,12 @@ class CellWriter:
 
 def clean(text: str) -> str:
     """One line that moves no cursor, whatever a name holds."""
-    return _UNPRINTABLE.sub("?", " ".join(text.split()))
+    return without_controls(" ".join(text.split()))
+
+
+def without_controls(text: str) -> str:
+    """The same with its spaces as they are; a line feed is a control character, too."""
+    return _UNPRINTABLE.sub("?", text)
 
 
 def matching_items(view: View, found: Found) -> frozenset[int]:

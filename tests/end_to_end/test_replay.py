@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from gradviz.capture.capture import Capture, Program
 from gradviz.capture.capture_file import write_capture
 from tests.builders import chain_graph
-from tests.end_to_end.command import SAMPLES, gradviz, refusal, refused
+from tests.end_to_end.command import GRADVIZ, SAMPLES, gradviz, refusal, refused
 from tests.end_to_end.in_a_terminal import in_a_terminal
 
 RULE = "─" * 80 + "\n"
@@ -91,3 +92,11 @@ def test_of_very_many_steps_a_pipe_gets_the_first_and_how_to_have_the_rest(tmp_p
     run = gradviz("replay", "run.gradviz", "--every-node", cwd=tmp_path)
     assert run.stdout.count("─" * 100) == 300
     assert run.stdout.endswith("104 more steps: --all prints them, --from and --to a part, --depth folds more\n")
+
+
+def test_a_reader_that_has_seen_enough_ends_it(tmp_path: Path) -> None:
+    (tmp_path / "run.gradviz").write_bytes(write_capture(Capture(Program("train.py"), graphs=(chain_graph(5_000),))))
+    command = f"{GRADVIZ} replay run.gradviz --every-node --all | head -n 1"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "forward   backward() is called   5,003 steps follow\n"
+    assert done.stderr == ""

@@ -125,3 +125,9 @@ def test_indices_are_small_letters_below_and_above_the_line() -> None:
     (low, high) = (FormulaLine(words, 10).markup(0, 0) for words in ("y₁", "Aᵀ"))
     assert re.findall(r'y="([-\d.]+)"', low) == ["0", "2.2"]
     assert re.findall(r'y="([-\d.]+)"', high) == ["0", "-3.2"]
+
+
+def test_other_accents_and_lonely_bars_do_no_harm() -> None:
+    for words in ("café = ñ", "\u0304x", "A™"):
+        root = ElementTree.fromstring(FormulaLine(words, 10).markup(0, 0))
+        assert "".join(root.itertext()) == words.replace("\u0304", "")
