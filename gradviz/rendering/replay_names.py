@@ -115,7 +115,8 @@ class StepNames:
         """Where a gradient comes from: ``from mul (area)``, ``given to backward() for loss``."""
         if flow.step == START:
             root, call = self.graph.roots[flow.edge], self.graph.backward
-            return f"given to {call.function if call else 'backward'}() for {root.name or 'the output'}"
+            given = f"given to {call.function}()" if call is not None else "that backward() would be given"
+            return f"{given} for {root.name or 'the output'}"
         return f"from {self.short_name(self.replay.step(flow.step))}"
 
     def receiver(self, flow: Flow) -> str:

@@ -99,4 +99,7 @@ def _safe(line: str) -> str:
 
 def replay_notes(subject: Subject) -> tuple[str, ...]:
     """What the reader must know of the whole replay: what was left out, and what could not be recorded."""
-    return (*subject.view.notes, *(f"not recorded: {sentence}" for sentence in subject.capture.disclosures))
+    error = subject.capture.error
+    failed = (f"the script failed: {error.type_name}: {error.message}",) if error is not None else ()
+    not_recorded = (f"not recorded: {sentence}" for sentence in subject.capture.disclosures)
+    return (*failed, *subject.view.notes, *not_recorded)

@@ -95,13 +95,17 @@ class ReplayWords:
         main = self.names.main_node(step).id
         shown = step.leaving[:MOST_LEAVING]
         for flow in shown:
-            amount = self.sums.amount(flow)
-            computed = formulas.with_numbers.get(flow.edge) if flow.sender == main else None
-            if computed and not computed.endswith(f"= {amount}") and len(computed) + len(amount) < LONGEST_EQUATION:
-                amount = f"{computed} = {amount}"
-            yield f"{amount} → {self.names.receiver(flow)}{self._way(flow, main)}"
+            computed = formulas.with_numbers.get(flow.edge, "") if flow.sender == main else ""
+            yield f"{self._equation(computed, flow)} → {self.names.receiver(flow)}{self._way(flow, main)}"
         if len(step.leaving) > len(shown):
             yield f"and {len(step.leaving) - len(shown):,} more"
+
+    def _equation(self, computed: str, flow: Flow) -> str:
+        """``ā = 0.1 · 5 = 0.5``; the gradient alone where no numbers are known, or it would say the same twice."""
+        amount = self.sums.amount(flow)
+        if not computed or computed.endswith(f"= {amount}") or len(computed) + len(amount) > LONGEST_EQUATION:
+            return amount
+        return computed if flow.gradient is None else f"{computed} = {amount}"
 
     def _way(self, flow: Flow, main: int) -> str:
         """Through which view that is merged into the operation it went."""
