@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from gradviz.analysis.node_inputs import NamedTensor
 from gradviz.analysis.node_numbers import NodeNumbers
 from gradviz.formulas.derivative import Derivative
-from gradviz.formulas.plain import plain_formula, reading
+from gradviz.formulas.plain import PlainFormula, plain_formula, reading
 from gradviz.graph.byte_words import byte_words
 from gradviz.graph.gradients import LeafGradient, TensorFigures
 from gradviz.graph.saved_tensors import SavedTensor
@@ -105,8 +105,7 @@ def _put_in(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[Row
     plain = plain_formula(numbers.name)
     written: Mapping[str, str] = {}
     if plain is not None:
-        in_mathematics = {name: _minus(value) for name, value in values.items()}
-        written = reading(plain, in_mathematics, settings=numbers.attributes).gradients
+        written = dict(_in_mathematics(plain, numbers, values))
     elif derivative is not None:
         written = dict(_exact(derivative, values))
     for sent in numbers.sent:
@@ -114,6 +113,17 @@ def _put_in(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[Row
         if line is not None:
             result = short_nested_words(sent.figures, LONGEST_OPERAND)
             yield sent.name, f"{line} = {_minus(result) if plain else result}" if result else line
+
+
+def _in_mathematics(plain: PlainFormula, numbers: NodeNumbers, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The formulas in which some number stands. Of scalars, element by element is plain multiplication."""
+    letters = reading(plain, settings=numbers.attributes).gradients
+    put_in = reading(plain, {name: _minus(value) for name, value in values.items()}, settings=numbers.attributes)
+    tensors = [each.tensor for each in (*numbers.inputs, *numbers.results) if each.tensor is not None]
+    are_scalars = not any(tensor.shape for tensor in tensors)
+    for name, line in put_in.gradients.items():
+        if line != letters[name]:
+            yield name, line.replace("∘", "·") if are_scalars else line
 
 
 def _minus(words: str) -> str:

@@ -31,8 +31,8 @@ def explained(*arguments: str | Path, cwd: Path) -> str:
 def test_the_numbers_of_a_node_are_put_into_its_formula(tmp_path: Path) -> None:
     page = explained("product", SAMPLES / "log_of_product.py", cwd=tmp_path)
     assert "log_of_product.py:8  product = x * y" in page
-    assert "ā = 0.1 ∘ 5 = 0.5" in page
-    assert "b̄ = 0.1 ∘ 2 = 0.2" in page
+    assert "ā = 0.1 · 5 = 0.5" in page
+    assert "b̄ = 0.1 · 2 = 0.2" in page
 
 
 def test_the_readme_shows_what_is_printed(tmp_path: Path) -> None:
