@@ -101,7 +101,7 @@ def _signs(plain: Reading) -> Iterator[Row]:
     yield from ((sign, meaning) for sign, meaning in NOTATION if _occurs(sign, text))
 
 
-_SIGNS = {"x̄": "", "[a > b]": r"\[[^\]]*[<>=≤≥≠]", "Aᵀ": "ᵀ", "Aᴴ": "ᴴ"}
+_SIGNS = {"x̄": "", "[a > b]": r"\[[^\]]*[<>=≤≥≠]", "1, 0": r"∘ 1\b|\b0 (with|where)|, else 0\b", "Aᵀ": "ᵀ", "Aᴴ": "ᴴ"}
 """Of an entry of the notation, the pattern that a formula has where it is used; the sign itself where none is given."""
 
 
