@@ -121,7 +121,7 @@ class ForwardWatch:
         self._module_hooks = []
 
     def let_go_of_all(self) -> None:
-        """The recording is over and read out: refer to no tensor of the program, not even weakly."""
+        """The recording is over and was read out: refer to no tensor of the program, not even weakly."""
         self.memory.forget()
         self.log.let_go_of_all()
         if self.calls is not None:

@@ -148,21 +148,22 @@ class BlockRecorder:
             failure = script_error(without_our_frames(error), in_backward=recorder.failed_in_backward)
         program, outcome = program_name(frame.f_code.co_filename), _outcome(error)
         before = set(map(id, self._graphs_before))
-        graphs = tuple(graph for graph in recorder.graphs if id(graph) not in before)
-        ends = None if graphs else self._loose_ends(recorder, error, frame)
+        new = [place for place, graph in enumerate(recorder.graphs) if id(graph) not in before]
+        ends = None if new else self._loose_ends(recorder, error, frame)
         capture = recorder.capture(program, (), outcome, failure, ends)
+        graphs, told = tuple(capture.graphs[place] for place in new), capture.disclosures
         if ends is not None:
             # Why no backward call gave a graph was told to the recorder, not to the builder of what is left.
-            told = dict.fromkeys([*recorder.disclosures(), *capture.disclosures])
-            capture = replace(capture, disclosures=tuple(told))
-            graphs = capture.graphs
+            graphs, told = capture.graphs, tuple(dict.fromkeys([*recorder.disclosures(), *told]))
+        if not self._is_guest:
+            recorder.let_go_of_all()
         by_the_command = (RECORDED_BY_THE_COMMAND,) if self._is_guest else ()
         return with_cells_named(
             replace(
                 capture,
                 graphs=graphs,
                 backward_calls=capture.backward_calls - self._calls_before,
-                disclosures=(*capture.disclosures, *by_the_command),
+                disclosures=(*told, *by_the_command),
             )
         )
 

@@ -315,10 +315,11 @@ class Recorder:
         calls = self._call_log.build() if self._call_log is not None else None
         for sentence in self._call_log.disclosures() if self._call_log is not None else ():
             builder.disclose(sentence)
-        capture = builder.capture(program, arguments, outcome, error, self.backward_calls, calls)
-        if _running is not self:
-            self._forward.let_go_of_all()
-        return capture
+        return builder.capture(program, arguments, outcome, error, self.backward_calls, calls)
+
+    def let_go_of_all(self) -> None:
+        """Nothing more will be asked: refer to no tensor of the program, not even weakly."""
+        self._forward.let_go_of_all()
 
 
 _running: Recorder | None = None

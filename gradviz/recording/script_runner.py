@@ -177,6 +177,7 @@ class _Session:
         if ending.outcome != "interrupted":
             recorder.try_out_custom_functions()
         capture = recorder.capture(name, arguments, outcome, error)
+        recorder.let_go_of_all()
         return RunResult(capture, printed)
 
     def _record_root(self, namespace: Mapping[str, Any], *, failed: bool) -> None:

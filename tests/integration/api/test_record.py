@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import gradviz
 from gradviz.errors import BadInput, NothingRecorded
+from gradviz.recording.allocators import bytes_from_malloc
 from tests.end_to_end.command import gradviz as gradviz_command
 from tests.end_to_end.command import python, written_script
 
@@ -63,6 +64,15 @@ def test_a_single_call_can_be_picked() -> None:
 def test_a_number_that_is_none_is_refused_before_the_block(number: int) -> None:
     with pytest.raises(BadInput, match="is neither a number from 1 on nor 'last'"):
         gradviz.record(backward=number)
+
+
+@pytest.mark.skipif(bytes_from_malloc() is None, reason="the allocator of this system does not tell what is in use")
+def test_what_torchs_own_objects_take_is_measured_for_blocks_too() -> None:
+    with gradviz.record() as recording:
+        weight(3).exp().sum().backward()
+    (reading,) = recording.graph.allocators
+    (nodes,) = (each for each in reading.objects if each.what == "nodes")
+    assert nodes.bytes_of_one > 0
 
 
 @pytest.mark.parametrize("elements", [-1, True, "all", 1.5, None])
