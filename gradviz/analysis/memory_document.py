@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from gradviz.analysis.finding import Place, text_at
 from gradviz.analysis.memory import StorageUse, Unknown, memory_of
 from gradviz.analysis.memory_groups import Group, by_line, by_module
 from gradviz.capture.capture import Capture
@@ -90,7 +91,7 @@ def source_text(capture: Capture, key: tuple[str | int, ...]) -> str:
     if len(key) != 2:
         return ""
     file, line = key
-    return capture.sources.get(str(file), {}).get(int(line), "").strip()
+    return text_at(capture.sources, Place(str(file), int(line))).strip()
 
 
 def memory_json(capture: Capture, graph: Graph) -> str:

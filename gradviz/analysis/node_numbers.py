@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from gradviz.analysis.finding import place_of_line, text_at
 from gradviz.analysis.node_inputs import NamedTensor, at_place, named_edges, names_at, node_inputs
 from gradviz.capture.capture import Capture
 from gradviz.formulas.arguments import result_names
@@ -67,7 +68,7 @@ class _Numbers:
             backward=graph.backward.number if graph.backward else None,
             file=site.file if site else None,
             line=site.line if site else None,
-            source=self.capture.sources.get(site.file, {}).get(site.line, "").strip() if site else "",
+            source=text_at(self.capture.sources, place_of_line(site)).strip(),
             function=node.forward_call or "",
             module=graph.scopes[node.scope].path if node.scope is not None else "",
             inputs=node_inputs(graph, node, self.derivative),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from functools import cached_property
 
+from gradviz.analysis.finding import place_of_line, text_at
 from gradviz.analysis.gradient_births import GradientBirths, births_in
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import CallSite, Graph, Node, TensorFacts
@@ -106,7 +107,7 @@ class SubjectWords:
 
     def source_text(self, site: CallSite) -> str:
         """The text of a source line, where it was recorded."""
-        return self.capture.sources.get(site.file, {}).get(site.line, "").strip()
+        return text_at(self.capture.sources, place_of_line(site)).strip()
 
     def shape_leaving(self, item: Item) -> str:
         """The shape of what goes out of an item first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from gradviz.analysis.finding import Place, text_at
 from gradviz.graph.model import Constant, HeldTensor, Node, NodeKind, Root
 from gradviz.graph.node_findings import GhostEdge
 from gradviz.graph.operation_words import autograd_name
@@ -92,7 +93,7 @@ def carried(subject: SubjectWords, item: Item, source: str, instead: str) -> tup
 def _cut(subject: SubjectWords, edge: GhostEdge) -> tuple[str, ...]:
     """About the call that cuts off a gradient."""
     found = edge.finding
-    text = subject.capture.sources.get(edge.file, {}).get(edge.line, "").strip()
+    text = text_at(subject.capture.sources, Place(edge.file, edge.line)).strip()
     return (*filter(None, [text]), f"{found.severity} {found.code} {found.cause}: {found.message}")
 
 
