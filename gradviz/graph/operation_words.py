@@ -12,6 +12,8 @@ from functools import lru_cache
 
 from gradviz.graph.model import Constant, Node
 
+NAMELESS = "constant"
+"""What data is called that no variable holds."""
 _WORD_BORDERS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BACKWARD = re.compile(r"Backward\d*$")
 # Which kernel torch chose is in the autograd name below the title.
@@ -43,7 +45,7 @@ def constant_names(constant: Constant) -> tuple[str, ...]:
 
     The word is not ``data``: programs have variables of that name.
     """
-    return constant.names or ("constant" if constant.kind == "data" else constant.kind,)
+    return constant.names or (NAMELESS if constant.kind == "data" else constant.kind,)
 
 
 def stem_of(node_name: str) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from gradviz.analysis.node_inputs import names_of_edges, node_inputs
+from gradviz.analysis.node_inputs import NamedTensor, names_of_edges, node_inputs
 from gradviz.formulas import known
 from gradviz.formulas.arguments import edge_names
 from gradviz.formulas.derivative import Derivative
-from gradviz.formulas.plain import PlainFormula, plain_formula, reading
+from gradviz.formulas.plain import PlainFormula, Reading, plain_formula, reading
 from gradviz.graph.model import Graph, Node, TensorFacts
+from gradviz.graph.operation_words import NAMELESS
 from gradviz.rendering.value_words import number_words, short_nested_words
 
 _WORD = re.compile(r"\w+")
@@ -30,8 +31,8 @@ class NodeFormulas:
     """By the place of the edge: ``ā = 0.1 ∘ 5``; only where some number is known."""
     arriving: str = ""
     """The letter of what arrives: ``ȳ``."""
-    letters: Mapping[int, str] = field(default_factory=dict)
-    """By the place of the edge, what the formulas call the input: ``a``."""
+    meanings: tuple[str, ...] = ()
+    """What the program calls the inputs that the formulas speak of: ``a is x``."""
     is_torchs_own: bool = False
     """True for formulas in the words of torch's file of derivatives."""
 
@@ -56,12 +57,30 @@ def _plain(graph: Graph, node: Node, plain: PlainFormula) -> NodeFormulas:
     letters, scalars = read(), _scalars(node)
     without, put_in = read(scalars).gradients, read(scalars | _numbers(graph, node, plain)).gradients
     told = {name for name in put_in if put_in[name] != without[name] and not _abbreviates(plain, name)}
+    lines = (*_wanted(node, names, letters.gradients), *letters.where_of_gradients)
     return NodeFormulas(
-        (*_wanted(node, names, letters.gradients), *letters.where_of_gradients),
+        lines,
         _with_numbers(graph, node, names, {name: put_in[name] for name in plain.gradients if name in told}),
         letters.symbols.get("grad", "") if len(node.arrived) == 1 else "",
-        {place: letters.symbols[name] for place, name in enumerate(names) if name in letters.symbols},
+        tuple(_meanings(node_inputs(graph, node, known.of(node.name)), letters, lines)),
     )
+
+
+def _meanings(inputs: Iterable[NamedTensor], letters: Reading, lines: Sequence[str]) -> Iterator[str]:
+    """Of inputs that get a gradient, and of others that a formula needs."""
+    for each in inputs:
+        letter = letters.symbols.get(each.name)
+        name = next((name for name in each.variables if name not in (NAMELESS, letter)), "")
+        if not name and not each.variables and each.view_of:
+            name = f"a view of {each.view_of[0]}"
+        if name and letter and (each.wants_gradient or _speaks_of(letter, lines)):
+            yield f"{letter} is {name}"
+
+
+def _speaks_of(letter: str, lines: Sequence[str]) -> bool:
+    """Whether it stands alone, without a bar: ``A`` in ``Aᵀ Ȳ``."""
+    alone = re.compile(rf"(?<![A-Za-z]){re.escape(letter)}(?![A-Za-z\u0304])")
+    return any(map(alone.search, lines))
 
 
 def _abbreviates(plain: PlainFormula, name: str) -> bool:

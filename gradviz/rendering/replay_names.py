@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
+from gradviz.analysis.node_inputs import names_at
 from gradviz.analysis.replay import START, Flow, Replay, Step
 from gradviz.graph.model import ModuleScope, Node
 from gradviz.graph.operation_words import autograd_name
@@ -129,7 +130,7 @@ class StepNames:
         name = self.short_name(step)
         if len(node.outputs) < 2 or self.item_of(step).kind == "box":
             return name
-        held = names_of(node, flow.input_nr)
+        held = names_at(node, flow.input_nr)
         title = self.texts[step.items[0]].title
         return f"{title}, for {held[0] if held else f'output {flow.input_nr}'}"
 
@@ -149,8 +150,3 @@ def _scopes_around(scopes: Sequence[ModuleScope], scope: int | None) -> list[int
         around.append(scope)
         scope = scopes[scope].parent
     return around[::-1]
-
-
-def names_of(node: Node, output_nr: int) -> list[str]:
-    """What the program calls one of the things that a node gave."""
-    return [name for tensor in node.held if tensor.output_nr == output_nr for name in tensor.names]

@@ -10,7 +10,7 @@ from gradviz.analysis.replay import Flow, Replay, Step
 from gradviz.graph.operation_words import autograd_name, stem_of
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.replay_formulas import NodeFormulas, node_formulas
-from gradviz.rendering.replay_names import StepNames, names_of
+from gradviz.rendering.replay_names import StepNames
 from gradviz.rendering.replay_numbers import tensor_words
 from gradviz.rendering.replay_progress import ReplayProgress
 from gradviz.rendering.replay_sums import SumWords
@@ -51,7 +51,7 @@ class ReplayWords:
         if self.replay.has_failed(step):
             yield Fact("✗ failed", (f"backward raised here{self._error()}",))
         if formulas.lines:
-            lines = (*formulas.lines, *self._meanings(step, formulas))
+            lines = (*formulas.lines, *([listed(formulas.meanings)] if formulas.meanings else []))
             yield Fact("in torch" if formulas.is_torchs_own else "formula", lines)
         if step.leaving:
             yield Fact("gradient out", tuple(self._leaving(step, formulas)))
@@ -79,17 +79,6 @@ class ReplayWords:
             if self.names.item_of(step).kind == "box"
             else node_formulas(self.graph, self.names.main_node(step))
         )
-
-    def _meanings(self, step: Step, formulas: NodeFormulas) -> Iterator[str]:
-        """``a is x, b is y``: what the program calls the inputs that a formula speaks of."""
-        named = []
-        for place, edge in enumerate(self.names.main_node(step).edges):
-            names = [] if edge is None else names_of(self.graph.nodes[edge.target], edge.input_nr)
-            letter = formulas.letters.get(place)
-            if names and letter not in (None, names[0]):
-                named.append(f"{letter} is {names[0]}")
-        if named:
-            yield listed(named)
 
     def _leaving(self, step: Step, formulas: NodeFormulas) -> Iterator[str]:
         main = self.names.main_node(step).id
