@@ -229,6 +229,41 @@ class Inspection:
         options = ReportOptions(by, rows, 100 if width is None else width, color)
         return TreeText(memory_report(self.capture, self._graph(backward), options))
 
+    def replay(
+        self,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        width: int | None = None,
+        color: bool = False,
+        backward: int | None = None,
+        **options: Any,
+    ) -> TreeText:
+        """The backward pass step by step, a page for each: ``gradviz replay`` as text.
+
+        Args:
+            first: the step to begin with; 0 is the forward graph.
+            last: the step to end with; without it, the last one.
+            width: columns, at least 20; without it, 100.
+            color: with the control characters that terminals take for colours.
+            backward: the graph of that call; without it, the first.
+            options: the keywords above that say what is shown: folded boxes run as one step.
+
+        Returns:
+            Text that ends in a line feed; an interactive prompt shows it as it is.
+
+        Raises:
+            BadInput: there is no such step or keyword.
+        """
+        from gradviz.graph.view_keywords import view_options
+        from gradviz.rendering.notebook import TreeText
+        from gradviz.rendering.replay_text import PageLook, replay_pages
+        from gradviz.rendering.subjects import subject_of
+
+        look = PageLook(100 if width is None else width, color)
+        pages = replay_pages(subject_of(self.capture, self._graph(backward), view_options(options)), look)
+        return TreeText("".join(pages.joined(pages.steps_between(first, last))))
+
     def render(self, format: str, **options: Any) -> str | bytes:
         """The graph in any format that ``gradviz render`` writes, by name: ``"json"``, ``"mermaid"``, ``"png"``, ...
 

@@ -10,11 +10,10 @@ from gradviz.capture.capture import Capture
 from gradviz.cli.progress import working
 from gradviz.graph.model import Graph
 from gradviz.graph.viewing import ViewOptions
-from gradviz.rendering.replay_text import PageLook, ReplayPages, replay_notes
+from gradviz.rendering.replay_text import NARROWEST, PageLook, ReplayPages, replay_notes
 from gradviz.rendering.replay_words import ReplayWords
 from gradviz.rendering.subjects import subject_of
 
-LEAST_WIDTH = 20
 MOST_UNASKED = 300
 """So many pages are printed where nobody asked for all of them."""
 
@@ -44,7 +43,7 @@ class Stage:
 
     def pages_in_window(self, words: ReplayWords, columns: int, lines: int) -> ReplayPages:
         """Its pages, each of a window's size."""
-        width = self.look.width if self.has_own_width else max(columns, LEAST_WIDTH)
+        width = self.look.width if self.has_own_width else max(columns, NARROWEST)
         return self._pages(words, replace(self.look, width=width, height=max(lines, 1)))
 
     def _pages(self, words: ReplayWords, look: PageLook) -> ReplayPages:
@@ -54,10 +53,8 @@ class Stage:
     def all_pages(self, words: ReplayWords, steps: range, *, is_asked_for: bool) -> Iterator[str]:
         """The pages of these steps, one below the other, each with a line before it."""
         pages = self._pages(words, self.look)
-        rule = ("-" if self.look.ascii else "─") * self.look.width + "\n"
         shown = steps if is_asked_for else steps[:MOST_UNASKED]
-        for at in shown:
-            yield f"{rule if at != steps.start else ''}{pages.page(at)}"
+        yield from pages.joined(shown)
         if len(shown) < len(steps):
             left = len(steps) - len(shown)
-            yield f"{rule}{left:,} more steps: --all prints them, --from and --to a part, --depth folds more\n"
+            yield f"{pages.rule}{left:,} more steps: --all prints them, --from and --to a part, --depth folds more\n"

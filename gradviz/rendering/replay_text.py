@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from textwrap import wrap
 
-from gradviz.analysis.replay import START
+from gradviz.analysis.replay import START, Replay
+from gradviz.errors import BadInput
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.replay_rows import ReplayRows, legend
 from gradviz.rendering.replay_words import Fact, ReplayWords
@@ -17,6 +18,7 @@ from gradviz.rendering.words import shortened
 
 USUAL_ROWS = 14
 """Of the graph, on a page that has no height."""
+NARROWEST = 20
 LEAST_ROWS = 3
 """Fewer say nothing: the words of the step are worth more."""
 _LABELS = 14
@@ -32,6 +34,10 @@ class PageLook:
     height: int | None = None
     """Lines of a page; without it, as many as its words need."""
 
+    def __post_init__(self) -> None:
+        if type(self.width) is not int or self.width < NARROWEST:
+            raise BadInput(f"width={self.width!r} is not a whole number from {NARROWEST} on")
+
 
 class ReplayPages:
     """The pages of one replay, from 0, before anything has run, to the number of its steps."""
@@ -40,6 +46,26 @@ class ReplayPages:
         self._words, self._replay, self._look = words, words.replay, look
         self._rows = ReplayRows(words, look.width)
         self._notes = notes
+
+    def steps_between(self, first: int, last: int | None) -> range:
+        """The steps from one number to another, the last one where that is None; raises `BadInput` for wrong ones."""
+        count = len(self._replay)
+        for number in (first, count if last is None else last):
+            if type(number) is not int or not 0 <= number <= count:
+                raise BadInput(f"there is no step {number!r}", hint=f"they are numbered 0 to {count:,}")
+        if last is not None and first > last:
+            raise BadInput(f"step {first} comes after step {last}", hint="they are counted as the engine runs them")
+        return range(first, (count if last is None else last) + 1)
+
+    def joined(self, steps: Iterable[int]) -> Iterator[str]:
+        """Pages of several steps, with a line between them."""
+        for place, at in enumerate(steps):
+            yield f"{self.rule if place else ''}{self.page(at)}"
+
+    @property
+    def rule(self) -> str:
+        """A line that divides pages."""
+        return ("-" if self._look.ascii else "─") * self._look.width + "\n"
 
     def page(self, at: int) -> str:
         """One page, as text that ends in a line feed."""
@@ -95,6 +121,11 @@ class ReplayPages:
 def _safe(line: str) -> str:
     """The line with its spaces, but nothing that moves the cursor."""
     return without_controls(" ".join(line.splitlines()))
+
+
+def replay_pages(subject: Subject, look: PageLook) -> ReplayPages:
+    """The pages of the replay of a subject."""
+    return ReplayPages(ReplayWords(subject, Replay(subject.graph, subject.view)), look, replay_notes(subject))
 
 
 def replay_notes(subject: Subject) -> tuple[str, ...]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -161,3 +162,15 @@ def test_formulas_of_complex_numbers_have_their_conjugates() -> None:
         (x * x).abs().sum().backward()
     page = next(page for page in pages_of(recording) if "MulBackward0" in page)
     assert "conj" in lines_of(page, "formula")[0]
+
+
+def test_a_recording_replays_itself_and_refuses_steps_that_are_not_there() -> None:
+    x = torch.tensor(2.0, requires_grad=True)
+    with gradviz.record(values=64) as recording:
+        x.exp().backward()
+    assert recording.replay(first=1, last=1, width=80).startswith("step 1 of 2   exp")
+    assert recording.replay().count("─" * 100) == 2
+    wrong: dict[str, Any]
+    for wrong in ({"first": 3}, {"last": -1}, {"first": 2, "last": 1}, {"width": 5}, {"depht": 1}):
+        with pytest.raises(gradviz.BadInput):
+            recording.replay(**wrong)
