@@ -17,6 +17,7 @@ from gradviz.analysis.tensor_words import name_of, together
 from gradviz.graph.call_log import Call
 
 _MOST_STATIONS = 6
+_MOST_NODES = 20
 
 
 class CutRule(Rule):
@@ -56,7 +57,7 @@ class CutRule(Rule):
         text = case.source_line(place)
         names = [case.tensor_name(number) for number in found.tensors]
         backward = flow.log.calls[found.backward]
-        inputs = dead_inputs(case, flow, found)
+        inputs, number = dead_inputs(case, flow, found), case.backward_calls.graph_of(found.backward)
         return self.finding(
             self._message(case, flow, found, names),
             severity=severity,
@@ -67,7 +68,7 @@ class CutRule(Rule):
             place=place,
             symptom_place=case.place_of_site(backward.call_site) if found.is_refused else None,
             tensors=tuple(names),
-            nodes=tuple(dead.at for dead in inputs if dead.at.graph == case.backward_calls.graph_of(found.backward)),
+            nodes=tuple(dead.at for dead in inputs if dead.at.graph == number)[:_MOST_NODES],
             cut=CutSeen(_cut_words(flow, found), inputs),
             path=self._path(case, flow, found),
             evidence={

@@ -14,9 +14,9 @@ from gradviz.analysis.missing_gradients import CutOff
 from gradviz.graph.model import Graph
 from gradviz.graph.tensor_facts import TensorFacts
 
-MOST_INPUTS = 1_000
-"""So many places are told at most, in all graphs."""
-_MOST_STEPS = 20_000
+MOST_INPUTS = 10_000
+"""So many places are told at most, in all graphs: a loop cuts once in each step."""
+_MOST_STEPS = 50_000
 """Calls that are followed from the cuts of one line on: where they all lead somewhere else, a graph shows nothing."""
 
 

@@ -60,7 +60,6 @@ def check_command(
     from gradviz.cli.source import SourceOptions, open_source
     from gradviz.cli.terminal import standard_output
     from gradviz.output import check_outputs, write_output
-    from gradviz.rendering.finding_formats import finding_format
 
     terminal = standard_output(options["color"])
     settings = check_settings(options, Path.cwd())
@@ -70,8 +69,6 @@ def check_command(
     rules = rules_of(settings)
     if options["why"] is not None:
         settings = replace(settings, format=_form_of_why(options["why"], options["format"], settings))
-    if settings.format != "terminal":
-        finding_format(settings.format)  # better now than after hours of training
     baseline = _baseline(settings.baseline, source_choice)
     pictures = Pictures.of(outputs)
     if write_baseline is not None:
