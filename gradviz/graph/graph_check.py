@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gradviz.errors import GradvizError
@@ -48,11 +49,7 @@ def check_references(graph: Graph) -> None:
     if graph.backward is not None:
         check("backward", graph.backward.call_site, len(graph.call_sites), "call site")
         check("backward", graph.backward.failed_node, len(graph.nodes), "node")
-    for finding in (*graph.findings, *(ghost.finding for ghost in graph.ghost_edges)):
-        check(finding.code, finding.node, len(graph.nodes), "node")
-    for ghost in graph.ghost_edges:
-        check(f"a ghost edge to {ghost.cut}", ghost.constant, len(graph.constants), "constant")
-        check(f"a ghost edge to {ghost.cut}", ghost.scope, len(graph.scopes), "module scope")
+    _check_findings(graph, check)
     if graph.root_shares is not None:
         count = len(graph.root_shares.losses)
         for loss in graph.root_shares.losses:
@@ -63,3 +60,11 @@ def check_references(graph: Graph) -> None:
             check("a share of losses", entry.leaf, len(graph.nodes), "node")
             if len(entry.products) != count * count:
                 raise InvalidGraph(f"{count} losses have {len(entry.products)} products at node {entry.leaf}")
+
+
+def _check_findings(graph: Graph, check: Callable[[str, int | None, int, str], None]) -> None:
+    for finding in (*graph.findings, *(ghost.finding for ghost in graph.ghost_edges)):
+        check(finding.code, finding.node, len(graph.nodes), "node")
+    for ghost in graph.ghost_edges:
+        check(f"a ghost edge to {ghost.cut}", ghost.constant, len(graph.constants), "constant")
+        check(f"a ghost edge to {ghost.cut}", ghost.scope, len(graph.scopes), "module scope")
