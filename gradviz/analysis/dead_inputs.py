@@ -52,8 +52,9 @@ def _at_end_of_way(flow: Dataflow, found: CutOff) -> _Taker:
 
 def _followed(flow: Dataflow, found: CutOff) -> Iterator[_Taker | None]:
     """Every use of what the line cut, and of what was computed from it without a gradient; None where it goes on."""
+    line = flow.line(found.cut.call_site)
     for cut in flow.cuts:
-        if (cut.kind, flow.line(cut.call_site)) != (found.cut.kind, flow.line(found.cut.call_site)):
+        if cut.kind != found.cut.kind or flow.line(cut.call_site) != line:
             continue
         waiting = [(tensor, cut.call) for tensor in cut.dead_outputs]
         seen = set(cut.dead_outputs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal
@@ -15,11 +14,8 @@ from gradviz.analysis.finding import Finding, Place, place_of_line
 from gradviz.analysis.gradient_flow import FlowRow
 from gradviz.analysis.outcomes import outcome_of
 from gradviz.analysis.parameter_fates import ParameterFates
+from gradviz.analysis.way_to_leaf import way_to_leaf
 from gradviz.errors import BadInput, near_matches
-from gradviz.graph.model import Graph, Node
-
-MOST_STATIONS = 7
-
 
 AnswerKind = Literal[
     "gradient", "zero", "not finite", "frozen", "unused", "cut off", "not reached", "passed on", "no grad"
@@ -210,19 +206,11 @@ class _Reader:
         return None
 
     def _path(self) -> Sequence[str]:
-        """From the loss down to it, a word for each node; the middle of a long way is left out.
-
-        Of what was cut off, the way on which the gradient is missing.
-        """
+        """From the loss down to it; of what was cut off, the way on which the gradient is missing."""
         if self._row is None or self._graph_number is None or not self._row.leaves:
             return next((finding.path for finding in self._findings if finding.cut is not None), ())
-        graph = self._case.graphs[self._graph_number]
-        words = [_word(node) for node in _way(graph, self._row.leaves[0])]
-        words[-1] = self._fates.name(self._number)
-        if len(words) > MOST_STATIONS:
-            left_out = len(words) - MOST_STATIONS + 1
-            words = [*words[: MOST_STATIONS - 4], f"({left_out} more)", *words[-3:]]
-        return words
+        way = way_to_leaf(self._case.graphs[self._graph_number], self._row.leaves[0])
+        return [*way[:-1], self._fates.name(self._number)]
 
     @property
     def _row(self) -> FlowRow | None:
@@ -251,25 +239,3 @@ class _Reader:
 
 _Verdict = tuple[AnswerKind, str, Place | None]
 _TRAINABLE: frozenset[AnswerKind] = frozenset({"gradient", "zero", "not finite"})
-
-
-def _way(graph: Graph, leaf: int) -> list[Node]:
-    """The shortest way that a gradient takes from a root to a leaf."""
-    came_from: dict[int, int | None] = {root.node: None for root in graph.roots}
-    waiting = deque(came_from)
-    while waiting and leaf not in came_from:
-        number = waiting.popleft()
-        for edge in graph.nodes[number].edges:
-            if edge is not None and edge.target not in came_from:
-                came_from[edge.target] = number
-                waiting.append(edge.target)
-    way: list[Node] = []
-    step: int | None = leaf if leaf in came_from else None
-    while step is not None:
-        way.append(graph.nodes[step])
-        step = came_from[step]
-    return way[::-1] or [graph.nodes[leaf]]
-
-
-def _word(node: Node) -> str:
-    return node.name.removesuffix("Backward0").removesuffix("Backward1")

@@ -64,11 +64,12 @@ def _dead_words(subject: SubjectWords, link: Link) -> str:
     source, target = subject.view.items[link.source], subject.view.items[link.target]
     if source.kind != "cut" or source.ghost is None:
         return ""
-    edges = subject.graph.ghost_edges
+    edges, nodes = subject.graph.ghost_edges, frozenset(target.nodes)
+    origin = edges[source.ghost].origin
     taken = (
         subject.graph.constants[edge.constant]
         for edge in edges
-        if edge.constant is not None and edge.origin == edges[source.ghost].origin and edge.finding.node in target.nodes
+        if edge.constant is not None and edge.finding.node in nodes and edge.origin == origin
     )
     constant = next(taken, None)
     return "" if constant is None else " ".join((*constant.names[:1], shape_words(constant.tensor)))
