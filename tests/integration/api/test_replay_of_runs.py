@@ -170,7 +170,7 @@ def test_a_recording_replays_itself_and_refuses_steps_that_are_not_there() -> No
         x.exp().backward()
     assert recording.replay(first=1, last=1, width=80).startswith("step 1 of 2   exp")
     assert recording.replay().count("─" * 100) == 2
-    wrong: dict[str, Any]
-    for wrong in ({"first": 3}, {"last": -1}, {"first": 2, "last": 1}, {"width": 5}, {"depht": 1}):
+    refused: list[dict[str, Any]] = [{"first": 3}, {"last": -1}, {"first": 2, "last": 1}, {"width": 5}, {"depht": 1}]
+    for wrong in refused:
         with pytest.raises(gradviz.BadInput):
             recording.replay(**wrong)
