@@ -17,6 +17,7 @@ from gradviz._version import __version__
 
 COMMANDS = {
     "render": ("gradviz.cli.render", "Run a script and draw its autograd graph."),
+    "view": ("gradviz.cli.view", "Run a script and explore its graph in the browser."),
     "tree": ("gradviz.cli.tree", "Run a script and print its autograd graph as a tree."),
     "check": ("gradviz.cli.check", "Run a script and say why gradients are missing, zero, NaN or wrong."),
     "rules": ("gradviz.cli.rules", "List what check looks for, or print a rule's page."),

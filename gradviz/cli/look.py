@@ -19,7 +19,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _LOOK = {
     "direction": click.option("--direction", metavar="TB|LR", help="Top to bottom (default), or left to right."),
     "theme": click.option(
-        "--theme", metavar="auto|light|dark", help="Colours; auto, for SVG only, follows the reader's browser."
+        "--theme", metavar="auto|light|dark", help="Colours; auto, for SVG and HTML, follows the reader's browser."
     ),
     "arrows": click.option(
         "--arrows", metavar="data|gradient", help="Which way arrows point; positions stay as they are."
@@ -40,9 +40,16 @@ def look_options(command: _Command) -> _Command:
     return command
 
 
+def page_options(command: _Command) -> _Command:
+    """Those that the page has."""
+    for name in ("editor", "color_by", "arrows", "theme"):
+        command = _LOOK[name](command)
+    return command
+
+
 def renderers_for(formats: Sequence[Format], options: dict[str, Any]) -> list[Renderer]:
     """A renderer for each format; raises `BadInput` for an option that is wrong or that none of the formats has."""
-    given = {name: options[name] for name in _LOOK if options[name] is not None}
+    given = {name: options[name] for name in _LOOK if options.get(name) is not None}
     if "direction" in given:
         given["direction"] = given["direction"].upper()
     for name in given:
@@ -73,6 +80,6 @@ def _check_that_it_is_used(name: str, formats: Sequence[Format]) -> None:
 
 def _renderer_for(chosen: Format, given: dict[str, Any]) -> Renderer:
     own = {name: given[name] for name in chosen.option_names() if name in given}
-    if own.get("theme") == "auto" and chosen.name != "svg":
-        del own["theme"]  # Only SVG can follow the reader's browser; the others have a theme of their own.
+    if own.get("theme") == "auto" and chosen.name not in ("svg", "html"):
+        del own["theme"]  # What is no page of a browser has a theme of its own.
     return chosen.renderer(**own)

@@ -15,9 +15,7 @@ from gradviz.cli.progress import working
 from gradviz.rendering.renderer import FORMATS, Format, Renderer, Subject, format_named
 
 if TYPE_CHECKING:
-    from gradviz.cli.source import Source
     from gradviz.errors import GradvizError
-    from gradviz.graph.viewing import ViewOptions
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
     from gradviz.cli.marking import open_to_draw
     from gradviz.cli.rescue import recording_kept
     from gradviz.cli.source import tell_that_it_was_stopped
-    from gradviz.cli.views import source_options, view_options
+    from gradviz.cli.views import drawable_subjects, source_options, view_options
     from gradviz.output import check_outputs
 
     source_choice, viewing = source_options(others), view_options(others)
@@ -77,7 +75,7 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
     if to_standard_output and len(source.graphs) > 1:
         raise _several_to_standard_output()
     with recording_kept(source, source_choice):
-        subjects = _what_can_be_drawn(source, viewing)
+        subjects = drawable_subjects(source, viewing)
         written, refusals = _write_all(subjects, list(zip(wanted, renderers, strict=True)))
         if written:
             from gradviz.cli.summary import print_summary
@@ -87,20 +85,6 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
             tell_that_it_was_stopped(source, source_choice)
         _raise(refusals)
     return source.exit_code
-
-
-def _what_can_be_drawn(source: Source, viewing: ViewOptions) -> list[Subject]:
-    """A subject for each graph; where one has no such name, a line on standard error says so."""
-    from gradviz.cli.views import subjects_of, title_of
-    from gradviz.errors import GradvizError
-
-    drawn = []
-    for graph, subject in zip(source.graphs, subjects_of(source, viewing), strict=True):
-        if isinstance(subject, GradvizError):
-            click.echo(f"gradviz: {title_of(graph)} is not drawn: {subject.message}", err=True)
-        else:
-            drawn.append(subject)
-    return drawn
 
 
 def _write_all(

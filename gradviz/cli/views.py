@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
+
 from gradviz.cli.progress import working
 from gradviz.cli.source import Source, SourceOptions
 from gradviz.errors import GradvizError, NothingFound, NotInThisGraph
@@ -47,3 +49,14 @@ def subjects_of(source: Source, options: ViewOptions) -> list[Subject | GradvizE
 def title_of(graph: Graph) -> str:
     """Which of several graphs it is, as ``--backward`` counts."""
     return "graph" if graph.backward is None else f"backward {graph.backward.number}"
+
+
+def drawable_subjects(source: Source, viewing: ViewOptions) -> list[Subject]:
+    """A subject for each graph; where one has no such name, a line on standard error says so."""
+    drawn = []
+    for graph, subject in zip(source.graphs, subjects_of(source, viewing), strict=True):
+        if isinstance(subject, GradvizError):
+            click.echo(f"gradviz: {title_of(graph)} is not drawn: {subject.message}", err=True)
+        else:
+            drawn.append(subject)
+    return drawn
