@@ -16,6 +16,8 @@ from gradviz.rendering.page_file import page_file
 from gradviz.rendering.page_identities import Identities
 from gradviz.rendering.page_items import PageItems, cut
 from gradviz.rendering.page_level import level_of
+from gradviz.rendering.page_memory import page_memory
+from gradviz.rendering.page_parameters import page_parameters
 from gradviz.rendering.page_steps import page_replay
 from gradviz.rendering.palette import ROLE_STYLES
 from gradviz.rendering.renderer import Subject
@@ -79,6 +81,8 @@ class HtmlRenderer:
             opened=tuple(number for number in _opened(subject, identities) if number < len(page_items)),
             legends=legends,
             sources=_sources(subject),
+            parameters=page_parameters(subject),
+            memory=page_memory(subject.graph),
             replay=page_replay(subject, finest),
             arrows=self.arrows,
             color_by=self.color_by,

@@ -165,6 +165,52 @@ class PageReplay(Struct, frozen=True):
     """False where the order is the one that the engine would take."""
 
 
+class PageParameter(Struct, frozen=True, gc=False):
+    """A row of the table of parameters."""
+
+    name: str
+    shape: str
+    norm: float | None
+    """Of the gradient; None where nothing arrived, or nothing could be measured."""
+    ratio: float | None
+    """That over the norm of the weights."""
+    status: str
+    """Why nothing arrived, or what is odd about what did."""
+    is_lost: bool
+    """Nothing arrived, or zeros, NaN or Inf."""
+    node: int | None
+    """Its leaf; None where the graph has none."""
+
+
+class PageLineBytes(Struct, frozen=True, gc=False):
+    """What one source line keeps first; lines add up to the whole."""
+
+    file: str
+    line: int
+    bytes: int
+
+
+class PageModuleBytes(Struct, frozen=True, gc=False):
+    """What one module keeps, with those inside it."""
+
+    path: str
+    class_name: str
+    bytes: int
+
+
+class PageMemory(Struct, frozen=True):
+    """What is kept for backward; every storage is counted once."""
+
+    bytes: int
+    """Without parameters and buffers."""
+    parameter_bytes: int
+    unknown: int
+    """How many sorts of saved tensors could not be sized."""
+    lines: tuple[PageLineBytes, ...]
+    modules: tuple[PageModuleBytes, ...]
+    """The largest first."""
+
+
 class PageDocument(Struct, frozen=True):
     """Everything that the page shows of one graph."""
 
@@ -182,6 +228,9 @@ class PageDocument(Struct, frozen=True):
     """The boxes that are open at first, by their items."""
     legends: dict[str, PageLegend]
     sources: dict[str, dict[int, str]]
+    parameters: tuple[PageParameter, ...]
+    """Empty where no gradients were recorded."""
+    memory: PageMemory | None
     replay: PageReplay | None
     """None where it has too many steps to be played."""
     arrows: str = "data"

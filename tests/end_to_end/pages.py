@@ -92,6 +92,10 @@ class Screen:
             self.settled()
         return self
 
+    def turn_to(self, tab: str) -> None:
+        """Shows one of the lists about the whole graph."""
+        self.page.click(f"#panel [role=tab]:text-is('{tab}')")
+
     def search(self, words: str) -> str:
         """Types into the search field; what is said of it."""
         self.page.fill("#search", words)

@@ -20,6 +20,7 @@ from gradviz.rendering.subject_words import SubjectWords
 from tests.builders import graph_of, transformer, unrolled_rnn
 from tests.captures import small_capture
 from tests.end_to_end.pages import Screen, page_of, started_browser
+from tests.unit.analysis.memory_graphs import stack_of_blocks
 from tests.unit.rendering.test_colouring import fading
 from tests.unit.rendering.test_every_format import HOSTILE_NAMES, named_everywhere
 
@@ -211,6 +212,36 @@ def test_colours_can_be_chosen_with_their_legend(show: Opener) -> None:
     assert "1e-4 … 1" in screen.page.inner_text("#legend")
     screen.page.select_option("#colour", "role")
     assert len({screen.item(title).evaluate(fill) for title in ("mul", "sin", "exp", "sum")}) == 1
+
+
+def test_the_table_of_parameters_sorts_and_leads_to_leaves(show: Opener) -> None:
+    screen = show(fading(graph_of("v -> Mul -> Sin -> Sum -> loss; w -> Sin; b -> Sum")))
+    screen.turn_to("Parameters")
+    names = screen.page.locator(".parameters tbody button")
+    assert names.all_inner_texts() == ["v", "w", "b"]
+    screen.page.click("th button:has-text('gradient')")
+    assert names.all_inner_texts() == ["b", "w", "v"]
+    screen.page.click("th button:has-text('gradient')")
+    assert names.all_inner_texts() == ["v", "w", "b"]
+    names.nth(1).click()
+    assert screen.settled().heading() == "w" and screen.lit("to") == ["loss", "sin", "sum"]
+
+
+def test_memory_is_told_by_module_and_line(show: Opener) -> None:
+    screen = show(stack_of_blocks(3))
+    screen.turn_to("Memory")
+    assert "every storage counted once" in screen.panel()
+    screen.page.locator(".module-bytes button").first.click()
+    assert screen.settled().page.locator("#picture .selected").count() == 1
+
+
+def test_a_source_line_lights_up_what_it_made(show: Opener) -> None:
+    capture = small_capture()
+    screen = show(capture.graphs[0], capture=capture)
+    screen.turn_to("Lines")
+    screen.page.click(".lines-view button:has-text('loss = model(x).sum()')")
+    assert screen.settled().page.locator("#picture .match").count() == 2
+    assert screen.page.inner_text("#search-count") == "2 found"
 
 
 def test_the_theme_follows_the_system_or_what_was_asked_for(show: Opener) -> None:

@@ -34,6 +34,7 @@ export class App {
       reveal: (number) => this.reveal(number),
       only: () => this.showOnly(!this.only),
       select: (number) => this.goTo(number),
+      light: (numbers, line) => this.lightUp(numbers, line),
     });
     this.player = new Player(model, {
       picture: this.picture,
@@ -101,6 +102,13 @@ export class App {
     const opened = new Set([...this.state.opened, ...around]);
     this.#change({ opened, selected: number }, undefined);
     this.reveal(number);
+  }
+
+  /** Lights up what a source line made, and brings the first of it into sight. */
+  lightUp(numbers, line) {
+    this.search.show(`line:${line}`, numbers);
+    const first = numbers.map((number) => this.model.shownFor(number, this.state.opened)).find((number) => this.#rectOf(number));
+    if (first !== undefined) this.reveal(first);
   }
 
   select(number) {

@@ -1,5 +1,6 @@
 /** The panel: everything that is known of what is selected; of the whole graph, where nothing is. */
 import { byId, h } from "./dom.js";
+import { lineParts, memoryParts, Parameters } from "./lists.js";
 import { sourceAround } from "./source.js";
 
 export class Panel {
@@ -11,6 +12,8 @@ export class Panel {
     this.model = model;
     this.actions = actions;
     this.element = byId("panel-content");
+    this.tab = "graph";
+    this.parameters = new Parameters(model, actions.select, () => this.show(null, null));
   }
 
   /** @param {{from: number[], to: number[], isOpen: boolean, isOnly: boolean}} around */
@@ -91,17 +94,47 @@ export class Panel {
     return [h("h3", { title }, heading), h("ul", { class: "neighbours" }, rows)];
   }
 
+  /** About the whole graph, under tabs. */
   #overview() {
-    const { name, facts, error, notes } = this.model.document;
-    const found = this.model.items.map((item, number) => [item.finding, number]).filter(([finding, number]) => finding && !this.model.canOpen(number));
+    const { name, facts } = this.model.document;
+    const tabs = this.#tabs();
+    const [, , parts] = tabs.find(([key]) => key === this.tab) ?? tabs[0];
+    const buttons = tabs.map(([key, words]) =>
+      h("button", { type: "button", role: "tab", "aria-selected": String(key === this.tab), onclick: () => this.#turnTo(key) }, words));
     return [
       h("h2", { tabindex: -1 }, name),
       h("p", { class: "subtitle" }, facts),
+      tabs.length > 1 ? h("div", { class: "tabs", role: "tablist" }, buttons) : null,
+      ...parts(),
+    ];
+  }
+
+  /** Only those that have something to show. */
+  #tabs() {
+    const { memory, parameters, sources } = this.model.document;
+    const tabs = [["graph", "Graph", () => this.#remarks()]];
+    if (parameters.length) tabs.push(["parameters", "Parameters", () => this.parameters.parts()]);
+    if (memory?.bytes) tabs.push(["memory", "Memory", () => memoryParts(this.model, this.actions.select)]);
+    if (Object.keys(sources).length) tabs.push(["lines", "Lines", () => lineParts(this.model, this.actions.light)]);
+    return tabs;
+  }
+
+  #turnTo(tab) {
+    this.tab = tab;
+    this.show(null, null);
+    this.element.querySelector("[role=tab][aria-selected=true]")?.focus();
+  }
+
+  #remarks() {
+    const { error, notes } = this.model.document;
+    const found = this.model.items
+      .map((item, number) => [item.finding, number])
+      .filter(([finding, number]) => finding && !this.model.canOpen(number));
+    const rows = found.slice(0, 100).map(([, number]) => h("li", {}, itemButton(this.model, number, this.actions.select)));
+    return [
       error ? h("p", { class: "error" }, error) : null,
-      found.length ? h("h3", {}, "findings") : null,
-      h("ul", { class: "neighbours" }, found.slice(0, 100).map(([, number]) => h("li", {}, itemButton(this.model, number, this.actions.select)))),
-      notes.length ? h("h3", {}, "notes") : null,
-      h("ul", { class: "lines" }, notes.map((note) => h("li", {}, note))),
+      ...(rows.length ? [h("h3", {}, "findings"), h("ul", { class: "neighbours" }, rows)] : []),
+      ...(notes.length ? [h("h3", {}, "notes"), h("ul", { class: "lines" }, notes.map((note) => h("li", {}, note)))] : []),
       h("p", { class: "hint" }, "Click something to see all that is known of it; what its gradient flows to and came from lights up. ",
         h("kbd", {}, "?"), " lists the keys."),
     ];

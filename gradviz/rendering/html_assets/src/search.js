@@ -44,14 +44,25 @@ export class Search {
     byId("search-list").children[this.#at]?.scrollIntoView({ block: "nearest" });
   }
 
+  /** As if `words` had been typed, and these items found. */
+  show(words, numbers) {
+    this.field.value = words;
+    this.#take(numbers, "");
+  }
+
   #find() {
     const typed = this.field.value.trim();
     this.#entries ??= entriesOf(this.model);
     const { fits, problem } = parse(typed);
-    this.#found = typed && !problem ? this.#entries.filter(fits).map((entry) => entry.number) : [];
+    this.#take(typed && !problem ? this.#entries.filter(fits).map((entry) => entry.number) : null, problem);
+  }
+
+  /** @param {number[]|null} numbers null where nothing is searched for, or cannot be */
+  #take(numbers, problem) {
+    this.#found = numbers ?? [];
     this.#at = -1;
-    this.onFound(typed && !problem ? this.#found : null);
-    byId("search-box").toggleAttribute("data-active", Boolean(typed));
+    this.onFound(numbers);
+    byId("search-box").toggleAttribute("data-active", Boolean(this.field.value.trim()));
     this.#list(problem);
     this.#tell(problem);
   }

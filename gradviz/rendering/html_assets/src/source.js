@@ -20,7 +20,8 @@ export function sourceAround(lines, wanted) {
   return h("div", { class: "source", tabindex: 0 }, rows);
 }
 
-function coloured(text) {
+/** A line as text and spans. */
+export function coloured(text) {
   const parts = [];
   let from = 0;
   for (const match of text.matchAll(WORDS)) {
