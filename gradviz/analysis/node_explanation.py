@@ -16,7 +16,7 @@ from gradviz.formulas.plain import plain_formula, reading
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.name_ways import KINDS_OF_PLACES
 from gradviz.graph.naming import Named, resolve
-from gradviz.graph.operation_words import autograd_name, call_of, node_word
+from gradviz.graph.operation_words import autograd_name, call_of
 from gradviz.graph.source_lines import line_words
 
 MOST_LISTED = 6
@@ -102,10 +102,12 @@ def _versions(capture: Capture, known: KnownFormulas) -> tuple[str, ...]:
 
 
 def _listed(nodes: Sequence[Node]) -> str:
-    told = ", ".join(f"node:{node.id} ({node_word(node)})" for node in nodes[:MOST_LISTED])
+    told = ", ".join(f"node:{node.id} ({autograd_name(node)})" for node in nodes[:MOST_LISTED])
     return told + (f" and {len(nodes) - MOST_LISTED:,} more" if len(nodes) > MOST_LISTED else "")
 
 
 def _where(graph: Graph, node: Node) -> str:
+    if node.is_leaf:
+        return f"{autograd_name(node)} of {' = '.join(node.names) or 'an unnamed leaf'}"
     site = "" if node.call_site is None else f" at {line_words(graph.call_sites[node.call_site])}"
     return f"{autograd_name(node)}{site}"

@@ -106,7 +106,7 @@ def test_of_the_nodes_of_one_call_the_one_that_gave_the_result_is_meant() -> Non
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("model.fc", "'model.fc' stands for 2 operations; name one of them: node:2 (mul), node:3 (add)"),
+        ("model.fc", "stands for 2 operations; name one of them: node:2 (MulBackward0), node:3 (AddBackward0)"),
         ("mask", "'mask' needs no gradient"),
     ],
 )
