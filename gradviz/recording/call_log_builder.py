@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 
 from gradviz.graph.call_log import Call, CallLog, LeafEnd, LoggedOptimizer, LoggedTensor, TensorUse
 from gradviz.graph.model import CallSite
+from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.call_recorder import CallRecorder
 from gradviz.recording.call_rows import Row, RowUse
 from gradviz.recording.definitions import Callback, definition_of
@@ -55,6 +56,10 @@ class CallLogBuilder:
         if number & (number - 1) == 0 and not self._recorder.writer.is_elsewhere():
             self.note_names(names_on_stack(frame))
             self._recorder.living.look(own_namespaces(frame))
+
+    def run_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
+        """Run a call of ``backward`` or ``grad`` with a row of its own: gives what it gives, raises what it raises."""
+        return self._recorder.events.run_backward(request, run)
 
     def note_names(self, names: NameTable) -> None:
         """Name what modules and variables hold now. Parameters, and leaves that require grad, are noted if unseen."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import PurePath
 from types import FrameType
 from typing import Any
@@ -49,7 +50,7 @@ class Recorder:
         if self._forward.calls is not None:
             self._call_log = CallLogBuilder(self._forward.calls, self._forward.log, self._forward.stacks)
         self._measured = MeasuredCalls(plan, self._facts, self._builder)
-        on_backward = self._on_backward if self._forward.calls is None else self._log_backward
+        on_backward = self._on_backward if self._call_log is None else partial(self._log_backward, self._call_log)
         self._backward = BackwardWatch(on_backward, self._measured.inner.note)
         self._lock = threading.RLock()
         self._kept = KeptGraphs()
@@ -87,16 +88,15 @@ class Recorder:
 
     # -- backward calls ------------------------------------------------------------------------------------------
 
-    def _log_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
-        """The same with every call logged: those that backward makes belong to it."""
-        calls, call_log = self._forward.calls, self._call_log
-        if calls is None or call_log is None or self._compiled.is_running or torch_compat.is_tracing():
+    def _log_backward(self, call_log: CallLogBuilder, request: BackwardRequest, run: Callable[[], Any]) -> Any:
+        """As `_on_backward`, with every call logged: those that backward makes belong to it."""
+        if self._compiled.is_running or torch_compat.is_tracing():
             return self._on_backward(request, run)
         try:
             call_log.before_backward(request.frame)
         except Exception as defect:  # whatever it is, it must not reach the program
             self._builder.disclose_defect("tensors could not be named", defect)
-        return self._on_backward(request, lambda: calls.events.run_backward(request, run))
+        return self._on_backward(request, partial(call_log.run_backward, request, run))
 
     def note_names(self, frame: FrameType) -> None:
         """Where calls are logged, name what the variables of the program hold now."""
