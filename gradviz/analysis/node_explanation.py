@@ -64,7 +64,7 @@ def _result_of_first_call(nodes: Sequence[Node]) -> Node:
 
 def _page_of_torch(capture: Capture, node: Node, known: KnownFormulas) -> Explanation:
     """In mathematics only what holds for the settings of this node, and conjugates where its numbers are complex."""
-    page, plain = explain_node(node.name, known, _versions(capture, known)), plain_formula(node.name)
+    page, plain = explain_node(node.name, known, other_torch_words(capture, known)), plain_formula(node.name)
     if plain is None:
         return page
     is_complex = any(tensor is not None and tensor.dtype.startswith("complex") for tensor in node.outputs)
@@ -93,7 +93,7 @@ def _found(graphs: Sequence[Graph], name: str) -> tuple[Graph, Named]:
     raise refusal
 
 
-def _versions(capture: Capture, known: KnownFormulas) -> tuple[str, ...]:
+def other_torch_words(capture: Capture, known: KnownFormulas) -> tuple[str, ...]:
     """That the formulas are those of another torch than the one that ran, where that is so."""
     recorded, installed = capture.program.torch_version, known.table.torch_version
     if not installed or not recorded or recorded == installed:

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gradviz.analysis.node_explanation import other_torch_words
 from gradviz.analysis.replay import Flow, Replay, Step
+from gradviz.formulas.known import known_formulas
 from gradviz.graph.operation_words import autograd_name, stem_of
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.replay_formulas import NodeFormulas, node_formulas
@@ -52,6 +54,8 @@ class ReplayWords:
             yield Fact("✗ failed", (f"backward raised here{self._error()}",))
         if formulas.lines:
             lines = (*formulas.lines, *([listed(formulas.meanings)] if formulas.meanings else []))
+            if formulas.is_torchs_own:
+                lines += other_torch_words(self.subject.capture, known_formulas())
             yield Fact("in torch" if formulas.is_torchs_own else "formula", lines)
         if step.leaving:
             yield Fact("gradient out", tuple(self._leaving(step, formulas)))

@@ -67,6 +67,12 @@ def test_a_recording_tells_its_gradients_and_memory_without_torch(command: str) 
     assert {"flow": "model.0.weight", "memory": "logits = model(inputs)", "tree": "NllLoss"}[command] in result.stdout
 
 
+def test_a_recording_is_replayed_without_torch() -> None:
+    result = gradviz("replay", DEMO)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "step 3 of 9   linear" in result.stdout
+
+
 @pytest.mark.parametrize("source", [[], [DEMO]])
 def test_an_operation_is_explained_without_importing_torch(source: list[Path]) -> None:
     result = gradviz("explain", "addmm" if not source else "logits", *source)
