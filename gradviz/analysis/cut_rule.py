@@ -10,7 +10,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.cut_causes import blamed_call, cause_of
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.dead_inputs import dead_inputs
-from gradviz.analysis.finding import CutSeen, Finding, Place, Severity
+from gradviz.analysis.finding import CutSeen, DeadInput, Finding, NodeAt, Place, Severity
 from gradviz.analysis.missing_gradients import CutOff
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.tensor_words import name_of, together
@@ -57,7 +57,7 @@ class CutRule(Rule):
         text = case.source_line(place)
         names = [case.tensor_name(number) for number in found.tensors]
         backward = flow.log.calls[found.backward]
-        inputs, number = dead_inputs(case, flow, found), case.backward_calls.graph_of(found.backward)
+        inputs = dead_inputs(case, flow, found)
         return self.finding(
             self._message(case, flow, found, names),
             severity=severity,
@@ -68,7 +68,7 @@ class CutRule(Rule):
             place=place,
             symptom_place=case.place_of_site(backward.call_site) if found.is_refused else None,
             tensors=tuple(names),
-            nodes=tuple(dead.at for dead in inputs if dead.at.graph == number)[:_MOST_NODES],
+            nodes=_cut_from(case, found) if found.is_refused else _taken_at(case, found, inputs),
             cut=CutSeen(_cut_words(flow, found), inputs),
             path=self._path(case, flow, found),
             evidence={
@@ -113,6 +113,18 @@ def _station(case: Case, call: Call) -> str:
     place = case.place_of_site(call.call_site)
     name = short_name(call.function)
     return name if place is None else f"{name} (line {place.line})"
+
+
+def _taken_at(case: Case, found: CutOff, inputs: Sequence[DeadInput]) -> tuple[NodeAt, ...]:
+    """The nodes that took the result in the graph that lacks the gradient, the first of many."""
+    number = case.backward_calls.graph_of(found.backward)
+    return tuple(dead.at for dead in inputs if dead.at.graph == number)[:_MOST_NODES]
+
+
+def _cut_from(case: Case, found: CutOff) -> tuple[NodeAt, ...]:
+    """The nodes whose results were cut: where backward was refused, they are all that a graph shows of it."""
+    rows = (case.dataflow.newest_producer(tensor, found.cut.call) for tensor in found.cut.live_inputs)
+    return tuple(at for row in rows if row is not None for at in case.nodes_of_call(row)[-1:])
 
 
 def _cut_words(flow: Dataflow, found: CutOff) -> str:

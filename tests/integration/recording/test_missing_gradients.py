@@ -165,3 +165,11 @@ def test_values_that_leave_torch_after_they_were_computed_with_are_no_part_of_th
 def test_a_draw_is_the_cut_and_not_what_prepares_it(tmp_path: Path) -> None:
     finding = findings_in(CUTS["draw"][1], tmp_path)[0]
     assert finding.evidence["cut"] == "torch.normal"
+
+
+def test_where_backward_is_refused_the_node_whose_result_was_cut_is_marked(tmp_path: Path) -> None:
+    middle = "h = body(x).relu()\nwith torch.no_grad():\n    out = head(h)\nloss = out.square().mean()"
+    first = findings_in(middle, tmp_path)[0]
+    assert (first.cause, first.symptom) == ("no_grad_block", "raises")
+    assert len(first.nodes) == 1
+    assert first.cut is not None and first.cut.inputs == ()
