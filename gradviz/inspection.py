@@ -255,14 +255,18 @@ class Inspection:
         Raises:
             BadInput: there is no such step or keyword.
         """
+        from gradviz.analysis.replay import Replay
         from gradviz.graph.view_keywords import view_options
         from gradviz.rendering.notebook import TreeText
-        from gradviz.rendering.replay_text import PageLook, replay_pages
+        from gradviz.rendering.replay_text import PageLook, ReplayPages, replay_notes
+        from gradviz.rendering.replay_words import ReplayWords
         from gradviz.rendering.subjects import subject_of
 
         look = PageLook(100 if width is None else width, color)
-        pages = replay_pages(subject_of(self.capture, self._graph(backward), view_options(options)), look)
-        return TreeText("".join(pages.joined(pages.steps_between(first, last))))
+        subject = subject_of(self.capture, self._graph(backward), view_options(options))
+        replay = Replay(subject.graph, subject.view)
+        pages = ReplayPages(ReplayWords(subject, replay), look, replay_notes(subject))
+        return TreeText("".join(pages.joined(replay.steps_between(first, last))))
 
     def render(self, format: str, **options: Any) -> str | bytes:
         """The graph in any format that ``gradviz render`` writes, by name: ``"json"``, ``"mermaid"``, ``"png"``, ...

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from gradviz.analysis.engine_order import expected_order, order_of_run
+from gradviz.errors import BadInput
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph
 from gradviz.graph.view import Item, View
@@ -97,6 +98,19 @@ class Replay:
 
     def __len__(self) -> int:
         return len(self.steps)
+
+    def steps_between(self, first: int, last: int | None) -> range:
+        """The steps from one number to another, `START` among them; to the last one where that is None.
+
+        Raises `BadInput` for numbers that are none of steps, or stand the wrong way round.
+        """
+        count = len(self.steps)
+        for number in (first, count if last is None else last):
+            if type(number) is not int or not START <= number <= count:
+                raise BadInput(f"there is no step {number!r}", hint=f"they are numbered {START} to {count:,}")
+        if last is not None and first > last:
+            raise BadInput(f"step {first} comes after step {last}", hint="they are counted as the engine runs them")
+        return range(first, (count if last is None else last) + 1)
 
     def step(self, number: int) -> Step:
         """The step with that number, from 1 on."""

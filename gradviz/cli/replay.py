@@ -85,7 +85,7 @@ def replay_command(no_pager: bool, every_node: bool, **others: Any) -> int:
             how_recorded=_how_recorded(source_choice),
         )
         words = stage.words(viewing)
-        steps = _steps_to_show(len(words.replay), others["first"], others["last"])
+        steps = words.replay.steps_between(others["first"] or 0, others["last"])
         if pictures is not None:
             _draw(stage, words, steps, pictures)
         elif _is_played(terminal, others["all_pages"]):
@@ -161,15 +161,6 @@ def _print(pages: Iterator[str], terminal: Terminal, *, use_pager: bool) -> None
     for page in pages:
         if not write_output("-", page):
             return
-
-
-def _steps_to_show(count: int, first: int | None, last: int | None) -> range:
-    from gradviz.errors import BadInput
-
-    for name, number in (("--from", first), ("--to", last)):
-        if number is not None and number > count:
-            raise BadInput(f"{name} {number}: there is no such step", hint=f"they are numbered 0 to {count}")
-    return range(first or 0, (count if last is None else last) + 1)
 
 
 def _is_played(terminal: Terminal, all_pages: bool) -> bool:

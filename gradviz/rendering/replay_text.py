@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from textwrap import wrap
 
-from gradviz.analysis.replay import START, Replay
+from gradviz.analysis.replay import START
 from gradviz.errors import BadInput
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.replay_rows import ReplayRows, legend
@@ -46,16 +46,6 @@ class ReplayPages:
         self._words, self._replay, self._look = words, words.replay, look
         self._rows = ReplayRows(words, look.width)
         self._notes = notes
-
-    def steps_between(self, first: int, last: int | None) -> range:
-        """The steps from one number to another, the last one where that is None; raises `BadInput` for wrong ones."""
-        count = len(self._replay)
-        for number in (first, count if last is None else last):
-            if type(number) is not int or not 0 <= number <= count:
-                raise BadInput(f"there is no step {number!r}", hint=f"they are numbered 0 to {count:,}")
-        if last is not None and first > last:
-            raise BadInput(f"step {first} comes after step {last}", hint="they are counted as the engine runs them")
-        return range(first, (count if last is None else last) + 1)
 
     def joined(self, steps: Iterable[int]) -> Iterator[str]:
         """Pages of several steps, with a line between them."""
@@ -121,11 +111,6 @@ class ReplayPages:
 def _safe(line: str) -> str:
     """The line with its spaces, but nothing that moves the cursor."""
     return without_controls(" ".join(line.splitlines()))
-
-
-def replay_pages(subject: Subject, look: PageLook) -> ReplayPages:
-    """The pages of the replay of a subject."""
-    return ReplayPages(ReplayWords(subject, Replay(subject.graph, subject.view)), look, replay_notes(subject))
 
 
 def replay_notes(subject: Subject) -> tuple[str, ...]:

@@ -101,14 +101,10 @@ class FormulaLine:
             f"M{number(left)} {number(y)}a{r} {r} 0 1 0 {number(2 * radius)} 0a{r} {r} 0 1 0 -{number(2 * radius)} 0z"
         )
 
-    def markup(self, x: float, y: float, css_class: str = "") -> str:
+    def markup(self, x: float, y: float) -> str:
         """The line from `x` on, with its baseline at `y`."""
-        attribute = f' class="{css_class}"' if css_class else ""
         strokes = f'<path class="fs" d="{"".join(self._strokes)}"/>' if self._strokes else ""
-        return (
-            f'<g{attribute} transform="translate({number(x)} {number(y)})"><text>{"".join(self._spans())}</text>'
-            f"{strokes}</g>\n"
-        )
+        return f'<g transform="translate({number(x)} {number(y)})"><text>{"".join(self._spans())}</text>{strokes}</g>\n'
 
     def _spans(self) -> Iterator[str]:
         for run in self._runs:
