@@ -47,7 +47,7 @@ def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
             return "numpy_roundtrip" if _gives_array(flow.log.calls[exit_call]) else _of_number(flow, exit_call)
     if cut.kind == "value":
         return _of_number(flow, cut.call)
-    if cut.kind in ("no_grad", "inference") and draws_a_sample(flow, found):
+    if found.is_draw:
         return "non_differentiable_op"
     return _BY_KIND.get(cut.kind)
 
@@ -79,21 +79,3 @@ def _of_number(flow: Dataflow, row: int) -> CutCause:
     call = flow.log.calls[row]
     is_floating = all("int" not in flow.log.tensors[use.tensor].facts.dtype for use in call.inputs)
     return "integer_cast" if call.function.endswith(_INTO_INTEGERS) and is_floating else "tensor_rewrap"
-
-
-_DRAW = frozenset(
-    f"torch.{place}{name}"
-    for place in ("", "Tensor.")
-    for name in ("normal", "bernoulli", "multinomial", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet")
-)
-
-
-def draws_a_sample(flow: Dataflow, found: CutOff) -> bool:
-    """True where the values go, still without gradients, into a draw: with gradients on it would have none either."""
-    for row in found.shadow.way:
-        call = flow.log.calls[row]
-        if call.grad_mode == "enabled":
-            return False
-        if call.function in _DRAW:
-            return True
-    return False

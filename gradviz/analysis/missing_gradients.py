@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gradviz.analysis.cuts import Cut
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.received_gradients import ReceivedGradients
-from gradviz.analysis.shadows import Shadow, alive_above, shadows_on, steering_shadow
+from gradviz.analysis.shadows import Shadow, alive_above, is_draw, shadows_on, steering_shadow
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -34,6 +35,8 @@ class CutOff(Struct, frozen=True):
     """Whether that call raised, because nothing that it started from requires grad."""
     tensors: tuple[int, ...]
     """What wants a gradient and gets none."""
+    is_draw: bool = False
+    """Whether the cut is a draw of random numbers, as every sampling policy has one."""
 
     @property
     def cut(self) -> Cut:
@@ -71,7 +74,7 @@ class MissingGradients:
     def cut_off(self) -> tuple[CutOff, ...]:
         """Every line that is to blame, the one that costs most tensors their gradient first."""
         blamed: dict[tuple[object, ...], CutOff] = {}
-        explained: dict[int, tuple[bool, int]] = {}
+        explained: dict[int, tuple[bool, bool, int]] = {}
         for backward, root in self._roots():
             wants = self._wants(backward, root)
             for found in self._to_blame(backward, root, wants) if wants else ():
@@ -172,7 +175,8 @@ class MissingGradients:
             above = alive_above(self._flow, ((tensor, cut.call) for cut in cuts for tensor in cut.live_inputs))
             tensors = tuple(sorted(wants & above))
             if tensors:
-                yield CutOff(shadow, cuts, backward, root, self._is_refused(backward), tensors)
+                is_refused = self._is_refused(backward)
+                yield CutOff(shadow, cuts, backward, root, is_refused, tensors, is_draw(self._flow, shadow))
 
     def _begins_anew(self, shadow: Shadow) -> bool:
         """Whether nothing but a leaf's values was taken, and another leaf was made of them that trains in its place."""
@@ -207,22 +211,20 @@ class MissingGradients:
 _STATE = frozenset({"buffer", "in_place"})
 
 
-def _rank(found: CutOff) -> tuple[bool, int]:
-    """How little it explains: state that is kept up to date by cutting comes last, and guesses after what is known."""
-    return found.cut.kind in _STATE, found.shadow.doubt
+def _rank(found: CutOff) -> tuple[bool, bool, int]:
+    """How little it explains: state that is kept up to date by cutting comes last, draws before that, and guesses after
+    what is known."""
+    return found.cut.kind in _STATE, found.is_draw, found.shadow.doubt
 
 
 def _joined(one: CutOff, other: CutOff) -> CutOff:
     first, second = (one, other) if (not one.is_refused, _rank(one)) <= (not other.is_refused, _rank(other)) else (
         other, one,
     )  # fmt: skip
-    return CutOff(
-        first.shadow, first.cuts, first.backward, first.root, first.is_refused,
-        tuple(sorted({*first.tensors, *second.tensors})),
-    )  # fmt: skip
+    return replace(first, tensors=tuple(sorted({*first.tensors, *second.tensors})))
 
 
-def _without(found: CutOff, explained: dict[int, tuple[bool, int]]) -> CutOff:
+def _without(found: CutOff, explained: dict[int, tuple[bool, bool, int]]) -> CutOff:
     """Leave out the tensors that another line explains better."""
     kept = tuple(tensor for tensor in found.tensors if _rank(found) <= explained[tensor])
-    return CutOff(found.shadow, found.cuts, found.backward, found.root, found.is_refused, kept)
+    return replace(found, tensors=kept)

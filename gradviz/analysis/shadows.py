@@ -114,6 +114,22 @@ def steering_shadow(flow: Dataflow, cut: Cut, before: int) -> Shadow | None:
     return None
 
 
+def is_draw(flow: Dataflow, shadow: Shadow) -> bool:
+    """True where the values go, still without gradients, into a draw: with gradients on it would have none either."""
+    for row in shadow.way if shadow.cut.kind in ("no_grad", "inference") else ():
+        call = flow.log.calls[row]
+        if call.grad_mode == "enabled":
+            return False
+        if call.function in _DRAW:
+            return True
+    return False
+
+
+_DRAW = frozenset(
+    f"torch.{place}{name}"
+    for place in ("", "Tensor.")
+    for name in ("normal", "bernoulli", "multinomial", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet")
+)
 _MOST_STEPS = 5
 _HAND_ON = tuple(
     f".{name}" for name in ("__getitem__", "squeeze", "flatten", "view", "reshape", "cpu", "detach", "unbind")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gradviz.analysis.call_words import short_name
-from gradviz.analysis.cut_causes import draws_a_sample
 from gradviz.analysis.cut_rule import CutRule
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.missing_gradients import CutOff
@@ -52,7 +51,7 @@ class NonDifferentiableOp(CutRule):
         return f"{name} has no derivative and"
 
     def why(self, flow: Dataflow, found: CutOff) -> str:
-        if draws_a_sample(flow, found):
+        if found.is_draw:
             return (
                 "a draw is a random number, which torch gives without a history; rsample() draws in a way that has one"
             )
