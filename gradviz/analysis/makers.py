@@ -28,6 +28,12 @@ def line_that_keeps(flow: Dataflow, row: int, owner: str) -> CallSite | None:
     return next(iter(own or [line for line in lines if not line.function.endswith("__init__")]), flow.line_of(row))
 
 
+def line_apart(flow: Dataflow, row: int, other: int) -> CallSite | None:
+    """The innermost line of a call on which another one does not stand: one function may have made both."""
+    beside = {(line.file, line.line) for line in callers(flow, other)}
+    return next((line for line in callers(flow, row) if (line.file, line.line) not in beside), flow.line_of(row))
+
+
 def _class_of(line: CallSite) -> str:
     """The class of the method that a line is in, with what is nested in the method; "" where Python does not tell."""
     outer, _, own = line.function.rpartition(".<locals>.")

@@ -175,7 +175,9 @@ class ZeroGradients:
             writes = first_writes(flow, use.tensor, told.call or origin.call)
             site = flow.log.calls[writes[-1]].call_site if writes else maker.call_site
             return replace(told, cause="masked_out", blamed_site=site, by="value")
-        return replace(told, cause="masked_out", blamed_site=maker.call_site, by="value")
+        written = flow.changes(origin.tensor, origin.call, told.call or origin.call)
+        last = flow.log.calls[written[-1]] if written else maker
+        return replace(told, cause="masked_out", blamed_site=last.call_site, by="value")
 
     def _will_move(self, use: TensorUse, origin: Origin) -> bool:
         """Whether the zero is a weight that gets a gradient of its own: after a step it is zero no more."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.call_words import place_of_call
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Place, place_of_line
+from gradviz.analysis.makers import line_apart
 from gradviz.analysis.parameter_fates import ParameterFates
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.tensor_words import names_of
@@ -105,7 +106,7 @@ class StaleOptimizerParams(Rule):
     def _late(self, fates: ParameterFates, late: list[int], forgotten: list[int], optimizer_made: int) -> Finding:
         optimizer_place = place_of_call(fates.flow, optimizer_made)
         after = [n for n in late if _is_made_after(fates, n, optimizer_made)]
-        made = place_of_line(fates.line_where_made(after[0])) if after else optimizer_place
+        made = _place_where_made(fates, after[0]) if after else optimizer_place
         what = "were made after it" if after else "are of another model than those that it got"
         old = f", while {len(forgotten)} that it holds are used by nothing" if forgotten else ""
         return self.finding(
@@ -130,6 +131,14 @@ class StaleOptimizerParams(Rule):
             fix="give them to the optimizer when they are unfrozen: optimizer.add_param_group({'params': ...})",
             place=place_of_call(fates.flow, min(unfrozen.values())),
         )
+
+
+def _place_where_made(fates: ParameterFates, number: int) -> Place | None:
+    """If the function that made it also made what an optimizer has, the line that called this function anew."""
+    made, other = fates.made_by(number), fates.made_by(min(fates.trained))
+    if made is None or other is None:
+        return place_of_line(fates.line_where_made(number))
+    return place_of_line(line_apart(fates.flow, made, other))
 
 
 def _at(place: Place | None) -> str:
