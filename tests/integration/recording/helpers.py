@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -17,6 +17,8 @@ from gradviz.recording.program import find_script
 from gradviz.recording.recorder import Recorder
 
 EVERY_BACKWARD = RecordingPlan(backward=None, keep_going=True)
+EVERY_CALL = replace(EVERY_BACKWARD, calls=True)
+"""What ``gradviz check`` records."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ In each program the guilty line ends in ``# here``.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,7 @@ import pytest
 from gradviz.analysis.checker import check_capture
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules import RULES
-from tests.integration.recording.helpers import EVERY_BACKWARD, recorded_script
-
-WITH_CALLS = replace(EVERY_BACKWARD, calls=True)
+from tests.integration.recording.helpers import EVERY_CALL, recorded_script
 
 TRAINING = """
 import torch
@@ -34,7 +31,7 @@ def train(loss_of, parameters, steps=3):
 
 
 def alarms(folder: Path, program: str) -> list[Finding]:
-    capture = recorded_script(folder, TRAINING + program, WITH_CALLS)
+    capture = recorded_script(folder, TRAINING + program, EVERY_CALL)
     return [finding for finding in check_capture(capture, RULES).findings if finding.is_alarm]
 
 
