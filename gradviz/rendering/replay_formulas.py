@@ -12,6 +12,7 @@ from gradviz.formulas import known
 from gradviz.formulas.arguments import edge_names
 from gradviz.formulas.derivative import Derivative
 from gradviz.formulas.plain import PlainFormula, Reading, plain_formula, reading
+from gradviz.formulas.special_nodes import special_node
 from gradviz.graph.model import Graph, Node, TensorFacts
 from gradviz.graph.operation_words import NAMELESS
 from gradviz.rendering.value_words import number_words, short_nested_words
@@ -41,13 +42,17 @@ def node_formulas(graph: Graph, node: Node) -> NodeFormulas:
     """The formulas for the edges of `node` along which a gradient goes; empty where nobody knows any."""
     if node.is_leaf:
         return NodeFormulas()
+    if node.calls_backward:
+        return NodeFormulas(("a backward of its own: what that reaches is not in this graph",))
     if node.kind == "custom":
         return NodeFormulas(("what its own backward() in the program says",))
     plain = plain_formula(node.name)
     if plain is not None:
         return _plain(graph, node, plain)
-    exact = known.of(node.name)
-    return NodeFormulas() if exact is None else NodeFormulas(_exact_lines(node, exact), is_torchs_own=True)
+    exact, special = known.of(node.name), special_node(node.name)
+    if exact is not None:
+        return NodeFormulas(_exact_lines(node, exact), is_torchs_own=True)
+    return NodeFormulas(special.gradients if special is not None else ())
 
 
 def _plain(graph: Graph, node: Node, plain: PlainFormula) -> NodeFormulas:
