@@ -24,6 +24,7 @@ from gradviz.rendering.placed_words import placed_words
 from gradviz.rendering.shapes import inner_lines, outline
 from gradviz.rendering.source_links import source_link
 from gradviz.rendering.svg_items import sheets_of
+from gradviz.rendering.svg_legend import PLAIN_WORDS
 from gradviz.rendering.text_metrics import text_width
 from gradviz.rendering.tints import STEPS, Quantity
 
@@ -137,10 +138,10 @@ def _is_measured(graph: Graph, by: Quantity) -> bool:
     return graph.knows_saved_tensors if by == "memory" else has_gradients(graph)
 
 
-def _others(tints: dict[int, dict[str, tuple[str, ...]]], by: str) -> Iterator[tuple[str, str]]:
+def _others(tints: dict[int, dict[str, tuple[str, ...]]], by: Quantity) -> Iterator[tuple[str, str]]:
     """What has no place on a scale, where it appears."""
     present = {tint for own in tints.values() for tint in own.get(by, ())}
-    for tint, words in (("plain", "nothing"), ("unknown", "not measured"), ("broken", "NaN or Inf")):
+    for tint, words in (("plain", PLAIN_WORDS[by]), ("unknown", "not measured"), ("broken", "NaN or Inf")):
         if tint in present:
             yield tint, words
 

@@ -118,7 +118,7 @@ def _tint_entries(colouring: Colouring) -> Iterator[_Entry]:
         if colouring.by == "gradient":
             yield _Entry(_arrow_swatch(f"flow{STEPS - 1}", "a"), "links: as wide as that is large")
     if "plain" in colouring.present:
-        yield _Entry(_tint_swatch("plain"), _PLAIN_WORDS[colouring.by])
+        yield _Entry(_tint_swatch("plain"), PLAIN_WORDS[colouring.by])
     if "unknown" in colouring.present:
         yield _Entry(_tint_swatch("unknown"), "not measured")
     if "broken" in colouring.present:
@@ -132,7 +132,7 @@ def legend_tints(colouring: Colouring) -> set[Tint]:
 
 
 _CELL_WIDTH = 16.0
-_PLAIN_WORDS: dict[Quantity, str] = {
+PLAIN_WORDS: dict[Quantity, str] = {
     "gradient": "zero, or none wanted",
     "memory": "nothing kept",
     "time": "nothing to run",

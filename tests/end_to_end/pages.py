@@ -58,7 +58,7 @@ class Screen:
 
     def note_request(self, url: str) -> None:
         """Nothing but the page itself may be loaded."""
-        if not url.startswith(("file:", "data:font/", "about:")):
+        if not url.startswith(("file:", "data:font/", "blob:", "about:")):
             self.complaints.append(url)
 
     def settled(self) -> Screen:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from msgspec.structs import replace
@@ -294,6 +295,27 @@ def test_odd_graphs_have_a_sensible_page(show: Opener, graph: Graph) -> None:
     screen = show(graph)
     assert screen.titles() and screen.overlaps() == [] and screen.stray_ends() == []
     assert "train.py" in screen.panel()
+
+
+def test_of_a_large_picture_only_what_is_in_sight_is_drawn(show: Opener) -> None:
+    screen = show(transformer(60), view=ViewOptions(fold=FoldOptions(show_all=True)))
+    assert 10 < len(screen.titles()) < 400 and "nll_loss" not in screen.titles()
+    screen.search("nll_loss")
+    screen.press("Enter")
+    assert "nll_loss" in screen.titles() and screen.heading() == "nll_loss"
+    assert screen.overlaps() == []
+
+
+def test_the_picture_can_be_saved(show: Opener) -> None:
+    screen = show(transformer(2), view=FOLDED)
+    with screen.page.expect_download() as svg:
+        screen.page.click("button:text-is('Save as SVG')")
+    content = svg.value.path().read_text(encoding="utf-8")
+    assert svg.value.suggested_filename == "train.svg"
+    assert ElementTree.fromstring(content).tag.endswith("svg") and "log_softmax" in content
+    with screen.page.expect_download() as png:
+        screen.page.click("button:text-is('Save as PNG')")
+    assert png.value.path().read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_small_window_shows_the_graph_and_the_panel(show: Opener) -> None:

@@ -9,6 +9,7 @@ import { Minimap } from "./minimap.js";
 import { announce, itemButton, Panel } from "./panel.js";
 import { Picture } from "./picture.js";
 import { Player } from "./player.js";
+import { savePng, saveSvg } from "./saving.js";
 import { Search } from "./search.js";
 import { nextTheme, useTheme } from "./theme.js";
 import { Viewport } from "./viewport.js";
@@ -23,7 +24,7 @@ export class App {
   constructor(model) {
     this.model = model;
     this.viewport = new Viewport();
-    this.picture = new Picture(model);
+    this.picture = new Picture(model, () => this.viewport.seen, () => this.#mark());
     this.minimap = new Minimap(this.viewport);
     this.found = null;
     this.only = false;
@@ -34,6 +35,7 @@ export class App {
       reveal: (number) => this.reveal(number),
       only: () => this.showOnly(!this.only),
       select: (number) => this.goTo(number),
+      save: (kind) => this.save(kind),
       light: (numbers, line) => this.lightUp(numbers, line),
     });
     this.player = new Player(model, {
@@ -62,6 +64,7 @@ export class App {
     if (this.state.selected !== null) this.reveal(this.state.selected);
     this.#listen();
     byId("picture").setAttribute("data-ready", "");
+    (globalThis.requestIdleCallback ?? setTimeout)(() => this.search.prepare());
   }
 
   // -- what can be done ---------------------------------------------------------------------------------------------
@@ -160,6 +163,13 @@ export class App {
 
   help() {
     showHelp();
+  }
+
+  /** @param {"svg"|"png"} kind */
+  save(kind) {
+    const name = this.model.document.name.split(/[\\/]/).at(-1).replace(/\.py\b.*/, "").replace(/[^\w.-]+/g, "_").slice(0, 80) || "graph";
+    const area = this.picture.isWhole ? this.#whole() : this.viewport.seen;
+    (kind === "svg" ? saveSvg : savePng)(area, name);
   }
 
   /** Begins or ends playing the backward pass, where it can be played. */
@@ -359,7 +369,10 @@ export class App {
     });
     svg.addEventListener("pointerover", (event) => this.#hover(event));
     for (const leaving of ["pointerleave", "pointerdown"]) svg.addEventListener(leaving, () => this.#hideTip());
-    this.viewport.onChange(() => this.#hideTip());
+    this.viewport.onChange(() => {
+      this.#hideTip();
+      this.picture.look();
+    });
     addEventListener("popstate", () => this.#follow());
     addEventListener("hashchange", () => this.#follow());
     const buttons = {

@@ -135,6 +135,9 @@ export class Panel {
       error ? h("p", { class: "error" }, error) : null,
       ...(rows.length ? [h("h3", {}, "findings"), h("ul", { class: "neighbours" }, rows)] : []),
       ...(notes.length ? [h("h3", {}, "notes"), h("ul", { class: "lines" }, notes.map((note) => h("li", {}, note)))] : []),
+      h("div", { class: "buttons" },
+        h("button", { type: "button", onclick: () => this.actions.save("svg") }, "Save as SVG"),
+        h("button", { type: "button", onclick: () => this.actions.save("png") }, "Save as PNG")),
       h("p", { class: "hint" }, "Click something to see all that is known of it; what its gradient flows to and came from lights up. ",
         h("kbd", {}, "?"), " lists the keys."),
     ];

@@ -5,15 +5,26 @@ import { itemElement, moveWire, openElements, sizeOpen, translate, wireElement }
 const DURATION = 220;
 const MOST_MOVED = 600;
 /** So many elements are moved step by step; more jump at once. */
+const MOST_KEPT = 2000;
+/** Of a picture with more, only what is in sight has elements. */
 
 export class Picture {
   #scene = null;
   #frame = 0;
   #elements = { back: new Map(), wires: new Map(), items: new Map() };
 
-  /** @param {import("./model.js").Model} model */
-  constructor(model) {
+  #drawn = null;
+  #covered = null;
+
+  /**
+   * @param {import("./model.js").Model} model
+   * @param {() => import("./composition.js").Rect} seen what part of the scene is in sight
+   * @param {() => void} onDrawn called when other things have come into sight
+   */
+  constructor(model, seen, onDrawn) {
     this.model = model;
+    this.seen = seen;
+    this.onDrawn = onDrawn;
     this.layers = {};
     for (const name of ["back", "wires", "items"]) {
       this.layers[name] = s("g", { class: name === "wires" ? "l" : name });
@@ -24,6 +35,11 @@ export class Picture {
 
   get scene() {
     return this.#scene;
+  }
+
+  /** False where only what is in sight is drawn. */
+  get isWhole() {
+    return this.#covered === null;
   }
 
   /** The element of an item that is shown. */
@@ -44,7 +60,7 @@ export class Picture {
     this.colour = colour;
     byId("stage").dataset.color = colour;
     for (const [number, element] of this.#elements.items) {
-      if (!this.#scene.items.has(number)) continue;
+      if (!this.#drawn.items.has(number)) continue;
       const fresh = itemElement(this.model, number, colour);
       fresh.setAttribute("transform", element.getAttribute("transform"));
       element.replaceWith(fresh);
@@ -59,9 +75,10 @@ export class Picture {
    */
   show(scene) {
     cancelAnimationFrame(this.#frame);
-    const before = this.#scene;
+    const before = this.#drawn;
     this.#scene = scene;
-    const moves = this.#update(scene, before);
+    this.#drawn = this.#inSight(scene);
+    const moves = this.#update(this.#drawn, before);
     const isStill = !before || moves.length > MOST_MOVED || matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (isStill) {
       moves.forEach((move) => move(1));
@@ -78,6 +95,28 @@ export class Picture {
     };
     moves.forEach((move) => move(0));
     this.#frame = requestAnimationFrame(step);
+  }
+
+  /** After the view was moved: draws what has come into sight, where not everything is drawn. */
+  look() {
+    if (!this.#covered || isWithin(this.seen(), this.#covered)) return;
+    cancelAnimationFrame(this.#frame);
+    this.#drawn = this.#inSight(this.#scene);
+    this.#update(this.#drawn, null).forEach((move) => move(1));
+    this.#settle();
+    this.onDrawn();
+  }
+
+  /** The part of a scene that has elements: with half a window around what is seen. */
+  #inSight(scene) {
+    this.#covered = null;
+    if (scene.items.size + scene.lines.length <= MOST_KEPT) return scene;
+    const { x, y, width, height } = this.seen();
+    const covered = { x: x - width / 2, y: y - height / 2, width: 2 * width, height: 2 * height };
+    this.#covered = covered;
+    const within = (rects) => new Map([...rects].filter(([, rect]) => touch(rect, covered)));
+    const lines = scene.lines.filter((line) => touch((line.bounds ??= boundsOf(line.points)), covered));
+    return { ...scene, items: within(scene.items), open: within(scene.open), lines };
   }
 
   #settle() {
@@ -170,4 +209,17 @@ function partway(from, to, part) {
     x: mix(from.x, to.x, part), y: mix(from.y, to.y, part),
     width: mix(from.width, to.width, part), height: mix(from.height, to.height, part),
   };
+}
+
+const touch = (one, other) =>
+  one.x <= other.x + other.width && other.x <= one.x + one.width && one.y <= other.y + other.height && other.y <= one.y + one.height;
+
+const isWithin = (inner, outer) =>
+  inner.x >= outer.x && inner.y >= outer.y && inner.x + inner.width <= outer.x + outer.width && inner.y + inner.height <= outer.y + outer.height;
+
+function boundsOf(points) {
+  const xs = points.map((point) => point.x);
+  const ys = points.map((point) => point.y);
+  const [x, y] = [Math.min(...xs), Math.min(...ys)];
+  return { x, y, width: Math.max(...xs) - x, height: Math.max(...ys) - y };
 }

@@ -87,6 +87,7 @@ export class Player {
     const takers = this.page.takers();
     for (const line of picture.scene.lines) {
       const element = picture.elementsOfLines().get(line.key);
+      if (!element) continue;
       const isCarrying = !(line.wire?.is_quiet || this.model.items[line.source].role === "constant" || line.wire?.state === "ghost");
       const through = isCarrying ? takers(line) : [];
       element.classList.toggle("sent", through.some((taker) => ["ran", "runs", "partly"].includes(states.get(taker))));

@@ -25,6 +25,11 @@ export class Search {
     byId("search-previous").addEventListener("click", () => this.step(-1));
   }
 
+  /** Gathers the words that can be found: done beforehand, so that the first letter that is typed finds at once. */
+  prepare() {
+    this.#entries ??= entriesOf(this.model);
+  }
+
   focus() {
     this.field.focus();
     this.field.select();
@@ -52,7 +57,7 @@ export class Search {
 
   #find() {
     const typed = this.field.value.trim();
-    this.#entries ??= entriesOf(this.model);
+    this.prepare();
     const { fits, problem } = parse(typed);
     this.#take(typed && !problem ? this.#entries.filter(fits).map((entry) => entry.number) : null, problem);
   }

@@ -23,8 +23,8 @@ export function itemElement(model, number, colour) {
       "aria-expanded": opens ? "false" : null,
     },
     behind.map((path) => s("path", { class: "s", d: path })),
-    s("path", { class: "s", d: front }),
     bands(tints, item, front),
+    s("path", { class: isBanded(tints) ? "s clear" : "s", d: front }),
     inner ? s("path", { class: "i", d: inner }) : null,
     s("g", { class: "words" }, (item.lines ?? []).map(lineElement), (item.chips ?? []).map(chipElement)),
     opens ? toggle(item.width, (item.height - 7 * (behind.length > 0)) / 2, "+") : null,
@@ -32,18 +32,16 @@ export function itemElement(model, number, colour) {
   return element;
 }
 
-/** Of what stands for several a strip of each one's colour, in the order of the computation. */
+const isBanded = (tints) => new Set(tints).size > 1;
+
+/** Of what stands for several a band of each one's colour, in the order of the computation. */
 function bands(tints, item, front) {
-  if (new Set(tints).size < 2) return null;
-  const width = item.width / tints.length;
+  if (!isBanded(tints)) return null;
+  const height = item.height / tints.length;
   const id = `clip${item.shape}`;
-  return s(
-    "g",
-    { class: "bands" },
-    s("clipPath", { id }, s("path", { d: front })),
-    s("g", { "clip-path": `url(#${id})` }, tints.map((tint, at) =>
-      s("g", { class: tint }, s("rect", { class: "s", x: short(at * width), y: item.height - 12, width: short(width + 0.3), height: 12 })))),
-  );
+  const rects = tints.map((tint, at) =>
+    s("g", { class: tint }, s("rect", { class: "s", y: short(at * height), width: item.width, height: short(height + 0.3) })));
+  return s("g", { class: "bands" }, s("clipPath", { id }, s("path", { d: front })), s("g", { "clip-path": `url(#${id})` }, rects));
 }
 
 /** The background of an open box, and its title, which stands over wires. */
