@@ -51,10 +51,19 @@ class Crossing(Struct, frozen=True):
 
 def crossings_into(flow: Dataflow, root: int, backward: int, since: int = 0) -> Iterator[Crossing]:
     """Crossings that nobody wanted, in what the root of a backward call was computed by."""
-    for row in flow.ancestors(root, before=backward, since=since):
-        found = _crossing(flow, row)
-        if found is not None and (flow.log.calls[row].function in _LOSSES or _is_unwanted(flow, found, backward)):
-            yield found
+    rows = flow.ancestors(root, before=backward, since=since)
+    crossings = [found for row in rows if (found := _crossing(flow, row)) is not None]
+    accidents: dict[Shape, list[Crossing]] = {}
+    for each in crossings:
+        if not _is_on_purpose(flow, each):
+            accidents.setdefault(each.result, []).append(each)
+    beside = {shape: _tables_of(flow, found, backward) for shape, found in accidents.items()}
+    for each in crossings:
+        is_accident = each in accidents.get(each.result, ())
+        if flow.log.calls[each.call].function in _LOSSES or (
+            is_accident and _is_only_reduced_as_a_whole(flow, each, beside[each.result], backward)
+        ):
+            yield each
 
 
 def _crossing(flow: Dataflow, row: int) -> Crossing | None:
@@ -92,12 +101,25 @@ def _broadcast(one: Shape, other: Shape) -> Shape | None:
     return tuple(max(pair) for pair in pairs)
 
 
-def _is_unwanted(flow: Dataflow, crossing: Crossing, backward: int) -> bool:
+def _is_on_purpose(flow: Dataflow, crossing: Crossing) -> bool:
     if any(flow.log.tensors[use.tensor].role == "parameter" for use in (crossing.one, crossing.other)):
-        return False  # a weight for each column, say
-    if any(_got_its_axis_for_this(flow, use, crossing.call) for use in (crossing.one, crossing.other)):
-        return False
-    return _is_only_reduced_as_a_whole(flow, crossing, backward)
+        return True  # a weight for each column, say
+    return any(_got_its_axis_for_this(flow, use, crossing.call) for use in (crossing.one, crossing.other))
+
+
+def _tables_of(flow: Dataflow, crossings: list[Crossing], backward: int) -> set[int]:
+    """What crossings of one shape gave, and what was computed from it element by element."""
+    size = prod(crossings[0].result)
+    waiting, tables = [flow.log.calls[crossing.call].outputs[0].tensor for crossing in crossings], set[int]()
+    while waiting and len(tables) < _MOST_FOLLOWED:
+        table = waiting.pop()
+        tables.add(table)
+        for row in flow.users(table, crossings[0].call):
+            outputs = flow.log.calls[row].outputs if row < backward else ()
+            is_table = bool(outputs) and outputs[0].requires_grad and prod(shape_of(flow, outputs[0].tensor)) == size
+            if is_table and outputs[0].tensor not in tables:
+                waiting.append(outputs[0].tensor)
+    return tables
 
 
 def _got_its_axis_for_this(flow: Dataflow, use: TensorUse, row: int) -> bool:
@@ -110,8 +132,9 @@ def _got_its_axis_for_this(flow: Dataflow, use: TensorUse, row: int) -> bool:
     return adds_an_axis and flow.line_of(made[-1]) == flow.line_of(row) and len(flow.users(use.tensor)) == 1
 
 
-def _is_only_reduced_as_a_whole(flow: Dataflow, crossing: Crossing, backward: int) -> bool:
-    """Whether the table is changed element by element, with no other table, and then reduced to one number."""
+def _is_only_reduced_as_a_whole(flow: Dataflow, crossing: Crossing, beside: set[int], backward: int) -> bool:
+    """Whether the table is changed element by element, with no tables but those `beside` it, which came about in the
+    same way, and then reduced to one number."""
     size = prod(crossing.result)
     waiting, tables, is_reduced = [flow.log.calls[crossing.call].outputs[0].tensor], set[int](), False
     while waiting and len(tables) < _MOST_FOLLOWED:
@@ -121,7 +144,7 @@ def _is_only_reduced_as_a_whole(flow: Dataflow, crossing: Crossing, backward: in
             call = flow.log.calls[row]
             if row >= backward or not call.outputs or not call.outputs[0].requires_grad:
                 continue
-            if _takes_another_table(flow, call, tables, size):
+            if _takes_another_table(flow, call, tables | beside, size):
                 return False
             given = call.outputs[0].tensor
             count = prod(shape_of(flow, given))
