@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gradviz.analysis.cuts import REENTRANT_CHECKPOINT
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.missing_gradients import CutOff
 from gradviz.graph.call_log import Call
@@ -37,7 +38,7 @@ _BY_KIND: dict[str, CutCause] = {
 
 
 def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
-    """The cause to name; None where a cut is no mistake of this kind (a parameter that was frozen)."""
+    """The cause to name; None where a cut is no mistake of this kind (a parameter that was frozen, a checkpoint)."""
     cut, call = found.cut, flow.log.calls[found.cut.call]
     if cut.kind in ("buffer", "in_place"):
         return "detached" if call.grad_mode == "enabled" else "no_grad_block"
@@ -49,6 +50,8 @@ def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
         return _of_number(flow, cut.call)
     if found.is_draw:
         return "non_differentiable_op"
+    if call.function == REENTRANT_CHECKPOINT:
+        return None
     return _BY_KIND.get(cut.kind)
 
 

@@ -95,6 +95,8 @@ _ONE_BY_ONE = (
     "torch.broadcast_tensors", "torch.functional.broadcast_tensors", "torch.meshgrid", "torch.functional.meshgrid",
     "torch.atleast_", "torch.functional.atleast_", "torch._foreach_",
 )  # fmt: skip
+REENTRANT_CHECKPOINT = "CheckpointFunction.apply"
+"""The call of torch's reentrant checkpoint, which is a custom function."""
 _CAN_CUT = frozenset({"operation", "custom", "compiled", "register_parameter"})
 _HIDING = frozenset({"custom", "backward", "step"})
 _INTEGERS = frozenset({"bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.cuts import REENTRANT_CHECKPOINT
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.received_gradients import ReceivedGradients
@@ -12,7 +13,6 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.tensor_words import names_of, together
 from gradviz.graph.call_log import Call
 
-_CHECKPOINT = "CheckpointFunction.apply"
 _WITH_GRAD = "use_reentrant=True, torch.utils.checkpoint is incompatible"
 
 
@@ -78,7 +78,7 @@ class ReentrantCheckpoint(Rule):
     def _with_grad(self, case: Case, flow: Dataflow) -> Iterator[Finding]:
         for failed in case.backward_calls.raised:
             if _WITH_GRAD in failed.message:
-                rows = [row for row, call in enumerate(flow.log.calls) if call.function == _CHECKPOINT]
+                rows = [row for row, call in enumerate(flow.log.calls) if call.function == REENTRANT_CHECKPOINT]
                 yield self.finding(
                     "autograd.grad(), or backward(inputs=...), goes through a reentrant checkpoint, which forbids it",
                     symptom="raises",
@@ -95,7 +95,7 @@ def _starving_checkpoints(flow: Dataflow, received: ReceivedGradients) -> Iterat
     """Checkpoints whose results lost the gradient, with the leaves inside that never got one otherwise."""
     calls = flow.log.calls
     for row, call in enumerate(calls):
-        if call.function != _CHECKPOINT or call.grad_mode != "enabled":
+        if call.function != REENTRANT_CHECKPOINT or call.grad_mode != "enabled":
             continue
         if not call.outputs or any(use.requires_grad for use in call.outputs):
             continue

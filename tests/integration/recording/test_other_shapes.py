@@ -28,6 +28,8 @@ FAULTS = (
     "f29_grad_wrong_double_backward_maml_detached",
     "g01_grad_wrong_hook_returns_norm",
     "g14_raises_reentrant_frozen_embedding",
+    "h42_grad_none_reentrant_dict_input",
+    "h38_grad_wrong_broadcast_bce_labels",
     "g16_vanishing_vanishing_tanh_rnn",
     "g20_exploding_exploding_residual_gain",
     "g25_grad_wrong_tie_broken_by_new_parameter",
