@@ -1,22 +1,24 @@
 /** The page at work: its state, and what every action changes. */
 import { hashOf, stateOf } from "./address.js";
-import { compose } from "./composition.js";
+import { compose, rectOf, shift } from "./composition.js";
 import { Connections } from "./connections.js";
 import { byId, h } from "./dom.js";
 import { listenToKeys, showHelp } from "./keys.js";
 import { showLegend } from "./legend.js";
+import { litBy, mark } from "./marking.js";
 import { Minimap } from "./minimap.js";
-import { announce, itemButton, Panel } from "./panel.js";
+import { announce, Panel } from "./panel.js";
 import { Picture } from "./picture.js";
+import { besideOf, nearestOf } from "./places.js";
 import { Player } from "./player.js";
 import { savePng, saveSvg } from "./saving.js";
 import { Search } from "./search.js";
 import { nextTheme, useTheme } from "./theme.js";
+import { Tip } from "./tip.js";
 import { Viewport } from "./viewport.js";
 
-const TIP_DELAY = 350;
-const MOST_SHOWN = 3000;
 /** Unfolding all below stops before more than this would be drawn. */
+const MOST_SHOWN = 3000;
 const COLOURS = { role: "what it is", gradient: "gradient", memory: "memory", time: "time", module: "module" };
 
 export class App {
@@ -60,7 +62,7 @@ export class App {
     byId("play").hidden = !facts.replay;
     this.state = stateOf(this.model, location.hash);
     this.#show();
-    this.viewport.fit(this.#whole(), { isLegible: true, isMoved: false });
+    this.viewport.fit(this.picture.scene, { isLegible: true, isMoved: false });
     if (this.state.selected !== null) this.reveal(this.state.selected);
     this.#listen();
     byId("picture").setAttribute("data-ready", "");
@@ -96,7 +98,7 @@ export class App {
   /** Closes a box and all in it, so that it opens as it was at first. */
   foldAll() {
     this.#change({ opened: new Set() });
-    this.viewport.fit(this.#whole(), { isLegible: true });
+    this.viewport.fit(this.picture.scene, { isLegible: true });
   }
 
   /** Opens what is around an item, selects it, and brings it into sight. */
@@ -139,7 +141,7 @@ export class App {
   }
 
   fit() {
-    this.viewport.fit(this.#whole());
+    this.viewport.fit(this.picture.scene);
   }
 
   /** Selects what an arrow key leads to: up to what the data came from, down to where it goes, aside on the same level. */
@@ -149,9 +151,9 @@ export class App {
     const numbers = this.#ownItems(selected);
     const way = { up: "back", down: "onwards" }[direction];
     const next = way
-      ? this.#nearest(selected, this.connections.neighbours(numbers, way))
-      : this.#beside(selected, direction);
-    if (next === null || next === undefined) return undefined;
+      ? nearestOf(this.model, this.picture.scene, selected, this.connections.neighbours(numbers, way))
+      : besideOf(this.picture.scene, selected, direction);
+    if (next === null) return undefined;
     this.select(next);
     this.reveal(next);
     return this.picture.elementOf(next)?.focus({ preventScroll: true });
@@ -168,7 +170,7 @@ export class App {
   /** @param {"svg"|"png"} kind */
   save(kind) {
     const name = this.model.document.name.split(/[\\/]/).at(-1).replace(/\.py\b.*/, "").replace(/[^\w.-]+/g, "_").slice(0, 80) || "graph";
-    const area = this.picture.isWhole ? this.#whole() : this.viewport.seen;
+    const area = this.picture.isWhole ? this.picture.scene : this.viewport.seen;
     (kind === "svg" ? saveSvg : savePng)(area, name);
   }
 
@@ -207,7 +209,8 @@ export class App {
   #show(anchor) {
     const was = anchor === undefined || !this.picture.scene ? null : this.#rectOf(anchor);
     const scene = compose(this.model, this.state.opened);
-    if (was) this.#shift(scene, anchor, was);
+    const now = was && rectOf(scene, anchor);
+    if (now) shift(scene, was.x + was.width / 2 - (now.x + now.width / 2), was.y - now.y);
     byId("stage").dataset.color = this.state.colour;
     this.picture.colour = this.state.colour;
     this.picture.show(scene);
@@ -218,19 +221,6 @@ export class App {
     this.#mark();
   }
 
-  /** Moves the view with what was clicked: its upper edge and the middle of it stay. */
-  #shift(scene, anchor, was) {
-    const now = scene.items.get(anchor) ?? scene.open.get(anchor);
-    if (!now) return;
-    const x = was.x + was.width / 2 - (now.x + now.width / 2);
-    const y = was.y - now.y;
-    scene.items.forEach((rect) => { rect.x += x; rect.y += y; });
-    scene.open.forEach((rect) => { rect.x += x; rect.y += y; });
-    scene.lines.forEach((line) => line.points.forEach((point) => { point.x += x; point.y += y; }));
-    scene.x = x;
-    scene.y = y;
-  }
-
   /** Brings into sight what runs, where it is folded away the box that hides it. */
   #followStep(items) {
     const shown = items.map((item) => this.model.shownFor(item, this.state.opened)).filter((item) => this.#rectOf(item));
@@ -238,14 +228,8 @@ export class App {
     this.#fillPanel();
   }
 
-  #whole() {
-    const { scene } = this.picture;
-    return { x: scene.x ?? 0, y: scene.y ?? 0, width: scene.width, height: scene.height };
-  }
-
   #rectOf(number) {
-    const { scene } = this.picture;
-    return scene.items.get(number) ?? scene.open.get(number) ?? null;
+    return rectOf(this.picture.scene, number);
   }
 
   /** An open box is what is shown in it. */
@@ -279,68 +263,12 @@ export class App {
     byId("crumbs").replaceChildren(...[top, ...steps].map((step) => h("li", {}, step)));
   }
 
-  /** Lights up what belongs to what is selected or found, and dims the rest. */
   #mark() {
-    const { selected } = this.state;
-    const svg = byId("picture");
-    const lit = this.#lit();
-    svg.classList.toggle("marked", Boolean(lit) || Boolean(this.found?.size));
-    svg.classList.toggle("only", this.only);
-    const matches = this.found && new Set([...this.found].map((number) => this.model.shownFor(number, this.state.opened)));
-    for (const [number, element] of this.picture.elementsOfItems()) {
-      const isOpen = this.state.opened.has(number) && this.picture.scene.open.has(number);
-      element.classList.toggle("selected", number === selected || number === this.goal);
-      element.classList.toggle("lit-from", Boolean(lit?.from.items.has(number)));
-      element.classList.toggle("lit-to", Boolean(lit?.to.items.has(number)));
-      element.classList.toggle("match", Boolean(matches?.has(number)) && !isOpen);
-      element.setAttribute("tabindex", number === selected ? 0 : -1);
-    }
-    for (const [key, element] of this.picture.elementsOfLines()) {
-      element.classList.toggle("lit-from", Boolean(lit?.from.lines.has(key)));
-      element.classList.toggle("lit-to", Boolean(lit?.to.lines.has(key)));
-    }
+    const { selected, opened } = this.state;
+    const lit = selected === null ? null : litBy(this.connections, { selected, goal: this.goal, own: this.#ownItems(selected) });
+    const matches = this.found && new Set([...this.found].map((number) => this.model.shownFor(number, opened)));
+    mark(this.picture, { lit, matches, selected, goal: this.goal, only: this.only });
     this.player.mark();
-    if (selected === null) svg.querySelector(".item")?.setAttribute("tabindex", 0);
-  }
-
-  #lit() {
-    const { selected } = this.state;
-    if (selected === null) return null;
-    if (this.goal !== null) {
-      const nothing = { items: new Set(), lines: new Set() };
-      const down = this.connections.way(selected, this.goal);
-      const up = down ? null : this.connections.way(this.goal, selected);
-      if (!down && !up) announce("no data flows between the two");
-      return { from: up ?? nothing, to: down ?? nothing };
-    }
-    const numbers = this.#ownItems(selected);
-    const from = this.connections.reached(numbers, "back");
-    const to = this.connections.reached(numbers, "onwards");
-    if (!this.picture.scene.items.has(selected)) for (const number of numbers) from.items.add(number);
-    return { from, to };
-  }
-
-  #nearest(number, others) {
-    const own = this.#rectOf(number);
-    const middle = (rect) => rect.x + rect.width / 2;
-    const away = (other) => Math.hypot(middle(this.#rectOf(other)) - middle(own), this.#rectOf(other).y - own.y);
-    const isLeaf = (other) => (this.model.items[other].is_leaf ? 1 : 0);
-    return others.sort((one, other) => isLeaf(one) - isLeaf(other) || away(one) - away(other))[0] ?? null;
-  }
-
-  /** The nearest item at the left or right, within about the same height. */
-  #beside(number, direction) {
-    const own = this.#rectOf(number);
-    const sign = direction === "left" ? -1 : 1;
-    let best = null;
-    let least = Infinity;
-    for (const [other, rect] of this.picture.scene.items) {
-      const across = (rect.x + rect.width / 2 - own.x - own.width / 2) * sign;
-      const down = Math.abs(rect.y + rect.height / 2 - own.y - own.height / 2);
-      if (other === number || across < 8 || down > own.height / 2 + 40) continue;
-      if (across + 3 * down < least) [best, least] = [other, across + 3 * down];
-    }
-    return best;
   }
 
   // -- what is listened to ------------------------------------------------------------------------------------------
@@ -367,17 +295,19 @@ export class App {
       if (number === this.state.selected) this.toggle(number);
       else this.select(number);
     });
-    svg.addEventListener("pointerover", (event) => this.#hover(event));
-    for (const leaving of ["pointerleave", "pointerdown"]) svg.addEventListener(leaving, () => this.#hideTip());
+    this.tip = new Tip(this.model, {
+      lineOf: (key) => this.picture.scene.lines.find((line) => line.key === key),
+      colour: () => this.state.colour,
+    });
     this.viewport.onChange(() => {
-      this.#hideTip();
+      this.tip.hide();
       this.picture.look();
     });
     addEventListener("popstate", () => this.#follow());
     addEventListener("hashchange", () => this.#follow());
     const buttons = {
       "zoom-in": () => this.viewport.zoomBy(1.3), "zoom-out": () => this.viewport.zoomBy(1 / 1.3), fit: () => this.fit(),
-      "unfold-all": () => { this.unfoldAll(null); this.viewport.fit(this.#whole(), { isLegible: true }); },
+      "unfold-all": () => { this.unfoldAll(null); this.viewport.fit(this.picture.scene, { isLegible: true }); },
       "fold-all": () => this.foldAll(),
       theme: () => { announce(`theme: ${nextTheme()}`); this.minimap.show(this.picture.scene); },
       help: () => this.help(),
@@ -407,45 +337,6 @@ export class App {
     if (number === null) return this.select(null);
     if (event.target.closest(".toggle")) return this.toggle(number);
     return event.shiftKey ? this.showWay(number) : this.select(number);
-  }
-
-  /** Words beside the pointer, once it rests. */
-  #hover(event) {
-    this.#hideTip();
-    const number = numberAt(event);
-    const key = event.target.closest("[data-line]")?.dataset.line;
-    const line = key && this.picture.scene.lines.find((each) => each.key === key);
-    if (event.buttons || (number === null && !line)) return;
-    this.tipTimer = setTimeout(() => {
-      const words = number === null ? this.#wordsOfLine(line) : this.#wordsOfItem(number);
-      this.#showTip(words, event.clientX, event.clientY);
-    }, TIP_DELAY);
-  }
-
-  #hideTip() {
-    clearTimeout(this.tipTimer);
-    byId("tip").hidden = true;
-  }
-
-  #showTip(words, x, y) {
-    const tip = byId("tip");
-    tip.replaceChildren(...words);
-    tip.hidden = false;
-    const { width, height } = tip.getBoundingClientRect();
-    tip.style.left = `${Math.max(6, Math.min(x + 14, innerWidth - width - 10))}px`;
-    tip.style.top = `${Math.max(6, Math.min(y + 18, innerHeight - height - 10))}px`;
-  }
-
-  #wordsOfItem(number) {
-    const item = this.model.items[number];
-    const figure = item.figures?.[this.state.colour];
-    return [itemButton(this.model, number, () => {}), ...[item.path, item.line, figure].filter(Boolean).map((words) => h("div", {}, words))];
-  }
-
-  #wordsOfLine(line) {
-    const ends = line.target === null
-      ? `${this.model.nameOf(line.source)} →` : `${this.model.nameOf(line.source)} → ${this.model.nameOf(line.target)}`;
-    return [h("b", {}, ends), ...(line.wire?.words ?? []).map((words) => h("div", {}, words))];
   }
 }
 

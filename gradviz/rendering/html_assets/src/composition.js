@@ -12,7 +12,7 @@ import { Stretch } from "./stretch.js";
  * @typedef {{key: string, from: string, to: string, points: {x: number, y: number}[], wire: object|null,
  *   source: number, target: number|null, box: number|null}} Line
  * @typedef {{items: Map<number, Rect>, open: Map<number, Rect & {depth: number, titleFrom: number}>,
- *   lines: Line[], width: number, height: number}} Scene
+ *   lines: Line[], x: number, y: number, width: number, height: number}} Scene
  */
 
 /**
@@ -21,12 +21,27 @@ import { Stretch } from "./stretch.js";
  * @returns {Scene}
  */
 export function compose(model, opened) {
-  const scene = { items: new Map(), open: new Map(), lines: [], width: 0, height: 0 };
+  const scene = { items: new Map(), open: new Map(), lines: [], x: 0, y: 0, width: 0, height: 0 };
   const outermost = measure(model, opened, model.outermost);
   scene.width = outermost.width;
   scene.height = outermost.height;
   place(model, outermost, { x: 0, y: 0 }, 0, scene);
   return scene;
+}
+
+/** Where an item is shown, open or closed; null where it is not. */
+export function rectOf(scene, number) {
+  return scene.items.get(number) ?? scene.open.get(number) ?? null;
+}
+
+/** Moves everything. */
+export function shift(scene, x, y) {
+  for (const rect of [...scene.items.values(), ...scene.open.values(), ...scene.lines.flatMap((line) => line.points)]) {
+    rect.x += x;
+    rect.y += y;
+  }
+  scene.x += x;
+  scene.y += y;
 }
 
 /** The inside of an open box, with places from its corner. */

@@ -42,7 +42,8 @@ export class Minimap {
     if (!this.scene) return;
     const { seen } = this.viewport;
     const { scene } = this;
-    const isAllSeen = seen.x <= 0 && seen.y <= 0 && seen.x + seen.width >= scene.width && seen.y + seen.height >= scene.height;
+    const isAllSeen = seen.x <= scene.x && seen.y <= scene.y
+      && seen.x + seen.width >= scene.x + scene.width && seen.y + seen.height >= scene.y + scene.height;
     byId("minimap-frame").hidden = isAllSeen;
     if (isAllSeen) return;
     const style = getComputedStyle(document.documentElement);
@@ -52,6 +53,7 @@ export class Minimap {
     brush.setTransform(1, 0, 0, 1, 0, 0);
     brush.clearRect(0, 0, this.canvas.width, this.canvas.height);
     brush.setTransform(this.scale * ratio, 0, 0, this.scale * ratio, this.left * ratio, this.top * ratio);
+    brush.translate(-scene.x, -scene.y);
     brush.lineWidth = 1 / this.scale;
     brush.strokeStyle = colour("--line");
     brush.fillStyle = colour("--raised");
@@ -72,6 +74,8 @@ export class Minimap {
 
   #go(event) {
     const { left, top } = this.canvas.getBoundingClientRect();
-    this.viewport.centre((event.clientX - left - this.left) / this.scale, (event.clientY - top - this.top) / this.scale);
+    const x = (event.clientX - left - this.left) / this.scale + this.scene.x;
+    const y = (event.clientY - top - this.top) / this.scale + this.scene.y;
+    this.viewport.centre(x, y);
   }
 }

@@ -5,8 +5,8 @@ import { itemElement, moveWire, openElements, sizeOpen, translate, wireElement }
 const DURATION = 220;
 const MOST_MOVED = 600;
 /** So many elements are moved step by step; more jump at once. */
-const MOST_KEPT = 2000;
 /** Of a picture with more, only what is in sight has elements. */
+const MOST_KEPT = 2000;
 
 export class Picture {
   #scene = null;

@@ -3,8 +3,8 @@ import { byId, h, s } from "./dom.js";
 
 const SCALE = 2;
 const MARGIN = 20;
-const LARGEST_SIDE = 16_000;
 /** Pixels of a PNG that browsers still make. */
+const LARGEST_SIDE = 16_000;
 
 /** The picture as the text of an SVG file of its own, with the page's style and font inside. */
 export function svgText({ x, y, width, height }) {

@@ -4,9 +4,9 @@ import { zoom, zoomIdentity } from "d3-zoom";
 import { byId } from "./dom.js";
 
 const MARGIN = 28;
+/** Room for the breadcrumbs and the legend. */
 const TOP = 38;
 const BOTTOM = 40;
-/** Room for the breadcrumbs and the legend. */
 const LEGIBLE = 0.75;
 const LARGEST_FIT = 1.25;
 
