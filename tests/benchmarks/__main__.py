@@ -15,6 +15,7 @@ BENCHMARKS = (
     "training_step",
     "recorded_step",
     "render_time",
+    "page_time",
     "saved_capture_time",
     "capture_file_time",
     "memory_total",
