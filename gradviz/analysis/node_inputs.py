@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+
 from msgspec import Struct
 
 from gradviz.formulas.arguments import edge_names, tensor_arguments
@@ -42,6 +44,7 @@ def node_inputs(graph: Graph, node: Node, derivative: Derivative | None) -> tupl
         for name, each in zip(names, constants, strict=True)
     ]
     order = {each.name: place for place, each in enumerate(tensor_arguments(derivative.schema if derivative else ""))}
+    inputs += _from_what_was_saved(node, order.keys() - {each.name for each in inputs})
     return tuple(sorted(inputs, key=lambda each: order.get(each.name.partition("[")[0], len(order))))
 
 
@@ -75,6 +78,13 @@ def _from_edge(graph: Graph, name: str, edge: Edge) -> NamedTensor:
         autograd_name(source),
         _names_behind_views(graph, source),
     )
+
+
+def _from_what_was_saved(node: Node, arguments: Collection[str]) -> Iterator[NamedTensor]:
+    """A plain number, the 3 of ``x * 3``, is no tensor of the program; torch makes one of it, and keeps that."""
+    for saved in node.saved:
+        if saved.slot in arguments and saved.value is not None:
+            yield NamedTensor(saved.slot, (), saved.tensor, saved.value, wants_gradient=False)
 
 
 def names_at(node: Node, output_nr: int) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.tensor_facts import TensorFacts
 
 StorageKind = Literal["parameter", "buffer", "input", "intermediate"]
@@ -46,6 +47,9 @@ class SavedTensor(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
     """The tensor's version when it was saved; None where torch tells it only by unpacking."""
     version: int | None = 0
     """Its version when the graph was recorded; None for tensors that do not count them."""
+    value: TensorFigures | None = None
+    """Its figures and every number in it, with ``--values``, where it is small and nothing else in the graph tells
+    them: the 3 of ``x * 3``, a mask that a custom function keeps."""
 
     @property
     def is_changed(self) -> bool:

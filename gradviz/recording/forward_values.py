@@ -11,7 +11,7 @@ Problems solved here:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 import torch
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Constant, Node
+from gradviz.graph.saved_tensors import SavedTensor
 from gradviz.recording import torch_compat
 from gradviz.recording.gradient_meter import GradientMeter
 from gradviz.recording.gradients import measuring
@@ -43,6 +44,7 @@ class ForwardValues:
         self._results: dict[tuple[int, int], int] = {}
         """By sequence number and output; values are numbers that the meter knows."""
         self._constants: dict[int, int] = {}
+        self._count = 0
 
     def begin(self) -> None:
         """From now on values are wanted."""
@@ -53,23 +55,26 @@ class ForwardValues:
         # Of a call that makes several nodes the last one gives the result, where there is only one.
         if after - before == 1 or len(results) == 1:
             for result in results:
-                number = self._take(result) if _requires_grad(result) else None
+                number = self.take(result) if _requires_grad(result) else None
                 if number is not None:
                     self._results[after - 1, _output_nr(result)] = number
 
     def note_constant(self, place: int, tensor: torch.Tensor) -> None:
         """A torch call was given this tensor, which stands at `place` in the log."""
-        number = self._take(tensor)
+        number = self.take(tensor)
         if number is not None:
             self._constants[place] = number
 
-    def _take(self, tensor: torch.Tensor) -> int | None:
-        if not self.is_taking or len(self._results) + len(self._constants) >= MOST_KEPT:
+    def take(self, tensor: torch.Tensor) -> int | None:
+        """The number by which `_figures` will know its values; None where they are not wanted."""
+        if not self.is_taking or self._count >= MOST_KEPT:
             return None
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or torch_compat.is_transforming():
             return None
         with measuring():
-            return self._meter.take(tensor) if tensor.numel() <= self.up_to else None
+            number = self._meter.take(tensor) if tensor.numel() <= self.up_to else None
+        self._count += number is not None
+        return number
 
     # -- into a graph ----------------------------------------------------------------------------------------------
 
@@ -81,16 +86,22 @@ class ForwardValues:
             for constant, place in zip(constants, places, strict=True)
         )
 
-    def added_to_nodes(self, nodes: list[Node], held: Iterable[tuple[int, int, torch.Tensor]]) -> None:
-        """Give each node the values of its outputs. Waits for accelerators.
+    def added_to_nodes(
+        self,
+        nodes: list[Node],
+        held: Iterable[tuple[int, int, torch.Tensor]],
+        saved: Mapping[tuple[int, str], int],
+    ) -> None:
+        """Give each node the values of its outputs, and of what it saved. Waits for accelerators.
 
         Args:
             held: tensors that are there still, leaves included, with place and output of their nodes.
+            saved: numbers that `take` gave to saved tensors, by the place of the node and the slot.
         """
         late = {
             (place, output_nr): number
             for place, output_nr, tensor in held
-            if (nodes[place].sequence_nr, output_nr) not in self._results and (number := self._take(tensor)) is not None
+            if (nodes[place].sequence_nr, output_nr) not in self._results and (number := self.take(tensor)) is not None
         }
         figures = self._figures()
         taken: list[list[TensorFigures | None]] = []
@@ -108,6 +119,9 @@ class ForwardValues:
             self._count_unknown(nodes[place], values)
             if any(values):
                 nodes[place] = replace(nodes[place], values=tuple(values))
+        for place in dict.fromkeys(place for place, _ in saved):
+            told = (_with_value(each, figures.get(saved.get((place, each.slot), -1))) for each in nodes[place].saved)
+            nodes[place] = replace(nodes[place], saved=tuple(told))
 
     def _figures(self) -> dict[int, TensorFigures]:
         with measuring():
@@ -126,13 +140,17 @@ class ForwardValues:
             if large > 1:
                 kept = f"values of {large:,} outputs are not kept: they have"
             yield f"the {kept} more than {self.up_to:,} elements (--values-up-to N keeps larger ones)"
-        if len(self._results) + len(self._constants) >= MOST_KEPT:
+        if self._count >= MOST_KEPT:
             yield f"of the forward's values the first {MOST_KEPT:,} were kept"
         elif unseen := self.unknown["unseen"]:
             unknown = "value of 1 small output is unknown: it"
             if unseen > 1:
                 unknown = f"values of {unseen:,} small outputs are unknown: they"
             yield f"the {unknown} never left the torch call or the code that made {'it' if unseen == 1 else 'them'}"
+
+
+def _with_value(saved: SavedTensor, figures: TensorFigures | None) -> SavedTensor:
+    return saved if figures is None or not figures.is_measured else replace(saved, value=figures)
 
 
 _SAME_NUMBERS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "SqueezeBackward1", "UnsqueezeBackward0"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import torch
@@ -128,7 +128,7 @@ class _OneGraph:
         self.sites = CallSiteTable(builder.stacks)
         self.scopes = ScopeTable(builder.log, modules)
         self.constants = ConstantTable(builder.log, modules)
-        self._saved = SavedTensorReader(walk, builder.facts, builder.unreadable)
+        self._saved = SavedTensorReader(walk, builder.facts, builder.unreadable, builder.values)
         self._forward_calls: dict[int, str] = {}
         self.custom_functions: tuple[CustomFunction, ...] = ()
 
@@ -186,7 +186,7 @@ class _OneGraph:
             nodes[place] = replace(nodes[place], held=held)
         values = self.builder.values
         if values is not None and values.up_to:
-            values.added_to_nodes(nodes, self._tensors_still_there())
+            values.added_to_nodes(nodes, chain(self._saved.results, self._tensors_still_there()), self._saved.values)
 
     def _leaf(self, place: int, wrapper: Any, node: Node) -> Node:
         if not hasattr(wrapper, "variable"):

@@ -19,6 +19,7 @@ from gradviz.graph.saved_tensors import KeptIn, SavedTensor
 from gradviz.graph.tensor_facts import TensorFacts
 from gradviz.recording import torch_compat
 from gradviz.recording.captured_tensors import tensors_of_hook, tensors_on_ctx
+from gradviz.recording.forward_values import ForwardValues
 from gradviz.recording.graph_walker import Walk
 from gradviz.recording.node_classes import NodeClass, SavedSlot
 from gradviz.recording.packing import CheckpointedTensors, holds_no_memory, packer_of, tensors_in_pack
@@ -34,7 +35,15 @@ _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 class SavedTensorReader:
     """Reads the saved tensors of one walk; `unreadable` counts the slots that would not tell."""
 
-    def __init__(self, walk: Walk, facts: FactsTable, unreadable: Counter[str]) -> None:
+    def __init__(
+        self, walk: Walk, facts: FactsTable, unreadable: Counter[str], values: ForwardValues | None = None
+    ) -> None:
+        self.values: dict[tuple[int, str], int] = {}
+        """By node and slot the numbers that `values` gave to small tensors which nothing else in the graph tells."""
+        self.results: list[tuple[int, int, torch.Tensor]] = []
+        """Where values are wanted: results that their own nodes keep, with place and output of the node. Some never
+        left the call that made them."""
+        self._take_value = values.take if values is not None and values.up_to else None
         self.storages = StorageTable()
         self.objects = ObjectCounter()
         self._walk = walk
@@ -106,10 +115,20 @@ class SavedTensorReader:
         saved_version = _version_when_saved(wrapper, slot, data) if version else version
         storage = self.storages.place_of(data)
         self.objects.add(data, storage)
+        if self._take_value is not None and saved_version == version:
+            self._note_value(place, slot, source, data)
         saved = SavedTensor(
             slot.name, facts, data.nbytes, storage, "slot", "held", None, source, source_nr, saved_version, version
         )
         return (saved,)
+
+    def _note_value(self, place: int, slot: SavedSlot, source: int | None, tensor: torch.Tensor) -> None:
+        if slot.result_nr is not None:
+            self.results.append((place, slot.result_nr, tensor))
+        elif source is None and not tensor.requires_grad:
+            number = self._take_value(tensor) if self._take_value is not None else None
+            if number is not None:
+                self.values[place, slot.name] = number
 
     def _packed(self, name: str, hook: Any, packed: Any) -> Iterator[SavedTensor]:
         packer = packer_of(hook)

@@ -56,9 +56,13 @@ def _row(given: NamedTensor, before: str) -> Row:
     called = before + _called(given)
     constant = "" if given.wants_gradient else "needs no gradient"
     words = "  ".join(filter(None, (called if called != before else "", shape_words(given.tensor), constant)))
-    value = _value(given.figures)
+    return given.name, _with_value(words, given.figures)
+
+
+def _with_value(words: str, figures: TensorFigures | None) -> str:
+    value = _value(figures)
     separator = "\n" if "\n" in value or len(value) > LONGEST_BESIDE else "  "
-    return given.name, separator.join(filter(None, (words, value)))
+    return separator.join(filter(None, (words, value)))
 
 
 def _called(given: NamedTensor) -> str:
@@ -94,7 +98,8 @@ def _saved_row(saved: SavedTensor) -> Row:
     source = f"made by node:{saved.source}" if saved.source is not None else ""
     changed = "changed in place since" if saved.is_changed else ""
     size = byte_words(saved.bytes) if saved.bytes else ""
-    return saved.slot, "  ".join(filter(None, (facts, size, source, state, packed, changed)))
+    words = "  ".join(filter(None, (facts, size, source, state, packed, changed)))
+    return saved.slot, _with_value(words, saved.value)
 
 
 def _put_in(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[Row]:

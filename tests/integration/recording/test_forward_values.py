@@ -3,6 +3,7 @@
 # mypy: allow-untyped-calls, no-warn-return-any
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -81,6 +82,30 @@ def test_values_that_are_too_large_or_that_nobody_saw_are_disclosed() -> None:
     told = " ".join(recording.capture.disclosures)
     assert "the value of 1 output is not kept: it has more than 8 elements" in told
     assert "the value of 1 small output is unknown" in told
+
+
+def test_a_plain_number_and_a_result_inside_a_call_are_known_from_what_was_saved() -> None:
+    def run() -> None:
+        (2 / (weight(2) * 4)).sum().backward()
+
+    graph = record(run, WITH_VALUES).graph
+    numbers = [
+        [saved.value and saved.value.values for saved in node.saved] for node in nodes_named(graph, "MulBackward0")
+    ]
+    assert numbers == [[(4.0,)], [(2.0,)]]
+    assert values(node_named(graph, "ReciprocalBackward0")) == [(0.25, 0.25)]
+
+
+def test_what_was_saved_and_changed_since_has_no_value() -> None:
+    def run() -> None:
+        mask = torch.ones(2)
+        product = weight(2) * mask
+        mask.zero_()
+        with suppress(RuntimeError):
+            product.sum().backward()
+
+    (saved,) = node_named(record(run, WITH_VALUES).graph, "MulBackward0").saved
+    assert saved.is_changed and saved.value is None
 
 
 def test_keeping_values_draws_no_random_numbers_and_changes_no_version() -> None:

@@ -61,6 +61,13 @@ def test_constants_that_the_call_takes_in_another_order_than_the_node_are_told_b
     assert found == {"self": ("bias",), "mat1": ("data",), "mat2": ("w",)}
 
 
+def test_a_plain_number_that_was_multiplied_with_is_an_input_like_any_other() -> None:
+    build = GraphBuilder()
+    build.root(build.operation("Mul", build.leaf("w"), None, saved=[SavedTensor("other", facts(), value=number(3.0))]))
+    found = [(each.name, each.figures, each.wants_gradient) for each in numbers_of(build.build(), 1).inputs]
+    assert found == [("self", None, True), ("other", number(3.0), False)]
+
+
 def test_the_indices_of_an_indexing_are_counted() -> None:
     build = GraphBuilder()
     rows, columns = build.constant("rows"), build.constant("columns")
