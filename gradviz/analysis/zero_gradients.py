@@ -93,7 +93,7 @@ class ZeroGradients:
         if row is None:
             return None if is_aside or not is_flat(node) else plain
         if is_aside or is_product(node, flow.log.calls[row]):
-            return self._by_zero_operand(plain, row)
+            return None if self._is_first_state(leaf, row) else self._by_zero_operand(plain, row)
         if leaf.is_loss_zero and not is_flat_as_called(node, flow.log.calls[row]):
             return None
         return self._by_slope(plain, node, row)
@@ -178,6 +178,16 @@ class ZeroGradients:
         written = flow.changes(origin.tensor, origin.call, told.call or origin.call)
         last = flow.log.calls[written[-1]] if written else maker
         return replace(told, cause="masked_out", blamed_site=last.call_site, by="value")
+
+    def _is_first_state(self, leaf: DeadLeaf, row: int) -> bool:
+        """Whether one step shows nothing yet: a weight met zeros that were made as such, as a hidden state begins."""
+        if leaf.steps > 1 or leaf.was_alive:
+            return False
+        flow = self._flow
+        is_weight = any(leaf.name in flow.log.tensors[use.tensor].names for use in flow.log.calls[row].inputs)
+        zeros = self._origins.inputs_of_kind(row, is_all_zero)[:1] if is_weight else []
+        origins = [self._origins.of_kind(use.tensor, row, is_all_zero)[0] for use in zeros]
+        return any(not flow.log.calls[origin.call].inputs for origin in origins)
 
     def _will_move(self, use: TensorUse, origin: Origin) -> bool:
         """Whether the zero is a weight that gets a gradient of its own: after a step it is zero no more."""

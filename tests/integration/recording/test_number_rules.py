@@ -227,6 +227,11 @@ for _ in range(16):
     scaler.step(optimizer)
     scaler.update()
 """,
+    "a recurrent cell in its first step": """
+cell, out = nn.RNNCell(4, 8), nn.Linear(8, 1)
+parameters = [*cell.parameters(), *out.parameters()]
+train(lambda: out(cell(torch.randn(5, 4), torch.zeros(5, 8))).pow(2).mean(), parameters, steps=1)
+""",
     "one factor that begins at zero": """
 base, a, b = nn.Linear(4, 4), nn.Parameter(torch.randn(4, 2)), nn.Parameter(torch.zeros(2, 4))
 x = torch.randn(5, 4)
