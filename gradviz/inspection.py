@@ -309,6 +309,27 @@ class Inspection:
             write_output(target, self.render(chosen.name, **options))
         return target
 
+    def show(self, **options: Any) -> Path:
+        """Open the page of the graph in the browser: ``gradviz view``.
+
+        It is written to a temporary file, which stays. Where there is no display or no browser, nothing is opened.
+
+        Args:
+            options: the keywords above, and those of the page: ``color_by``, ``theme``, ``arrows``, ``editor``.
+
+        Returns:
+            The path of the page.
+
+        Raises:
+            NothingRecorded: there is no graph.
+            BadInput: there is no such option, or no room for a temporary file.
+        """
+        from gradviz.browser import open_in_browser, temporary_pages
+
+        (path,) = temporary_pages(self.capture.program.name, [str(self.render("html", **options))])
+        open_in_browser(path.as_uri())
+        return path
+
     # -- showing itself ------------------------------------------------------------------------------------------
 
     def __str__(self) -> str:

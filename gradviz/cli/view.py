@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
-import webbrowser
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -16,49 +12,104 @@ from gradviz.cli.options import check_option, recording_options, viewing_options
 from gradviz.cli.progress import working
 from gradviz.rendering.renderer import format_named
 
+if TYPE_CHECKING:
+    from gradviz.cli.source import Source, SourceOptions
+    from gradviz.graph.viewing import ViewOptions
+    from gradviz.rendering.html import HtmlRenderer
+
 
 @click.command("view")
 @recording_options
 @check_option
+@click.option("--serve", is_flag=True, help="Serve the page to this machine; it is drawn anew when CAPTURE changes.")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Where to serve; without it, any free port.")
 @viewing_options
 @page_options
-def view_command(**others: Any) -> int:
+def view_command(serve: bool, port: int | None, **others: Any) -> int:
     """Run SCRIPT, and open a page in the browser in which its graph can be explored.
 
     The page is one file in the folder for temporary files. Where there is no browser, its path is printed.
     'gradviz render SCRIPT -o OUT.html' writes the same to a place of your choice.
-    """
-    from gradviz.cli.marking import open_to_draw
-    from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.source import tell_that_it_was_stopped
-    from gradviz.cli.views import drawable_subjects, source_options, view_options
-    from gradviz.output import write_output
 
-    source_choice, viewing = source_options(others), view_options(others)
+    With --serve no file is written: the page has an address on this machine that nobody can guess, until Ctrl-C.
+    SCRIPT is run once; to watch it change, serve a CAPTURE and record that again.
+    """
+    from gradviz.cli.views import source_options, view_options
+
+    viewing = view_options(others)
     (renderer,) = renderers_for([format_named("html")], others)
     check_that_it_will_be_measured(others)
-    source = open_to_draw(source_choice)
-    with recording_kept(source, source_choice):
-        subjects = drawable_subjects(source, viewing)
-        paths = _paths(source_choice.name, len(subjects))
-        for subject, path in zip(subjects, paths, strict=True):
-            with working(f"drawing {path.name}"):
-                content = renderer.render(subject)
-            write_output(path, content)
+    viewer = _Viewer(source_options(others), viewing, cast("HtmlRenderer", renderer))
+    if serve:
+        return _serve(viewer, port)
+    if port is not None:
+        from gradviz.errors import BadInput
+
+        raise BadInput(f"--port {port} says where to serve, and nothing is served", hint="add --serve")
+    return _open_files(viewer)
+
+
+@dataclass(frozen=True)
+class _Viewer:
+    """What the options say: what to show, and how."""
+
+    choice: SourceOptions
+    viewing: ViewOptions
+    renderer: HtmlRenderer
+
+    def opened(self) -> Source:
+        from gradviz.cli.marking import open_to_draw
+
+        return open_to_draw(self.choice)
+
+    def pages(self, source: Source, version: int | None = None) -> list[str]:
+        """One page for each graph; with a version, they ask whoever serves them for a newer one."""
+        from gradviz.cli.rescue import recording_kept
+        from gradviz.cli.views import drawable_subjects
+
+        with recording_kept(source, self.choice):
+            subjects = drawable_subjects(source, self.viewing)
+            with working("drawing the page"):
+                return [self.renderer.page(subject, version) for subject in subjects]
+
+
+def _open_files(viewer: _Viewer) -> int:
+    from gradviz.browser import check_temporary_folder, open_in_browser, temporary_pages
+    from gradviz.cli.rescue import recording_kept
+    from gradviz.cli.source import tell_that_it_was_stopped
+    from gradviz.output import write_output
+
+    check_temporary_folder()
+    source = viewer.opened()
+    pages = viewer.pages(source)
+    with recording_kept(source, viewer.choice):
+        paths = temporary_pages(viewer.choice.name, pages)
     for number, path in enumerate(paths):
-        write_output("-", f"{'opened' if number == 0 and _open(path) else 'wrote'} {path}\n")
-    tell_that_it_was_stopped(source, source_choice)
+        is_open = number == 0 and open_in_browser(path.as_uri())
+        write_output("-", f"{'opened' if is_open else 'wrote'} {path}\n")
+    tell_that_it_was_stopped(source, viewer.choice)
     return source.exit_code
 
 
-def _paths(name: str, count: int) -> list[Path]:
-    """Files in a folder of their own, which nobody else can write to."""
-    folder = Path(tempfile.mkdtemp(prefix="gradviz-")) if count else Path()
-    stem = Path(name).name.removesuffix(".py").removesuffix(".gradviz") or "graph"
-    return [folder / (f"{stem}-{number}.html" if count > 1 else f"{stem}.html") for number in range(1, count + 1)]
+def _serve(viewer: _Viewer, port: int | None) -> int:
+    """Until Ctrl-C. A script is run once, as its run may take long and change things; a capture is followed."""
+    from gradviz.cli.page_server import check_port, serve
+    from gradviz.cli.served_pages import ServedPages
+    from gradviz.cli.source import tell_that_it_was_stopped
+    from gradviz.errors import BadCapture
 
+    check_port(port)
+    if viewer.choice.is_capture:
 
-def _open(path: Path) -> bool:
-    """Whether a browser was found. Without a display, browsers for terminals would be: they cannot show the page."""
-    has_display = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
-    return (has_display or "BROWSER" in os.environ) and webbrowser.open(path.as_uri())
+        def drawn(version: int) -> list[str]:
+            if not viewer.choice.is_capture:
+                raise BadCapture(f"{viewer.choice.name} is no capture any more")  # so it is not run as a script
+            return viewer.pages(viewer.opened(), version)
+
+        serve(ServedPages(drawn, viewer.choice.file), port)
+        return 0
+    source = viewer.opened()
+    pages = viewer.pages(source)
+    tell_that_it_was_stopped(source, viewer.choice)
+    serve(ServedPages(lambda _: pages, None), port)
+    return source.exit_code

@@ -50,10 +50,14 @@ class HtmlRenderer:
         return None if self.editor is None else editor_template(self.editor)
 
     def render(self, subject: Subject) -> str:
+        return self.page(subject)
+
+    def page(self, subject: Subject, version: int | None = None) -> str:
+        """The file; with a version, one that asks whoever serves it for a newer one: see `page_file`."""
         if self.color_by != "role" and self.color_by != "module":
             check_that_it_was_measured(subject.graph, self.color_by)
         with collector_paused():
-            return page_file(self._document(subject))
+            return page_file(self._document(subject), version)
 
     def _document(self, subject: Subject) -> PageDocument:
         plan = subject.plan or plan_folding(subject.graph)

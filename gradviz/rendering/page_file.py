@@ -24,21 +24,32 @@ from gradviz.rendering.page_style import colours_and_shapes
 _ASSETS = files("gradviz.rendering") / "html_assets"
 
 
-def page_file(document: PageDocument) -> str:
-    """The whole file."""
-    script, style = _asset("page.js"), colours_and_shapes() + _asset("page.css")
+def page_file(document: PageDocument, version: int | None = None) -> str:
+    """The whole file.
+
+    Args:
+        document: what it shows.
+        version: of a page that is served, its number: the page asks for ``version`` beside its own address, and loads
+            itself again once that is another number. Without it, the page asks for nothing.
+    """
+    scripts, style = [_asset("page.js")], colours_and_shapes() + _asset("page.css")
+    number, connections = "", "'none'"
+    if version is not None:
+        scripts.append(_asset("served.js"))
+        number, connections = f'<meta name="gradviz-version" content="{version}">\n', "'self'"
     policy = (
-        f"default-src 'none'; script-src {_hash_of(script)}; style-src {_hash_of(style)}; font-src data:; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {' '.join(map(_hash_of, scripts))}; style-src {_hash_of(style)}; "
+        f"connect-src {connections}; font-src data:; img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n{number}'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(document.name)} · gradviz</title>\n"
         f"<style>{style}</style>\n</head>\n<body>\n{_asset('page.html')}{_without_script(document)}"
         f'<script id="data" type="application/octet-stream">{_packed(document)}</script>\n'
-        f"<script>{script}</script>\n</body>\n</html>\n"
+        + "".join(f"<script>{script}</script>\n" for script in scripts)
+        + "</body>\n</html>\n"
     )
 
 

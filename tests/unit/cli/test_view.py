@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
 import webbrowser
 from pathlib import Path
@@ -56,7 +57,38 @@ def test_of_several_graphs_each_has_a_page_and_the_first_is_opened(
     assert len(opened) == 1
 
 
-def test_a_wrong_option_is_refused_and_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["view", "run.gradviz", "--theme", "drak"]) == 2
-    assert capsys.readouterr().err == "gradviz: unknown theme 'drak'; did you mean 'dark'?\n"
+@pytest.mark.parametrize(
+    ("options", "refusal"),
+    [
+        (["--theme", "drak"], "unknown theme 'drak'; did you mean 'dark'?"),
+        (["--port", "8000"], "--port 8000 says where to serve, and nothing is served; add --serve"),
+        (["--unfold", "atn"], "no box is named 'atn'; choose from model"),
+    ],
+)
+def test_a_wrong_option_is_refused_and_nothing_is_written(
+    options: list[str], refusal: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["view", "run.gradviz", *options]) == 2
+    assert capsys.readouterr().err.startswith(f"gradviz: {refusal}")
     assert list(Path().glob("gradviz-*")) == []
+
+
+def test_a_folder_for_temporary_files_that_is_not_there_is_told_before_the_script_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("train.py").write_text("print('the script ran')", encoding="utf-8")
+    monkeypatch.setattr(tempfile, "tempdir", "/not/there")
+    assert run(["view", "train.py"]) == 2
+    told = capsys.readouterr()
+    assert told.err.startswith("gradviz: cannot write a temporary file in '/not/there': No such file or directory; set")
+    assert told.out == ""
+
+
+def test_a_port_that_is_in_use_is_told_before_the_script_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("train.py").write_text("print('the script ran')", encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert run(["view", "train.py", "--serve", "--port", str(port)]) == 2
+    told = capsys.readouterr()
+    assert told.err == f"gradviz: port {port} is in use; choose another one, or leave --port out\n"
+    assert told.out == ""

@@ -1,0 +1,61 @@
+"""Pages in the reader's browser: written to temporary files, and opened where there is a browser that can show them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+
+from gradviz.errors import BadInput
+from gradviz.output import write_output
+
+_MOST_LETTERS = 60
+"""Of the name of a file."""
+
+
+def check_temporary_folder() -> None:
+    """Raise `BadInput` where no temporary file can be written."""
+    _new_folder().rmdir()
+
+
+def temporary_pages(name: str, pages: Sequence[str]) -> list[Path]:
+    """Write pages to a new folder that nobody else can read, named after a script or capture; several are numbered.
+
+    They stay until the system clears its temporary files: the browser reads them again when it is started anew.
+    """
+    stem = Path(name).name.removesuffix(".py").removesuffix(".gradviz")[:_MOST_LETTERS] or "graph"
+    folder = _new_folder()
+    numbers = [f"-{number}" for number in range(1, len(pages) + 1)] if len(pages) > 1 else [""]
+    paths = [folder / f"{stem}{number}.html" for number in numbers]
+    try:
+        for path, page in zip(paths, pages, strict=True):
+            write_output(path, page)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return paths
+
+
+def open_in_browser(address: str) -> bool:
+    """Whether a browser was found. Without a display, browsers for terminals would be: they cannot show the page."""
+    has_display = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    return (has_display or "BROWSER" in os.environ) and webbrowser.open(address)
+
+
+def _new_folder() -> Path:
+    chosen = tempfile.tempdir
+    try:
+        return Path(tempfile.mkdtemp(prefix="gradviz-"))
+    except OSError as error:
+        where = f" in {chosen or os.environ['TMPDIR']!r}" if chosen or "TMPDIR" in os.environ else ""
+        raise BadInput(
+            f"cannot write a temporary file{where}: {error.strerror or error}",
+            hint="set TMPDIR to a folder that you may write to, or use gradviz render -o",
+        ) from error
+    finally:
+        # Python keeps what it has chosen; the script that is run next may want to choose for itself.
+        tempfile.tempdir = chosen
