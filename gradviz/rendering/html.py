@@ -18,7 +18,7 @@ from gradviz.rendering.page_items import PageItems, cut
 from gradviz.rendering.page_level import level_of
 from gradviz.rendering.page_memory import page_memory
 from gradviz.rendering.page_parameters import page_parameters
-from gradviz.rendering.page_steps import page_replay
+from gradviz.rendering.page_steps import TOO_MANY_STEPS, page_replay
 from gradviz.rendering.palette import ROLE_STYLES
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.role_words import role_words
@@ -72,12 +72,13 @@ class HtmlRenderer:
             items.add(level)
         page_items, legends = items.finished()
         error, notes = remarks(subject)
+        replay = page_replay(subject, finest)
         program = subject.capture.program
         return PageDocument(
             name=cut(" ".join([program.name, *program.arguments])),
             facts=cut(call_facts(subject)),
             error=cut(error),
-            notes=tuple(map(cut, (*notes, *boxes.notes))),
+            notes=tuple(map(cut, (*notes, *boxes.notes, *([] if replay else [TOO_MANY_STEPS])))),
             shapes=items.shapes,
             roles={role: (role_words(role, subject), *role_outline(role)) for role in ROLE_STYLES},
             items=page_items,
@@ -87,7 +88,7 @@ class HtmlRenderer:
             sources=_sources(subject),
             parameters=page_parameters(subject),
             memory=page_memory(subject.graph),
-            replay=page_replay(subject, finest),
+            replay=replay,
             arrows=self.arrows,
             color_by=self.color_by,
             theme=self.theme,

@@ -21,6 +21,7 @@ from gradviz.rendering.page_document import PageChip, PageItem, PageLegend, Page
 from gradviz.rendering.page_level import Level
 from gradviz.rendering.palette import ROLE_STYLES
 from gradviz.rendering.placed_words import placed_words
+from gradviz.rendering.scales import Scale
 from gradviz.rendering.shapes import inner_lines, outline
 from gradviz.rendering.source_links import source_link
 from gradviz.rendering.svg_items import sheets_of
@@ -35,6 +36,8 @@ MOST_CHARACTERS = 2000
 QUANTITIES: tuple[Quantity, ...] = ("gradient", "memory", "time")
 
 Shape = tuple[str, ...]
+Tints = dict[int, dict[str, tuple[str, ...]]]
+"""By the number of an item and what it is coloured by."""
 
 
 @dataclass
@@ -70,19 +73,15 @@ class PageItems:
 
     def finished(self) -> tuple[tuple[PageItem, ...], dict[str, PageLegend]]:
         """All items in the order of their numbers, with their colours, and what these mean."""
-        tints: dict[int, dict[str, tuple[str, ...]]] = {number: {} for number in self._items}
+        tints: Tints = {number: {} for number in self._items}
         legends: dict[str, PageLegend] = {}
         for by in QUANTITIES:
             found = {number: own[by] for number, own in self._measured.items() if by in own}
             scale = common_scale(found.values(), by)
-            if scale is None:
-                continue
-            for number, each in found.items():
-                tints[number][by] = each.tints(scale)
-            steps = tuple((f"step{step}", "") for step in range(STEPS))
-            log = ", log scale" if scale.is_log else ""
-            words = f"{QUANTITY_WORDS[by]}: {scale.low_words} … {scale.high_words}{log}"
-            legends[by] = PageLegend(words, (*steps, *_others(tints, by)), is_scale=True)
+            if scale is not None:
+                for number, each in found.items():
+                    tints[number][by] = each.tints(scale)
+                legends[by] = _legend_of_scale(by, scale, tints)
         if len(self._categories) > 1:
             for number, category in self._modules.items():
                 tints[number]["module"] = (category,)
@@ -138,12 +137,14 @@ def _is_measured(graph: Graph, by: Quantity) -> bool:
     return graph.knows_saved_tensors if by == "memory" else has_gradients(graph)
 
 
-def _others(tints: dict[int, dict[str, tuple[str, ...]]], by: Quantity) -> Iterator[tuple[str, str]]:
-    """What has no place on a scale, where it appears."""
+def _legend_of_scale(by: Quantity, scale: Scale, tints: Tints) -> PageLegend:
+    """The steps, and what has no place on a scale, where it appears."""
     present = {tint for own in tints.values() for tint in own.get(by, ())}
-    for tint, words in (("plain", PLAIN_WORDS[by]), ("unknown", "not measured"), ("broken", "NaN or Inf")):
-        if tint in present:
-            yield tint, words
+    others = (("plain", PLAIN_WORDS[by]), ("unknown", "not measured"), ("broken", "NaN or Inf"))
+    steps = ((f"step{step}", "") for step in range(STEPS))
+    log = ", log scale" if scale.is_log else ""
+    words = f"{QUANTITY_WORDS[by]}: {scale.low_words} … {scale.high_words}{log}"
+    return PageLegend(words, (*steps, *(other for other in others if other[0] in present)), is_scale=True)
 
 
 def _shape(face: Face) -> Shape:

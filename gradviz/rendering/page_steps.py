@@ -17,9 +17,11 @@ from gradviz.rendering.replay_words import ReplayWords
 MOST_STEPS = 4_000
 """Nobody plays more, and the words for a step are the largest part of what the page is given."""
 
+TOO_MANY_STEPS = "The backward pass has too many steps to be played in a page: gradviz replay plays it."
+
 
 def page_replay(subject: Subject, finest: View) -> PageReplay | None:
-    """The backward pass step by step; None where it has too many steps, or none.
+    """The backward pass step by step; None where it has too many steps.
 
     Args:
         finest: the view in which every box is open.
@@ -27,7 +29,7 @@ def page_replay(subject: Subject, finest: View) -> PageReplay | None:
     if len(subject.graph.nodes) > 4 * MOST_STEPS:
         return None  # What several repetitions share makes fewer steps of nodes, but not that many fewer.
     replay = Replay(subject.graph, finest)
-    if not 0 < len(replay) <= MOST_STEPS:
+    if len(replay) > MOST_STEPS:
         return None
     words = ReplayWords(replace(subject, view=finest), replay)
     steps = tuple(_page_step(words, step) for step in replay.steps)

@@ -13,7 +13,7 @@ export function hashOf(model, state) {
   const closed = [...first].filter((box) => !state.opened.has(box));
   if (opened.length) parts.push(`open=${opened.map((box) => nameOf(model, box)).join(",")}`);
   if (closed.length) parts.push(`close=${closed.map((box) => nameOf(model, box)).join(",")}`);
-  if (state.colour !== model.document.color_by) parts.push(`color=${state.colour}`);
+  if (state.colour !== model.firstColour) parts.push(`color=${state.colour}`);
   return parts.join("&");
 }
 
@@ -28,7 +28,7 @@ export function stateOf(model, hash) {
   const selected = asked.has("node") ? node ?? null : asked.has("item") && model.items[item] ? item : null;
   if (selected !== null) for (const box of model.boxesAround(selected)) opened.add(box);
   const colour = asked.get("color");
-  return { opened, selected, colour: colour in model.document.legends || colour === "role" ? colour : model.document.color_by };
+  return { opened, selected, colour: colour in model.document.legends || colour === "role" ? colour : model.firstColour };
 }
 
 /** Its module where no other box stands for the same, else its number. */

@@ -79,6 +79,7 @@ export class App {
     this.#change({ opened }, number);
   }
 
+  /** Opens a box and all in it; everything, for null. */
   unfoldAll(number) {
     const opened = new Set(this.state.opened);
     const around = number === null ? [] : this.model.boxesAround(number);
@@ -95,7 +96,7 @@ export class App {
     this.#change({ opened }, number ?? undefined);
   }
 
-  /** Closes a box and all in it, so that it opens as it was at first. */
+  /** Closes everything. */
   foldAll() {
     this.#change({ opened: new Set() });
     this.viewport.fit(this.picture.scene, { isLegible: true });
@@ -192,15 +193,16 @@ export class App {
     if (this.state.selected !== null) {
       this.state.selected = this.model.shownFor(this.state.selected, this.state.opened);
     }
-    if (before.colour !== this.state.colour) this.picture.recolour(this.state.colour);
+    if (before.selected !== this.state.selected) this.only = false;
+    if (before.colour !== this.state.colour) {
+      this.picture.recolour(this.state.colour);
+      showLegend(this.model, this.picture.scene, this.state.colour);
+    }
     if (before.opened !== this.state.opened) this.#show(anchor);
     else {
+      this.#fillPanel();
       this.#mark();
-      if (before.colour !== this.state.colour) showLegend(this.model, this.picture.scene, this.state.colour);
     }
-    if (before.selected !== this.state.selected) this.only = false;
-    this.#fillPanel();
-    this.#mark();
     const hash = `#${hashOf(this.model, this.state)}`;
     if (hash !== (location.hash || "#")) history.pushState(null, "", hash);
   }
@@ -276,7 +278,7 @@ export class App {
   #offerColours() {
     const available = ["role", ...Object.keys(this.model.document.legends)];
     byId("colour").append(...available.map((by) => h("option", { value: by }, COLOURS[by])));
-    byId("colour").value = this.model.document.color_by;
+    byId("colour").value = this.model.firstColour;
     byId("colour").addEventListener("change", (event) => this.colourBy(event.target.value));
   }
 
@@ -285,10 +287,11 @@ export class App {
     svg.addEventListener("click", (event) => this.#click(event));
     svg.addEventListener("dblclick", (event) => {
       const number = numberAt(event);
-      if (number !== null && this.model.canOpen(number)) this.toggle(number);
+      if (number !== null && !event.target.closest(".toggle")) this.toggle(number);
     });
     svg.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
+      const isMeant = event.key === "Enter" || (event.key === " " && !this.player.isOn);
+      if (!isMeant) return;
       const number = numberAt(event);
       if (number === null) return;
       event.preventDefault();

@@ -23,6 +23,12 @@ export class Model {
     }
   }
 
+  /** What colours mean at first: what was asked for, unless there is nothing of it. */
+  get firstColour() {
+    const { color_by: asked, legends } = this.document;
+    return asked in legends ? asked : "role";
+  }
+
   /** The item of a node, of several the first; undefined for a node that this graph does not have. */
   itemOfNode(node) {
     return this.itemsOfNode.get(node)?.[0];
