@@ -37,12 +37,16 @@ def link_look(view: View, gradients: LinkGradients, link: Link, scale: Scale | N
     """For one link of `view`."""
     if view.items[link.source].kind in GHOST_KINDS:
         return LinkLook("ghost")
-    along = [branch.gradient for branch in gradients.along(link)]
-    state = state_of(along)
+    state = state_of([branch.gradient for branch in gradients.along(link)])
     if state in BROKEN:
         return LinkLook("broken")
     if state in ("zero", "none"):
         return LinkLook("lost")
-    # Where a link stands for edges of several repetitions, the largest counts: a thin one would hide it.
-    norms = [each.norm for each in along if each is not None and each.norm]
-    return LinkLook(step=scale.step(max(norms)) if scale is not None and norms else None)
+    norm = None if scale is None else largest_norm(gradients, link)
+    return LinkLook(step=None if scale is None or norm is None else scale.step(norm))
+
+
+def largest_norm(gradients: LinkGradients, link: Link) -> float | None:
+    """Where a link stands for edges of several repetitions, the largest counts: a thin one would hide it."""
+    along = (branch.gradient for branch in gradients.along(link))
+    return max((each.norm for each in along if each is not None and each.norm), default=None)

@@ -17,10 +17,10 @@ from gradviz.rendering.faces import BADGE_GAP, Face, header_width, line_width
 from gradviz.rendering.geometry import Point, tidy
 from gradviz.rendering.item_gradients import LinkGradients
 from gradviz.rendering.layout import LayoutEngine
-from gradviz.rendering.link_looks import link_look
+from gradviz.rendering.link_looks import largest_norm, link_look
 from gradviz.rendering.link_words import LinkWords
 from gradviz.rendering.nested_layout import NestedView
-from gradviz.rendering.page_document import PageBox, PageChip, PageCluster, PagePlace, PageWire
+from gradviz.rendering.page_document import PageBox, PageChip, PageCluster, PageFlow, PagePlace, PageWire
 from gradviz.rendering.page_items import chip_on, cut, line_on
 from gradviz.rendering.page_level import Level
 from gradviz.rendering.satellites import Cluster
@@ -95,20 +95,30 @@ class PageBoxes:
 
 
 class _WordsOfWires:
-    """What is said of each wire: of the first of the links that run along it."""
+    """What is said of each wire, and of the way of each leaf: of the first of the links that run along it."""
 
     def __init__(self, level: Level, nested: NestedView) -> None:
         self._view, self._gradients = level.view, LinkGradients(level.words)
         self._texts = LinkWords(level.words, self._gradients, level.texts)
         self._links: dict[tuple[int | None, int], Link] = {}
+        self._ways_of_leaves: dict[int, Link] = {}
         for link, path in zip(level.view.links, nested.wiring.paths, strict=True):
             for step in path:
                 self._links.setdefault(step, link)
+            if not path:
+                self._ways_of_leaves.setdefault(link.source, link)
 
-    def of(self, box: int | None, wire: int) -> tuple[tuple[str, ...], str]:
-        """Lines about a wire, and its state; the page itself says where it comes from and goes to."""
-        link = self._links[box, wire]
-        return tuple(map(cut, self._texts.of(link).tooltip[1:])), link_look(self._view, self._gradients, link).state
+    def of_wire(self, box: int | None, wire: int) -> PageFlow:
+        return self._of(self._links[box, wire])
+
+    def of_leaf(self, leaf: int) -> PageFlow:
+        return self._of(self._ways_of_leaves[leaf])
+
+    def _of(self, link: Link) -> PageFlow:
+        """The page itself says where it comes from and goes to."""
+        state = link_look(self._view, self._gradients, link).state
+        words = tuple(map(cut, self._texts.of(link).tooltip[1:]))
+        return PageFlow(words, state, None if state else largest_norm(self._gradients, link))
 
 
 def _page_box(level: Level, nested: NestedView, box: int | None, words: _WordsOfWires) -> PageBox:
@@ -118,7 +128,7 @@ def _page_box(level: Level, nested: NestedView, box: int | None, words: _WordsOf
     return PageBox(
         width=round(inside.width, 1),
         height=round(inside.height, 1),
-        clusters=tuple(_page_cluster(level, cluster, corner) for cluster, corner in clusters),
+        clusters=tuple(_page_cluster(level, cluster, corner, words) for cluster, corner in clusters),
         wires=tuple(_wires(level, nested, box, words)),
         entries={level.number(port): round(x, 1) for port, x in inside.entries.items()},
         exits={level.number(port): round(x, 1) for port, x in inside.exits.items()},
@@ -136,27 +146,25 @@ def _chip_of_header(face: Face) -> PageChip | None:
     return chip_on(face.badge, line_width(title) + BADGE_GAP, title.y)
 
 
-def _page_cluster(level: Level, cluster: Cluster, corner: Point) -> PageCluster:
+def _page_cluster(level: Level, cluster: Cluster, corner: Point, words: _WordsOfWires) -> PageCluster:
     routes = dict(cluster.routes)
-    places = tuple(
-        PagePlace(level.number(item), round(rect.x, 1), round(rect.y, 1), _flat(routes.get(item, ())))
-        for item, rect in cluster.places
-    )
+    places = []
+    for item, rect in cluster.places:
+        place = PagePlace(level.number(item), round(rect.x, 1), round(rect.y, 1))
+        places.append(replace(place, route=_flat(routes[item]), flow=words.of_leaf(item)) if item in routes else place)
     x, y, left, right, height = (round(length, 1) for length in (*corner, cluster.left, cluster.right, cluster.height))
-    return PageCluster(x, y, left, right, height, places)
+    return PageCluster(x, y, left, right, height, tuple(places))
 
 
 def _wires(level: Level, nested: NestedView, box: int | None, words: _WordsOfWires) -> Iterator[PageWire]:
     routes = nested.inside(box).routes
     for (source, target), number in nested.wiring.wires.get(box, {}).items():
-        lines, state = words.of(box, number)
         yield PageWire(
             level.number(_only(source)),
             None if target.item is None else level.number(target.item),
             _flat(routes[number]),
             enters=source.item is None,
-            words=lines,
-            state=state,
+            flow=words.of_wire(box, number),
             is_quiet=level.faces[_only(source)].role == "constant",
         )
 

@@ -80,6 +80,16 @@ class PageItem(Struct, frozen=True, omit_defaults=True):
     is_failed: bool = False
 
 
+class PageFlow(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What is said of data that flows, and of the gradient that flows back."""
+
+    words: Lines = ()
+    state: str = ""
+    """``lost``, ``broken`` or ``ghost``: see `gradviz.rendering.link_looks`."""
+    norm: float | None = None
+    """Of the gradient."""
+
+
 class PagePlace(Struct, frozen=True, array_like=True, gc=False):
     """An item in a cluster, from the cluster's corner, and its way to the item for which it is there."""
 
@@ -87,6 +97,7 @@ class PagePlace(Struct, frozen=True, array_like=True, gc=False):
     x: float
     y: float
     route: tuple[float, ...] = ()
+    flow: PageFlow | None = None
 
 
 class PageCluster(Struct, frozen=True, gc=False):
@@ -113,9 +124,7 @@ class PageWire(Struct, frozen=True, omit_defaults=True, gc=False):
     enters: bool = False
     ports: tuple[int, ...] = ()
     """What exactly the data comes from, one level of boxes deeper: where it crosses the border of an open box."""
-    words: Lines = ()
-    state: str = ""
-    """``lost``, ``broken`` or ``ghost``: see `gradviz.rendering.link_looks`."""
+    flow: PageFlow | None = None
     is_quiet: bool = False
 
 
@@ -141,6 +150,8 @@ class PageLegend(Struct, frozen=True):
     words: str
     tints: tuple[tuple[str, str], ...]
     is_scale: bool = False
+    ends: tuple[float, float] | None = None
+    """Least and largest figure of the scale of gradients, which is logarithmic and also tells how wide wires are."""
 
 
 class PageStep(Struct, frozen=True, gc=False):

@@ -144,7 +144,8 @@ def _legend_of_scale(by: Quantity, scale: Scale, tints: Tints) -> PageLegend:
     steps = ((f"step{step}", "") for step in range(STEPS))
     log = ", log scale" if scale.is_log else ""
     words = f"{QUANTITY_WORDS[by]}: {scale.low_words} … {scale.high_words}{log}"
-    return PageLegend(words, (*steps, *(other for other in others if other[0] in present)), is_scale=True)
+    ends = (scale.low, scale.high) if by == "gradient" else None
+    return PageLegend(words, (*steps, *(other for other in others if other[0] in present)), is_scale=True, ends=ends)
 
 
 def _shape(face: Face) -> Shape:

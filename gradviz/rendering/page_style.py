@@ -8,7 +8,7 @@ from gradviz.rendering.colouring import ink_of
 from gradviz.rendering.notebook import confined
 from gradviz.rendering.palette import THEMES, Theme
 from gradviz.rendering.svg_style import SHAPE_RULES, colour_rules, font_faces, ghost_rules, mark_rules
-from gradviz.rendering.svg_tints import link_rules, tint_rule
+from gradviz.rendering.svg_tints import link_state_rules, link_widths, tint_rule
 from gradviz.rendering.tints import CATEGORIES, COLOR_BY, STEPS
 
 
@@ -18,7 +18,7 @@ def colours_and_shapes() -> str:
     for name, theme in THEMES.items():
         holder = f'[data-theme="{name}"]'
         parts.append(f"{holder}{{{_variables(theme)}color-scheme:{name}}}\n")
-        parts.append(confined(colour_rules(theme, [ghost_rules, mark_rules, link_rules, _tint_rules]), holder))
+        parts.append(confined(colour_rules(theme, [ghost_rules, mark_rules, link_state_rules, _tint_rules]), holder))
     return "".join(parts)
 
 
@@ -43,6 +43,7 @@ def _variables(theme: Theme) -> str:
 
 
 def _tint_rules(theme: Theme) -> Iterator[str]:
+    yield from link_widths('[data-color="gradient"] ')
     for by in COLOR_BY:
         tints = [f"category{place}" for place in range(CATEGORIES)] if by == "module" else []
         tints += [f"step{step}" for step in range(STEPS)] if by not in ("module", "role") else []

@@ -36,11 +36,21 @@ def tint_rule(tint: Tint, ink: Ink, within: str = "") -> str:
 
 
 def link_rules(theme: Theme) -> Iterator[str]:
-    """Links along which nothing but zeros, or NaN and Inf flow back, and the widths of the others."""
+    """How links are drawn for what flows back along them."""
+    yield from link_state_rules(theme)
+    yield from link_widths()
+
+
+def link_state_rules(theme: Theme) -> Iterator[str]:
+    """Links along which nothing but zeros, or NaN and Inf flow back."""
     yield f".l .lost{{stroke:{theme.quiet_link};stroke-width:1.2;stroke-dasharray:1.5 3}}"
     yield f".l .broken{{stroke:{theme.failed.line};stroke-width:2}}.ab{{fill:{theme.failed.line}}}"
+
+
+def link_widths(within: str = "") -> Iterator[str]:
+    """Those of the others, by the size of the gradient; in elements that the selector `within` fits."""
     for step, width in enumerate(WIDTHS):
-        yield f".l .flow{step}{{stroke-width:{width}}}"
+        yield f"{within}.l .flow{step}{{stroke-width:{width}}}"
 
 
 class Bands:

@@ -124,6 +124,12 @@ class Screen:
         x, y = self.item(title).first.evaluate(f"element => {{ {_RECT_OF} return ({script})(element); }}")
         return x, y
 
+    def widths(self) -> list[str]:
+        """How wide the wires between items are drawn, those to roots not counted."""
+        script = "[...document.querySelectorAll('.wire path:not(.w)')].map(p => getComputedStyle(p).strokeWidth)"
+        found: list[str] = self.page.evaluate(script)
+        return found[:-1]
+
     def overlaps(self) -> list[str]:
         """Pairs of things that lie on one another without one being the box around the other."""
         found: list[str] = self.page.evaluate(_OVERLAPS)

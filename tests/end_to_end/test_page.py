@@ -215,6 +215,16 @@ def test_colours_can_be_chosen_with_their_legend(show: Opener) -> None:
     assert len({screen.item(title).evaluate(fill) for title in ("mul", "sin", "exp", "sum")}) == 1
 
 
+def test_coloured_by_gradient_a_wire_is_as_wide_as_what_flows_back(show: Opener) -> None:
+    graph = fading(graph_of("w -> Mul -> Sin -> Exp -> loss"))
+    nodes = (replace(node, gradients=tuple(node.arrived[0] for _ in node.edges)) for node in graph.nodes)
+    screen = show(replace(graph, nodes=tuple(nodes)), color_by="gradient")
+    wide = screen.widths()
+    assert len(set(wide)) == 3
+    screen.page.select_option("#colour", "role")
+    assert len(set(screen.widths())) == 1
+
+
 def test_the_table_of_parameters_sorts_and_leads_to_leaves(show: Opener) -> None:
     screen = show(fading(graph_of("v -> Mul -> Sin -> Sum -> loss; w -> Sin; b -> Sum")))
     screen.turn_to("Parameters")

@@ -12,7 +12,7 @@ export function showLegend(model, scene, colour) {
   const rows = [];
   if (legend?.is_scale) {
     const steps = legend.tints.filter(([tint]) => tint.startsWith("step"));
-    rows.push(h("span", { class: "entry" }, swatchRow(steps.map(([tint]) => tint)), legend.words));
+    rows.push(h("span", { class: "entry" }, swatchRow(steps.map(([tint]) => tint)), legend.words + (legend.ends ? "; wires are as wide as it is large" : "")));
   }
   for (const [tint, words] of legend?.tints ?? []) if (words) rows.push(h("span", { class: "entry" }, swatchRow([tint]), words));
   for (const [role, [words, ...paths]] of Object.entries(roles)) {

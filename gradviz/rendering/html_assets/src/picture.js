@@ -179,7 +179,8 @@ export class Picture {
   #wire(line, was, before) {
     let element = this.#elements.wires.get(line.key);
     if (!element) {
-      element = wireElement(line, this.model.document.arrows, this.model.items[line.source].role);
+      const { arrows, legends } = this.model.document;
+      element = wireElement(line, arrows, { role: this.model.items[line.source].role, ends: legends.gradient?.ends });
       this.#elements.wires.set(line.key, element);
       this.layers.wires.append(element);
     }

@@ -88,7 +88,7 @@ export class Player {
     for (const line of picture.scene.lines) {
       const element = picture.elementsOfLines().get(line.key);
       if (!element) continue;
-      const isCarrying = !(line.wire?.is_quiet || this.model.items[line.source].role === "constant" || line.wire?.state === "ghost");
+      const isCarrying = !(line.isQuiet || this.model.items[line.source].role === "constant" || line.flow?.state === "ghost");
       const through = isCarrying ? takers(line) : [];
       element.classList.toggle("sent", through.some((taker) => ["ran", "runs", "partly"].includes(states.get(taker))));
       element.classList.toggle("sends", through.some((taker) => states.get(taker) === "runs"));

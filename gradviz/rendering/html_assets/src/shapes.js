@@ -2,6 +2,8 @@
 import { s } from "./dom.js";
 import { pathOf } from "./routes.js";
 
+/** How many widths there are for wires: one for each colour of a scale. */
+const WIDTHS = 7;
 const short = (value) => Math.round(value * 10) / 10;
 
 export function translate({ x, y }) {
@@ -78,17 +80,25 @@ export function sizeOpen(back, title, rect) {
  *
  * @param {import("./composition.js").Line} line
  */
-export function wireElement(line, arrows, role) {
-  const state = line.wire?.state ?? (role === "cut_off" ? "ghost" : "");
-  const quiet = line.wire?.is_quiet ?? role === "constant";
+export function wireElement(line, arrows, { role, ends }) {
+  const state = line.flow?.state ?? "";
+  const quiet = line.isQuiet ?? role === "constant";
   const head = { broken: "ab", lost: "ak", ghost: "ag" }[state] ?? (quiet ? "ak" : "a");
   const marker = { data: ["to", "marker-end"], gradient: ["from", "marker-start"] }[arrows];
   const reachesItem = line[marker[0]].startsWith("item:");
   const flowsThere = arrows === "data" || !(quiet || state === "ghost");
+  const kind = state || (quiet ? "k" : widthClass(line.flow?.norm, ends));
   const element = s("g", { class: "wire", "data-line": line.key }, s("path", { class: "w" }),
-    s("path", { class: state || (quiet ? "k" : ""), [marker[1]]: reachesItem && flowsThere ? `url(#${head})` : null }));
+    s("path", { class: kind, [marker[1]]: reachesItem && flowsThere ? `url(#${head})` : null }));
   moveWire(element, line.points);
   return element;
+}
+
+/** Where a gradient lies on the scale of gradients, as the class that makes its wire as wide as that. */
+function widthClass(norm, ends) {
+  if (!norm || !ends) return null;
+  const part = Math.log(norm / ends[0]) / Math.log(ends[1] / ends[0]);
+  return `flow${Math.min(WIDTHS - 1, Math.max(0, Math.floor(part * WIDTHS + 1e-9)))}`;
 }
 
 export function moveWire(element, points) {

@@ -51,6 +51,6 @@ export class Tip {
 
   #aboutLine(line) {
     const to = line.target === null ? "" : this.model.nameOf(line.target);
-    return [h("b", {}, `${this.model.nameOf(line.source)} → ${to}`), ...(line.wire?.words ?? []).map((words) => h("div", {}, words))];
+    return [h("b", {}, `${this.model.nameOf(line.source)} → ${to}`), ...(line.flow?.words ?? []).map((words) => h("div", {}, words))];
   }
 }
