@@ -8,7 +8,9 @@ from msgspec.structs import replace
 
 from gradviz.analysis.custom_page import custom_page
 from gradviz.analysis.explanation import Explanation, OtherNode, explain_node
+from gradviz.analysis.node_inputs import have_complex_numbers, node_inputs
 from gradviz.analysis.node_numbers import node_numbers
+from gradviz.analysis.node_results import node_results
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput, NotInThisGraph
 from gradviz.formulas.known import KnownFormulas
@@ -37,7 +39,7 @@ def explain_in_graph(capture: Capture, graphs: Sequence[Graph], name: str, known
     if named.kind in KINDS_OF_PLACES and len(nodes) > 1:
         raise BadInput(f"{name!r} stands for {len(nodes):,} operations", hint=f"name one of them: {_listed(nodes)}")
     node = _result_of_first_call(nodes)
-    page = _page_of_custom(capture, graph, node) or _page_of_torch(capture, node, known)
+    page = _page_of_custom(capture, graph, node) or _page_of_torch(capture, graph, node, known)
     numbers = node_numbers(capture, graph, node, page.derivative)
     others = [OtherNode(f"node:{other.id}", _where(graph, other)) for other in nodes if other is not node]
     return replace(
@@ -62,13 +64,14 @@ def _result_of_first_call(nodes: Sequence[Node]) -> Node:
     return result
 
 
-def _page_of_torch(capture: Capture, node: Node, known: KnownFormulas) -> Explanation:
+def _page_of_torch(capture: Capture, graph: Graph, node: Node, known: KnownFormulas) -> Explanation:
     """In mathematics only what holds for the settings of this node, and conjugates where its numbers are complex."""
     page, plain = explain_node(node.name, known, other_torch_words(capture, known)), plain_formula(node.name)
     if plain is None:
         return page
-    is_complex = any(tensor is not None and tensor.dtype.startswith("complex") for tensor in node.outputs)
-    return replace(page, plain=reading(plain, settings=node.attributes, complex_numbers=is_complex))
+    tensors = (*node_inputs(graph, node, page.derivative), *node_results(node, page.derivative))
+    told = reading(plain, settings=node.attributes, complex_numbers=have_complex_numbers(tensors))
+    return replace(page, plain=told)
 
 
 def _page_of_custom(capture: Capture, graph: Graph, node: Node) -> Explanation | None:

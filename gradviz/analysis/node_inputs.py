@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct
 
@@ -46,6 +46,11 @@ def node_inputs(graph: Graph, node: Node, derivative: Derivative | None) -> tupl
     order = {each.name: place for place, each in enumerate(tensor_arguments(derivative.schema if derivative else ""))}
     inputs += _from_what_was_saved(node, order.keys() - {each.name for each in inputs})
     return tuple(sorted(inputs, key=lambda each: order.get(each.name.partition("[")[0], len(order))))
+
+
+def have_complex_numbers(tensors: Iterable[NamedTensor]) -> bool:
+    """Whether conjugates matter in the formulas of a node that has to do with these."""
+    return any(each.tensor is not None and each.tensor.is_complex for each in tensors)
 
 
 def names_of_edges(node: Node, derivative: Derivative | None) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from gradviz.analysis.finding import place_of_line, text_at
-from gradviz.analysis.node_inputs import NamedTensor, at_place, named_edges, names_at, node_inputs
+from gradviz.analysis.node_inputs import NamedTensor, named_edges, node_inputs
+from gradviz.analysis.node_results import arrived_gradients, node_results
 from gradviz.capture.capture import Capture
-from gradviz.formulas.arguments import result_names
 from gradviz.formulas.derivative import Derivative
 from gradviz.graph.gradients import LeafGradient
 from gradviz.graph.model import Attribute, Graph, Node
@@ -73,8 +73,8 @@ class _Numbers:
             module=graph.scopes[node.scope].path if node.scope is not None else "",
             inputs=node_inputs(graph, node, self.derivative),
             attributes=node.attributes,
-            arrived=tuple(self._arrived()),
-            results=tuple(self._results()),
+            arrived=arrived_gradients(node),
+            results=node_results(node, self.derivative),
             sent=tuple(self._sent()),
             saved=node.saved,
             leaf_gradient=node.leaf_gradient,
@@ -82,22 +82,6 @@ class _Numbers:
             has_run=node.run is not None,
             unsaid=tuple(self._unsaid()),
         )
-
-    def _arrived(self) -> Iterator[NamedTensor]:
-        several = len(self.node.arrived) > 1
-        for place, figures in enumerate(self.node.arrived):
-            yield NamedTensor(f"grads[{place}]" if several else "grad", (), self.node.output(place), figures)
-
-    def _results(self) -> Iterator[NamedTensor]:
-        for name, (place, tensor) in zip(self._names_of_results(), enumerate(self.node.outputs), strict=True):
-            yield NamedTensor(name, names_at(self.node, place), tensor, at_place(self.node.values, place))
-
-    def _names_of_results(self) -> tuple[str, ...]:
-        count = len(self.node.outputs)
-        names = result_names(self.derivative.schema) if self.derivative else ()
-        if len(names) == count:
-            return names
-        return ("result",) if count == 1 else tuple(f"result[{place}]" for place in range(count))
 
     def _sent(self) -> Iterator[NamedTensor]:
         for (name, edge), figures in zip(named_edges(self.node, self.derivative), self.node.gradients, strict=False):

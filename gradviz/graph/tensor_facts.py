@@ -16,3 +16,8 @@ class TensorFacts(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
     layout: str = "strided"
     type_name: str = "Tensor"
     """The Python class, where it is a subclass of ``torch.Tensor``."""
+
+    @property
+    def is_complex(self) -> bool:
+        """True for complex numbers."""
+        return self.dtype.startswith("complex")

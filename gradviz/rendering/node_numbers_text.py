@@ -8,18 +8,22 @@ from collections.abc import Iterator, Mapping
 from gradviz.analysis.node_inputs import NamedTensor
 from gradviz.analysis.node_numbers import NodeNumbers
 from gradviz.formulas.derivative import Derivative
-from gradviz.formulas.plain import PlainFormula, plain_formula, reading
+from gradviz.formulas.plain import plain_formula
 from gradviz.graph.byte_words import byte_words
 from gradviz.graph.gradients import LeafGradient, TensorFigures
 from gradviz.graph.saved_tensors import SavedTensor
+from gradviz.rendering.formula_numbers import (
+    LONGEST_OPERAND,
+    mathematics_with_numbers,
+    setting_numbers,
+    tensor_numbers,
+    with_minus,
+)
 from gradviz.rendering.gradient_words import figures_words
-from gradviz.rendering.value_words import nested_words, number_words, short_nested_words
+from gradviz.rendering.value_words import nested_words, short_nested_words
 from gradviz.rendering.words import listed, shape_words
 
 Row = tuple[str, str]
-LONGEST_OPERAND = 24
-"""Characters of a tensor that is written into a formula; of a longer one its letter stays."""
-
 LONGEST_BESIDE = 40
 """Characters of numbers that stand on the line of their name."""
 
@@ -104,45 +108,18 @@ def _saved_row(saved: SavedTensor) -> Row:
 
 def _put_in(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[Row]:
     """The formula of every gradient that was sent, with the numbers in place of the names that are known."""
-    values = dict(_known(numbers))
-    if not any(each.name in values for each in numbers.arrived):
-        return
+    tensors = (*numbers.inputs, *numbers.results, *numbers.arrived)
     plain = plain_formula(numbers.name)
     written: Mapping[str, str] = {}
     if plain is not None:
-        written = dict(_in_mathematics(plain, numbers, values))
-    elif derivative is not None:
-        written = dict(_exact(derivative, values))
+        written = mathematics_with_numbers(plain, numbers.attributes, tensors)
+    elif derivative is not None and tensor_numbers(numbers.arrived):
+        written = dict(_exact(derivative, setting_numbers(numbers.attributes) | tensor_numbers(tensors)))
     for sent in numbers.sent:
         line = written.get(sent.name)
         if line is not None:
             result = short_nested_words(sent.figures, LONGEST_OPERAND)
-            yield sent.name, f"{line} = {_minus(result) if plain else result}" if result else line
-
-
-def _in_mathematics(plain: PlainFormula, numbers: NodeNumbers, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The formulas in which some number stands. Of scalars, element by element is plain multiplication."""
-    letters = reading(plain, settings=numbers.attributes).gradients
-    put_in = reading(plain, {name: _minus(value) for name, value in values.items()}, settings=numbers.attributes)
-    tensors = [each.tensor for each in (*numbers.inputs, *numbers.results) if each.tensor is not None]
-    are_scalars = not any(tensor.shape for tensor in tensors)
-    for name, line in put_in.gradients.items():
-        if line != letters[name]:
-            yield name, line.replace("∘", "·") if are_scalars else line
-
-
-def _minus(words: str) -> str:
-    """With the sign that mathematics has."""
-    return words.replace("-", "−")
-
-
-def _known(numbers: NodeNumbers) -> Iterator[tuple[str, str]]:
-    for each in (*numbers.inputs, *numbers.results, *numbers.arrived):
-        if value := short_nested_words(each.figures, LONGEST_OPERAND):
-            yield each.name, value
-    for name, setting in numbers.attributes.items():
-        if isinstance(setting, (int, float)) and not isinstance(setting, bool):
-            yield name, number_words(setting)
+            yield sent.name, f"{line} = {with_minus(result) if plain else result}" if result else line
 
 
 _KEEPS_ITS_NAME = r"(?!\.(?:sym_|scalar_type|options|layout|dim|sizes|size|numel|defined))(?![\w(])"

@@ -5,21 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
-from gradviz.analysis.node_inputs import NamedTensor, names_of_edges, node_inputs
+from gradviz.analysis.node_inputs import NamedTensor, have_complex_numbers, names_of_edges, node_inputs
+from gradviz.analysis.node_results import arrived_gradients, node_results
 from gradviz.formulas import known
 from gradviz.formulas.arguments import edge_names
 from gradviz.formulas.derivative import Derivative
 from gradviz.formulas.plain import PlainFormula, Reading, plain_formula, reading
 from gradviz.formulas.special_nodes import special_node
-from gradviz.graph.model import Graph, Node, TensorFacts
+from gradviz.graph.model import Graph, Node
 from gradviz.graph.operation_words import NAMELESS
-from gradviz.rendering.value_words import number_words, short_nested_words
-
-_WORD = re.compile(r"\w+")
-LONGEST_OPERAND = 24
-"""Characters: a longer tensor keeps its letter."""
+from gradviz.rendering.formula_numbers import mathematics_with_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +52,17 @@ def node_formulas(graph: Graph, node: Node) -> NodeFormulas:
 
 
 def _plain(graph: Graph, node: Node, plain: PlainFormula) -> NodeFormulas:
-    names = names_of_edges(node, known.of(node.name))
-    is_complex = any(tensor is not None and tensor.dtype.startswith("complex") for tensor in node.outputs)
-    read = partial(reading, plain, settings=node.attributes, complex_numbers=is_complex)
-    letters, scalars = read(), _scalars(node)
-    without, put_in = read(scalars).gradients, read(scalars | _numbers(graph, node, plain)).gradients
-    told = {name for name in put_in if put_in[name] != without[name] and not _abbreviates(plain, name)}
+    derivative = known.of(node.name)
+    names, inputs = names_of_edges(node, derivative), node_inputs(graph, node, derivative)
+    tensors = (*inputs, *node_results(node, derivative), *arrived_gradients(node))
+    letters = reading(plain, settings=node.attributes, complex_numbers=have_complex_numbers(tensors))
+    put_in = mathematics_with_numbers(plain, node.attributes, tensors)
     lines = (*_wanted(node, names, letters.gradients), *letters.where_of_gradients)
     return NodeFormulas(
         lines,
-        _with_numbers(graph, node, names, {name: put_in[name] for name in plain.gradients if name in told}),
+        {place: put_in[name] for place, name in enumerate(names) if node.edges[place] is not None and name in put_in},
         letters.symbols.get("grad", "") if len(node.arrived) == 1 else "",
-        tuple(_meanings(node_inputs(graph, node, known.of(node.name)), letters, lines)),
+        tuple(_meanings(inputs, letters, lines)),
     )
 
 
@@ -88,47 +83,11 @@ def _speaks_of(letter: str, lines: Sequence[str]) -> bool:
     return any(map(alone.search, lines))
 
 
-def _abbreviates(plain: PlainFormula, name: str) -> bool:
-    """Whether the gradient of an input is told by something that stands for more: numbers beside that tell nothing."""
-    return not plain.where.keys().isdisjoint(_WORD.findall(plain.gradients[name]))
-
-
-def _with_numbers(graph: Graph, node: Node, names: Sequence[str], formulas: Mapping[str, str]) -> dict[int, str]:
-    """By the place of the edge; of scalars element by element is plain multiplication."""
-    inputs = (graph.nodes[edge.target].output(edge.input_nr) for edge in node.edges if edge is not None)
-    scalars = all(map(_is_scalar, node.outputs)) and all(map(_is_scalar, inputs))
-    named = ((place, name) for place, name in enumerate(names) if node.edges[place] is not None and name in formulas)
-    return {place: formulas[name].replace("∘", "·") if scalars else formulas[name] for place, name in named}
-
-
-def _is_scalar(tensor: TensorFacts | None) -> bool:
-    return tensor is not None and not tensor.shape
-
-
 def _wanted(node: Node, names: Sequence[str], formulas: Mapping[str, str]) -> tuple[str, ...]:
     """Those for inputs that get a gradient; all of them where edges have no names."""
     named = zip(names, node.edges, strict=False)
     wanted = dict.fromkeys(name.partition("[")[0] for name, edge in named if edge is not None)
     return tuple(formulas[name] for name in (wanted or formulas) if name in formulas)
-
-
-def _scalars(node: Node) -> dict[str, str]:
-    """The arguments of an operation that are plain numbers."""
-    return {
-        name: number_words(value)
-        for name, value in node.attributes.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
-    }
-
-
-def _numbers(graph: Graph, node: Node, plain: PlainFormula) -> dict[str, str]:
-    """What stands for each name of which every number is known and there is room for it."""
-    values = {each.name: each.figures for each in node_inputs(graph, node, known.of(node.name))}
-    values |= dict(zip(plain.outputs, node.values, strict=False))
-    if len(node.arrived) == 1:
-        values["grad"] = node.arrived[0]
-    words = {name: short_nested_words(figures, LONGEST_OPERAND) for name, figures in values.items()}
-    return {name: text.replace("-", "−") for name, text in words.items() if text}
 
 
 def _exact_lines(node: Node, exact: Derivative) -> tuple[str, ...]:

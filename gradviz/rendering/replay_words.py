@@ -10,6 +10,7 @@ from gradviz.analysis.node_explanation import other_torch_words
 from gradviz.analysis.replay import Flow, Replay, Step
 from gradviz.formulas.known import known_formulas
 from gradviz.graph.operation_words import autograd_name, stem_of
+from gradviz.rendering.formula_numbers import with_minus
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.replay_formulas import NodeFormulas, node_formulas
 from gradviz.rendering.replay_names import StepNames
@@ -96,9 +97,13 @@ class ReplayWords:
     def _equation(self, computed: str, flow: Flow) -> str:
         """``ā = 0.1 · 5 = 0.5``; the gradient alone where no numbers are known, or it would say the same twice."""
         amount = self.sums.amount(flow)
-        if not computed or computed.endswith(f"= {amount}") or len(computed) + len(amount) > LONGEST_EQUATION:
+        if (
+            not computed
+            or computed.endswith(f"= {with_minus(amount)}")
+            or len(computed) + len(amount) > LONGEST_EQUATION
+        ):
             return amount
-        return computed if flow.gradient is None else f"{computed} = {amount}"
+        return computed if flow.gradient is None else f"{computed} = {with_minus(amount)}"
 
     def _way(self, flow: Flow, main: int) -> str:
         """Through which view that is merged into the operation it went."""
