@@ -1,0 +1,74 @@
+"""The page as a file: what it may load, and that its boxes fit together. How it behaves is tested in a browser."""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from hashlib import sha256
+
+import msgspec
+import pytest
+
+from gradviz.capture.capture import Capture, Program
+from gradviz.errors import BadInput
+from gradviz.graph.folding import FoldOptions
+from gradviz.graph.model import Graph
+from gradviz.graph.viewing import ViewOptions
+from gradviz.rendering.html import HtmlRenderer
+from gradviz.rendering.page_document import PageDocument
+from gradviz.rendering.subjects import subject_of
+from tests.builders import graph_of, transformer, unrolled_rnn
+
+
+def page(graph: Graph, view: ViewOptions | None = None) -> str:
+    return HtmlRenderer().render(subject_of(Capture(Program("train.py")), graph, view or ViewOptions()))
+
+
+def document(graph: Graph, view: ViewOptions | None = None) -> PageDocument:
+    packed = re.search(r'<script id="data"[^>]*>([^<]*)</script>', page(graph, view))
+    assert packed is not None
+    return msgspec.json.decode(zlib.decompress(base64.b64decode(packed[1]), -15), type=PageDocument)
+
+
+def test_only_its_own_script_and_style_may_run() -> None:
+    content = page(transformer(2))
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', content)
+    (style,) = re.findall(r"<style>(.*?)</style>", content, re.DOTALL)
+    (script,) = re.findall(r"<script>(.*?)</script>", content, re.DOTALL)
+    assert policy is not None and policy[1].startswith("default-src 'none'")
+    for part in (style, script):
+        assert f"'sha256-{base64.b64encode(sha256(part.encode()).digest()).decode()}'" in policy[1]
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", content.replace(script, ""))
+
+
+@pytest.mark.parametrize("graph", [transformer(3), unrolled_rnn(5)], ids=["transformer", "rnn"])
+def test_wherever_data_crosses_a_border_a_wire_comes_or_goes(graph: Graph) -> None:
+    found = document(graph, ViewOptions(fold=FoldOptions(depth=0)))
+    boxes = {box.item: box for box in found.boxes}
+    for box in found.boxes:
+        if box.item is None:
+            continue
+        around = boxes[found.items[box.item].parent]
+        coming = {port for wire in around.wires if wire.target == box.item for port in wire.ports}
+        going = {port for wire in around.wires if wire.source == box.item and not wire.enters for port in wire.ports}
+        assert set(box.entries) <= coming and set(box.exits) <= going
+
+
+def test_all_that_a_box_holds_lies_within_it() -> None:
+    found = document(transformer(3))
+    for box in found.boxes:
+        for cluster in box.clusters:
+            for place in cluster.places:
+                item, x, y = found.items[place.item], cluster.x + place.x, cluster.y + place.y
+                assert 0 <= x <= x + item.width <= box.width and 0 <= y <= y + item.height <= box.height
+
+
+def test_alike_boxes_are_in_the_file_once() -> None:
+    assert len(document(transformer(40)).items) == len(document(transformer(4)).items)
+
+
+def test_colours_that_were_not_measured_are_refused() -> None:
+    subject = subject_of(Capture(Program("train.py")), graph_of("w -> Sum -> loss"), ViewOptions())
+    with pytest.raises(BadInput, match="nothing can be coloured by time"):
+        HtmlRenderer(color_by="time").render(subject)
