@@ -90,6 +90,8 @@ def explain_node(node_name: str, known: KnownFormulas, disclosures: tuple[str, .
 
 
 _WITHOUT_NODE = {
+    "cut": "{} gives numbers without their history, on purpose: no gradient goes back this way, whatever they were "
+    "computed from. 'gradviz check SCRIPT' finds where that was not meant.",
     "undifferentiable": "torch has no derivative for {}: where it gives whole numbers or booleans the result has no "
     "history, and gradients end there without a word; otherwise backward raises.",
     "followed": "torch has no backward for {} itself: autograd follows the operations that it is made of. "

@@ -107,7 +107,7 @@ def _unknown(name: str, known: KnownFormulas) -> GradvizError:
     words = [*known_words(known), *(word for rule in RULES for word in (rule.code, rule.name))]
     near = near_matches(name.rpartition(".")[2] or name, words)
     of_a_graph = f"a node of a graph needs its script, too: gradviz explain {name} SCRIPT"
-    is_near = near.startswith("did you mean")
+    is_near = near.startswith("did you mean") and not name.startswith("node:")
     return BadInput(f"nothing to explain is called {name!r}", hint=f"{near} ({of_a_graph})" if is_near else of_a_graph)
 
 

@@ -81,6 +81,8 @@ conv1d Conv1d | F.conv1d(line, kernel1) | ConvolutionBackward0
 conv2d Conv2d | F.conv2d(image, kernel) | ConvolutionBackward0
 conv3d Conv3d | F.conv3d(volume, kernel3) | ConvolutionBackward0
 conv_transpose2d ConvTranspose2d | F.conv_transpose2d(image, kernel_t) | ConvolutionBackward0
+conv_transpose1d ConvTranspose1d | nn.ConvTranspose1d(3, 2, 2)(line) | ConvolutionBackward0
+conv_transpose3d ConvTranspose3d | nn.ConvTranspose3d(2, 2, 2)(volume) | ConvolutionBackward0
 max_pool1d MaxPool1d | F.max_pool1d(line, 2) | MaxPool2DWithIndicesBackward0
 max_pool2d MaxPool2d | F.max_pool2d(image, 2) | MaxPool2DWithIndicesBackward0
 max_pool3d MaxPool3d | F.max_pool3d(volume, 2) | MaxPool3DWithIndicesBackward0
@@ -95,6 +97,13 @@ Embedding | F.embedding(labels, x) | EmbeddingBackward0
 embedding_bag EmbeddingBag | F.embedding_bag(bags, x) | EmbeddingBagBackward0
 scaled_dot_product_attention MultiheadAttention | F.scaled_dot_product_attention(q, q, q) | \
     ScaledDotProductFlashAttentionForCpuBackward0
+TransformerEncoderLayer | nn.TransformerEncoderLayer(4, 2, dropout=0.0)(batch) | \
+    ScaledDotProductFlashAttentionForCpuBackward0 AddmmBackward0 AddBackward0 NativeLayerNormBackward0 ReluBackward0 \
+    CloneBackward0
+TransformerDecoderLayer | nn.TransformerDecoderLayer(4, 2, dropout=0.0)(batch, batch) | \
+    ScaledDotProductFlashAttentionForCpuBackward0 AddmmBackward0 AddBackward0 NativeLayerNormBackward0 ReluBackward0 \
+    CloneBackward0
+RNNCell rnn_tanh_cell | nn.RNNCell(4, 2)(x) | AddmmBackward0 AddBackward0 TanhBackward0
 RNN rnn_tanh | nn.RNN(4, 2)(x)[0] | TanhBackward0 AddmmBackward0 AddBackward0 StackBackward0
 LSTM lstm | nn.LSTM(4, 2)(batch)[0] | MkldnnRnnLayerBackward0
 GRU gru | nn.GRU(4, 2)(batch)[0] | AddmmBackward0 SigmoidBackward0 SubBackward0 TanhBackward0 MulBackward0 \
@@ -106,6 +115,7 @@ weight_norm | weight_norm(nn.Linear(4, 2))(x) | WeightNormInterfaceBackward0 Add
 ReLU | F.relu(x) | ReluBackward0
 relu6 ReLU6 | F.relu6(x) | HardtanhBackward0
 LeakyReLU | F.leaky_relu(x) | LeakyReluBackward0
+rrelu RReLU | F.rrelu(x, training=True) | RreluWithNoiseBackward0
 ELU | F.elu(x) | EluBackward0
 selu SELU | F.selu(x) | EluBackward0
 CELU | F.celu(x) | CeluBackward0
@@ -118,8 +128,9 @@ Softplus | F.softplus(x) | SoftplusBackward0
 softsign Softsign | F.softsign(x) | DivBackward0 AbsBackward0 AddBackward0
 tanhshrink Tanhshrink | F.tanhshrink(x) | TanhBackward0 SubBackward0
 logsigmoid log_sigmoid LogSigmoid | F.logsigmoid(x) | LogSigmoidBackward0
-interpolate Upsample | F.interpolate(image, scale_factor=2) | UpsampleNearest2DBackward0
-pad | F.pad(x, (1, 1)) | ConstantPadNdBackward0
+interpolate Upsample UpsamplingNearest2d | F.interpolate(image, scale_factor=2) | UpsampleNearest2DBackward0
+UpsamplingBilinear2d | nn.UpsamplingBilinear2d(scale_factor=2)(image) | UpsampleBilinear2DBackward0
+pad ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad2d ZeroPad3d | F.pad(x, (1, 1)) | ConstantPadNdBackward0
 grid_sample | F.grid_sample(image, grid) | GridSampler2DBackward0
 unfold Unfold im2col | F.unfold(image, 2) | Im2ColBackward0
 fold Fold col2im | F.fold(columns, (8, 8), 2) | Col2ImBackward0

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 import msgspec
 
 from gradviz.formulas.derivative import FormulaTable
-from gradviz.formulas.installed import FormulaFiles
+from gradviz.formulas.installed import FINGERPRINT, FormulaFiles
+
+MOST_KEPT = 8
+"""Files: as many environments with a torch of their own as somebody may work in."""
 
 
 def cache_folder() -> Path:
@@ -52,7 +56,7 @@ def read_cached(path: Path) -> FormulaTable | None:
 def write_cached(path: Path, table: FormulaTable) -> None:
     """All of it or nothing, also where two processes write at once; raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
+    with NamedTemporaryFile(dir=path.parent, prefix="formulas-", suffix=".part", delete=False) as part:
         try:
             part.write(msgspec.json.encode(table))
             part.close()
@@ -60,3 +64,13 @@ def write_cached(path: Path, table: FormulaTable) -> None:
         except OSError:
             Path(part.name).unlink(missing_ok=True)
             raise
+    _remove_oldest(path.parent)
+
+
+def _remove_oldest(folder: Path) -> None:
+    """Every new torch and every new gradviz leaves a file behind that nobody will ask for again."""
+    # Another process may be tidying up at the same time, or the file be somebody else's: then it stays.
+    with suppress(OSError):
+        ours = [*folder.glob(f"formulas-*-{'?' * FINGERPRINT}.json"), *folder.glob("formulas-*.part")]
+        for path in sorted(ours, key=lambda each: each.stat().st_mtime_ns)[:-MOST_KEPT]:
+            path.unlink()

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _READ_BY = ("derivative.py", "installed.py", "second_derivatives.py")
 _FILES = ("autograd/derivatives.yaml", "ATen/native/native_functions.yaml", "ATen/native/tags.yaml")
 
+FINGERPRINT = 12
+"""Letters."""
+
 
 @dataclass(frozen=True, slots=True)
 class FormulaFiles:
@@ -42,7 +45,7 @@ class FormulaFiles:
             digest.update(path.read_bytes())
         for module in _READ_BY:
             digest.update(get_data(__package__, module) or b"")
-        return digest.hexdigest()[:12]
+        return digest.hexdigest()[:FINGERPRINT]
 
 
 def find_formula_files() -> FormulaFiles:

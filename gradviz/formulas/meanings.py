@@ -22,10 +22,10 @@ from gradviz.formulas.compositions import Composition, compositions
 from gradviz.formulas.derivative import Derivative
 from gradviz.formulas.known import KnownFormulas
 from gradviz.formulas.plain import plain_formulas
-from gradviz.formulas.special_nodes import SPECIAL_NODES, special_node
+from gradviz.formulas.special_nodes import SPECIAL_NODES, special_node, special_node_called
 from gradviz.graph.operation_words import call_word, operation_word
 
-Kind = Literal["node", "special", "composed", "function", "followed", "undifferentiable"]
+Kind = Literal["node", "special", "composed", "function", "cut", "followed", "undifferentiable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class Meaning:
 
     word: str
     kind: Kind
-    """``followed``: made of others, which of them is not known here; ``undifferentiable``: never has a history."""
+    """``cut``: gives up the history on purpose; ``followed``: made of others, which of them is not known here;
+    ``undifferentiable``: never has a history."""
     nodes: tuple[str, ...] = ()
     """Names of nodes, the one that is meant first."""
     calls: tuple[Composition, ...] = ()
@@ -43,7 +44,7 @@ class Meaning:
 def meaning_of(word: str, known: KnownFormulas) -> Meaning | None:
     """What `word` stands for; None where it fits nothing."""
     names = _written_ways(word)
-    for way in (_by_node, _by_composition, _by_stem, _by_special_node, _by_function, _by_words_of_torch):
+    for way in (_by_node, _by_composition, _by_stem, _by_special_node, _by_function, _by_cut, _by_words_of_torch):
         for name in names:
             found = way(name, known)
             if found is not None:
@@ -61,7 +62,8 @@ def known_words(known: KnownFormulas) -> list[str]:
                 *(each.function for each in derivatives),
                 *(each.node for each in derivatives),
                 *plain_formulas(),
-                *(each.name for each in SPECIAL_NODES),
+                *(word for each in SPECIAL_NODES for word in (each.name, *each.words)),
+                *CUTS,
                 *known.table.undifferentiable,
                 *known.table.composed,
             ]
@@ -69,11 +71,15 @@ def known_words(known: KnownFormulas) -> list[str]:
     )
 
 
+CUTS = ("detach", "detach_", "data", "item", "tolist", "numpy", "no_grad", "inference_mode")
+"""What gives numbers without their history, because somebody wants them so."""
+
 _NAMESPACE = re.compile(
     r"(torch::autograd::|aten::|at::|(torch\.)?ops\.aten\.|torch\.)?(nn\.functional\.|functional\.|F\.|nn\.(modules\.\w+\.)?"
     r"|_C\._nn\.|Tensor\.|tensor\.)?"
 )
 _OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "@": "matmul", "**": "pow"}
+_INNER_CAPITAL = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
 _FAMILY = re.compile(r"(linalg|fft|special)\.(\w+)")
 
 
@@ -82,7 +88,8 @@ def _written_ways(word: str) -> list[str]:
     bare = _NAMESPACE.sub("", word.strip().strip("'\"").removesuffix("()"), count=1)
     family = _FAMILY.fullmatch(bare)
     ways = [f"{family[1]}_{family[2]}", family[2]] if family else [bare, bare.partition(".")[0]]
-    ways += [_OPERATORS.get(bare, call_word(bare))]
+    # Classes of torch.nn are named for their functions: AlphaDropout, CosineEmbeddingLoss.
+    ways += [_OPERATORS.get(bare, call_word(bare)), _INNER_CAPITAL.sub("_", bare).lower()]
     return list(dict.fromkeys(each for way in ways for each in (way, way.rstrip("_")) if each))
 
 
@@ -108,7 +115,7 @@ def _siblings(node: str, nodes: dict[str, None]) -> tuple[str, ...]:
 
 
 def _by_special_node(name: str, known: KnownFormulas) -> Meaning | None:
-    found = special_node(name) or special_node(f"{name}Backward")
+    found = special_node(name) or special_node(f"{name}Backward") or special_node_called(name)
     return None if found is None else Meaning(name, "special", (found.name,))
 
 
@@ -128,6 +135,10 @@ def _by_function(name: str, known: KnownFormulas) -> Meaning | None:
         return Meaning(name, "function", tuple(each.node for each in usual))
     alike = tuple(node for node in {**known.by_node, **plain_formulas()} if operation_word(node) == name)
     return Meaning(name, "function", alike) if alike else None
+
+
+def _by_cut(name: str, known: KnownFormulas) -> Meaning | None:
+    return Meaning(name, "cut") if name in CUTS else None
 
 
 def _by_words_of_torch(name: str, known: KnownFormulas) -> Meaning | None:

@@ -17,11 +17,18 @@ class SpecialNode(Struct, frozen=True, omit_defaults=True, gc=False):
     traps: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     """Names for its edges, in order."""
+    words: tuple[str, ...] = ()
+    """What users call to get one."""
 
 
 def special_node(node_name: str) -> SpecialNode | None:
     """The page of a node by its name, with or without ``torch::autograd::``; None for all others."""
     return _BY_NAME.get(node_name.rpartition("::")[2])
+
+
+def special_node_called(word: str) -> SpecialNode | None:
+    """The page of what `word` makes: ``checkpoint``, ``compile``."""
+    return next((each for each in SPECIAL_NODES if word in each.words), None)
 
 
 SPECIAL_NODES: tuple[SpecialNode, ...] = (
@@ -38,6 +45,7 @@ SPECIAL_NODES: tuple[SpecialNode, ...] = (
             "Where no gradient arrives .grad stays as it was, None or old; a gradient of zeros is another thing.",
             "A hook of the tensor runs before it, one of register_post_accumulate_grad_hook after it.",
         ),
+        words=("grad",),
     ),
     SpecialNode(
         "CopySlices",
@@ -60,6 +68,7 @@ SPECIAL_NODES: tuple[SpecialNode, ...] = (
         "GraphRoot",
         "Where the engine begins: it hands the gradient that backward() was given to the first nodes.",
         ("grad = 1 for a loss of one element, or gradient= of backward, grad_outputs= of grad",),
+        words=("backward",),
     ),
     SpecialNode(
         "UndefinedGrad",
@@ -112,6 +121,7 @@ SPECIAL_NODES: tuple[SpecialNode, ...] = (
         "Put around a module that has full backward hooks, so that they see its gradients.",
         ("grad, or what the hooks make of it",),
         ("Changing the module's result in place raises: it is a view made by this function.",),
+        words=("register_full_backward_hook",),
     ),
     SpecialNode(
         "CheckpointFunctionBackward",
@@ -121,6 +131,7 @@ SPECIAL_NODES: tuple[SpecialNode, ...] = (
             "reaches is in no graph that can be seen from outside",
         ),
         ("Without an input that requires grad nothing inside gets a gradient.",),
+        words=("checkpoint",),
     ),
     SpecialNode(
         "CompiledFunctionBackward",
@@ -130,6 +141,7 @@ SPECIAL_NODES: tuple[SpecialNode, ...] = (
             "operation are left",
         ),
         ("It cannot be differentiated twice.",),
+        words=("compile",),
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from gradviz.errors import MissingDependency
 from gradviz.formulas import installed, known
 from gradviz.formulas.derivative import Derivative, FormulaTable, ForwardFormula, InputFormula, SavedValue
-from gradviz.formulas.formula_cache import cache_file, cache_folder, write_cached
+from gradviz.formulas.formula_cache import MOST_KEPT, cache_file, cache_folder, write_cached
 from gradviz.formulas.installed import FormulaFiles, find_formula_files
 from gradviz.formulas.known import KnownFormulas, known_formulas, of
 
@@ -90,6 +91,16 @@ def test_a_damaged_cache_is_disclosed_and_written_anew(
     assert found.table == KEPT
     assert str(path) in found.disclosures[0]
     assert known.known_formulas() == KnownFormulas(KEPT)
+
+
+def test_of_many_releases_only_the_newest_few_are_kept_and_no_file_of_others_is_touched(tmp_path: Path) -> None:
+    names = [f"formulas-2.{release}.0-{release:012}.json" for release in range(MOST_KEPT + 3)]
+    for time, name in enumerate(["formulas-of-mine.json", "formulas-killed.part", *names]):
+        (tmp_path / name).write_bytes(b"{}")
+        os.utime(tmp_path / name, (time, time))
+    write_cached(tmp_path / "formulas-3.0.0-000000000000.json", KEPT)
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert kept == {"formulas-of-mine.json", "formulas-3.0.0-000000000000.json", *names[-MOST_KEPT + 1 :]}
 
 
 def test_a_cache_that_cannot_be_written_costs_a_sentence_and_not_the_formulas(

@@ -37,6 +37,9 @@ from gradviz.formulas.meanings import known_words, meaning_of
         ("torch::autograd::CopySlices", "CopySlices"),
         ("CheckpointFunction", "CheckpointFunctionBackward"),
         ("Gather", "GatherBackward0"),
+        ("nn.MultiMarginLoss", "MultiMarginLossBackward0"),
+        ("torch.utils.checkpoint.checkpoint", "CheckpointFunctionBackward"),
+        ("x.grad", "AccumulateGrad"),
     ],
 )
 def test_a_word_stands_first_for_the_usual_node(word: str, node: str) -> None:
@@ -54,7 +57,16 @@ def test_the_other_nodes_of_a_word_follow_and_nested_tensors_come_last() -> None
     assert all("NestedTensor" in node for node in total.nodes[2:])
 
 
-@pytest.mark.parametrize(("word", "kind"), [("argmax", "undifferentiable"), ("torch.vander", "followed")])
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        ("argmax", "undifferentiable"),
+        ("torch.vander", "followed"),
+        ("nn.CosineEmbeddingLoss", "followed"),
+        ("Tensor.detach_", "cut"),
+        ("torch.no_grad", "cut"),
+    ],
+)
 def test_functions_without_a_backward_are_told_as_such(word: str, kind: str) -> None:
     found = meaning_of(word, known_formulas())
     assert found is not None
