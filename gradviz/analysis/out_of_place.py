@@ -1,19 +1,38 @@
 """The line of an in-place change as it would read out of place, where that is certain.
 
->>> out_of_place("        out += x")
+>>> out_of_place("        out += x", "torch.Tensor.add_")
 '        out = out + x'
->>> out_of_place("gate.sigmoid_()")
+>>> out_of_place("gate.sigmoid_()", "torch.Tensor.sigmoid_")
 'gate = gate.sigmoid()'
->>> out_of_place("rows[index] = new")
+>>> out_of_place("functional.relu_(gate)", "torch.relu_")
+>>> out_of_place("rows[index] = new", "torch.Tensor.__setitem__")
 """
 
 from __future__ import annotations
 
 import ast
 
+from gradviz.analysis.case import Case
 
-def out_of_place(line: str) -> str | None:
-    """The statement with a new tensor in place of the change; None for any other statement than the plainest."""
+_METHODS = "torch.Tensor."
+
+
+def call_out_of_place(case: Case, row: int) -> str | None:
+    """The line of a call of the log that changed a tensor, as it would read out of place."""
+    flow = case.dataflow
+    site, function = flow.log.calls[row].call_site, flow.log.calls[row].function
+    if site is None or flow.log.call_sites[site].is_library:  # The line calls something that makes the change.
+        return None
+    return out_of_place(case.source_line(case.place_of_call(row)) or "", function)
+
+
+def out_of_place(line: str, function: str) -> str | None:
+    """The statement with a new tensor in place of the change that a function made.
+
+    None for any other statement than the plainest, and where it is not a method of the tensor that is changed.
+    """
+    if not function.startswith(_METHODS):
+        return None
     try:
         (statement,) = ast.parse(line.strip()).body
     except (SyntaxError, ValueError):
@@ -23,7 +42,7 @@ def out_of_place(line: str) -> str | None:
             new: ast.expr = ast.BinOp(target, op, value)
         case ast.Expr(
             value=ast.Call(func=ast.Attribute(value=ast.Name() | ast.Attribute() as target, attr=name)) as call
-        ) if _is_in_place(name):
+        ) if _is_in_place(name) and name == function.removeprefix(_METHODS):
             new = ast.Call(ast.Attribute(target, name[:-1]), call.args, call.keywords)
         case _:
             return None

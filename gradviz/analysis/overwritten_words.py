@@ -43,6 +43,12 @@ def version_after(flow: Dataflow, found: Overwritten) -> int:
     return max(use.version for use in uses if use.tensor in shared and use.version is not None)
 
 
+def is_nameless_result(flow: Dataflow, found: Overwritten) -> bool:
+    """Whether the call saved its own result, which has no name: words for the tensor tell of the call, too."""
+    tensor = flow.log.tensors[found.tensor]
+    return not tensor.names and tensor.producer == found.saver
+
+
 def written_through(flow: Dataflow, found: Overwritten) -> tuple[int, ...]:
     """The calls by which the tensor that was written to became a view of the one that was saved, or of its base."""
     shared = set(flow.sharing_memory(found.tensor))
@@ -52,7 +58,8 @@ def written_through(flow: Dataflow, found: Overwritten) -> tuple[int, ...]:
 
 
 def _path(flow: Dataflow, found: Overwritten) -> tuple[str, ...]:
-    stations = [(found.saver, f"saves {tensor_words(flow, found.tensor)}")]
+    saved = "its result" if is_nameless_result(flow, found) else tensor_words(flow, found.tensor)
+    stations = [(found.saver, f"saves {saved}")]
     stations += [(view, "makes a view") for view in written_through(flow, found)]
     stations += [(change, "changes it") for change in found.changes[:_MOST_CHANGES]]
     stations.append((found.backward, "needs it"))

@@ -20,7 +20,7 @@ from gradviz.recording.grad_mode_watch import Place
 from gradviz.recording.gradients import measuring
 from gradviz.recording.graph_tables import ScopeTable
 from gradviz.recording.hidden_tensors import hidden_tensors
-from gradviz.recording.known_tensors import KnownStorage, KnownTensor, requires_grad
+from gradviz.recording.known_tensors import KnownStorage, KnownTensor, is_leaf, requires_grad
 from gradviz.recording.module_tree import distinct_modules
 from gradviz.recording.names import ModuleNames, NameTable, names_on_stack, own_namespaces
 from gradviz.recording.optimizers import KnownOptimizer
@@ -140,14 +140,16 @@ class CallLogBuilder:
                 known.is_used_elsewhere = True
 
     def _end_of(self, tensor: torch.Tensor, known: KnownTensor) -> LeafEnd | None:
-        if not (known.role == "parameter" or (requires_grad(tensor) and tensor.is_leaf)):
+        wants_gradient = requires_grad(tensor)
+        holds_gradient = is_leaf(tensor, wants_gradient)
+        if not (known.role == "parameter" or (wants_gradient and holds_gradient)):
             return None
-        gradient = tensor.grad if tensor.is_leaf else None
+        gradient = tensor.grad if holds_gradient else None
         if gradient is None:
-            return LeafEnd(requires_grad(tensor))
+            return LeafEnd(wants_gradient)
         facts = self._recorder.writer.uses.values.facts(gradient)
         norm = float(torch.linalg.vector_norm(gradient)) if facts is not None and facts.is_finite else None
-        return LeafEnd(requires_grad(tensor), True, norm, facts)
+        return LeafEnd(wants_gradient, True, norm, facts)
 
     def disclosures(self) -> list[str]:
         """What is missing in the log, in sentences."""

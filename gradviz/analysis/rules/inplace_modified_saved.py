@@ -9,8 +9,8 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.failed_backward import FailedBackwards, Overwritten
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.out_of_place import out_of_place
-from gradviz.analysis.overwritten_words import overwritten_facts, version_after, written_through
+from gradviz.analysis.out_of_place import call_out_of_place
+from gradviz.analysis.overwritten_words import is_nameless_result, overwritten_facts, version_after, written_through
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.tensor_words import tensor_words
 
@@ -58,9 +58,7 @@ class InplaceModifiedSaved(Rule):
         views = len(written_through(flow, found))
         through = f" through {views} view{'s' if views > 1 else ''}" if views else ""
         saver = operation(calls[found.saver])
-        known = flow.log.tensors[found.tensor]
-        is_told_by_name = not known.names and known.producer == found.saver
-        by = "" if is_told_by_name else f" by {saver}{at_line(flow.line_of(found.saver))}"
+        by = "" if is_nameless_result(flow, found) else f" by {saver}{at_line(flow.line_of(found.saver))}"
         return self.finding(
             f"{tensor_words(flow, found.tensor)} was saved for backward{by}, "
             f"and {operation(calls[change])} changed it in place{through}{at_line(flow.line_of(change))}: "
@@ -68,6 +66,6 @@ class InplaceModifiedSaved(Rule):
             why=f"the derivative of {saver} is computed from the values that it saved, and they are overwritten",
             fix="make a new tensor there (x = x + y, not x += y; no inplace=True, no trailing underscore), or change a "
             "copy: x.clone(); or move the change behind backward()",
-            changed_line=out_of_place(case.source_line(facts["place"]) or ""),
+            changed_line=call_out_of_place(case, change),
             **facts,
         )

@@ -8,7 +8,7 @@ from gradviz.analysis.call_words import at_line, operation
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, place_of_line
-from gradviz.analysis.out_of_place import out_of_place
+from gradviz.analysis.out_of_place import call_out_of_place
 from gradviz.analysis.reached_calls import ReachedCalls
 from gradviz.analysis.refused_change import RefusedChange, refused_changes
 from gradviz.analysis.rule import Rule
@@ -63,7 +63,7 @@ class ViewInplace(Rule):
             f"to change it in place{at_line(line)}",
             why="changing a view changes what it is a view of, and autograd could not tell what became of that",
             fix="make a new tensor there instead (no trailing underscore, x = x * y for x *= y), or clone() the view",
-            changed_line=out_of_place(case.source_line(place_of_line(line)) or ""),
+            changed_line=call_out_of_place(case, refused.call),
             symptom="raises",
             place=place_of_line(line),
             tensors=names_of(flow, ReachedCalls(flow, (refused.target.tensor,), refused.call).leaves),

@@ -182,3 +182,27 @@ def test_a_change_through_views_is_told_from_saving_to_backward(tmp_path: Path) 
         "tanh saves h", "view makes a view", "indexing makes a view", "view makes a view", "mul_ changes it",
         "backward needs it",
     ]  # fmt: skip
+
+
+def test_a_result_without_a_name_is_told_once_by_what_made_and_saved_it(tmp_path: Path) -> None:
+    program = """
+w = torch.randn(3, requires_grad=True)
+h = [act(w) for act in (torch.tanh,)]
+h.pop().view(3).mul_(2).sum().backward()
+"""
+    (finding,) = findings_in(program, tmp_path)
+    assert finding.path[0] == "tanh saves its result at line 6"
+
+
+@pytest.mark.parametrize(
+    "change", ["nn.init.zeros_(h.detach())", "nn.functional.relu_(h)", "torch._foreach_mul_([h], 2)"]
+)
+def test_no_line_is_proposed_for_a_change_by_what_is_no_method_of_the_tensor(change: str, tmp_path: Path) -> None:
+    (finding,) = findings_in(f"h = torch.randn(3, requires_grad=True).exp()\n{change}\nh.sum().backward()\n", tmp_path)
+    assert (finding.cause, finding.changed_line) == ("inplace_modified_saved", None)
+
+
+def test_views_whose_gradient_torch_refuses_to_tell_cost_the_examination_nothing(tmp_path: Path) -> None:
+    program = "h = torch.randn(3, requires_grad=True).exp()\nfirst, *_ = h.unbind()\nh[0] = 3\nh.sum().backward()\n"
+    (finding,) = findings_in(program, tmp_path)
+    assert finding.cause == "inplace_modified_saved"
