@@ -21,6 +21,8 @@ class IdleRun(Struct, frozen=True):
     place: Place | None
     """The line that called it."""
     nodes: int
+    leaves: frozenset[int]
+    """What it used that takes gradients, as numbers of the log."""
 
 
 class GraphUses:
@@ -98,7 +100,8 @@ class GraphUses:
 
     def _idle_run(self, scope: int, rows: list[int]) -> IdleRun:
         nodes = sum(self._calls[row].node_count for row in rows)
-        return IdleRun(self._flow.log.scopes[scope].path, self._calling_line(rows), nodes)
+        leaves = (use.tensor for row in rows for use in self._calls[row].inputs if use.requires_grad and use.is_leaf)
+        return IdleRun(self._flow.log.scopes[scope].path, self._calling_line(rows), nodes, frozenset(leaves))
 
     def _calling_line(self, rows: list[int]) -> Place | None:
         """The innermost of the reader's own lines that all of it ran under, but not in ``forward`` itself."""

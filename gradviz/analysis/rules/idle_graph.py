@@ -21,7 +21,8 @@ class IdleGraph(Rule):
     What it finds
     -------------
     Calls of modules, in a program that calls ``backward()``, of which no backward goes through a single operation:
-    validation without ``torch.no_grad()``, or results of which only a detached copy is used.
+    validation without ``torch.no_grad()``, or results of which only a detached copy is used. Not where a parameter that
+    is trained gets no gradient at all: then other rules say what cut it off.
 
     Why it matters
     --------------
@@ -60,7 +61,9 @@ class IdleGraph(Rule):
             return
         by_line: dict[tuple[str, Place | None], list[IdleRun]] = defaultdict(list)
         for run in uses.idle_runs:
-            by_line[run.path, run.place].append(run)
+            # A gradient that never came is the fault of what cut it off, not of the model that ran.
+            if run.leaves.isdisjoint(case.missing_gradients.wanting):
+                by_line[run.path, run.place].append(run)
         for (path, place), runs in by_line.items():
             nodes = sum(run.nodes for run in runs)
             if nodes >= _LEAST_SHARE * uses.nodes_made():

@@ -91,6 +91,7 @@ NEEDED = {
     "a model in float64": "net.double()\n(net(x.double()) - y.double()).square().mean().backward()\n",
     "a cast that is asked for": "net(x).double().square().mean().backward()\n",
     "nothing that trains": "print(net(x).mean().item())\n",
+    "a loss that was cut off from it": "torch.tensor(net(x).mean().item(), requires_grad=True).backward()\n",
 }
 
 
