@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import PurePath
 
 from msgspec.structs import replace
 
@@ -11,7 +10,7 @@ from gradviz.analysis.finding import CutSeen, Finding, Place
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph
 from gradviz.graph.node_findings import GhostEdge, NodeFinding
-from gradviz.graph.source_lines import readers_lines
+from gradviz.graph.source_lines import file_name, readers_lines
 
 
 def with_findings(capture: Capture, findings: Iterable[Finding]) -> Capture:
@@ -35,7 +34,7 @@ def finding_notes(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def _line(place: Place | None) -> str:
-    return "" if place is None else f" ({PurePath(place.file).name}:{place.line})"
+    return "" if place is None else f" ({file_name(place.file)}:{place.line})"
 
 
 def most_telling(capture: Capture) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gradviz.graph.model import CallSite, Graph
 
 
@@ -19,8 +21,21 @@ def readers_lines(graph: Graph) -> list[int]:
 
 def line_words(site: CallSite) -> str:
     """``train.py:41``."""
-    name = site.file.replace("\\", "/").rpartition("/")[2]
-    return f"{name}:{site.line}"
+    return f"{file_name(site.file)}:{site.line}"
+
+
+def file_name(path: str) -> str:
+    """The last part of a path of any system."""
+    return _SEPARATOR.split(path)[-1] if "\\" in path else path.rpartition("/")[2]
+
+
+def path_parts(path: str) -> list[str]:
+    """Its folders and its last part, less those that only say where the path begins."""
+    return [part for part in _SEPARATOR.split(path) if part not in ("", ".", "..")]
+
+
+_SEPARATOR = re.compile(r"/|\\(?!ud[89a-f][0-9a-f]{2})")
+"""The backslash in ``m\\udce4in.py`` is none: so captures write what is not UTF-8 in a name."""
 
 
 def function_words(site: CallSite) -> str:

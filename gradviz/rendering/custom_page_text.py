@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.custom_page import CheckedInput, CustomPage
+from gradviz.graph.source_lines import file_name
 from gradviz.rendering.value_words import number_words
 from gradviz.rendering.words import counted
 
@@ -13,7 +14,7 @@ Row = tuple[str, str]
 
 def custom_sections(page: CustomPage) -> Iterator[tuple[str, list[Row]]]:
     """Sections of the page, each with its title."""
-    name = page.file.replace("\\", "/").rpartition("/")[2]
+    name = file_name(page.file)
     lines = [(str(line.number), line.text) for line in page.lines]
     yield f"source{f' in {name}' if name else ''}", lines or [("", "the recording does not hold it")]
     if not all(page.wants_gradient):

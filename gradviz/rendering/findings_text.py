@@ -12,6 +12,7 @@ from rich.text import Text
 
 from gradviz.analysis.finding import SEVERITIES, Finding, Place, Severity
 from gradviz.analysis.report import Report
+from gradviz.graph.source_lines import file_name
 from gradviz.rendering.printing import printed
 from gradviz.rendering.words import counted, listed
 
@@ -97,8 +98,7 @@ def _rows(report: Report, finding: Finding) -> Iterator[tuple[str, str]]:
 def _at(place: Place | None) -> str:
     if place is None:
         return ""
-    name = place.file.replace("\\", "/").rpartition("/")[2]
-    return f" {name}:{place.line}"
+    return f" {file_name(place.file)}:{place.line}"
 
 
 def _value(value: object) -> str:
