@@ -11,6 +11,7 @@ from msgspec import Struct
 from gradviz.analysis.finding import Finding, SourceText, text_at
 from gradviz.capture.encoding import json_text, writable
 from gradviz.errors import BadInput
+from gradviz.graph.source_lines import file_name, path_parts
 
 BASELINE_VERSION = 1
 
@@ -48,9 +49,16 @@ def read_baseline(content: bytes, name: str, program: str) -> Baseline:
         raise BadInput(f"{name} is no baseline: {error}", hint="write one with --write-baseline") from error
     if baseline.schema != "gradviz baseline" or baseline.version != BASELINE_VERSION:
         raise BadInput(f"{name} is no baseline that this gradviz reads", hint="write one with --write-baseline")
-    if baseline.program != writable(program):
+    if not _is_same(baseline.program, writable(program)):
         raise BadInput(f"{name} is the baseline of {baseline.program}, not of {program}")
     return baseline
+
+
+def _is_same(known: str, program: str) -> bool:
+    """Whether they can be names of one program, as seen from two folders: ``train.py`` and ``src/train.py``."""
+    one, other = path_parts(known), path_parts(program)
+    shared = min(len(one), len(other))
+    return one[-shared:] == other[-shared:]
 
 
 def without_known(
@@ -71,6 +79,6 @@ def without_known(
 
 
 def _known(finding: Finding, source: SourceText) -> KnownFinding:
-    path = "" if finding.place is None else writable(finding.place.file).replace("\\", "/")
+    file = "" if finding.place is None else file_name(writable(finding.place.file))
     text = writable(text_at(source, finding.place).strip())
-    return KnownFinding(finding.code, path.rpartition("/")[2], text, tuple(map(writable, finding.tensors)))
+    return KnownFinding(finding.code, file, text, tuple(map(writable, finding.tensors)))

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gradviz.analysis.case import Case
     from gradviz.analysis.report import Report
     from gradviz.cli.settings import CheckSettings
-    from gradviz.cli.source import SourceOptions
     from gradviz.cli.terminal import Terminal
 
 NARROWEST = 40
@@ -64,17 +63,20 @@ def check_command(
     terminal = standard_output(options["color"])
     settings = check_settings(options, Path.cwd())
     source_choice = as_check_runs_it(SourceOptions(words, module), settings)
-    if source_choice.is_capture:
+    is_capture = source_choice.is_capture
+    if is_capture:
         _check_that_it_runs(source_choice.name, options)
     rules = rules_of(settings)
     if options["why"] is not None:
         settings = replace(settings, format=_form_of_why(options["why"], options["format"], settings))
-    baseline = _baseline(settings.baseline, source_choice)
+    baseline = None if is_capture else _baseline(settings.baseline, source_choice.name)
     pictures = Pictures.of(outputs)
     if write_baseline is not None:
         check_outputs([write_baseline], inputs=source_choice.inputs)
     check_outputs(outputs, inputs=source_choice.inputs)
     source = open_source(source_choice, own_output=True, needs_graph=False)
+    if is_capture:  # Of which program it is stands in the capture alone.
+        baseline = _baseline(settings.baseline, source.capture.program.name)
     with recording_kept(source, source_choice):
         case = Case(source.capture)
         report = check_report(case, rules.rules, baseline, rules.unusable)
@@ -129,7 +131,7 @@ def _check_that_it_runs(name: str, options: dict[str, Any]) -> None:
             raise BadInput(f"--{option} needs a script to run; {name} is a capture")
 
 
-def _baseline(path: str | None, source: SourceOptions) -> Baseline | None:
+def _baseline(path: str | None, program: str) -> Baseline | None:
     if path is None:
         return None
     from gradviz.analysis.baseline import read_baseline
@@ -141,7 +143,7 @@ def _baseline(path: str | None, source: SourceOptions) -> Baseline | None:
         raise BadInput(
             f"cannot read the baseline {path}: {error.strerror}", hint="write one with --write-baseline"
         ) from error
-    return read_baseline(content, path, source.name)
+    return read_baseline(content, path, program)
 
 
 def _is_failure(report: Report, settings: CheckSettings) -> bool:

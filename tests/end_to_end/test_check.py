@@ -62,10 +62,12 @@ def test_what_counts_as_a_failure_is_the_users_choice(options: list[str], exit_c
 
 def test_only_new_findings_count_beside_a_baseline(tmp_path: Path) -> None:
     script = written_script(tmp_path, VANISHING)
-    assert gradviz("check", script, "--write-baseline", "known.json", cwd=tmp_path).exit_code == 1
-    run = gradviz("check", script, "--baseline", "known.json", cwd=tmp_path)
-    assert run.exit_code == 0
-    assert "left out: 1 finding in the baseline" in run.stdout
+    kept = ("--write-baseline", "known.json", "-o", "run.gradviz")
+    assert gradviz("check", script, *kept, cwd=tmp_path).exit_code == 1
+    for source in (script, "run.gradviz"):
+        run = gradviz("check", source, "--baseline", "known.json", cwd=tmp_path)
+        assert run.exit_code == 0
+        assert "left out: 1 finding in the baseline" in run.stdout
 
 
 def test_a_script_that_raises_gets_its_own_traceback_first(tmp_path: Path) -> None:
