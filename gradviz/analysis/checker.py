@@ -12,8 +12,8 @@ from gradviz.analysis.rule import Rule, is_called
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput, near_matches
 
-FAILED_RULE = "GV000"
-"""Code of the note on a rule that broke down."""
+NO_RULE = "GV000"
+"""Code of notes that no rule gives: on a rule that broke down, or that is not there."""
 
 
 class CheckResult(Struct, frozen=True):
@@ -33,9 +33,13 @@ def named_rules(rules: Iterable[type[Rule]], words: Sequence[str]) -> list[type[
     known = list(rules)
     for word in words:
         if not any(is_called(rule.code, rule.name, word) for rule in known):
-            choices = [choice for rule in known for choice in (rule.code, rule.name)]
-            raise BadInput(f"no rule {word!r}", hint=near_matches(word, choices))
+            raise BadInput(f"no rule {word!r}", hint=near_matches(word, rule_names(known)))
     return [rule for rule in known if not words or any(is_called(rule.code, rule.name, word) for word in words)]
+
+
+def rule_names(rules: Iterable[type[Rule]]) -> list[str]:
+    """Their codes and names."""
+    return [name for rule in rules for name in (rule.code, rule.name)]
 
 
 def chosen_rules(
@@ -79,7 +83,7 @@ def check_case(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
 
 def _breakdown(rule: type[Rule], defect: Exception) -> Finding:
     return Finding(
-        code=FAILED_RULE,
+        code=NO_RULE,
         cause="failed_rule",
         severity="note",
         message=f"rule {rule.code} ({rule.name}) of {rule.__module__} broke down: {type(defect).__name__}: {defect}",

@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from msgspec import Struct
 
-from gradviz.analysis.checker import FAILED_RULE
+from gradviz.analysis.checker import NO_RULE
 from gradviz.analysis.finding import SEVERITIES, Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules import ON_REQUEST, RULES
@@ -68,7 +68,7 @@ def _check(rule: object, known: Iterable[type[Rule]]) -> None:
 def _told(point: EntryPoint, defect: Exception) -> Finding:
     package = f" of {point.dist.name}" if point.dist is not None else ""
     return Finding(
-        code=FAILED_RULE,
+        code=NO_RULE,
         cause="failed_rule",
         severity="note",
         message=f"the rules {point.value}{package} cannot be used: {type(defect).__name__}: {defect}",

@@ -10,10 +10,11 @@ from gradviz.analysis.baseline import Baseline, without_known
 from gradviz.analysis.case import Case
 from gradviz.analysis.checker import check_case
 from gradviz.analysis.finding import Finding, Place, SourceText, text_at
+from gradviz.analysis.installed_rules import all_rules
 from gradviz.analysis.outcomes import counted_outcomes
 from gradviz.analysis.received_gradients import names_reached
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.suppressions import without_suppressed
+from gradviz.analysis.suppressions import on_unknown_words, without_suppressed
 from gradviz.capture.capture import Capture
 
 
@@ -48,6 +49,7 @@ def check_report(
     capture = case.capture
     result = check_case(case, rules)
     shown, suppressed = without_suppressed(capture, (*result.findings, *besides))
+    shown += on_unknown_words(capture, all_rules().rules)
     source = _source(capture, shown)
     known: list[Finding] = []
     if baseline is not None:

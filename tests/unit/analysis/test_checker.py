@@ -125,6 +125,15 @@ def test_only_what_a_baseline_does_not_hold_is_new_also_when_lines_have_moved() 
     assert report.known == 1
 
 
+def test_a_comment_that_names_no_rule_is_told_with_its_line_and_near_names() -> None:
+    lines = {"train.py": {3: "h = h.detach()  # gradviz: ignore[detachd, GV2]"}}
+    report = check_report(Case(Capture(Program("train.py"), sources=lines)), (Deep,))
+    shown, unknown = report.findings
+    assert (shown.code, unknown.place, unknown.severity) == ("GV101", Place("train.py", 3), "note")
+    assert "'detachd'" in unknown.message
+    assert "'detached'" in unknown.fix
+
+
 @pytest.mark.parametrize(
     ("content", "refusal"),
     [(b"{", "no baseline"), (b'{"program": "train.py"}', "no baseline"), (baseline_of("a.py", (), {}), "of a.py, not")],
