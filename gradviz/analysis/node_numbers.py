@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from gradviz.analysis.finding import place_of_line, text_at
-from gradviz.analysis.node_inputs import NamedTensor, named_edges, node_inputs
+from gradviz.analysis.node_inputs import NamedTensor, have_complex_numbers, named_edges, node_inputs
 from gradviz.analysis.node_results import arrived_gradients, node_results
 from gradviz.capture.capture import Capture
 from gradviz.formulas.derivative import Derivative
-from gradviz.graph.gradients import LeafGradient
+from gradviz.graph.gradients import LeafGradient, holds_numbers
 from gradviz.graph.model import Attribute, Graph, Node
 from gradviz.graph.operation_words import autograd_name
 from gradviz.graph.saved_tensors import SavedTensor
@@ -96,5 +96,8 @@ class _Numbers:
             yield "backward raised in this node: it sent nothing"
         elif self.node.run is None:
             yield "the engine did not run this node, or what it did was not measured"
-        if not any(node.values and any(each and each.values for each in node.values) for node in self.graph.nodes):
+        tensors = (*node_inputs(self.graph, self.node, self.derivative), *node_results(self.node, self.derivative))
+        if have_complex_numbers(tensors):
+            yield "of complex tensors only norms are recorded, not every number"
+        elif not any(holds_numbers(node.values) for node in self.graph.nodes):
             yield "no tensor here is held whole: record with --values, or --values-up-to N for larger ones"

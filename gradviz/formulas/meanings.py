@@ -9,6 +9,7 @@ What may be written, tried in this order, always without minding ``torch.``, ``F
 ``AccumulateGrad``    a node that torch wrote by hand
 ``mul``, ``mul_``     a function of torch's own derivatives
 ``_softmax``          the same, by the name under which it is dispatched
+``eigh``              a function of ``torch.linalg``, ``torch.fft`` or ``torch.special``
 ====================  ==========================================================================
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 from gradviz.formulas.compositions import Composition, compositions
@@ -44,12 +46,10 @@ class Meaning:
 def meaning_of(word: str, known: KnownFormulas) -> Meaning | None:
     """What `word` stands for; None where it fits nothing."""
     names = _written_ways(word)
-    for way in (_by_node, _by_composition, _by_stem, _by_special_node, _by_function, _by_cut, _by_words_of_torch):
-        for name in names:
-            found = way(name, known)
-            if found is not None:
-                return found
-    return None
+    of_a_family = [f"{family}_{name}" for family in _FAMILIES for name in names]
+    ways = (_by_node, _by_composition, _by_stem, _by_special_node, _by_function, _by_cut)
+    tried = (*product(ways, names), *product(ways, of_a_family), *product((_by_words_of_torch,), names))
+    return next(filter(None, (way(name, known) for way, name in tried)), None)
 
 
 def known_words(known: KnownFormulas) -> list[str]:
@@ -80,7 +80,8 @@ _NAMESPACE = re.compile(
 )
 _OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "@": "matmul", "**": "pow"}
 _INNER_CAPITAL = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
-_FAMILY = re.compile(r"(linalg|fft|special)\.(\w+)")
+_FAMILIES = ("linalg", "fft", "special")
+_FAMILY = re.compile(rf"({'|'.join(_FAMILIES)})\.(\w+)")
 
 
 def _written_ways(word: str) -> list[str]:

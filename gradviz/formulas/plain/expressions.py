@@ -17,7 +17,7 @@ def parsed(expression: str) -> ast.expr:
 def decided(expression: str, settings: Mapping[str, object]) -> ast.expr:
     """What is left of an expression where `settings` are known.
 
-    Each ``a if condition else b`` is decided that asks for nothing else, and factors that are 1 are left out.
+    Each ``a if condition else b`` is decided that asks for nothing else; factors and divisors that are 1 are left out.
     """
     whole = parsed(expression)
     if settings.keys().isdisjoint(names_in(whole)):
@@ -43,6 +43,8 @@ class _Deciding(ast.NodeTransformer):
                 return node.right
             if isinstance(node.left, ast.UnaryOp) and self._is_one(node.left.operand):
                 return ast.UnaryOp(node.left.op, node.right)
+        if isinstance(node.op, ast.Div) and self._is_one(node.right):
+            return node.left
         return node
 
     def _is_one(self, node: ast.expr) -> bool:

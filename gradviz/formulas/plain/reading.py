@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
@@ -77,13 +78,13 @@ class _Reader:
     def reading(self) -> Reading:
         # What is written out is the first result; a call gives all of them.
         results = self._formula.outputs[:1] if self._formula.forward else self._formula.outputs
-        where = {name: self._line(self._symbol(name), each) for name, each in self._where.items()}
-        needed = self._needed(*self._gradients.values())
+        forward = self._line(", ".join(map(self._symbol, results)), self._forward)
+        gradients = {name: self._line(barred(self._symbol(name)), each) for name, each in self._gradients.items()}
         return Reading(
-            forward=self._line(", ".join(map(self._symbol, results)), self._forward),
-            gradients={name: self._line(barred(self._symbol(name)), each) for name, each in self._gradients.items()},
-            where=tuple(where[name] for name in self._needed(self._forward, *self._gradients.values())),
-            where_of_gradients=tuple(where[name] for name in needed),
+            forward=forward,
+            gradients=gradients,
+            where=self._met_in(forward, *gradients.values()),
+            where_of_gradients=self._met_in(*gradients.values()),
             symbols=dict(self._legend()),
         )
 
@@ -93,13 +94,16 @@ class _Reader:
     def _symbol(self, name: str) -> str:
         return self._symbols.get(name, name)
 
-    def _needed(self, *expressions: ast.expr) -> list[str]:
-        """The abbreviations that are met, in their order; each stands behind those that it is made of."""
-        met = {name for each in expressions for name in names_in(each)}
-        for name in reversed(self._where):
-            if name in met:
-                met.update(names_in(self._where[name]))
-        return [name for name in self._where if name in met]
+    def _met_in(self, *lines: str) -> tuple[str, ...]:
+        """What the lines abbreviate, in order; each stands behind those that it is made of. Not all that an expression
+        uses is printed: along which dimensions it sums, for one."""
+        met, text = [], " ; ".join(lines)
+        for name, abbreviated in reversed(self._where.items()):
+            symbol = self._symbol(name)
+            if re.search(rf"(?<![A-Za-z0-9]){re.escape(symbol)}(?![A-Za-z0-9\u0302\u0304′])", text):
+                met.append(self._line(symbol, abbreviated))
+                text += f" ; {met[-1].partition(' = ')[2]}"
+        return tuple(reversed(met))
 
     def _legend(self) -> Iterator[tuple[str, str]]:
         """Inputs and results first; then what else is not written by its own name, in the order in which it is met."""

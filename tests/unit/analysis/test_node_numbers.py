@@ -83,6 +83,13 @@ def test_what_was_not_recorded_is_said_with_how_to_record_it() -> None:
     assert "--values" in no_values
 
 
+def test_that_complex_numbers_are_not_held_is_said_instead_of_how_to_hold_them() -> None:
+    graph = graph_of("w -> Exp -> loss")
+    complex_result = replace(graph.nodes[1], outputs=(replace(facts(2), dtype="complex64"),))
+    (_, no_values) = numbers_of(replace(graph, nodes=(graph.nodes[0], complex_result)), 1).unsaid
+    assert no_values == "of complex tensors only norms are recorded, not every number"
+
+
 def test_edges_that_fit_no_schema_are_counted() -> None:
     graph = graph_of("a -> Exp; b -> Exp -> loss")
     assert [each.name for each in numbers_of(graph, 2).inputs] == ["input 0", "input 1"]

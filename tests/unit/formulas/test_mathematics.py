@@ -54,6 +54,17 @@ def test_what_is_said_is_said_in_sentences() -> None:
             assert text == "" or text.endswith("."), text
 
 
+def test_what_an_abbreviation_stands_for_is_told_where_some_line_shows_it() -> None:
+    """Sums do not print along which dimensions they run, so that nothing refers to ``dim``."""
+    told = reading(plain_formulas()["NativeBatchNormBackward0"])
+    assert [line.partition(" = ")[0] for line in told.where] == ["μ", "σ²", "r", "x̂", "g"]
+
+
+def test_a_divisor_of_one_is_left_out() -> None:
+    told = reading(plain_formulas()["SoftplusBackward0"])
+    assert told.forward == "y = x where x > threshold, else log(1 + exp(x))"
+
+
 def test_conjugates_are_printed_for_complex_numbers_only() -> None:
     formula = plain_formulas()["MulBackward0"]
 

@@ -40,6 +40,8 @@ from gradviz.formulas.meanings import known_words, meaning_of
         ("nn.MultiMarginLoss", "MultiMarginLossBackward0"),
         ("torch.utils.checkpoint.checkpoint", "CheckpointFunctionBackward"),
         ("x.grad", "AccumulateGrad"),
+        ("eigh", "LinalgEighBackward0"),
+        ("torch.cholesky", "CholeskyBackward0"),
     ],
 )
 def test_a_word_stands_first_for_the_usual_node(word: str, node: str) -> None:
