@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gradviz.recording.requested_backward import InspectedRoots
     from gradviz.rendering.memory_report import MemoryTable
     from gradviz.rendering.notebook import SvgPicture, TreeText
+    from gradviz.rendering.notebook_page import NotebookPage
     from gradviz.rendering.renderer import Format, Subject
 
 MOST_TREES = 5
@@ -33,7 +34,7 @@ MOST_TREES = 5
 class Inspection:
     """One or several recorded graphs to look at.
 
-    It shows itself: as a tree in a terminal, as a picture in a notebook. It holds data only, no tensors, so it keeps
+    It shows itself: as a tree in a terminal, as a page in a notebook. It holds data only, no tensors, so it keeps
     nothing of the program alive, and it can be saved and loaded where there is no torch.
 
     Keywords, the same for every method that shows the graph itself:
@@ -195,6 +196,22 @@ class Inspection:
 
         return SvgPicture(self.render("svg", **options))
 
+    def html(self, **options: Any) -> NotebookPage:
+        """The graph as a page to explore.
+
+        Args:
+            options: the keywords above, and those of the page: ``color_by``, ``theme``, ``arrows``, ``editor``.
+
+        Returns:
+            The text of an HTML file; a notebook shows it in a frame.
+        """
+        from gradviz.rendering.notebook_page import NotebookPage
+
+        # Where the page cannot be shown there are no fonts either, mostly; so it takes a third of the room.
+        return NotebookPage(
+            str(self.render("html", **options)), lambda: str(self.render("svg", embed_font=False, **options))
+        )
+
     def dot(self, **options: Any) -> str:
         """The graph as Graphviz source; `options` are the keywords above, and those of the format."""
         return str(self.render("dot", **options))
@@ -349,10 +366,10 @@ class Inspection:
         return str(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows: the picture, with tooltips; the tree where it can only show text."""
+        """What a notebook shows: the page, the picture where nothing can run, or the tree where there is only text."""
         if not self.graphs:
             return {"text/plain": str(self)}
-        return self.svg()._repr_mimebundle_() | {"text/plain": str(self)}
+        return self.html()._repr_mimebundle_() | {"text/plain": str(self)}
 
     # -- from keywords to what is drawn --------------------------------------------------------------------------
 

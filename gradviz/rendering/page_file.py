@@ -12,16 +12,13 @@ from __future__ import annotations
 from base64 import b64encode
 from hashlib import sha256
 from html import escape
-from importlib.resources import files
-from zlib import compressobj
 
 import msgspec
 
 from gradviz.capture.encoding import encoded
+from gradviz.rendering.page_assets import asset, packed
 from gradviz.rendering.page_document import PageDocument
 from gradviz.rendering.page_style import colours_and_shapes
-
-_ASSETS = files("gradviz.rendering") / "html_assets"
 
 
 def page_file(document: PageDocument, version: int | None = None) -> str:
@@ -32,10 +29,10 @@ def page_file(document: PageDocument, version: int | None = None) -> str:
         version: of a page that is served, its number: the page asks for ``version`` beside its own address, and loads
             itself again once that is another number. Without it, the page asks for nothing.
     """
-    scripts, style = [_asset("page.js")], colours_and_shapes() + _asset("page.css")
+    scripts, style = [asset("page.js")], colours_and_shapes() + asset("page.css")
     number, connections = "", "'none'"
     if version is not None:
-        scripts.append(_asset("served.js"))
+        scripts.append(asset("served.js"))
         number, connections = f'<meta name="gradviz-version" content="{version}">\n', "'self'"
     policy = (
         f"default-src 'none'; script-src {' '.join(map(_hash_of, scripts))}; style-src {_hash_of(style)}; "
@@ -46,15 +43,11 @@ def page_file(document: PageDocument, version: int | None = None) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n{number}'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(document.name)} · gradviz</title>\n"
-        f"<style>{style}</style>\n</head>\n<body>\n{_asset('page.html')}{_without_script(document)}"
-        f'<script id="data" type="application/octet-stream">{_packed(document)}</script>\n'
+        f"<style>{style}</style>\n</head>\n<body>\n{asset('page.html')}{_without_script(document)}"
+        f'<script id="data" type="application/octet-stream">{packed(encoded(document, msgspec.json.encode))}</script>\n'
         + "".join(f"<script>{script}</script>\n" for script in scripts)
         + "</body>\n</html>\n"
     )
-
-
-def _asset(name: str) -> str:
-    return (_ASSETS / name).read_text(encoding="utf-8")
 
 
 def _without_script(document: PageDocument) -> str:
@@ -67,12 +60,6 @@ def _without_script(document: PageDocument) -> str:
         "To show the graph, this page needs JavaScript.",
     )
     return f"<noscript>{''.join(f'<p>{escape(line)}</p>' for line in lines if line)}</noscript>\n"
-
-
-def _packed(document: PageDocument) -> str:
-    """Deflated without a header, as browsers know it under the name ``deflate-raw``."""
-    packer = compressobj(9, wbits=-15)
-    return b64encode(packer.compress(encoded(document, msgspec.json.encode)) + packer.flush()).decode("ascii")
 
 
 def _hash_of(content: str) -> str:

@@ -46,6 +46,8 @@ font-size:{faces.SMALL_SIZE}px}}
 a:hover .s{{stroke-width:2.2}}
 """
 
+_WITHOUT_FONT = f'text{{font-family:"{FONT_FAMILY}",Inter,Arial,"Liberation Sans",system-ui,sans-serif}}\n'
+"""Fonts that are no wider than ours stand in for it, so that words stay within their outlines."""
 
 More = Callable[[Theme], Iterable[str]]
 """Rules for what only some pictures have."""
@@ -53,7 +55,7 @@ More = Callable[[Theme], Iterable[str]]
 
 def style_sheet(theme: ThemeChoice, *, embed_font: bool, more: Sequence[More] = ()) -> str:
     """The content of the ``<style>`` element."""
-    parts = [font_faces() if embed_font else "", SHAPE_RULES]
+    parts = [font_faces(), SHAPE_RULES] if embed_font else [SHAPE_RULES, _WITHOUT_FONT]
     parts.append(colour_rules(THEMES["dark" if theme == "dark" else "light"], more))
     if theme == "auto":
         parts.append(f"@media (prefers-color-scheme:dark){{{colour_rules(THEMES['dark'], more)}}}\n")

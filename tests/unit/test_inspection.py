@@ -94,7 +94,14 @@ def test_without_a_graph_it_says_why(tmp_path: Path) -> None:
     empty = Inspection(replace(small_capture(), graphs=(), disclosures=("nothing was computed",), error=None))
     assert repr(empty) == "<gradviz.Inspection without a graph: nothing was computed>"
     assert empty._repr_mimebundle_() == {"text/plain": repr(empty)}
-    for look in (lambda: empty.graph, empty.tree, empty.svg, lambda: empty.save(tmp_path / "net.svg")):
+    for look in (
+        lambda: empty.graph,
+        empty.tree,
+        empty.svg,
+        empty.html,
+        empty.show,
+        lambda: empty.save(tmp_path / "net.svg"),
+    ):
         with pytest.raises(NothingRecorded, match="there is no graph: nothing was computed"):
             look()
     assert list(tmp_path.iterdir()) == []

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from gradviz.api import load
 from gradviz.capture.capture_file import write_capture
 from gradviz.cli import run
+from gradviz.errors import BadInput
 from gradviz.graph.model import BackwardCall
 from tests.captures import small_capture, small_graph
 
@@ -92,3 +94,15 @@ def test_a_port_that_is_in_use_is_told_before_the_script_runs(capsys: pytest.Cap
     told = capsys.readouterr()
     assert told.err == f"gradviz: port {port} is in use; choose another one, or leave --port out\n"
     assert told.out == ""
+
+
+def test_python_opens_the_same_page(opened: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    inspection = load("run.gradviz")
+    written = inspection.show(color_by="module")
+    assert opened == []
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert inspection.show().as_uri() == opened[0]
+    assert written.read_text(encoding="utf-8") == inspection.html(color_by="module")
+    with pytest.raises(BadInput, match="html has no option 'colour_by'; did you mean 'color_by'"):
+        inspection.show(colour_by="module")
+    assert len(list(Path().glob("gradviz-*"))) == 2

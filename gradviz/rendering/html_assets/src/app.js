@@ -2,7 +2,7 @@
 import { hashOf, stateOf } from "./address.js";
 import { compose, rectOf, shift } from "./composition.js";
 import { Connections } from "./connections.js";
-import { byId, h } from "./dom.js";
+import { byId, h, isFramed } from "./dom.js";
 import { listenToKeys, showHelp } from "./keys.js";
 import { showLegend } from "./legend.js";
 import { litBy, mark } from "./marking.js";
@@ -204,7 +204,8 @@ export class App {
       this.#mark();
     }
     const hash = `#${hashOf(this.model, this.state)}`;
-    if (hash !== (location.hash || "#")) history.pushState(null, "", hash);
+    // In a frame, such as a notebook's, the address and the way back belong to the page around it.
+    if (!isFramed && hash !== (location.hash || "#")) history.pushState(null, "", hash);
   }
 
   /** Shows the scene; where an item was clicked to open or close it, that stays where it is. */

@@ -18,3 +18,6 @@ export const h = (tag, attributes = {}, ...children) => fill(document.createElem
 export const s = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
 export const byId = (id) => document.getElementById(id);
+
+/** Whether the page is a part of another one. */
+export const isFramed = window.parent !== window;

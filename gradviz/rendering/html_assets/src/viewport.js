@@ -1,7 +1,7 @@
 /** What part of the picture is seen: pan, zoom, fit, and moving to a place. */
 import { select } from "d3-selection";
 import { zoom, zoomIdentity } from "d3-zoom";
-import { byId } from "./dom.js";
+import { byId, isFramed } from "./dom.js";
 
 const MARGIN = 28;
 /** Room for the breadcrumbs and the legend. */
@@ -9,6 +9,9 @@ const TOP = 38;
 const BOTTOM = 40;
 const LEGIBLE = 0.75;
 const LARGEST_FIT = 1.25;
+
+/** In a frame the wheel scrolls the page around it, until something in here was clicked. */
+const isZooming = (event) => !isFramed || event.ctrlKey || document.hasFocus();
 
 export class Viewport {
   #frame = 0;
@@ -19,7 +22,7 @@ export class Viewport {
     this.transform = zoomIdentity;
     this.behaviour = zoom()
       .scaleExtent([0.02, 4])
-      .filter((event) => !event.button && (!event.ctrlKey || event.type === "wheel"))
+      .filter((event) => (event.type === "wheel" ? isZooming(event) : !event.button && !event.ctrlKey))
       .on("zoom", ({ transform }) => this.#apply(transform));
     select(this.svg).call(this.behaviour).on("dblclick.zoom", null);
     new ResizeObserver(() => this.#listeners.forEach((listen) => listen())).observe(this.svg);
