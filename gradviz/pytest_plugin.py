@@ -7,6 +7,8 @@ only by a test that checks.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,18 +35,56 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
     marker = pyfuncitem.get_closest_marker("gradviz")
     if marker is None:
         return (yield)
-    return (yield from _checked_call(pyfuncitem.nodeid, *marker.args, **marker.kwargs))
+    return (yield from _checked_call(pyfuncitem.nodeid, marker))
 
 
-def _checked_call(
-    test: str, *, select: Sequence[str] = (), ignore: Sequence[str] = (), fail_on: Severity = "warning"
-) -> Generator[None, Any, Any]:
+def _checked_call(test: str, marker: pytest.Mark) -> Generator[None, Any, Any]:
     import gradviz
 
+    with _refused_in_one_line():
+        options = _options_of(marker)
     with gradviz.record(calls=True) as recording:
         result = yield
-    _fail_for(test, recording.check(select=select, ignore=ignore), fail_on)
+    _fail_for(test, recording.check(select=options.select, ignore=options.ignore), options.fail_on)
     return result
+
+
+@dataclass(frozen=True)
+class _Options:
+    """Of the marker and of the fixture."""
+
+    select: Sequence[str] = ()
+    ignore: Sequence[str] = ()
+    fail_on: Severity = "warning"
+
+    def __post_init__(self) -> None:
+        from gradviz.analysis.finding import SEVERITIES
+        from gradviz.checked import chosen
+        from gradviz.errors import check_choice
+
+        chosen(self.select, self.ignore)
+        check_choice("severity for fail_on", self.fail_on, SEVERITIES)
+
+
+def _options_of(marker: pytest.Mark) -> _Options:
+    from gradviz.errors import BadInput, check_choice
+
+    if marker.args:
+        raise BadInput(f"the marker gradviz takes options by name, not {marker.args[0]!r}", hint='select="GV1"')
+    for name in marker.kwargs:
+        check_choice("option of the marker gradviz:", name, [field.name for field in fields(_Options)])
+    return _Options(**marker.kwargs)
+
+
+@contextmanager
+def _refused_in_one_line() -> Iterator[None]:
+    """What is wrong with options or arguments fails the test with that sentence, without our frames."""
+    from gradviz.errors import GradvizError
+
+    try:
+        yield
+    except GradvizError as refusal:
+        pytest.fail(str(refusal), pytrace=False)
 
 
 @pytest.fixture
@@ -79,6 +119,9 @@ class GradvizCheck:
         Everything that the test computed so far is looked at. Calls ``loss.backward()`` where the test called none.
         """
         __tracebackhide__ = True
+        with _refused_in_one_line():
+            options = _Options(select, ignore, fail_on)
+            _check_that_it_is_a_tensor(loss)
         recording, refusal = self._recording, None
         assert recording is not None, "the fixture is open"
         try:
@@ -89,8 +132,8 @@ class GradvizCheck:
         # Ended here, so that variables of the test and the names of these arguments are known to it.
         recording.__exit__(None if refusal is None else type(refusal), refusal, None)
         self.begin()
-        result = recording.check(select=select, ignore=ignore)
-        _fail_for(self._test, result, fail_on)
+        result = recording.check(select=options.select, ignore=options.ignore)
+        _fail_for(self._test, result, options.fail_on)
         if refusal is not None:
             raise refusal
         return result
@@ -107,6 +150,16 @@ class GradvizCheck:
         recording, self._recording = self._recording, None
         if recording is not None:
             recording.abandon()
+
+
+def _check_that_it_is_a_tensor(loss: Any) -> None:
+    import torch
+
+    from gradviz.errors import BadInput
+
+    if not isinstance(loss, torch.Tensor):
+        kind = type(loss).__name__
+        raise BadInput(f"gradviz_check() takes a loss that is a tensor, not an object of type {kind}")
 
 
 def _fail_for(test: str, result: Checked, fail_on: Severity) -> None:

@@ -86,6 +86,28 @@ def test_own_failure_comes_first(net):
     assert "assert 1 == 2" in run.stdout
 
 
+def test_wrong_options_and_arguments_fail_in_one_line_without_our_frames(tmp_path: Path) -> None:
+    run = run_tests(
+        tmp_path,
+        HEAD
+        + """
+@pytest.mark.gradviz(ignore="detachd")
+def test_unknown_rule(): raise AssertionError("the test itself ran")
+
+@pytest.mark.gradviz(selct="GV1")
+def test_unknown_option(): raise AssertionError("the test itself ran")
+
+def test_no_loss(gradviz_check):
+    gradviz_check(3)
+""",
+    )
+    assert "no rule 'detachd'; did you mean 'detached'" in run.stdout, run.stdout
+    assert "unknown option of the marker gradviz: 'selct'; did you mean 'select'?" in run.stdout
+    assert "takes a loss that is a tensor, not an object of type int" in run.stdout
+    assert "gradviz/" not in run.stdout
+    assert "the test itself ran" not in run.stdout
+
+
 def test_pytest_starts_without_torch(tmp_path: Path) -> None:
     run = run_tests(
         tmp_path, "import sys\ndef test_light(pytestconfig):\n    assert 'torch' not in sys.modules\n", "--markers"
