@@ -67,7 +67,8 @@ def check(*tensors: Any, model: Any = None, select: Sequence[str] = (), ignore: 
 
     Args:
         tensors: as for `inspect`; most often the loss.
-        model: the module (or a list or dict of modules) that is to get gradients.
+        model: the module (or a list or dict of modules) that is to get gradients: that one of its parameters is not in
+            the graph is a warning, unless it is frozen.
         select: only these rules, by code (``"GV301"``), beginning of a code (``"GV3"``), or name.
         ignore: without these.
 
@@ -85,7 +86,7 @@ def check(*tensors: Any, model: Any = None, select: Sequence[str] = (), ignore: 
     from gradviz.recording.inline import inspect_values
 
     capture, roots = inspect_values(tensors, model, sys._getframe(1))
-    return Inspection(capture, roots).check(select=select, ignore=ignore)
+    return Inspection(capture, roots, model_is_given=model is not None).check(select=select, ignore=ignore)
 
 
 def record(

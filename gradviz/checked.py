@@ -60,13 +60,18 @@ class Checked:
         return str(self)
 
 
-def chosen(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> RuleSet:
-    """The rules that these words mean; raises `BadInput` for one that means no rule."""
+def chosen(select: Sequence[str] = (), ignore: Sequence[str] = (), *, model_is_given: bool = False) -> RuleSet:
+    """The rules that these words mean, and that each parameter of a given model gets a gradient.
+
+    Raises `BadInput` for a word that means no rule.
+    """
     from gradviz.analysis.checker import chosen_rules
     from gradviz.analysis.installed_rules import RuleSet, all_rules
+    from gradviz.analysis.rules.parameter_without_gradient import GivenParameterWithoutGradient
 
-    known = all_rules()
-    rules = chosen_rules(known.rules, _words("select", select), _words("ignore", ignore))
+    known, wanted = all_rules(), _words("select", select)
+    requested = [GivenParameterWithoutGradient] if model_is_given and not wanted else []
+    rules = chosen_rules(known.rules, wanted, _words("ignore", ignore), requested)
     return RuleSet(tuple(rules), known.unusable)
 
 

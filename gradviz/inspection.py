@@ -62,9 +62,12 @@ class Inspection:
     _checked: tuple[Capture, Capture, tuple[str, ...]] | None = None
     """What was checked to be drawn, with its findings, and their sentences."""
 
-    def __init__(self, capture: Capture, roots: InspectedRoots | None = None) -> None:
+    _model_is_given = False
+
+    def __init__(self, capture: Capture, roots: InspectedRoots | None = None, *, model_is_given: bool = False) -> None:
         self._capture = capture
         self._roots = roots
+        self._model_is_given = model_is_given
 
     @property
     def capture(self) -> Capture:
@@ -147,7 +150,9 @@ class Inspection:
         from gradviz.analysis.gradient_flow import has_gradients
         from gradviz.checked import checked, chosen
 
-        rules = chosen(select, ignore)  # before a backward is measured, which runs the program's hooks
+        rules = chosen(
+            select, ignore, model_is_given=self._model_is_given
+        )  # before a backward is measured, which runs the program's hooks
         is_measured = any(has_gradients(graph) for graph in self.graphs)
         measured = self if is_measured or self._roots is None else self.backward()
         return checked(measured.capture, rules)

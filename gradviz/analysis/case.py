@@ -10,7 +10,7 @@ from gradviz.analysis.broken_gradients import BrokenGradient, BrokenGradients
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.failed_backward import FailedBackwards
 from gradviz.analysis.finding import NodeAt, Place, place_of_line, text_at
-from gradviz.analysis.gradient_flow import GradientFlow, gradient_flow, has_gradients
+from gradviz.analysis.gradient_flow import FlowRow, GradientFlow, gradient_flow, has_gradients
 from gradviz.analysis.graph_uses import GraphUses
 from gradviz.analysis.missing_gradients import CutOff, MissingGradients
 from gradviz.analysis.parameter_fates import ParameterFates
@@ -101,6 +101,12 @@ class Case:
     def measured_graphs(self) -> tuple[int, ...]:
         """Numbers of the graphs whose gradients were measured."""
         return tuple(number for number, graph in enumerate(self.graphs) if has_gradients(graph))
+
+    @cached_property
+    def rows_without_gradient(self) -> tuple[FlowRow, ...]:
+        """Of the parameters of the last graph that was measured those that no graph brought a gradient to."""
+        rows = self.flow_of(self.measured_graphs[-1]).rows if self.measured_graphs else ()
+        return tuple(row for row in rows if row.nothing is not None and row.name not in self._reached)
 
     def place_of(self, number: int, node: int) -> Place | None:
         """The innermost line of the reader's own code that made a node of a graph; a library's if there is no other."""

@@ -6,6 +6,8 @@ from gradviz.capture.capture import Capture, Parameter
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph, Node
 
+NOT_IN_GRAPH = "not in the graph: the loss was not computed from it, or the path is cut"
+
 
 def why_nothing_arrived(capture: Capture, graph: Graph, parameter: Parameter, leaf: Node | None) -> str:
     """A few words on why this parameter, whose leaf may not be in the graph, got nothing."""
@@ -15,7 +17,7 @@ def why_nothing_arrived(capture: Capture, graph: Graph, parameter: Parameter, le
         callers = callers_of_backward(graph)
         if callers:
             return f"not in the graph; perhaps used inside {words_for_callers(callers)}, and got its gradient there"
-        return "not in the graph: the loss was not computed from it, or the path is cut"
+        return NOT_IN_GRAPH
     if leaf.run is not None:
         return "undefined: the node above sent None"
     if capture.error is not None and capture.error.in_backward:

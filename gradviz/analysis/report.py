@@ -12,10 +12,11 @@ from gradviz.analysis.checker import check_case
 from gradviz.analysis.finding import Finding, Place, SourceText, text_at
 from gradviz.analysis.installed_rules import all_rules
 from gradviz.analysis.outcomes import counted_outcomes
-from gradviz.analysis.received_gradients import names_reached
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.suppressions import on_unknown_words, without_suppressed
+from gradviz.analysis.tensor_words import together
 from gradviz.capture.capture import Capture
+from gradviz.graph.counts import counted
 
 
 class Report(Struct, frozen=True):
@@ -97,8 +98,7 @@ def _what_was_checked(case: Case) -> Iterable[str]:
 
 def _rows_in_words(case: Case) -> str:
     """Of a capture without the calls of the run: the parameters of its last graph."""
-    rows = case.flow_of(case.measured_graphs[-1]).rows
-    reached_before = names_reached(case.graphs)
-    silent = sum(row.nothing is not None and row.name not in reached_before for row in rows)
-    reached = f"{silent:,} without a gradient" if silent else "all reached"
-    return f"{len(rows):,} {'parameter' if len(rows) == 1 else 'parameters'}, {reached}"
+    count = len(case.flow_of(case.measured_graphs[-1]).rows)
+    silent = [row.name for row in case.rows_without_gradient]
+    reached = f"{len(silent):,} without a gradient: {together(silent)}" if silent else "all reached"
+    return f"{counted(count, 'parameter')}, {reached}"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.gradient_flow import FlowRow
+from gradviz.analysis.lost_gradients import NOT_IN_GRAPH
 from gradviz.analysis.outcomes import OutcomeKind, outcomes
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.tensor_words import names_of
+from gradviz.analysis.tensor_words import names_of, together
 
 
 class ParameterWithoutGradient(Rule):
@@ -42,17 +45,61 @@ class ParameterWithoutGradient(Rule):
     requested_by = "--all-params-get-grad"
 
     def check(self, case: Case) -> Iterator[Finding]:
+        yield from self._by_graphs(case) if case.capture.calls is None else self._by_fates(case)
+
+    def counts(self, row: FlowRow) -> bool:
+        """Whether this is a parameter that should have got one."""
+        return True
+
+    @property
+    def remedy(self) -> str:
+        """What to do where calls were not recorded."""
+        return "gradviz check of the script itself tells why; without --all-params-get-grad this is no finding"
+
+    def _by_graphs(self, case: Case) -> Iterator[Finding]:
+        rows = [row for row in case.rows_without_gradient if self.counts(row)]
+        for reason in dict.fromkeys(row.nothing for row in rows):
+            names = tuple(row.name for row in rows if row.nothing == reason)
+            yield self._finding(together(names), names, str(reason), fix=self.remedy)
+
+    def _by_fates(self, case: Case) -> Iterator[Finding]:
         fates = case.fates
         groups: dict[tuple[OutcomeKind, Place | None], list[int]] = defaultdict(list)
         for outcome in outcomes(case):
             if outcome.kind != "reached":
                 groups[outcome.kind, outcome.place].append(outcome.tensor)
         for (kind, place), tensors in groups.items():
-            yield self.finding(
-                f"{fates.together(tensors)} {'gets' if len(tensors) == 1 else 'get'} no gradient: {kind}",
-                symptom="grad_none",
-                fix="gradviz check --why NAME tells more about each; without --all-params-get-grad this is no finding",
-                place=place,
-                tensors=names_of(fates.flow, tensors),
-                evidence={"parameters": len(tensors)},
-            )
+            fix = "gradviz check --why NAME tells more about each; without --all-params-get-grad this is no finding"
+            names = names_of(fates.flow, tensors)
+            yield self._finding(fates.together(tensors), names, kind, fix=fix, place=place)
+
+    def _finding(self, who: str, names: tuple[str, ...], reason: str, **facts: Any) -> Finding:
+        return self.finding(
+            f"{who} {'gets' if len(names) == 1 else 'get'} no gradient: {reason}",
+            symptom="grad_none",
+            tensors=names,
+            evidence={"parameters": len(names)},
+            **facts,
+        )
+
+
+class GivenParameterWithoutGradient(ParameterWithoutGradient):
+    """The same, of a model that was given to `gradviz.check` as the one that is to get gradients."""
+
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        if case.capture.calls is None:  # Where calls were recorded, other rules know why.
+            yield from self._by_graphs(case)
+
+    def counts(self, row: FlowRow) -> bool:
+        """Not one that is frozen on purpose, nor where a backward inside the graph may have brought it one."""
+        return row.nothing == NOT_IN_GRAPH
+
+    @property
+    def remedy(self) -> str:
+        """Where more is known."""
+        return (
+            "compute the loss inside `with gradviz.record(calls=True) as recording:`; "
+            "recording.check() then tells what cut it off, and on which line"
+        )

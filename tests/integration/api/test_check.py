@@ -33,6 +33,16 @@ def test_a_healthy_loss_is_true_and_can_run_its_own_backward_afterwards() -> Non
     assert model.bias.grad is not None
 
 
+def test_a_parameter_of_the_given_model_that_the_loss_does_not_reach_is_told_unless_it_is_frozen() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    loss = model[1](model[0](torch.ones(3, 2)).detach()).sum()
+    (finding,) = gradviz.check(loss, model=model).at_least("warning")
+    assert (finding.cause, finding.tensors) == ("parameter_without_gradient", ("model.0.weight", "model.0.bias"))
+    assert gradviz.check(loss, model=model, ignore="GV799")
+    model[0].requires_grad_(False)
+    assert gradviz.check(loss, model=model)
+
+
 def test_a_block_whose_calls_are_logged_knows_what_was_cut_off() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
     with gradviz.record(calls=True) as recording:
