@@ -150,9 +150,8 @@ class Inspection:
         from gradviz.analysis.gradient_flow import has_gradients
         from gradviz.checked import checked, chosen
 
-        rules = chosen(
-            select, ignore, model_is_given=self._model_is_given
-        )  # before a backward is measured, which runs the program's hooks
+        # Before a backward is measured, which runs the program's hooks.
+        rules = chosen(select, ignore, model_is_given=self._model_is_given)
         is_measured = any(has_gradients(graph) for graph in self.graphs)
         measured = self if is_measured or self._roots is None else self.backward()
         return checked(measured.capture, rules)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Place, Severity
 from gradviz.analysis.gradient_flow import FlowRow
 from gradviz.analysis.lost_gradients import NOT_IN_GRAPH
 from gradviz.analysis.outcomes import OutcomeKind, outcomes
@@ -41,7 +41,7 @@ class ParameterWithoutGradient(Rule):
 
     code = "GV799"
     name = "parameter_without_gradient"
-    severity = "error"
+    severity: ClassVar[Severity] = "error"
     requested_by = "--all-params-get-grad"
 
     def check(self, case: Case) -> Iterator[Finding]:
