@@ -121,7 +121,7 @@ class GradvizCheck:
         __tracebackhide__ = True
         with _refused_in_one_line():
             options = _Options(select, ignore, fail_on)
-            _check_that_it_is_a_tensor(loss)
+            _check_that_it_is_a_loss(loss)
         recording, refusal = self._recording, None
         assert recording is not None, "the fixture is open"
         try:
@@ -152,12 +152,10 @@ class GradvizCheck:
             recording.abandon()
 
 
-def _check_that_it_is_a_tensor(loss: Any) -> None:
-    import torch
-
+def _check_that_it_is_a_loss(loss: Any) -> None:
     from gradviz.errors import BadInput
 
-    if not isinstance(loss, torch.Tensor):
+    if not callable(getattr(loss, "backward", None)):
         kind = type(loss).__name__
         raise BadInput(f"gradviz_check() takes a loss that is a tensor, not an object of type {kind}")
 
