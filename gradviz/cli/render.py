@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import click
 from gradviz.cli.look import check_that_it_will_be_measured, look_options, renderers_for
 from gradviz.cli.options import check_option, recording_options, table_below_help, viewing_options
 from gradviz.cli.progress import working
-from gradviz.rendering.renderer import FORMATS, Format, Renderer, Subject, format_named
+from gradviz.rendering.renderer import FORMATS, Format, Renderer, RendersTogether, Subject, format_named
 
 if TYPE_CHECKING:
     from gradviz.errors import GradvizError
@@ -96,20 +97,33 @@ def _write_all(
 
     written: list[str] = []
     refusals: list[GradvizError] = []
-    for number, subject in enumerate(subjects, 1):
-        call = subject.graph.backward.number if subject.graph.backward else number
-        for output, renderer in wanted:
-            path = output.numbered(call) if len(subjects) > 1 and output.path != "-" else output.path
-            try:
-                with working(f"drawing {path}"):
-                    content = renderer.render(subject)
-                write_output(path, content)
-            except GradvizError as error:
-                refusals.append(error)
-                continue
-            if path != "-":
-                written.append(path)
+    for path, render in _files(subjects, wanted):
+        try:
+            with working(f"drawing {path}"):
+                content = render()
+            write_output(path, content)
+        except GradvizError as error:
+            refusals.append(error)
+            continue
+        if path != "-":
+            written.append(path)
     return written, refusals
+
+
+def _files(
+    subjects: Sequence[Subject], wanted: Sequence[tuple[_Output, Renderer]]
+) -> Iterator[tuple[str, Callable[[], str | bytes]]]:
+    """Paths, each with what makes its content: one for each graph, but one for all where the format has room."""
+    if len(subjects) == 1:
+        yield from ((output.path, partial(renderer.render, subjects[0])) for output, renderer in wanted)
+        return
+    for output, renderer in wanted:
+        if isinstance(renderer, RendersTogether):
+            yield output.path, partial(renderer.render_together, subjects)
+            continue
+        for number, subject in enumerate(subjects, 1):
+            call = subject.graph.backward.number if subject.graph.backward else number
+            yield output.numbered(call), partial(renderer.render, subject)
 
 
 def _raise(refusals: Sequence[GradvizError]) -> None:

@@ -63,14 +63,14 @@ class _Viewer:
         return open_to_draw(self.choice)
 
     def pages(self, source: Source, version: int | None = None) -> list[str]:
-        """One page for each graph; with a version, they ask whoever serves them for a newer one."""
+        """One page for all graphs; with a version, it asks whoever serves it for a newer one."""
         from gradviz.cli.rescue import recording_kept
         from gradviz.cli.views import drawable_subjects
 
         with recording_kept(source, self.choice):
             subjects = drawable_subjects(source, self.viewing)
             with working("drawing the page"):
-                return [self.renderer.page(subject, version) for subject in subjects]
+                return [self.renderer.page(subjects, version)]
 
 
 def _open_files(viewer: _Viewer) -> int:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradviz.errors import check_choice
+from gradviz.errors import BadInput, check_choice
 from gradviz.graph.folding import plan_folding
 from gradviz.graph.view import View
 from gradviz.rendering.colouring import check_that_it_was_measured
 from gradviz.rendering.geometry import Arrows
 from gradviz.rendering.layout import collector_paused
 from gradviz.rendering.page_boxes import PageBoxes
-from gradviz.rendering.page_document import PageDocument
+from gradviz.rendering.page_calls import page_calls
+from gradviz.rendering.page_document import PageCall, PageDocument
 from gradviz.rendering.page_file import page_file
 from gradviz.rendering.page_identities import Identities
 from gradviz.rendering.page_items import PageItems, cut
@@ -50,16 +52,32 @@ class HtmlRenderer:
         return None if self.editor is None else editor_template(self.editor)
 
     def render(self, subject: Subject) -> str:
-        return self.page(subject)
+        return self.page([subject])
 
-    def page(self, subject: Subject, version: int | None = None) -> str:
-        """The file; with a version, one that asks whoever serves it for a newer one: see `page_file`."""
-        if self.color_by != "role" and self.color_by != "module":
-            check_that_it_was_measured(subject.graph, self.color_by)
+    def render_together(self, subjects: Sequence[Subject]) -> str:
+        return self.page(subjects)
+
+    def page(self, subjects: Sequence[Subject], version: int | None = None) -> str:
+        """One file for all graphs; with a version, one that asks whoever serves it for a newer one: see `page_file`."""
+        self._check_colours(subjects)
+        calls = page_calls(subjects)
+        documents = (self._document(subject, calls, place) for place, subject in enumerate(subjects))
         with collector_paused():
-            return page_file(self._document(subject), version)
+            return page_file(documents, version)
 
-    def _document(self, subject: Subject) -> PageDocument:
+    def _check_colours(self, subjects: Sequence[Subject]) -> None:
+        """Raise `BadInput` where no graph has what colours are to mean; one of several may lack it."""
+        refusals = []
+        for subject in subjects:
+            try:
+                if self.color_by != "role" and self.color_by != "module":
+                    check_that_it_was_measured(subject.graph, self.color_by)
+            except BadInput as refusal:
+                refusals.append(refusal)
+        if refusals and len(refusals) == len(subjects):
+            raise refusals[0]
+
+    def _document(self, subject: Subject, calls: tuple[PageCall, ...], place: int) -> PageDocument:
         plan = subject.plan or plan_folding(subject.graph)
         identities = Identities(subject.graph)
         failed = subject.graph.backward.failed_node if subject.graph.backward else None
@@ -92,6 +110,8 @@ class HtmlRenderer:
             arrows=self.arrows,
             color_by=self.color_by,
             theme=self.theme,
+            calls=calls,
+            place=place,
         )
 
 

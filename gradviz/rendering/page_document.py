@@ -222,6 +222,17 @@ class PageMemory(Struct, frozen=True):
     """The largest first."""
 
 
+class PageCall(Struct, frozen=True, gc=False):
+    """One of several graphs in a page."""
+
+    title: str
+    place: str
+    """Its source line."""
+    size: str
+    changes: tuple[PageSection, ...]
+    """What differs from the one before."""
+
+
 class PageDocument(Struct, frozen=True):
     """Everything that the page shows of one graph."""
 
@@ -247,3 +258,7 @@ class PageDocument(Struct, frozen=True):
     arrows: str = "data"
     color_by: str = "role"
     theme: str = "auto"
+    calls: tuple[PageCall, ...] = ()
+    """All graphs of the page, where there are several."""
+    place: int = 0
+    """That of this one among them."""

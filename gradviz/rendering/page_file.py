@@ -10,6 +10,7 @@ Problems solved here:
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterable
 from hashlib import sha256
 from html import escape
 
@@ -21,14 +22,20 @@ from gradviz.rendering.page_document import PageDocument
 from gradviz.rendering.page_style import colours_and_shapes
 
 
-def page_file(document: PageDocument, version: int | None = None) -> str:
+def page_file(documents: Iterable[PageDocument], version: int | None = None) -> str:
     """The whole file.
 
     Args:
-        document: what it shows.
+        documents: what it shows, one for each graph; the page unpacks the one that is looked at.
         version: of a page that is served, its number: the page asks for ``version`` beside its own address, and loads
             itself again once that is another number. Without it, the page asks for nothing.
     """
+    first, data = None, []
+    for document in documents:
+        first = first or document
+        content = packed(encoded(document, msgspec.json.encode))
+        data.append(f'<script class="data" type="application/octet-stream">{content}</script>\n')
+    assert first is not None, "a page shows something"
     scripts, style = [asset("page.js")], colours_and_shapes() + asset("page.css")
     number, connections = "", "'none'"
     if version is not None:
@@ -42,9 +49,9 @@ def page_file(document: PageDocument, version: int | None = None) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n{number}'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(document.name)} · gradviz</title>\n"
-        f"<style>{style}</style>\n</head>\n<body>\n{asset('page.html')}{_without_script(document)}"
-        f'<script id="data" type="application/octet-stream">{packed(encoded(document, msgspec.json.encode))}</script>\n'
+        f"<title>{escape(first.name)} · gradviz</title>\n"
+        f"<style>{style}</style>\n</head>\n<body>\n{asset('page.html')}{_without_script(first)}"
+        + "".join(data)
         + "".join(f"<script>{script}</script>\n" for script in scripts)
         + "</body>\n</html>\n"
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from gradviz.errors import BadInput, near_matches
 
@@ -51,6 +51,15 @@ class Renderer(Protocol):
 
     def render(self, subject: Subject) -> str | bytes:
         """The whole content, text or bytes; raises `BadInput` for a subject that the format cannot serve."""
+        ...
+
+
+@runtime_checkable
+class RendersTogether(Protocol):
+    """A renderer whose format has room for several graphs of one recording."""
+
+    def render_together(self, subjects: Sequence[Subject]) -> str | bytes:
+        """One content for all of them."""
         ...
 
 

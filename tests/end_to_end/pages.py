@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import Graph
 from gradviz.graph.viewing import ViewOptions
+from gradviz.rendering.html import HtmlRenderer
 from gradviz.rendering.renderer import format_named
 from gradviz.rendering.subjects import subject_of
 
@@ -39,6 +40,12 @@ def page_of(graph: Graph, capture: Capture | None = None, view: ViewOptions | No
     content = format_named("html").renderer(**look).render(subject_of(whole, graph, view or ViewOptions()))
     assert isinstance(content, str)
     return content
+
+
+def page_of_all(graphs: Sequence[Graph], **look: object) -> str:
+    """The file that shows several graphs of one recording."""
+    capture = Capture(Program("train.py", torch_version="2.13.0"), tuple(graphs))
+    return HtmlRenderer(**look).page([subject_of(capture, graph, ViewOptions()) for graph in graphs])  # type: ignore[arg-type]
 
 
 @dataclass

@@ -20,7 +20,7 @@ from gradviz.rendering.labels import item_texts
 from gradviz.rendering.subject_words import SubjectWords
 from tests.builders import graph_of, transformer, unrolled_rnn
 from tests.captures import small_capture
-from tests.end_to_end.pages import Screen, page_of, started_browser
+from tests.end_to_end.pages import Screen, page_of, page_of_all, started_browser
 from tests.unit.analysis.memory_graphs import stack_of_blocks
 from tests.unit.rendering.test_colouring import fading
 from tests.unit.rendering.test_every_format import HOSTILE_NAMES, named_everywhere
@@ -336,3 +336,24 @@ def test_a_small_window_shows_the_graph_and_the_panel(show: Opener) -> None:
     box = screen.page.locator("#picture").bounding_box()
     assert box is not None and box["height"] > 150 and box["width"] == 480
     assert screen.heading() == "nll_loss"
+
+
+def test_of_several_graphs_one_is_chosen_and_what_changed_is_told(show: Opener) -> None:
+    first = graph_of("w -> Mul -> Sum -> loss")
+    screen = show(first)
+    screen.reopen(page_of_all([first, graph_of("w -> Mul -> Exp -> Sum -> loss")]))
+    picker = screen.page.locator("#call")
+    assert picker.locator("option").count() == 2 and "exp" not in screen.titles()
+    picker.select_option("1")
+    screen.page.wait_for_url("**#graph=2")
+    expect(screen.item("exp")).to_be_visible()
+    screen.turn_to("Calls")
+    assert "ExpBackward0: 0 → 1" in screen.panel()
+    screen.click("exp")
+    assert "#graph=2&node=" in screen.page.url
+    screen.reopen(page_of_all([first, graph_of("w -> Mul -> Exp -> Sum -> loss")]), "#graph=7")
+    assert "exp" not in screen.titles()
+
+
+def test_a_page_of_one_graph_offers_no_other(show: Opener) -> None:
+    assert show(graph_of("w -> Sum -> loss")).page.locator("#call").is_hidden()

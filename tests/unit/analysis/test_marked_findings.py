@@ -65,7 +65,7 @@ def test_a_part_of_the_graph_keeps_the_findings_on_what_it_shows() -> None:
 
 def _unpacked(text: str) -> str:
     """With the data of a page, which are packed."""
-    data = re.search(r'<script id="data"[^>]*>([^<]+)<', text)
+    data = re.search(r'<script class="data"[^>]*>([^<]+)<', text)
     return text if data is None else text + zlib.decompress(b64decode(data[1]), -15).decode()
 
 

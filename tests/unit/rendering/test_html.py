@@ -26,7 +26,7 @@ def page(graph: Graph, view: ViewOptions | None = None) -> str:
 
 
 def document(graph: Graph, view: ViewOptions | None = None) -> PageDocument:
-    packed = re.search(r'<script id="data"[^>]*>([^<]*)</script>', page(graph, view))
+    packed = re.search(r'<script class="data"[^>]*>([^<]*)</script>', page(graph, view))
     assert packed is not None
     return msgspec.json.decode(zlib.decompress(base64.b64decode(packed[1]), -15), type=PageDocument)
 

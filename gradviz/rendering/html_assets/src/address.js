@@ -2,7 +2,8 @@
 
 /** @param {import("./model.js").Model} model */
 export function hashOf(model, state) {
-  const parts = [];
+  const { place } = model.document;
+  const parts = place ? [`graph=${place + 1}`] : [];
   if (state.selected !== null) {
     const [node] = model.items[state.selected].nodes ?? [];
     const isItsOwn = node !== undefined && model.itemOfNode(node) === state.selected;

@@ -2,6 +2,7 @@
 import { hashOf, stateOf } from "./address.js";
 import { compose, rectOf, shift } from "./composition.js";
 import { Connections } from "./connections.js";
+import { placeOf } from "./data.js";
 import { byId, h, isFramed } from "./dom.js";
 import { listenToKeys, showHelp } from "./keys.js";
 import { showLegend } from "./legend.js";
@@ -38,6 +39,7 @@ export class App {
       only: () => this.showOnly(!this.only),
       select: (number) => this.goTo(number),
       save: (kind) => this.save(kind),
+      graph: (place) => this.showGraph(place),
       light: (numbers, line) => this.lightUp(numbers, line),
     });
     this.player = new Player(model, {
@@ -59,6 +61,7 @@ export class App {
     byId("facts").textContent = facts.facts;
     useTheme(facts.theme, () => this.minimap.show(this.picture.scene));
     this.#offerColours();
+    this.#offerCalls();
     byId("play").hidden = !facts.replay;
     this.state = stateOf(this.model, location.hash);
     this.#show();
@@ -158,6 +161,12 @@ export class App {
     this.select(next);
     this.reveal(next);
     return this.picture.elementOf(next)?.focus({ preventScroll: true });
+  }
+
+  /** Begins anew with another graph of the page; with the same colours. */
+  showGraph(place) {
+    const { colour } = this.state;
+    location.hash = `graph=${place + 1}${colour === "role" ? "" : `&color=${colour}`}`;
   }
 
   colourBy(colour) {
@@ -283,6 +292,15 @@ export class App {
     byId("colour").addEventListener("change", (event) => this.colourBy(event.target.value));
   }
 
+  /** The graphs of the page, where there are several. */
+  #offerCalls() {
+    const { calls, place } = this.model.document;
+    byId("calls").hidden = !calls.length;
+    byId("call").append(...calls.map(({ title }, number) => h("option", { value: number }, title)));
+    byId("call").value = place;
+    byId("call").addEventListener("change", (event) => this.showGraph(Number(event.target.value)));
+  }
+
   #listen() {
     const svg = byId("picture");
     svg.addEventListener("click", (event) => this.#click(event));
@@ -324,6 +342,7 @@ export class App {
 
   /** What the address says, after going back or forward. */
   #follow() {
+    if (placeOf(location.hash) !== this.model.document.place) return location.reload();
     const state = stateOf(this.model, location.hash);
     const isSame = hashOf(this.model, state) === hashOf(this.model, this.state);
     if (isSame) return;
@@ -334,6 +353,7 @@ export class App {
     this.only = false;
     this.#show(state.selected ?? undefined);
     if (state.selected !== null) this.reveal(state.selected);
+    return undefined;
   }
 
   #click(event) {

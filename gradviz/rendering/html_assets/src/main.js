@@ -1,12 +1,12 @@
 /** Joins the parts of the page: what is open, selected and searched for, and what is shown of it. */
 import { App } from "./app.js";
-import { readDocument } from "./data.js";
+import { placeOf, readDocument } from "./data.js";
 import { byId, h } from "./dom.js";
 import { Model } from "./model.js";
 
 async function start() {
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old: it cannot unpack the graph");
-  new App(new Model(await readDocument())).start();
+  new App(new Model(await readDocument(placeOf(location.hash)))).start();
 }
 
 start().catch((error) => {

@@ -1,6 +1,6 @@
 /** The panel: everything that is known of what is selected; of the whole graph, where nothing is. */
 import { byId, h } from "./dom.js";
-import { lineParts, memoryParts, Parameters } from "./lists.js";
+import { callParts, lineParts, memoryParts, Parameters } from "./lists.js";
 import { sourceAround } from "./source.js";
 
 export class Panel {
@@ -111,8 +111,9 @@ export class Panel {
 
   /** Only those that have something to show. */
   #tabs() {
-    const { memory, parameters, sources } = this.model.document;
+    const { calls, memory, parameters, sources } = this.model.document;
     const tabs = [["graph", "Graph", () => this.#remarks()]];
+    if (calls.length) tabs.push(["calls", "Calls", () => callParts(this.model.document, this.actions.graph)]);
     if (parameters.length) tabs.push(["parameters", "Parameters", () => this.parameters.parts()]);
     if (memory?.bytes) tabs.push(["memory", "Memory", () => memoryParts(this.model, this.actions.select)]);
     if (Object.keys(sources).length) tabs.push(["lines", "Lines", () => lineParts(this.model, this.actions.light)]);

@@ -1,0 +1,137 @@
+"""The backward calls of one recording side by side, for a page that holds several: what each is, and what changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from gradviz.analysis.gradient_flow import FlowRow, gradient_flow, has_gradients
+from gradviz.analysis.memory import memory_of
+from gradviz.graph.byte_words import byte_words
+from gradviz.graph.counts import counted
+from gradviz.graph.source_lines import line_words
+from gradviz.rendering.page_document import PageCall, PageSection
+from gradviz.rendering.page_items import cut
+from gradviz.rendering.renderer import Subject
+
+MOST_CHANGES = 12
+"""Of one sort; how many more there are is said."""
+
+_NOTICEABLE = 1.005
+"""By which factor a norm has to grow or shrink: less is not seen in three digits."""
+
+
+def page_calls(subjects: Sequence[Subject]) -> tuple[PageCall, ...]:
+    """A row for each graph of a page, with what differs from the one before; none where there is only one."""
+    if len(subjects) < 2:
+        return ()
+    calls = [_Call(subject) for subject in subjects]
+    changes = ((), *(tuple(_changes(before, call)) for before, call in pairwise(calls)))
+    return tuple(
+        PageCall(cut(call.title), cut(call.place), call.size, differing)
+        for call, differing in zip(calls, changes, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One graph, as far as it is compared."""
+
+    subject: Subject
+
+    @property
+    def title(self) -> str:
+        """As ``--backward`` counts them."""
+        call = self.subject.graph.backward
+        if call is not None:
+            return f"{call.function}() no. {call.number}"
+        return f"from {self.subject.graph.roots[0].name or 'an unnamed tensor'}"
+
+    @property
+    def place(self) -> str:
+        graph = self.subject.graph
+        call = graph.backward
+        return "" if call is None or call.call_site is None else line_words(graph.call_sites[call.call_site])
+
+    @property
+    def size(self) -> str:
+        nodes = counted(len(self.subject.graph.nodes), "autograd node")
+        return nodes if self.kept is None else f"{nodes} · {byte_words(self.kept)} kept for backward"
+
+    @cached_property
+    def kept(self) -> int | None:
+        """Bytes; None where saved tensors were not looked at."""
+        graph = self.subject.graph
+        return memory_of(graph).saved_bytes if graph.knows_saved_tensors else None
+
+    @cached_property
+    def nodes(self) -> Counter[str]:
+        """How many there are of each ``grad_fn``; leaves are compared by their gradients."""
+        return Counter(node.name for node in self.subject.graph.nodes if not node.is_leaf)
+
+    @cached_property
+    def rows(self) -> dict[str, FlowRow] | None:
+        """What arrived at each parameter; None where gradients were not measured."""
+        if not has_gradients(self.subject.graph):
+            return None
+        return {row.name: row for row in gradient_flow(self.subject.capture, self.subject.graph).rows}
+
+
+def _changes(before: _Call, call: _Call) -> Iterator[PageSection]:
+    for heading, lines in (
+        ("operations", list(_changed_nodes(before, call))),
+        ("kept for backward", list(_changed_bytes(before, call))),
+        ("gradients of parameters", list(_changed_gradients(before, call))),
+    ):
+        if lines:
+            more = [f"and {len(lines) - MOST_CHANGES:,} more"] if len(lines) > MOST_CHANGES else []
+            yield PageSection(heading, (*map(cut, lines[:MOST_CHANGES]), *more))
+
+
+def _changed_nodes(before: _Call, call: _Call) -> Iterator[str]:
+    """The largest difference first."""
+    differences = {name: call.nodes[name] - before.nodes[name] for name in {**before.nodes, **call.nodes}}
+    for name, difference in sorted(differences.items(), key=lambda entry: (-abs(entry[1]), entry[0])):
+        if difference:
+            yield f"{name}: {before.nodes[name]:,} → {call.nodes[name]:,}"
+
+
+def _changed_bytes(before: _Call, call: _Call) -> Iterator[str]:
+    if before.kept is not None and call.kept is not None and before.kept != call.kept:
+        yield f"{byte_words(before.kept)} → {byte_words(call.kept)}"
+
+
+def _changed_gradients(before: _Call, call: _Call) -> Iterator[str]:
+    """First those that came, went, or broke, then norms by the factor between them."""
+    if before.rows is None or call.rows is None:
+        return
+    changed = []
+    for name in {**before.rows, **call.rows}:
+        was, now = _arrived(before.rows.get(name)), _arrived(call.rows.get(name))
+        factor = _factor(was, now)
+        if factor > _NOTICEABLE:
+            changed.append((-factor, f"{name}: {_words(was)} → {_words(now)}"))
+    yield from (line for _, line in sorted(changed, key=lambda entry: entry[0]))
+
+
+def _arrived(row: FlowRow | None) -> float | str | None:
+    """The norm of what arrived, what is broken about it, or None for nothing."""
+    if row is None or row.nothing is not None:
+        return None
+    return "NaN" if row.nans else "Inf" if row.infs else row.norm
+
+
+def _factor(was: float | str | None, now: float | str | None) -> float:
+    """1 for no change; infinite where one of them is no number to compare, and the other is not the same."""
+    if was == now:
+        return 1.0
+    if not isinstance(was, float) or not isinstance(now, float) or not was or not now:
+        return float("inf")
+    return max(was / now, now / was)
+
+
+def _words(arrived: float | str | None) -> str:
+    return "nothing" if arrived is None else arrived if isinstance(arrived, str) else f"norm {arrived:.3g}"
