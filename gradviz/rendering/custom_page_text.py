@@ -16,7 +16,7 @@ def custom_sections(page: CustomPage) -> Iterator[tuple[str, list[Row]]]:
     """Sections of the page, each with its title."""
     name = file_name(page.file)
     lines = [(str(line.number), line.text) for line in page.lines]
-    yield f"source{f' in {name}' if name else ''}", lines or [("", "the recording does not hold it")]
+    yield f"source{f' in {name}' if name else ''}", lines or [("", _why_no_source(page))]
     if not all(page.wants_gradient):
         yield (
             "gradients that are wanted",
@@ -28,6 +28,10 @@ def custom_sections(page: CustomPage) -> Iterator[tuple[str, list[Row]]]:
     checks = [(f"argument {check.argument}", _words(check)) for check in page.checks]
     checks += [("", sentence) for sentence in page.unchecked]
     yield "backward compared with finite differences of forward", checks or [("", _why_not(page))]
+
+
+def _why_no_source(page: CustomPage) -> str:
+    return "the recording does not hold it" + ("" if page.file else ": what exec() or a prompt defines has no file")
 
 
 def _why_not(page: CustomPage) -> str:

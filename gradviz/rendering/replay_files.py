@@ -28,6 +28,10 @@ class ReplayOutput:
     @classmethod
     def of(cls, name: str) -> ReplayOutput:
         """What a name on the command line means: ``steps.svg``, ``steps.png``, or a folder: ``steps/``."""
+        if not name:
+            raise BadInput(
+                "the pictures of a replay need a name", hint="-o steps.svg, or -o steps/ for a file for each step"
+            )
         path = Path(name)
         if name.endswith("/") or path.is_dir():
             return cls(path, is_folder=True)

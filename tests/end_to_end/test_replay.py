@@ -59,6 +59,7 @@ def test_all_prints_the_pages_in_a_terminal_too(capture: str, tmp_path: Path) ->
         (("--backward", "all"), "replay plays one backward call at a time; pick one with --backward N"),
         (("--from", "3", "--to", "2"), "--from 3 comes after --to 2"),
         (("--width", "20"), "20 is not in the range"),
+        (("-o", ""), "the pictures of a replay need a name; -o steps.svg"),
         (("-o", "steps.gif"), "'steps.gif' ends in '.gif', and a replay is drawn as .svg or .png"),
         (("-o", "steps"), "name it steps.svg, or steps/ for a folder with a file for each step"),
         (("-o", "-"), "do not go to standard output"),

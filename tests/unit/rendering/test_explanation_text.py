@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradviz.analysis.custom_page import CustomPage
 from gradviz.analysis.explanation import Explanation, explain
 from gradviz.analysis.node_inputs import NamedTensor
 from gradviz.analysis.node_numbers import NodeNumbers
@@ -79,6 +80,11 @@ def test_a_formula_of_torch_gets_the_numbers_where_nobody_wrote_it_in_mathematic
     )
     page = Explanation("scale", "ScaleBackward0", derivative=DERIVATIVE, numbers=numbers)
     assert "put into the formula\n  self  -0.5 * 5 = -2.5\n" in ExplanationText(80).text(page)
+
+
+def test_a_function_without_a_file_has_no_source_and_the_page_says_why() -> None:
+    page = Explanation("Cube", "CubeBackward", custom=CustomPage("Cube", "", (), (True,)))
+    assert "what exec() or a prompt defines has no file" in ExplanationText(120).text(page)
 
 
 def test_without_torch_the_mathematics_is_still_there_and_what_is_missing_is_said() -> None:

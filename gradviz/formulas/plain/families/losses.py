@@ -14,15 +14,13 @@ def _elementwise(
     node: str,
     sentence: str,
     call: str,
-    loss: str,
-    slope: str,
+    where: Mapping[str, str],
     *traps: Trap,
     target: str = "",
     note: str = "",
-    weights: Mapping[str, str] | None = None,
 ) -> PlainFormula:
-    """A loss of every element, summed or averaged; `slope` is its derivative by the prediction, `target` the
-    gradient of the target, where that may have one."""
+    """A loss of every element, summed or averaged: `where` says what ``loss`` is, and ``slope``, its derivative by the
+    prediction; `target` is the gradient of the target, where that may have one."""
     gradients = {"self": "grad * slope / n"}
     if target:
         gradients["target"] = target
@@ -32,7 +30,7 @@ def _elementwise(
         call,
         gradients,
         forward="loss if reduction == 0 else loss.sum() / n",
-        where={**_MEAN_OVER_ALL, **(weights or {}), "loss": loss, "slope": slope},
+        where={**_MEAN_OVER_ALL, **where},
         usual={"reduction": 1},
         symbols={"loss": "l", "slope": "l′", "delta": "δ", "weight": "weight"},
         note=f"{note} {_NOTE}".lstrip(),
@@ -69,34 +67,40 @@ LOSSES = (
         "MseLossBackward0",
         "The mean of squared errors.",
         "torch.ops.aten.mse_loss(self, target, reduction)",
-        "torch.square(self - target)",
-        "2 * (self - target)",
+        {"loss": "torch.square(self - target)", "slope": "2 * (self - target)"},
         target="-grad * slope / n",
     ),
     _elementwise(
         "SmoothL1LossBackward0",
         "Squared errors where they are small, absolute ones where they are large.",
         "torch.ops.aten.smooth_l1_loss(self, target, reduction, beta)",
-        "torch.where(torch.abs(self - target) < beta, torch.square(self - target) / (2 * beta), "
-        "torch.abs(self - target) - beta / 2)",
-        "torch.clamp((self - target) / beta, -1, 1)",
+        {
+            "loss": "torch.where(torch.abs(self - target) < beta, torch.square(self - target) / (2 * beta), "
+            "torch.abs(self - target) - beta / 2)",
+            "slope": "torch.clamp((self - target) / beta, -1, 1)",
+        },
         target="-grad * slope / n",
     ),
     _elementwise(
         "HuberLossBackward0",
         "Squared errors where they are small, absolute ones, times δ, where they are large.",
         "torch.ops.aten.huber_loss(self, target, reduction, delta)",
-        "torch.where(torch.abs(self - target) < delta, torch.square(self - target) / 2, "
-        "delta * (torch.abs(self - target) - delta / 2))",
-        "torch.clamp(self - target, -delta, delta)",
+        {
+            "loss": "torch.where(torch.abs(self - target) < delta, torch.square(self - target) / 2, "
+            "delta * (torch.abs(self - target) - delta / 2))",
+            "slope": "torch.clamp(self - target, -delta, delta)",
+        },
         target="-grad * slope / n",
     ),
     _elementwise(
         "BinaryCrossEntropyBackward0",
         "The surprise of probabilities of yes or no.",
         "torch.ops.aten.binary_cross_entropy(self, target, weight, reduction)",
-        "-w * (target * torch.log(self) + (1 - target) * torch.log(1 - self))",
-        "w * (self - target) / (self * (1 - self))",
+        {
+            "w": "1 if weight is None else weight",
+            "loss": "-w * (target * torch.log(self) + (1 - target) * torch.log(1 - self))",
+            "slope": "w * (self - target) / (self * (1 - self))",
+        },
         Trap(
             "At a probability that rounded to exactly 0 the loss is cut off at 100, and the slope at −10¹².",
             "p = torch.tensor([0.0], requires_grad=True)\n"
@@ -105,24 +109,26 @@ LOSSES = (
             "True",
         ),
         target="grad * w * (torch.log(1 - self) - torch.log(self)) / n",
-        weights={"w": "1 if weight is None else weight"},
     ),
     _elementwise(
         "BinaryCrossEntropyWithLogitsBackward0",
         "The surprise of logits of yes or no, without rounding to log(0).",
         "torch.ops.aten.binary_cross_entropy_with_logits(self, target, weight, pos_weight, reduction)",
-        "w * (p * target * torch.log(1 + torch.exp(-self)) + (1 - target) * torch.log(1 + torch.exp(self)))",
-        "w * ((1 - target) * torch.sigmoid(self) - p * target * torch.sigmoid(-self))",
+        {
+            "w": "1 if weight is None else weight",
+            "p": "1 if pos_weight is None else pos_weight",
+            "loss": "w * (p * target * torch.log(1 + torch.exp(-self)) + "
+            "(1 - target) * torch.log(1 + torch.exp(self)))",
+            "slope": "w * ((1 - target) * torch.sigmoid(self) - p * target * torch.sigmoid(-self))",
+        },
         target="grad * w * (p * torch.log(1 + torch.exp(-self)) - torch.log(1 + torch.exp(self))) / n",
-        weights={"w": "1 if weight is None else weight", "p": "1 if pos_weight is None else pos_weight"},
         note="Without weights, l′ is sigmoid(x) − t.",
     ),
     _elementwise(
         "SoftMarginLossBackward0",
         "The surprise of logits for targets of −1 and 1.",
         "torch.ops.aten.soft_margin_loss(self, target, reduction)",
-        "torch.log(1 + torch.exp(-target * self))",
-        "-target * torch.sigmoid(-target * self)",
+        {"loss": "torch.log(1 + torch.exp(-target * self))", "slope": "-target * torch.sigmoid(-target * self)"},
     ),
     _log_likelihood(
         "NllLossBackward0",
