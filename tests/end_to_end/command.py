@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +56,24 @@ def _run(command: list[str | Path], cwd: Path, stdin: str, env: dict[str, str] |
         timeout=120,
     )
     return Run(done.returncode, done.stdout, done.stderr)
+
+
+@contextlib.contextmanager
+def started(*arguments: str | Path, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    """``gradviz ARGUMENTS`` while it runs, for who wants to press Ctrl-C; it is killed at the end of the block."""
+    with subprocess.Popen(
+        [GRADVIZ, *arguments],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        # Where the tests run in the background of a shell, they and what they start would not hear of Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def refusal(run: Run) -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.end_to_end.command import GRADVIZ, SAMPLES, SCRIPTS, Run, gradviz, python, written_script
+from tests.end_to_end.command import SAMPLES, SCRIPTS, Run, gradviz, python, started, written_script
 from tests.shared_runs import SharedFolders
 
 CRASHES = SCRIPTS / "crashes.py"
@@ -58,17 +57,11 @@ def failed_node(folder: Path) -> dict[str, Any]:
 
 def interrupted(script: Path, *options: str, cwd: Path) -> Run:
     """Runs ``gradviz render``, and presses Ctrl-C as soon as the script has said that it is ready."""
-    process = subprocess.Popen(
-        [str(GRADVIZ), "render", *options, str(script)],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    with started("render", *options, script, cwd=cwd) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
     return Run(process.returncode, stdout, stderr)
 
 

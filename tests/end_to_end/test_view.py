@@ -15,18 +15,14 @@ from playwright.sync_api import expect
 from gradviz.capture.capture import Program
 from gradviz.capture.capture_file import write_capture
 from tests.captures import small_capture
-from tests.end_to_end.command import GRADVIZ
+from tests.end_to_end.command import started
 from tests.end_to_end.pages import started_browser
 
 
 @pytest.fixture
 def server(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    command = [str(GRADVIZ), "view", "run.gradviz", "--serve"]
-    with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
-    ) as process:
+    with started("view", "run.gradviz", "--serve", cwd=folder) as process:
         yield process
-        process.kill()
 
 
 def test_the_page_follows_the_capture_until_ctrl_c(folder: Path, server: subprocess.Popen[str]) -> None:
