@@ -12,6 +12,8 @@ from gradviz.rendering.json import GraphDocument
 from tests.golden.gallery import Picture, draw
 from tests.shared_runs import SharedFolders
 
+_WITH_PAGE = Picture("gpt2")
+
 
 @dataclass(frozen=True)
 class DrawnPicture:
@@ -29,7 +31,7 @@ class DrawnPicture:
 
 def drawn_picture(picture: Picture, shared: SharedFolders) -> DrawnPicture:
     """The picture as it is drawn now, from whoever asked for it first."""
-    folder = shared.folder(f"picture_of_{picture.name}", lambda folder: _draw_to_the_end(picture, folder))
+    folder = _folder(picture, shared)
     return DrawnPicture(
         svg=(folder / "picture.svg").read_bytes(),
         # JSON has no NaN: there it is a text.
@@ -38,7 +40,17 @@ def drawn_picture(picture: Picture, shared: SharedFolders) -> DrawnPicture:
     )
 
 
+def drawn_page(shared: SharedFolders) -> str:
+    """The page of the largest model among the pictures, from the same run."""
+    return (_folder(_WITH_PAGE, shared) / "page.html").read_text(encoding="utf-8")
+
+
+def _folder(picture: Picture, shared: SharedFolders) -> Path:
+    return shared.folder(f"picture_of_{picture.name}", lambda folder: _draw_to_the_end(picture, folder))
+
+
 def _draw_to_the_end(picture: Picture, folder: Path) -> None:
     """Let the sample go on after its backward, to what it asserts about its own gradients."""
-    run = draw(picture, folder / "picture.svg", "-o", folder / "graph.json", "--keep-going")
+    page = ("-o", folder / "page.html") if picture == _WITH_PAGE else ()
+    run = draw(picture, folder / "picture.svg", "-o", folder / "graph.json", *page, "--keep-going")
     (folder / "stdout.txt").write_text(run.stdout, encoding="utf-8")

@@ -142,6 +142,27 @@ def _page_lines() -> Iterator[str]:
         yield f"## {title}"
         for sample in _samples_of(pictures):
             yield from _entry(sample, [picture for picture in pictures if picture.sample == sample])
+    yield from _pages()
+
+
+PAGE_PICTURES = (
+    (
+        "gpt2_selected",
+        "GPT-2, coloured by what it keeps for backward; what the attention's gradient flows to lights up",
+    ),
+    ("mlp_backward", "The backward pass of a small network, played: the step that runs, its formula and its gradients"),
+)
+"""Those of `tests.golden.page_views` that are shown, with what is seen on each."""
+
+
+def _pages() -> Iterator[str]:
+    yield ""
+    yield "## The page"
+    yield ""
+    yield "`gradviz view samples/gpt2.py` and `gradviz view samples/mlp.py` open pages to explore."
+    for name, words in PAGE_PICTURES:
+        yield ""
+        yield f"![{words}](page/{name}.png)"
 
 
 def _samples_of(pictures: Iterable[Picture]) -> list[str]:
@@ -169,6 +190,16 @@ def sentence_about(sample: str) -> str:
     return text.splitlines()[0]
 
 
+def _redraw_pages(folder: Path) -> None:
+    from tests.end_to_end.pages import started_browser
+    from tests.golden.page_views import demo_page, take_all
+
+    gpt2 = folder / "gpt2.html"
+    draw(Picture("gpt2"), gpt2)
+    with started_browser() as browser:
+        take_all(browser, {"mlp": demo_page(), "gpt2": gpt2.read_text(encoding="utf-8")}, folder)
+
+
 def redraw() -> None:
     """Replace the whole gallery; nothing is replaced when one of the pictures cannot be drawn."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
@@ -176,6 +207,7 @@ def redraw() -> None:
         for picture, _ in zip(PICTURES, pool.map(draw, PICTURES, files), strict=True):
             sys.stderr.write(f"drew {picture.name}\n")
         draw_replay(REPLAY)
+        _redraw_pages(Path(folder))
         for outdated in GALLERY.glob("*.svg"):
             outdated.unlink()
         for file in files:

@@ -184,13 +184,22 @@ export class App {
     (kind === "svg" ? saveSvg : savePng)(area, name);
   }
 
+  /** Whether all of the picture is in sight. */
+  #isAllSeen() {
+    const { x, y, width, height } = this.viewport.seen;
+    const { scene } = this.picture;
+    return scene.x >= x && scene.y >= y && scene.x + scene.width <= x + width && scene.y + scene.height <= y + height;
+  }
+
   /** Begins or ends playing the backward pass, where it can be played. */
   play() {
     if (!this.model.document.replay) return;
     if (this.player.isOn) this.player.close();
     else {
       if (this.state.selected !== null) this.select(null);
-      this.player.open();
+      const isAllSeen = this.#isAllSeen();
+      this.player.open(); // Its bar takes room below.
+      if (isAllSeen) this.fit();
     }
   }
 

@@ -4,7 +4,7 @@ import { zoom, zoomIdentity } from "d3-zoom";
 import { byId, isFramed } from "./dom.js";
 
 const MARGIN = 28;
-/** Room for the breadcrumbs and the legend. */
+/** Room for the breadcrumbs, and for the legend or the bar of the backward pass. */
 const TOP = 38;
 const BOTTOM = 40;
 const LEGIBLE = 0.75;
@@ -44,10 +44,14 @@ export class Viewport {
     return { x: left, y: top, width: width / this.transform.k, height: height / this.transform.k };
   }
 
+  get #bottom() {
+    return Math.max(BOTTOM, byId("play-bar").offsetHeight + 20);
+  }
+
   /** All of a rectangle, as large as it can be read; with `isLegible`, no smaller than that either. */
   fit(rect, { isLegible = false, isMoved = true } = {}) {
     const { width, height } = this.size;
-    const room = { width: width - 2 * MARGIN, height: height - TOP - BOTTOM };
+    const room = { width: width - 2 * MARGIN, height: height - TOP - this.#bottom };
     const scale = Math.min(room.width / rect.width, room.height / rect.height, LARGEST_FIT);
     const k = isLegible ? Math.max(scale, Math.min(LEGIBLE, room.width / Math.min(rect.width, 700))) : scale;
     const x = width / 2 - (rect.x + rect.width / 2) * k;
@@ -63,7 +67,7 @@ export class Viewport {
     const centre = { x: rect.x + rect.width / 2, y: rect.y + Math.min(rect.height, height / least - 80) / 2 };
     const x = this.transform.applyX(centre.x);
     const y = this.transform.applyY(centre.y);
-    const isSeen = x > 60 && x < width - 60 && y > 50 && y < height - 50 && this.transform.k >= 0.4;
+    const isSeen = x > 60 && x < width - 60 && y > 50 && y < height - this.#bottom - 10 && this.transform.k >= 0.4;
     if (!isSeen) this.go(zoomIdentity.translate(width / 2 - centre.x * least, height / 2 - centre.y * least).scale(least));
   }
 
