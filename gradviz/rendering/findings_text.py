@@ -13,6 +13,7 @@ from rich.text import Text
 from gradviz.analysis.finding import SEVERITIES, Finding, Place, Severity
 from gradviz.analysis.report import Report
 from gradviz.graph.source_lines import file_name
+from gradviz.rendering.evidence_words import evidence_words
 from gradviz.rendering.printing import printed
 from gradviz.rendering.words import counted, listed
 
@@ -85,10 +86,7 @@ def _rows(report: Report, finding: Finding) -> Iterator[tuple[str, str]]:
     if finding.path:
         yield "path", " > ".join(finding.path)
     if finding.evidence:
-        yield (
-            "evidence",
-            ", ".join(f"{name.replace('_', ' ')} {_value(value)}" for name, value in finding.evidence.items()),
-        )
+        yield "evidence", evidence_words(finding.evidence)
     if finding.fix:
         yield "next", finding.fix
     if finding.changed_line is not None:
@@ -99,9 +97,3 @@ def _at(place: Place | None) -> str:
     if place is None:
         return ""
     return f" {file_name(place.file)}:{place.line}"
-
-
-def _value(value: object) -> str:
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
