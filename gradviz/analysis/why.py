@@ -208,7 +208,9 @@ class _Reader:
     def _path(self) -> Sequence[str]:
         """From the loss down to it; of what was cut off, the way on which the gradient is missing."""
         if self._row is None or self._graph_number is None or not self._row.leaves:
-            return next((finding.path for finding in self._findings if finding.cut is not None), ())
+            cut = next((finding for finding in self._findings if finding.cut is not None), None)
+            # The finding's own way begins at the first of all the tensors that the line cuts off.
+            return () if cut is None else (self._fates.name(self._number), *cut.path[1:])
         way = way_to_leaf(self._case.graphs[self._graph_number], self._row.leaves[0])
         return [*way[:-1], self._fates.name(self._number)]
 

@@ -106,7 +106,7 @@ def test_what_the_last_backward_did_not_reach_is_told_of_the_last_that_did(tmp_p
 
 def test_of_what_was_cut_off_the_missing_way_is_shown(tmp_path: Path) -> None:
     told = answer("0.bias", "loss = net[1](net[0](x).detach()).sum()\nloss.backward()", tmp_path)
-    assert dict(told.facts)["path"] == "net.0.weight > cut: detach (line 7) > linear (line 7) > sum (line 7) > loss"
+    assert dict(told.facts)["path"] == "net.0.bias > cut: detach (line 7) > linear (line 7) > sum (line 7) > loss"
 
 
 def test_a_module_is_answered_with_what_is_in_it(tmp_path: Path) -> None:
