@@ -2,8 +2,8 @@
 
 `inspect` shows a tensor that is there already, `record` watches a ``with`` block, `load` opens a file; each gives an
 `Inspection`. `check` says why a gradient is missing, zero, NaN or wrong; `watch` notes now and then how large the
-gradients of a long training are. Everything is loaded when it is first used: importing gradviz imports neither torch
-nor anything else.
+gradients of a long training are; `callbacks` check steps of Hugging Face's and Lightning's trainers. Everything is
+loaded when it is first used: importing gradviz imports neither torch nor anything else.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gradviz._version import __version__
 
 if TYPE_CHECKING:
+    from gradviz import callbacks
     from gradviz.api import Recording, Watch, check, inspect, load, record, watch
     from gradviz.capture.capture import Capture
     from gradviz.checked import Checked
@@ -39,6 +40,8 @@ else:
     def __getattr__(name):
         from importlib import import_module
 
+        if name == "callbacks":
+            return import_module("gradviz.callbacks")
         for home, names in _HOMES.items():
             if name in names:
                 return getattr(import_module(home), name)
@@ -63,6 +66,7 @@ __all__ = [
     "Recording",
     "Watch",
     "__version__",
+    "callbacks",
     "check",
     "inspect",
     "load",

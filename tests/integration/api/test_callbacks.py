@@ -118,7 +118,7 @@ def test_lightning_trainings_are_checked_alike(tmp_path: Path) -> None:
     assert "ended: step 1 has error findings: no gradient for " in cut
 
 
-@pytest.mark.parametrize("arguments", [{"every": 0}, {"fail_on": "fatal"}])
+@pytest.mark.parametrize("arguments", [{"every": 0}, {"fail_on": "fatal"}, {"select": "GV1O"}])
 def test_bad_arguments_are_refused_at_once(arguments: Any) -> None:
     with pytest.raises(BadInput):
         trainer_callback(**arguments)
