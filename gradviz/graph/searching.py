@@ -17,9 +17,10 @@ from functools import cache
 from gradviz.errors import NothingFound, near_matches
 from gradviz.graph.expressions import compiled, compiled_for_search
 from gradviz.graph.model import Graph, ModuleScope, Node
+from gradviz.graph.node_findings import GhostEdge
 from gradviz.graph.operation_words import autograd_name, constant_names, operation_names
 from gradviz.graph.root_names import root_names
-from gradviz.graph.source_lines import line_words, readers_lines
+from gradviz.graph.source_lines import file_name, line_words, readers_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,11 @@ class Found:
     constants: frozenset[int]
     scopes: frozenset[int]
     roots: frozenset[int]
+    ghosts: frozenset[int] = frozenset()
+    """Of `Graph.ghost_edges`: by the call that cuts, its line, or what gets no gradient."""
 
     def __len__(self) -> int:
-        return len(self.nodes) + len(self.constants) + len(self.scopes) + len(self.roots)
+        return len(self.nodes) + len(self.constants) + len(self.scopes) + len(self.roots) + len(self.ghosts)
 
 
 def search(graph: Graph, expression: str) -> Found:
@@ -55,6 +58,11 @@ def search(graph: Graph, expression: str) -> Found:
         constants=frozenset(index for index in constants if any(map(fits, constant_names(graph.constants[index])))),
         scopes=frozenset(index for index in scopes if any(map(fits, _words_of_scope(graph.scopes[index])))),
         roots=frozenset(index for index, name in enumerate(root_names(graph)) if fits(name)),
+        ghosts=frozenset(
+            index
+            for index, edge in enumerate(graph.ghost_edges)
+            if pattern.search(_line_of_cut(edge)) or any(map(fits, (edge.cut, *edge.tensors)))
+        ),
     )
     if not len(found):
         raise _nothing_found(graph, expression, scopes)
@@ -74,7 +82,7 @@ def _in_use(graph: Graph) -> tuple[set[int], set[int]]:
 
 def places_of(graph: Graph, found: Found) -> set[int]:
     """Nodes with which what was found comes into sight: for data what takes it, for a module its first node."""
-    places = set(found.nodes)
+    places = {*found.nodes, *(graph.ghost_edges[ghost].finding.node for ghost in found.ghosts)}
     unseen = set(found.scopes)
     for node in graph.nodes:
         if not found.constants.isdisjoint(node.constants):
@@ -94,6 +102,7 @@ def _nothing_found(graph: Graph, expression: str, scopes: Iterable[int]) -> Noth
     words |= dict.fromkeys(name for constant in graph.constants for name in constant_names(constant))
     words |= dict.fromkeys(word for scope in sorted(scopes) for word in _words_of_scope(graph.scopes[scope]))
     words |= dict.fromkeys(word for node in graph.nodes for word in _words(node))
+    words |= dict.fromkeys(edge.cut for edge in graph.ghost_edges)
     return NothingFound(f"nothing in this graph matches {expression!r}", hint=_remedy(expression, words))
 
 
@@ -107,6 +116,10 @@ def _remedy(expression: str, words: Iterable[str]) -> str:
     if other_case is not None:
         return f"capitals make case count: without them it fits {other_case!r}"
     return near_matches(expression, last_parts)
+
+
+def _line_of_cut(edge: GhostEdge) -> str:
+    return f"{file_name(edge.file)}:{edge.line}" if edge.file else ""
 
 
 def _words(node: Node, with_torchs_name: bool = True) -> Iterable[str]:

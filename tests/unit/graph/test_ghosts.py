@@ -9,6 +9,7 @@ from gradviz.graph.folding import FoldOptions, fold
 from gradviz.graph.graph_check import InvalidGraph
 from gradviz.graph.model import Graph
 from gradviz.graph.node_findings import GhostEdge, NodeFinding
+from gradviz.graph.searching import places_of, search
 from gradviz.graph.selection import SelectOptions
 from gradviz.graph.view import GHOST_KINDS, View
 from gradviz.graph.view_check import check_view
@@ -133,3 +134,13 @@ def test_a_ghost_edge_that_refers_to_nothing_is_refused() -> None:
     graph = graph_of("w -> Mul -> loss")
     with pytest.raises(InvalidGraph, match="a ghost edge to detach refers to module scope 3"):
         with_ghosts(graph, ghost(1, scope=3))
+
+
+@pytest.mark.parametrize("words", ["detach", "b0", r"train\.py:7$"])
+def test_a_cut_is_found_by_its_call_its_line_and_what_it_costs_its_gradient(words: str) -> None:
+    graph = graph_of(NET)
+    head = node_named(graph, "Addmm")
+    graph = with_ghosts(graph, ghost(head))
+    found = search(graph, words)
+    assert found.ghosts == {0}
+    assert head in places_of(graph, found)
