@@ -63,7 +63,8 @@ def item_texts(subject: SubjectWords) -> tuple[ItemText, ...]:
 
 
 class ItemTexts:
-    """The same by the number of an item, found when asked for: of a large graph a part may be all that is shown."""
+    """The same by the number of an item, for lines of text, which have no tooltips. They are found when asked for: of
+    a large graph a part may be all that is shown."""
 
     def __init__(self, subject: SubjectWords) -> None:
         self._subject = subject
@@ -71,7 +72,7 @@ class ItemTexts:
 
     def __getitem__(self, item: int) -> ItemText:
         if item not in self._known:
-            self._known[item] = item_text(self._subject, self._subject.view.items[item])
+            self._known[item] = item_face_text(self._subject, self._subject.view.items[item])
         return self._known[item]
 
 
