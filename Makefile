@@ -19,7 +19,8 @@ BENCH_INSTALLED := $(VENV)/.installed-bench
 
 # The script of the page, and the tools that make it: Node itself comes as a Python package.
 PAGE := gradviz/rendering/html_assets
-PAGE_INSTALLED := $(PAGE)/node_modules/.installed
+# Written by npm, once all is there.
+PAGE_INSTALLED := $(PAGE)/node_modules/.package-lock.json
 NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 
 .PHONY: help demo test lint page format conformance bench formulas harmless corpus gallery demo-capture clean
