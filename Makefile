@@ -15,6 +15,7 @@ CODE := gradviz tests samples
 INSTALLED := $(VENV)/.installed
 TEST_INSTALLED := $(VENV)/.installed-test
 CONFORMANCE_INSTALLED := $(VENV)/.installed-conformance
+JUPYTERLAB_INSTALLED := $(VENV)/.installed-jupyterlab
 BENCH_INSTALLED := $(VENV)/.installed-bench
 
 # The script of the page, and the tools that make it: Node itself comes as a Python package.
@@ -23,7 +24,7 @@ PAGE := gradviz/rendering/html_assets
 PAGE_INSTALLED := $(PAGE)/node_modules/.package-lock.json
 NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 
-.PHONY: help demo test lint page format conformance bench formulas harmless corpus gallery demo-capture clean
+.PHONY: help demo test lint page format conformance bench formulas harmless corpus jupyterlab gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
@@ -36,6 +37,7 @@ help:
 	@echo "make formulas      how much of torch 'gradviz explain' explains, compared with torch itself"
 	@echo "make harmless      programs run plain and recorded, and compared; CORPUS=FOLDER adds scripts of yours"
 	@echo "make corpus        score gradviz check on 298 scripts with known faults or none, and tell what it adds to their run; CASES=c2 for some"
+	@echo "make jupyterlab    open notebooks in a real JupyterLab, and look at what they show"
 	@echo "make gallery       draw every sample anew, in samples/gallery; the tests compare with these pictures"
 	@echo "make demo-capture  record anew what 'gradviz demo' shows"
 	@echo "make clean         remove what these made, the virtual environment included"
@@ -87,6 +89,9 @@ corpus: $(TEST_INSTALLED)
 	PATH="$(abspath $(VENV)/bin):$$PATH" $(PYTHON) tests/corpus/score.py -v --json build/corpus.json $(CASES)
 	$(PYTHON) -m tests.corpus_time build/corpus.json
 
+jupyterlab: $(JUPYTERLAB_INSTALLED)
+	$(PYTHON) -m pytest -n 0 tests/jupyterlab/in_jupyterlab.py
+
 gallery: $(TEST_INSTALLED)
 	$(PYTHON) -m tests.golden.gallery
 
@@ -112,6 +117,10 @@ $(PAGE_INSTALLED): $(PAGE)/package-lock.json | $(TEST_INSTALLED)
 
 $(CONFORMANCE_INSTALLED): $(TEST_INSTALLED)
 	$(PIP) --editable ".[conformance]"
+	@touch $@
+
+$(JUPYTERLAB_INSTALLED): $(TEST_INSTALLED)
+	$(PIP) --editable ".[jupyterlab]"
 	@touch $@
 
 $(BENCH_INSTALLED): $(TEST_INSTALLED)

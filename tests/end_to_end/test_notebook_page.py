@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbconvert import HTMLExporter
 from playwright.sync_api import Browser, FrameLocator, Page, expect
 
 from gradviz.inspection import Inspection
@@ -134,6 +136,15 @@ def test_where_it_cannot_run_a_still_picture_is_seen(show: Opener, html: str, he
     assert any(page.screenshot() not in seen for _ in range(50))
     assert all("Content Security Policy" in complaint for complaint in complaints)
     complaints.clear()
+
+
+def test_nbconvert_keeps_the_page(show: Opener) -> None:
+    output = nbformat.v4.new_output("execute_result", Inspection(small_capture())._repr_mimebundle_())
+    output.execution_count = 1
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("recording", outputs=[output])])
+    (converted, _) = HTMLExporter().from_notebook_node(notebook)
+    # The page around it loads what draws mathematics from the network.
+    frame_in(show(re.sub(r'<script [^>]*src="http[^>]*>', "<script>", converted)))
 
 
 def test_its_height_is_that_of_the_picture_within_limits() -> None:
