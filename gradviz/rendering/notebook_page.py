@@ -5,7 +5,7 @@ Problems solved here:
 * A notebook is a page of others: nothing of theirs may change ours, nor ours theirs, and other people's names are in
   it. So the page is in a frame that has an origin of its own. All of it is in the notebook, which can be opened again
   without Python.
-* Notebooks grow: the page is in it compressed, about a third of what the file takes.
+* Notebooks grow: the page is in it compressed, about half of what the file takes.
 * Where frames are not allowed (a notebook that is not trusted, GitHub) or no scripts in them, a still picture is seen:
   it lies below the frame, which shows it through until the page is there.
 * A frame cannot know how high its content is, so its height follows that of the picture.
