@@ -1,4 +1,8 @@
-"""What a finding calls the calls of a log, and the lines that it names for them."""
+"""What a finding calls the calls of a log, and the lines that it names for them.
+
+>>> [short_name(each) for each in ("torch.Tensor.detach", "Square.apply", "torch.Tensor.__setitem__")]
+['detach', 'Square.apply', 'assigning to its elements']
+"""
 
 from __future__ import annotations
 
@@ -18,15 +22,16 @@ _OPERATORS = {
 
 def operation(call: Call) -> str:
     """``relu``, ``Adam.step``, or ``assigning to its elements``."""
-    name = call.function.removeprefix("torch.Tensor.")
-    if name in _OPERATORS:
-        return _OPERATORS[name]
-    words = name.split(".")
-    return ".".join(words[-2:]) if call.kind in ("step", "custom", "zero_grad") else words[-1]
+    if call.kind in ("step", "zero_grad"):
+        return ".".join(call.function.split(".")[-2:])
+    return short_name(call.function)
 
 
 def short_name(function: str) -> str:
-    """As it is written in a program: ``detach``; of a custom function with its class."""
+    """As it is written in a program: ``detach``; of a custom function with its class, of a sign in words."""
+    method = function.removeprefix("torch.Tensor.")
+    if method in _OPERATORS:
+        return _OPERATORS[method]
     owner, _, name = function.rpartition(".")
     return f"{owner.rpartition('.')[2]}.apply" if name == "apply" else name
 
