@@ -20,11 +20,16 @@ def decided(expression: str, settings: Mapping[str, object]) -> ast.expr:
     Each ``a if condition else b`` is decided that asks for nothing else; factors and divisors that are 1 are left out.
     """
     whole = parsed(expression)
-    if settings.keys().isdisjoint(names_in(whole)):
+    if settings.keys().isdisjoint(_known_names(expression)):
         return whole
     # The remembered one belongs to all who ask for it.
     decided: ast.expr = _Deciding(settings).visit(copy.deepcopy(whole))
     return decided
+
+
+@lru_cache(maxsize=2000)
+def _known_names(expression: str) -> frozenset[str]:
+    return frozenset(names_in(parsed(expression)))
 
 
 def names_in(expression: ast.expr) -> Iterator[str]:
