@@ -7,7 +7,6 @@ import shutil
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Sequence
 from pathlib import Path
 
 from gradviz.errors import BadInput
@@ -22,22 +21,19 @@ def check_temporary_folder() -> None:
     _new_folder().rmdir()
 
 
-def temporary_pages(name: str, pages: Sequence[str]) -> list[Path]:
-    """Write pages to a new folder that nobody else can read, named after a script or capture; several are numbered.
+def temporary_page(name: str, page: str) -> Path:
+    """Write a page, named after a script or capture, to a new folder that nobody else can read.
 
-    They stay until the system clears its temporary files: the browser reads them again when it is started anew.
+    It stays until the system clears its temporary files: the browser reads it again when it is started anew.
     """
     stem = Path(name).name.removesuffix(".py").removesuffix(".gradviz")[:_MOST_LETTERS] or "graph"
-    folder = _new_folder()
-    numbers = [f"-{number}" for number in range(1, len(pages) + 1)] if len(pages) > 1 else [""]
-    paths = [folder / f"{stem}{number}.html" for number in numbers]
+    path = _new_folder() / f"{stem}.html"
     try:
-        for path, page in zip(paths, pages, strict=True):
-            write_output(path, page)
+        write_output(path, page)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(path.parent, ignore_errors=True)
         raise
-    return paths
+    return path
 
 
 def open_in_browser(address: str) -> bool:

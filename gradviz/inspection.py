@@ -345,9 +345,9 @@ class Inspection:
             NothingRecorded: there is no graph.
             BadInput: there is no such option, or no room for a temporary file.
         """
-        from gradviz.browser import open_in_browser, temporary_pages
+        from gradviz.browser import open_in_browser, temporary_page
 
-        (path,) = temporary_pages(self.capture.program.name, [str(self.render("html", **options))])
+        path = temporary_page(self.capture.program.name, str(self.render("html", **options)))
         open_in_browser(path.as_uri())
         return path
 

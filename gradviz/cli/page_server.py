@@ -1,9 +1,9 @@
-"""Serves pages to browsers on this machine.
+"""Serves a page to browsers on this machine.
 
 Problems solved here:
 
-* Other people on this machine, and web pages that are open in the same browser, could ask for the pages as well. So
-  every address has a random part, and only who knows it gets an answer. A name that somebody points at this machine
+* Other people on this machine, and web pages that are open in the same browser, could ask for the page as well. So
+  its address has a random part, and only who knows it gets an answer. A name that somebody points at this machine
   (DNS rebinding) is refused by the ``Host`` that the browser then sends.
 * A page learns by asking that there is a newer one: nothing is watched while nobody looks.
 * Ctrl-C ends it whatever the script that was run has made of that signal.
@@ -20,7 +20,7 @@ from socketserver import ThreadingTCPServer
 from urllib.parse import urlsplit
 
 from gradviz.browser import open_in_browser
-from gradviz.cli.served_pages import ServedPages
+from gradviz.cli.served_page import ServedPage
 from gradviz.errors import BadInput
 from gradviz.output import write_output
 
@@ -41,15 +41,14 @@ def check_port(port: int | None) -> None:
     PageServer(port, None).server_close()
 
 
-def serve(pages: ServedPages, port: int | None) -> None:
-    """Open the first page in the browser, and serve until Ctrl-C."""
-    with PageServer(port, pages) as server:
+def serve(page: ServedPage, port: int | None) -> None:
+    """Open the page in the browser, and serve until Ctrl-C."""
+    with PageServer(port, page) as server:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             is_open = open_in_browser(server.address)
-            others = "".join(f"        {server.address}{number}\n" for number in range(2, len(pages.pages) + 1))
             opened = ", opened in the browser" if is_open else ""
-            write_output("-", f"serving {server.address}{opened}; Ctrl-C ends it\n{others}")
+            write_output("-", f"serving {server.address}{opened}; Ctrl-C ends it\n")
             server.serve_forever()
         except KeyboardInterrupt:
             write_output("-", "\n")  # below the ^C
@@ -63,9 +62,9 @@ class PageServer(ThreadingTCPServer):
     # On Windows it would let two servers have the same port.
     allow_reuse_address = sys.platform != "win32"
 
-    def __init__(self, port: int | None, pages: ServedPages | None) -> None:
+    def __init__(self, port: int | None, page: ServedPage | None) -> None:
         """At `port`, or else at any that is free."""
-        self.pages = pages
+        self.page = page
         self.token = token_urlsafe(16)
         try:
             super().__init__((HOST, port or 0), _Handler)
@@ -84,15 +83,12 @@ class PageServer(ThreadingTCPServer):
         """Content and its type; None for a path that leads nowhere, or whose random part is wrong."""
         path, _, _ = path.partition("?")
         start, _, name = path.rpartition("/")
-        if self.pages is None or not compare_digest(start.encode(), f"/{self.token}".encode()):
+        if self.page is None or not compare_digest(start.encode(), f"/{self.token}".encode()):
             return None
-        self.pages.follow()
+        self.page.follow()
         if name == "version":
-            return str(self.pages.version), _TEXT
-        if name and not (name.isascii() and name.isdecimal() and len(name) < 9):
-            return None
-        place = int(name or 1)
-        return (self.pages.pages[place - 1], _PAGE) if 1 <= place <= len(self.pages.pages) else None
+            return str(self.page.version), _TEXT
+        return None if name else (self.page.content, _PAGE)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A browser that went away in the middle of an answer is no error."""

@@ -46,7 +46,7 @@ def view_command(serve: bool, port: int | None, **others: Any) -> int:
         from gradviz.errors import BadInput
 
         raise BadInput(f"--port {port} says where to serve, and nothing is served", hint="add --serve")
-    return _open_files(viewer)
+    return _open_file(viewer)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class _Viewer:
 
         return open_to_draw(self.choice)
 
-    def pages(self, source: Source, version: int | None = None) -> list[str]:
+    def page(self, source: Source, version: int | None = None) -> str:
         """One page for all graphs; with a version, it asks whoever serves it for a newer one."""
         from gradviz.cli.rescue import recording_kept
         from gradviz.cli.views import drawable_subjects
@@ -70,23 +70,21 @@ class _Viewer:
         with recording_kept(source, self.choice):
             subjects = drawable_subjects(source, self.viewing)
             with working("drawing the page"):
-                return [self.renderer.page(subjects, version)]
+                return self.renderer.page(subjects, version)
 
 
-def _open_files(viewer: _Viewer) -> int:
-    from gradviz.browser import check_temporary_folder, open_in_browser, temporary_pages
+def _open_file(viewer: _Viewer) -> int:
+    from gradviz.browser import check_temporary_folder, open_in_browser, temporary_page
     from gradviz.cli.rescue import recording_kept
     from gradviz.cli.source import tell_that_it_was_stopped
     from gradviz.output import write_output
 
     check_temporary_folder()
     source = viewer.opened()
-    pages = viewer.pages(source)
+    page = viewer.page(source)
     with recording_kept(source, viewer.choice):
-        paths = temporary_pages(viewer.choice.name, pages)
-    for number, path in enumerate(paths):
-        is_open = number == 0 and open_in_browser(path.as_uri())
-        write_output("-", f"{'opened' if is_open else 'wrote'} {path}\n")
+        path = temporary_page(viewer.choice.name, page)
+    write_output("-", f"{'opened' if open_in_browser(path.as_uri()) else 'wrote'} {path}\n")
     tell_that_it_was_stopped(source, viewer.choice)
     return source.exit_code
 
@@ -94,22 +92,22 @@ def _open_files(viewer: _Viewer) -> int:
 def _serve(viewer: _Viewer, port: int | None) -> int:
     """Until Ctrl-C. A script is run once, as its run may take long and change things; a capture is followed."""
     from gradviz.cli.page_server import check_port, serve
-    from gradviz.cli.served_pages import ServedPages
+    from gradviz.cli.served_page import ServedPage
     from gradviz.cli.source import tell_that_it_was_stopped
     from gradviz.errors import BadCapture
 
     check_port(port)
     if viewer.choice.is_capture:
 
-        def drawn(version: int) -> list[str]:
+        def drawn(version: int) -> str:
             if not viewer.choice.is_capture:
                 raise BadCapture(f"{viewer.choice.name} is no capture any more")  # so it is not run as a script
-            return viewer.pages(viewer.opened(), version)
+            return viewer.page(viewer.opened(), version)
 
-        serve(ServedPages(drawn, viewer.choice.file), port)
+        serve(ServedPage(drawn, viewer.choice.file), port)
         return 0
     source = viewer.opened()
-    pages = viewer.pages(source)
+    page = viewer.page(source)
     tell_that_it_was_stopped(source, viewer.choice)
-    serve(ServedPages(lambda _: pages, None), port)
+    serve(ServedPage(lambda _: page, None), port)
     return source.exit_code

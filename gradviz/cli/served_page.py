@@ -1,8 +1,8 @@
-"""Pages that follow a file: once it has changed, they are drawn anew."""
+"""A page that follows a file: once that has changed, it is drawn anew."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 
@@ -11,27 +11,27 @@ import click
 from gradviz.errors import GradvizError
 
 
-class ServedPages:
-    """The pages as they are now; several threads may ask for them."""
+class ServedPage:
+    """The page as it is now; several threads may ask for it."""
 
-    def __init__(self, draw: Callable[[int], Sequence[str]], file: Path | None) -> None:
-        """`draw` makes the pages of a version, which are numbered from 1 on; without a `file`, there is only one."""
+    def __init__(self, draw: Callable[[int], str], file: Path | None) -> None:
+        """`draw` makes the page of a version, which are numbered from 1 on; without a `file`, there is only one."""
         self._draw = draw
         self._file = file
         self._lock = Lock()
         self._seen = self._state_of_file()  # before it is read: what changes meanwhile is read again
         self.version = 1
-        self.pages = draw(1)
+        self.content = draw(1)
 
     def follow(self) -> None:
-        """Draw the pages anew where the file has changed; what cannot be drawn is told, and they stay as they were."""
+        """Draw the page anew where the file has changed; what cannot be drawn is told, and it stays as it was."""
         with self._lock:
             state = self._state_of_file()
             if state is None or state == self._seen:
                 return
             self._seen = state
             try:
-                self.pages = self._draw(self.version + 1)
+                self.content = self._draw(self.version + 1)
                 self.version += 1
             except GradvizError as error:
                 click.echo(f"gradviz: the page stays as it was: {error}", err=True)
