@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -24,12 +24,12 @@ EVERY_NTH_IS_DRAWN = 10
 """Pictures and tables take longer than all the rest."""
 
 
-def examine(sample: Sample, tally: Tally) -> None:
+def examine(sample: Sample, tally: Tally, before_recording: Callable[[], object]) -> None:
     """Run the sample and count what came of it."""
     tally.subjects[sample.subject] += 0
     try:
         plain = run_plain(sample)
-        problems = list(_problems(sample, plain, tally))
+        problems = list(_problems(sample, plain, tally, before_recording))
     except NoTest as reason:
         tally.skipped[f"samples: {reason}"] += 1
         return
@@ -43,10 +43,11 @@ def examine(sample: Sample, tally: Tally) -> None:
         tally.passed += 1
 
 
-def _problems(sample: Sample, plain: Run, tally: Tally) -> Iterator[str]:
+def _problems(sample: Sample, plain: Run, tally: Tally, before_recording: Callable[[], object]) -> Iterator[str]:
     watched, known = run_watched(sample)
     if any(_changes(plain, watched)):
         raise NoTest(_UNSTEADY)
+    before_recording()
     try:
         recorded, capture = run_recorded(sample)
     except Exception as error:

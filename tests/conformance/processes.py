@@ -1,12 +1,20 @@
-"""Spreads subjects over processes, and survives it when one of these dies."""
+"""Spreads subjects over processes, and survives it when one of these dies.
+
+A diary says which sample each process is at, and how it runs that. So the one that a process died of is known: where
+torch died of it alone, it is no test of gradviz; all others are examined again without it.
+"""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from multiprocessing import get_context
+from pathlib import Path
 
 import torch
 
@@ -22,36 +30,81 @@ What cannot be a sample is counted in the tally."""
 
 _AT_ONCE = 8
 """Subjects that a process takes before it asks for more."""
+_PLAIN, _RECORDED = "plain", "recorded"
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Subjects that one process examines, with their places."""
+
+    subjects: list[tuple[int, str]]
+    diary: Path
+    """Number of the subject, number of the sample, and how that runs, while it does; not there before the first."""
+    without: set[tuple[int, int]] = field(default_factory=set)
+    """Places of subjects and samples that a process died of."""
+
+    def note(self, place: int, number: int, way: str) -> None:
+        """Write into the diary."""
+        self.diary.write_text(f"{place} {number} {way}")
 
 
 def spread(samples: Samples, names: Sequence[str], order: Order) -> Tally:
     """Examine all samples that the order wants of the subjects with these names."""
-    chunks = [list(enumerate(names))[start : start + _AT_ONCE] for start in range(0, len(names), _AT_ONCE)]
+    numbered = list(enumerate(names))
     total = Tally()
+    with tempfile.TemporaryDirectory() as folder:
+        left = [
+            _Chunk(numbered[start : start + _AT_ONCE], Path(folder, str(start)))
+            for start in range(0, len(names), _AT_ONCE)
+        ]
+        while left:
+            broken = _run(samples, left, order, total)
+            left = [chunk for chunk in broken if not chunk.diary.exists()]
+            if left and len(left) == len(broken):
+                raise RuntimeError("processes die before they come to a first sample")
+            # Which of those that had begun is to blame shows when each runs by itself.
+            for chunk in (chunk for chunk in broken if chunk.diary.exists()):
+                while _run(samples, [chunk], order, total):
+                    _leave_out_what_it_died_of(chunk, total)
+    return total
+
+
+def _run(samples: Samples, chunks: list[_Chunk], order: Order, total: Tally) -> list[_Chunk]:
+    """Examine chunks, add what they counted, and return those of which the process died, or that of another."""
+    broken = []
     # Also with a single job: the recorder looks for tensors in the variables of all callers, and here are many names.
     with ProcessPoolExecutor(max(1, min(order.jobs, len(chunks))), get_context("spawn")) as pool:
         futures = [pool.submit(_examine_all, samples, chunk, order.share) for chunk in chunks]
         for chunk, future in zip(chunks, futures, strict=True):
-            total.add(_outcome(chunk, future))
-    return total
+            try:
+                total.add(future.result())
+            except BrokenProcessPool:
+                broken.append(chunk)
+    return broken
 
 
-def _examine_all(samples: Samples, named: list[tuple[int, str]], share: int) -> Tally:
+def _examine_all(samples: Samples, chunk: _Chunk, share: int) -> Tally:
     torch.set_num_threads(1)
     quiet()
     tally = Tally()
-    for place, name in named:
+    for place, name in chunk.subjects:
         tally.subjects[name] += 0
         try:
-            for sample in islice(samples(name, place, tally), 0, None, share):
-                examine(sample, tally)
+            for number, sample in enumerate(islice(samples(name, place, tally), 0, None, share)):
+                if (place, number) in chunk.without:
+                    continue
+                chunk.note(place, number, _PLAIN)
+                examine(sample, tally, before_recording=partial(chunk.note, place, number, _RECORDED))
         except Exception as error:  # of torch while it makes inputs
             tally.failures.append(f"{name}: its samples could not be made: {type(error).__name__}: {error}")
     return tally
 
 
-def _outcome(chunk: list[tuple[int, str]], future: Future[Tally]) -> Tally:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        return Tally(failures=[f"{chunk[0][1]} ... {chunk[-1][1]}: the process died, of these or of others"])
+def _leave_out_what_it_died_of(chunk: _Chunk, total: Tally) -> None:
+    place, number, way = chunk.diary.read_text().split()
+    chunk.without.add((int(place), int(number)))
+    name = dict(chunk.subjects)[int(place)]
+    if way == _PLAIN:
+        total.skipped[f"samples: the process dies of {name} without gradviz, too"] += 1
+    else:
+        total.failures.append(f"{name}: the process died while its sample {number} was recorded")
