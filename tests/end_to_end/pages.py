@@ -79,9 +79,7 @@ class Screen:
 
     def titles(self) -> list[str]:
         """The titles of everything in the picture, closed or open, sorted."""
-        script = "[...document.querySelectorAll('#picture .item')].map(i => i.querySelector('text').firstChild.data)"
-        found: list[str] = self.page.evaluate(script)
-        return sorted(found)
+        return self._titles("")
 
     def click(self, title: str, **options: Any) -> Screen:
         """A click on the words of an item."""
@@ -117,13 +115,15 @@ class Screen:
 
     def in_state(self, state: str) -> list[str]:
         """Titles of what is in a state while the backward pass is played, sorted; boxes as well."""
-        script = "state => [...document.querySelectorAll(`#picture .item.${state}`)]"
-        return sorted(self.page.evaluate(f"{script}.map(i => i.querySelector('text').firstChild.data)", state))
+        return self._titles(f".{state}")
 
     def lit(self, way: str) -> list[str]:
         """Titles of what lights up as ``from`` or ``to`` what is selected, sorted."""
-        script = "way => [...document.querySelectorAll(`#picture .item.lit-${way}`)]"
-        return sorted(self.page.evaluate(f"{script}.map(i => i.querySelector('text').firstChild.data)", way))
+        return self._titles(f".lit-{way}")
+
+    def _titles(self, marked: str) -> list[str]:
+        script = "marked => [...document.querySelectorAll(`#picture .item${marked}`)]"
+        return sorted(self.page.evaluate(f"{script}.map(i => i.querySelector('text').firstChild.data)", marked))
 
     def place(self, title: str) -> tuple[float, float]:
         """Where the middle of an item's upper edge is on the screen."""

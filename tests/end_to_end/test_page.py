@@ -183,7 +183,7 @@ def test_the_backward_pass_is_played_step_by_step(show: Opener) -> None:
 def test_a_folded_box_plays_all_that_is_in_it(show: Opener) -> None:
     screen = show(transformer(2), view=FOLDED)
     screen.press("p", "End")
-    assert screen.heading() == "model.embed.weight" or "embed" in screen.panel()
+    assert screen.heading() == "weight" and "embed" in screen.panel()
     assert screen.in_state("runs") == ["embed", "model"]
     screen.press("Home")
     assert screen.in_state("runs") == ["loss"]

@@ -9,7 +9,7 @@ import { showLegend } from "./legend.js";
 import { litBy, mark } from "./marking.js";
 import { Minimap } from "./minimap.js";
 import { announce, Panel } from "./panel.js";
-import { Picture } from "./picture.js";
+import { isWithin, Picture } from "./picture.js";
 import { besideOf, nearestOf } from "./places.js";
 import { Player } from "./player.js";
 import { savePng, saveSvg } from "./saving.js";
@@ -44,7 +44,7 @@ export class App {
     });
     this.player = new Player(model, {
       picture: this.picture,
-      takers: () => (line) => this.connections.takersOf(line),
+      takersOf: (line) => this.connections.takersOf(line),
       onStep: (items) => this.#followStep(items),
       onEnd: () => this.#fillPanel(),
     });
@@ -64,6 +64,7 @@ export class App {
     this.#offerCalls();
     byId("play").hidden = !facts.replay;
     this.state = stateOf(this.model, location.hash);
+    this.picture.recolour(this.state.colour);
     this.#show();
     this.viewport.fit(this.picture.scene, { isLegible: true, isMoved: false });
     if (this.state.selected !== null) this.reveal(this.state.selected);
@@ -116,8 +117,7 @@ export class App {
   /** Lights up what a source line made, and brings the first of it into sight. */
   lightUp(numbers, line) {
     this.search.show(`line:${line}`, numbers);
-    const first = numbers.map((number) => this.model.shownFor(number, this.state.opened)).find((number) => this.#rectOf(number));
-    if (first !== undefined) this.reveal(first);
+    this.#revealFirst(numbers);
   }
 
   select(number) {
@@ -184,20 +184,13 @@ export class App {
     (kind === "svg" ? saveSvg : savePng)(area, name);
   }
 
-  /** Whether all of the picture is in sight. */
-  #isAllSeen() {
-    const { x, y, width, height } = this.viewport.seen;
-    const { scene } = this.picture;
-    return scene.x >= x && scene.y >= y && scene.x + scene.width <= x + width && scene.y + scene.height <= y + height;
-  }
-
   /** Begins or ends playing the backward pass, where it can be played. */
   play() {
     if (!this.model.document.replay) return;
     if (this.player.isOn) this.player.close();
     else {
       if (this.state.selected !== null) this.select(null);
-      const isAllSeen = this.#isAllSeen();
+      const isAllSeen = isWithin(this.picture.scene, this.viewport.seen);
       this.player.open(); // Its bar takes room below.
       if (isAllSeen) this.fit();
     }
@@ -232,8 +225,6 @@ export class App {
     const scene = compose(this.model, this.state.opened);
     const now = was && rectOf(scene, anchor);
     if (now) shift(scene, was.x + was.width / 2 - (now.x + now.width / 2), was.y - now.y);
-    byId("stage").dataset.color = this.state.colour;
-    this.picture.colour = this.state.colour;
     this.picture.show(scene);
     this.connections = new Connections(scene);
     this.minimap.show(scene);
@@ -242,11 +233,16 @@ export class App {
     this.#mark();
   }
 
-  /** Brings into sight what runs, where it is folded away the box that hides it. */
+  /** Brings into sight what runs, and tells of it. */
   #followStep(items) {
-    const shown = items.map((item) => this.model.shownFor(item, this.state.opened)).filter((item) => this.#rectOf(item));
-    if (shown.length) this.viewport.reveal(this.#rectOf(shown[0]));
+    this.#revealFirst(items);
     this.#fillPanel();
+  }
+
+  /** The first that is shown, or the box that hides it. */
+  #revealFirst(numbers) {
+    const shown = numbers.map((number) => this.model.shownFor(number, this.state.opened)).find((number) => this.#rectOf(number));
+    if (shown !== undefined) this.reveal(shown);
   }
 
   #rectOf(number) {

@@ -10,7 +10,7 @@ import { Stretch } from "./stretch.js";
 /**
  * @typedef {{x: number, y: number, width: number, height: number}} Rect
  * @typedef {{key: string, from: string, to: string, points: {x: number, y: number}[], flow: object|null, isQuiet: boolean|undefined,
- *   source: number, target: number|null, box: number|null}} Line
+ *   source: number, target: number|null}} Line
  * @typedef {{items: Map<number, Rect>, open: Map<number, Rect & {depth: number, titleFrom: number}>,
  *   lines: Line[], x: number, y: number, width: number, height: number}} Scene
  */
@@ -177,7 +177,7 @@ function linesOf(model, inside, wire, number) {
     key: `${inside.box.item}/${number}/${start.port ?? ""}/${end.port ?? ""}`,
     from: start.key, to: end.key,
     points: joined(lane, { x: start.x, y: start.y }, { x: end.x, y: end.y }),
-    flow: wire.flow, isQuiet: wire.is_quiet, source: wire.source, target: wire.target, box: inside.box.item,
+    flow: wire.flow, isQuiet: wire.is_quiet, source: wire.source, target: wire.target,
   }));
 }
 
@@ -220,7 +220,7 @@ function addWaysOfLeaves(inside, cluster, corner, scene) {
     const points = pointsOf(route).map(({ x, y }) => ({ x: x + shift.x, y: y + shift.y }));
     scene.lines.push({
       key: `${inside.box.item}/leaf/${number}`, from: `item:${number}`, to: `item:${main}`,
-      points, flow, source: number, target: main, box: inside.box.item,
+      points, flow, source: number, target: main,
     });
   }
 }

@@ -18,65 +18,51 @@ export class Connections {
   /**
    * Everything that is reached from some items.
    *
-   * @param {Iterable<number>} numbers
+   * @param {number[]} numbers
    * @param {"onwards"|"back"} way with the data, or with the gradient
    * @returns {{items: Set<number>, lines: Set<string>}}
    */
   reached(numbers, way) {
+    return this.#walk(numbers.map(endOf), way, () => true);
+  }
+
+  /** The items at the other ends of an item's wires, nearest first. */
+  neighbours(numbers, way) {
+    return [...this.#walk(numbers.map(endOf), way, isBorder).items];
+  }
+
+  /** The items that take what flows along a line, whichever borders of boxes it has still to cross. */
+  takersOf(line) {
+    const own = itemAt(line.to);
+    return own === null ? [...this.#walk([line.to], "onwards", isBorder).items] : [own];
+  }
+
+  /** From some ends along all lines, and on from those ends that `goesOn` lets pass; the ends themselves are not found. */
+  #walk(ends, way, goesOn) {
     const found = { items: new Set(), lines: new Set() };
-    const waiting = [...numbers].map((number) => `item:${number}`);
-    const seen = new Set(waiting);
-    while (waiting.length) {
-      const end = waiting.pop();
+    const seen = new Set(ends);
+    const waiting = [...ends];
+    for (const end of waiting) {
       for (const line of this[way].get(end) ?? []) {
         found.lines.add(line.key);
         const next = way === "onwards" ? line.to : line.from;
         if (seen.has(next)) continue;
         seen.add(next);
-        waiting.push(next);
-        if (next.startsWith("item:")) found.items.add(Number(next.slice(5)));
+        if (!isBorder(next)) found.items.add(itemAt(next));
+        if (goesOn(next)) waiting.push(next);
       }
-    }
-    return found;
-  }
-
-  /** The items at the other ends of an item's wires, nearest first. */
-  neighbours(numbers, way) {
-    const own = new Set(numbers);
-    const found = new Set();
-    const waiting = [...own].map((number) => `item:${number}`);
-    const seen = new Set(waiting);
-    while (waiting.length) {
-      for (const line of this[way].get(waiting.shift()) ?? []) {
-        const next = way === "onwards" ? line.to : line.from;
-        if (seen.has(next)) continue;
-        seen.add(next);
-        if (!next.startsWith("item:")) waiting.push(next);
-        else if (!own.has(Number(next.slice(5)))) found.add(Number(next.slice(5)));
-      }
-    }
-    return [...found];
-  }
-
-  /** The items that take what flows along a line, whichever borders of boxes it has still to cross. */
-  takersOf(line) {
-    const found = [];
-    const waiting = [line.to];
-    while (waiting.length) {
-      const end = waiting.pop();
-      if (end.startsWith("item:")) found.push(Number(end.slice(5)));
-      else waiting.push(...(this.onwards.get(end) ?? []).map((next) => next.to));
     }
     return found;
   }
 
   /** The shortest way with the data from one item to another; null where there is none. */
   way(from, to) {
-    const goal = `item:${to}`;
-    const cameBy = new Map([[`item:${from}`, null]]);
-    const waiting = [`item:${from}`];
-    while (waiting.length && !cameBy.has(goal)) {
-      for (const line of this.onwards.get(waiting.shift()) ?? []) {
+    const goal = endOf(to);
+    const cameBy = new Map([[endOf(from), null]]);
+    const waiting = [endOf(from)];
+    for (const end of waiting) {
+      if (cameBy.has(goal)) break;
+      for (const line of this.onwards.get(end) ?? []) {
         if (cameBy.has(line.to)) continue;
         cameBy.set(line.to, line);
         waiting.push(line.to);
@@ -86,11 +72,15 @@ export class Connections {
     const found = { items: new Set([from, to]), lines: new Set() };
     for (let line = cameBy.get(goal); line; line = cameBy.get(line.from)) {
       found.lines.add(line.key);
-      if (line.from.startsWith("item:")) found.items.add(Number(line.from.slice(5)));
+      if (!isBorder(line.from)) found.items.add(itemAt(line.from));
     }
     return found;
   }
 }
+
+const endOf = (number) => `item:${number}`;
+const isBorder = (end) => !end.startsWith("item:");
+const itemAt = (end) => (isBorder(end) ? null : Number(end.slice(5)));
 
 function add(lines, end, line) {
   if (!lines.has(end)) lines.set(end, []);

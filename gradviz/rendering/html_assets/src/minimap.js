@@ -1,5 +1,6 @@
 /** A small picture of everything, with what is seen of it; a click or a drag goes there. */
 import { byId } from "./dom.js";
+import { isWithin } from "./picture.js";
 
 const WIDTH = 150;
 const HEIGHT = 170;
@@ -42,8 +43,7 @@ export class Minimap {
     if (!this.scene) return;
     const { seen } = this.viewport;
     const { scene } = this;
-    const isAllSeen = seen.x <= scene.x && seen.y <= scene.y
-      && seen.x + seen.width >= scene.x + scene.width && seen.y + seen.height >= scene.y + scene.height;
+    const isAllSeen = isWithin(scene, seen);
     byId("minimap-frame").hidden = isAllSeen;
     if (isAllSeen) return;
     const style = getComputedStyle(document.documentElement);

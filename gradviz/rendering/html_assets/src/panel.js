@@ -39,12 +39,12 @@ export class Panel {
       item.path && item.path !== item.title ? h("p", { class: "path" }, item.path) : null,
       this.#buttons(number, isOpen, isOnly),
       ...this.#figures(item),
-      ...this.#sections(item, ["findings"]),
+      ...this.#sections(item, true),
       ...(code ?? []),
       ...this.#formula(item),
       ...this.#neighbours("takes data from", from, "and sends its gradient there"),
       ...this.#neighbours("gives data to", to, "and gets its gradient from there"),
-      ...this.#sections(item, null, ["findings"]),
+      ...this.#sections(item, false),
     ];
   }
 
@@ -78,12 +78,13 @@ export class Panel {
     return [h("dl", { class: "figures" }, told.map(([by, name]) => h("div", {}, h("dt", {}, name), h("dd", {}, item.figures[by]))))];
   }
 
-  #sections(item, only, without = []) {
+  /** What a check found, which stands first, or all the rest. */
+  #sections(item, areFindings) {
     return (item.sections ?? [])
-      .filter(({ heading }) => (!only || only.includes(heading)) && !without.includes(heading))
+      .filter(({ heading }) => (heading === "findings") === areFindings)
       .flatMap(({ heading, lines }) => [
         heading ? h("h3", {}, heading) : null,
-        h("ul", { class: `lines${heading === "findings" ? " findings" : ""}` }, lines.map((line) => h("li", {}, lineOf(line)))),
+        h("ul", { class: `lines${areFindings ? " findings" : ""}` }, lines.map((line) => h("li", {}, lineOf(line)))),
       ]);
   }
 
@@ -98,7 +99,7 @@ export class Panel {
   #overview() {
     const { name, facts } = this.model.document;
     const tabs = this.#tabs();
-    const [, , parts] = tabs.find(([key]) => key === this.tab) ?? tabs[0];
+    const [, , parts] = tabs.find(([key]) => key === this.tab);
     const buttons = tabs.map(([key, words]) =>
       h("button", { type: "button", role: "tab", "aria-selected": String(key === this.tab), onclick: () => this.#turnTo(key) }, words));
     return [

@@ -3,8 +3,8 @@ import { byId, s } from "./dom.js";
 import { itemElement, moveWire, openElements, sizeOpen, translate, wireElement } from "./shapes.js";
 
 const DURATION = 220;
-const MOST_MOVED = 600;
 /** So many elements are moved step by step; more jump at once. */
+const MOST_MOVED = 600;
 /** Of a picture with more, only what is in sight has elements. */
 const MOST_KEPT = 2000;
 
@@ -152,7 +152,7 @@ export class Picture {
     let back = this.#elements.back.get(number);
     if (!title || !back) {
       title?.remove();
-      ({ back, title } = openElements(this.model, number, rect));
+      ({ back, title } = openElements(this.model, number, rect.depth));
       this.#elements.back.set(number, back);
       this.#elements.items.set(number, title);
       this.layers.back.append(back);
@@ -215,7 +215,7 @@ function partway(from, to, part) {
 const touch = (one, other) =>
   one.x <= other.x + other.width && other.x <= one.x + one.width && one.y <= other.y + other.height && other.y <= one.y + one.height;
 
-const isWithin = (inner, outer) =>
+export const isWithin = (inner, outer) =>
   inner.x >= outer.x && inner.y >= outer.y && inner.x + inner.width <= outer.x + outer.width && inner.y + inner.height <= outer.y + outer.height;
 
 function boundsOf(points) {

@@ -13,7 +13,7 @@ export class Player {
 
   /**
    * @param {import("./model.js").Model} model
-   * @param {{picture: object, takers: () => (line: object) => number[], onStep: (items: number[]) => void, onEnd: () => void}} page
+   * @param {{picture: object, takersOf: (line: object) => number[], onStep: (items: number[]) => void, onEnd: () => void}} page
    */
   constructor(model, page) {
     this.model = model;
@@ -41,8 +41,8 @@ export class Player {
     this.isOn = false;
     byId("play-bar").hidden = true;
     byId("picture").classList.remove("playing");
-    for (const element of [...this.page.picture.elementsOfItems().values()]) element.classList.remove(...STATES);
-    for (const element of [...this.page.picture.elementsOfLines().values()]) element.classList.remove("sent", "sends");
+    for (const element of this.page.picture.elementsOfItems().values()) element.classList.remove(...STATES);
+    for (const element of this.page.picture.elementsOfLines().values()) element.classList.remove("sent", "sends");
     this.page.onEnd();
   }
 
@@ -84,12 +84,11 @@ export class Player {
       element.classList.add(state);
     }
     byId("picture").classList.add("playing");
-    const takers = this.page.takers();
     for (const line of picture.scene.lines) {
       const element = picture.elementsOfLines().get(line.key);
       if (!element) continue;
       const isCarrying = !(line.isQuiet || this.model.items[line.source].role === "constant" || line.flow?.state === "ghost");
-      const through = isCarrying ? takers(line) : [];
+      const through = isCarrying ? this.page.takersOf(line) : [];
       element.classList.toggle("sent", through.some((taker) => ["ran", "runs", "partly"].includes(states.get(taker))));
       element.classList.toggle("sends", through.some((taker) => states.get(taker) === "runs"));
     }

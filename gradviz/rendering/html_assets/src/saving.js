@@ -7,7 +7,7 @@ const MARGIN = 20;
 const LARGEST_SIDE = 16_000;
 
 /** The picture as the text of an SVG file of its own, with the page's style and font inside. */
-export function svgText({ x, y, width, height }) {
+function svgText({ x, y, width, height }) {
   const { theme } = document.documentElement.dataset;
   const layers = byId("scene").cloneNode(true);
   layers.removeAttribute("transform");

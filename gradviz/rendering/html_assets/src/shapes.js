@@ -17,7 +17,7 @@ export function itemElement(model, number, colour) {
   const tints = item.tints?.[colour] ?? [];
   const middle = tints[Math.floor(tints.length / 2)] ?? "";
   const opens = model.canOpen(number);
-  const element = s(
+  return s(
     "g",
     {
       class: ["item", item.role, item.is_failed ? "failed" : middle].filter(Boolean).join(" "),
@@ -31,7 +31,6 @@ export function itemElement(model, number, colour) {
     s("g", { class: "words" }, (item.lines ?? []).map(lineElement), (item.chips ?? []).map(chipElement)),
     opens ? toggle(item.width, (item.height - 7 * (behind.length > 0)) / 2, "+") : null,
   );
-  return element;
 }
 
 const isBanded = (tints) => new Set(tints).size > 1;
@@ -46,11 +45,11 @@ function bands(tints, item, front) {
   return s("g", { class: "bands" }, s("clipPath", { id }, s("path", { d: front })), s("g", { "clip-path": `url(#${id})` }, rects));
 }
 
-/** The background of an open box, and its title, which stands over wires. */
-export function openElements(model, number, rect) {
+/** The background of an open box, and its title, which stands over wires; `sizeOpen` places them. */
+export function openElements(model, number, depth) {
   const item = model.items[number];
   const box = model.boxes.get(number);
-  const shade = `d${Math.min(rect.depth, 3)}`;
+  const shade = `d${Math.min(depth, 3)}`;
   const back = s("rect", { class: `o ${shade}${item.is_failed ? " failed" : ""}`, rx: 9, "data-back": number });
   const title = s(
     "g",
@@ -60,7 +59,6 @@ export function openElements(model, number, rect) {
       box.chip ? s("g", { class: "box" }, chipElement(box.chip)) : null),
     toggle(10, 0, "−"),
   );
-  sizeOpen(back, title, rect);
   return { back, title };
 }
 
@@ -76,7 +74,7 @@ export function sizeOpen(back, title, rect) {
 }
 
 /**
- * One stretch of a wire; arrow heads stand only where data reaches an item.
+ * One stretch of a wire, placed by `moveWire`; arrow heads stand only where data reaches an item.
  *
  * @param {import("./composition.js").Line} line
  */
@@ -88,10 +86,8 @@ export function wireElement(line, arrows, { role, ends }) {
   const reachesItem = line[marker[0]].startsWith("item:");
   const flowsThere = arrows === "data" || !(quiet || state === "ghost");
   const kind = state || (quiet ? "k" : widthClass(line.flow?.norm, ends));
-  const element = s("g", { class: "wire", "data-line": line.key }, s("path", { class: "w" }),
+  return s("g", { class: "wire", "data-line": line.key }, s("path", { class: "w" }),
     s("path", { class: kind, [marker[1]]: reachesItem && flowsThere ? `url(#${head})` : null }));
-  moveWire(element, line.points);
-  return element;
 }
 
 /** Where a gradient lies on the scale of gradients, as the class that makes its wire as wide as that. */
@@ -103,7 +99,7 @@ function widthClass(norm, ends) {
 
 export function moveWire(element, points) {
   const path = pathOf(points);
-  for (const child of element.children) if (child.tagName === "path") child.setAttribute("d", path);
+  for (const child of element.children) child.setAttribute("d", path);
 }
 
 function lineElement(line) {

@@ -33,7 +33,6 @@ export class Stretch {
     for (const { edge, axis, length } of this.#after) add(edge, true, axis, edge, length);
     this.jumps.sort((one, other) => one.at - other.at);
     this.total = this.jumps.reduce((sum, jump) => sum + jump.length, 0);
-    return this;
   }
 
   /** Whether a jump lies between two places. */

@@ -85,10 +85,6 @@ export class Viewport {
     this.go(zoomIdentity.translate(width / 2 - x * k, height / 2 - y * k).scale(k));
   }
 
-  panBy(x, y) {
-    select(this.svg).call(this.behaviour.translateBy, x / this.transform.k, y / this.transform.k);
-  }
-
   go(goal, isMoved = true) {
     cancelAnimationFrame(this.#frame);
     const set = (transform) => select(this.svg).call(this.behaviour.transform, transform);
