@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice, pairwise
-from math import prod
 from typing import NamedTuple
 
 from gradviz.analysis.case import Case
@@ -115,10 +114,4 @@ def _is_same(one: TensorFacts, other: TensorFacts) -> bool:
 
 
 def _has_same_elements(one: TensorFacts, other: TensorFacts) -> bool:
-    return one.dtype == other.dtype and _elements(one) == _elements(other)
-
-
-def _elements(facts: TensorFacts) -> int | None:
-    """None where a size is not a number."""
-    sizes = [size for size in facts.shape if isinstance(size, int)]
-    return prod(sizes) if len(sizes) == len(facts.shape) else None
+    return one.dtype == other.dtype and one.elements == other.elements

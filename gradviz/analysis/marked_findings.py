@@ -10,7 +10,7 @@ from gradviz.analysis.finding import CutSeen, Finding, Place
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph
 from gradviz.graph.node_findings import GhostEdge, NodeFinding
-from gradviz.graph.source_lines import file_name, readers_lines
+from gradviz.graph.source_lines import line_words_of, readers_lines
 
 
 def with_findings(capture: Capture, findings: Iterable[Finding]) -> Capture:
@@ -34,22 +34,13 @@ def finding_notes(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def _line(place: Place | None) -> str:
-    return "" if place is None else f" ({file_name(place.file)}:{place.line})"
+    return "" if place is None else f" ({line_words_of(place.file, place.line)})"
 
 
 def most_telling(capture: Capture) -> int:
     """The place of the first graph with an alarm on it; else of the first one."""
-    alarms = (place for place, graph in enumerate(capture.graphs) if any(map(_is_alarm, _findings_on(graph))))
-    return next(alarms, 0)
-
-
-def _findings_on(graph: Graph) -> Iterator[NodeFinding]:
-    yield from graph.findings
-    yield from (edge.finding for edge in graph.ghost_edges)
-
-
-def _is_alarm(finding: NodeFinding) -> bool:
-    return finding.severity != "note"
+    graphs = enumerate(capture.graphs)
+    return next((place for place, graph in graphs if any(each.is_alarm for each in graph.all_findings)), 0)
 
 
 def _marked(number: int, graph: Graph, findings: Sequence[Finding]) -> Graph:

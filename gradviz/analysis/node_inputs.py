@@ -10,7 +10,7 @@ from gradviz.formulas.arguments import edge_names, tensor_arguments
 from gradviz.formulas.derivative import Derivative
 from gradviz.formulas.plain import plain_formula
 from gradviz.formulas.special_nodes import special_node
-from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.gradients import TensorFigures, at_place
 from gradviz.graph.model import Constant, Edge, Graph, Node
 from gradviz.graph.operation_words import autograd_name, constant_names
 from gradviz.graph.tensor_facts import TensorFacts
@@ -76,7 +76,7 @@ def _from_edge(graph: Graph, name: str, edge: Edge) -> NamedTensor:
     source = graph.nodes[edge.target]
     return NamedTensor(
         name,
-        names_at(source, edge.input_nr),
+        source.names_at(edge.input_nr),
         source.output(edge.input_nr),
         at_place(source.values, edge.input_nr),
         source.id,
@@ -92,17 +92,12 @@ def _from_what_was_saved(node: Node, arguments: Collection[str]) -> Iterator[Nam
             yield NamedTensor(saved.slot, (), saved.tensor, saved.value, wants_gradient=False)
 
 
-def names_at(node: Node, output_nr: int) -> tuple[str, ...]:
-    """What the program calls one of the tensors that a node gave."""
-    return tuple(name for held in node.held if held.output_nr == output_nr for name in held.names)
-
-
 def _names_behind_views(graph: Graph, node: Node) -> tuple[str, ...]:
     edge: Edge | None = None
     while node.kind == "view" and len(node.edges) == 1 and node.edges[0] is not None:
         edge = node.edges[0]
         node = graph.nodes[edge.target]
-    return () if edge is None else names_at(node, edge.input_nr)
+    return () if edge is None else node.names_at(edge.input_nr)
 
 
 def _names_of_constants(node: Node, constants: list[Constant], derivative: Derivative | None) -> list[str]:
@@ -143,8 +138,3 @@ def _free_arguments(node: Node, derivative: Derivative | None, count: int) -> li
         else:
             names.append(argument.name)
     return names
-
-
-def at_place(figures: tuple[TensorFigures | None, ...], place: int) -> TensorFigures | None:
-    """None also where there are fewer."""
-    return figures[place] if place < len(figures) else None

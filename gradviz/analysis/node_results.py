@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.node_inputs import NamedTensor, at_place, names_at
+from gradviz.analysis.node_inputs import NamedTensor
 from gradviz.formulas.arguments import result_names
 from gradviz.formulas.derivative import Derivative
 from gradviz.formulas.plain import plain_formula
+from gradviz.graph.gradients import at_place
 from gradviz.graph.model import Node
 
 
 def node_results(node: Node, derivative: Derivative | None) -> tuple[NamedTensor, ...]:
     """One for each output of the forward, in order."""
     return tuple(
-        NamedTensor(name, names_at(node, place), node.output(place), at_place(node.values, place))
+        NamedTensor(name, node.names_at(place), node.output(place), at_place(node.values, place))
         for place, name in enumerate(_names(node, derivative))
     )
 

@@ -12,6 +12,8 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Place, place_of_line
 from gradviz.analysis.frozen import place_of_flag
 from gradviz.analysis.parameter_fates import ParameterFates
+from gradviz.graph.counts import counted
+from gradviz.graph.source_lines import line_words_of
 
 OutcomeKind = Literal["reached", "frozen", "unused", "cut off", "not reached"]
 
@@ -75,7 +77,7 @@ def counted_outcomes(case: Case) -> str:
     by_kind: dict[OutcomeKind, list[Outcome]] = defaultdict(list)
     for outcome in found:
         by_kind[outcome.kind].append(outcome)
-    total = f"{len(found):,} {'parameter' if len(found) == 1 else 'parameters'}"
+    total = counted(len(found), "parameter")
     if not found:
         return ""
     if len(by_kind["reached"]) == len(found):
@@ -87,9 +89,4 @@ def counted_outcomes(case: Case) -> str:
 def _part(kind: OutcomeKind, group: list[Outcome]) -> str:
     places = {each.place for each in group}
     place = places.pop() if len(places) == 1 and kind in ("frozen", "cut off") else None
-    return f"{len(group):,} {kind}" + (f" at {short(place)}" if place is not None else "")
-
-
-def short(place: Place) -> str:
-    """``train.py:12``."""
-    return f"{place.file.replace(chr(92), '/').rpartition('/')[2]}:{place.line}"
+    return f"{len(group):,} {kind}" + (f" at {line_words_of(place.file, place.line)}" if place is not None else "")

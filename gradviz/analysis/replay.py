@@ -13,11 +13,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal, NamedTuple
 
 from gradviz.analysis.engine_order import expected_order, order_of_run
 from gradviz.errors import BadInput
-from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.gradients import TensorFigures, at_place
 from gradviz.graph.model import Graph
 from gradviz.graph.view import Item, View
 
@@ -92,9 +93,7 @@ class Replay:
                 self._steps_of_item.setdefault(item, []).append(step.number)
         self._arrivals = [_first_and_last_arrival(step) for step in self.steps]
         self._waiting = self._count_waiting()
-        self._done_nodes = [0]
-        for step in self.steps:
-            self._done_nodes.append(self._done_nodes[-1] + len(step.nodes))
+        self._done_nodes = list(accumulate((len(step.nodes) for step in self.steps), initial=0))
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -179,7 +178,7 @@ class Replay:
             return
         for place, edge in enumerate(node.edges):
             if edge is not None and self._step_of.get(edge.target) != step.number:
-                gradient = node.gradients[place] if place < len(node.gradients) else None
+                gradient = at_place(node.gradients, place)
                 flow = Flow(sender, place, edge.target, edge.input_nr, step.number, gradient)
                 step.leaving.append(flow)
                 yield flow
@@ -190,28 +189,22 @@ class Replay:
 
     def arrived_at(self, slot: Slot) -> TensorFigures | None:
         """What arrived at a slot, after the hooks on it; None where it was not measured."""
-        arrived = self.graph.nodes[slot[0]].arrived
-        return arrived[slot[1]] if slot[1] < len(arrived) else None
+        return at_place(self.graph.nodes[slot[0]].arrived, slot[1])
 
     def sum_at(self, slot: Slot) -> TensorFigures | None:
         """The same before the hooks: the sum of all that was sent there."""
-        before = self.graph.nodes[slot[0]].before_hooks
-        return (before[slot[1]] if slot[1] < len(before) else None) or self.arrived_at(slot)
+        return at_place(self.graph.nodes[slot[0]].before_hooks, slot[1]) or self.arrived_at(slot)
 
     def has_failed(self, step: Step) -> bool:
         """Whether backward raised in it."""
-        return self._failed is not None and self._failed in step.nodes
+        return self._failed in step.nodes
 
     def _count_waiting(self) -> list[int]:
         change = [0] * (len(self.steps) + 2)
         for number, (first, _) in enumerate(self._arrivals, 1):
             change[first] += 1
             change[number] -= 1
-        counts, current = [], 0
-        for step in change[:-1]:
-            current += step
-            counts.append(current)
-        return counts
+        return list(accumulate(change[:-1]))
 
 
 def _first_and_last_arrival(step: Step) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from gradviz.analysis.outcomes import outcome_of
 from gradviz.analysis.parameter_fates import ParameterFates
 from gradviz.analysis.way_to_leaf import way_to_leaf
 from gradviz.errors import BadInput, near_matches
+from gradviz.graph.gradients import at_place
 
 AnswerKind = Literal[
     "gradient", "zero", "not finite", "frozen", "unused", "cut off", "not reached", "passed on", "no grad"
@@ -200,7 +201,7 @@ class _Reader:
         for number in self._case.measured_graphs[-1:]:
             for node in self._case.graphs[number].nodes:
                 for held in node.held if not node.is_leaf else ():
-                    figures = node.arrived[held.output_nr] if held.output_nr < len(node.arrived) else None
+                    figures = at_place(node.arrived, held.output_nr)
                     if figures is not None and figures.norm is not None and not names.isdisjoint(held.names):
                         return f"norm {figures.norm:.3g} arrived at it"
         return None

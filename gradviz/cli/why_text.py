@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gradviz.analysis.finding import Place, SourceText, text_at
-from gradviz.analysis.outcomes import short
 from gradviz.analysis.why import Answer
+from gradviz.graph.source_lines import line_words_of
 from gradviz.rendering.printing import printed
 
 
@@ -34,4 +34,5 @@ def _parts(answer: Answer, sources: SourceText) -> Iterator[RenderableType]:
 
 def _line(place: Place, sources: SourceText) -> str:
     source = text_at(sources, place).strip()
-    return f"{short(place)}: {source}" if source else short(place)
+    words = line_words_of(place.file, place.line)
+    return f"{words}: {source}" if source else words

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeVar
 
 from msgspec import Struct
+
+_Entry = TypeVar("_Entry")
 
 FIRST_DECADE = -16
 LAST_DECADE = 5
@@ -59,6 +61,11 @@ class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit
     def is_zero(self) -> bool:
         """True for a measured gradient in which every element is exactly zero."""
         return self.is_measured and self.zeros == self.count > 0
+
+
+def at_place(entries: Sequence[_Entry | None], place: int) -> _Entry | None:
+    """One of the entries that a node has for its outputs or edges; None also where there are fewer."""
+    return entries[place] if place < len(entries) else None
 
 
 def holds_numbers(figures: Iterable[TensorFigures | None]) -> bool:

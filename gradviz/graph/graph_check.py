@@ -63,7 +63,7 @@ def check_references(graph: Graph) -> None:
 
 
 def _check_findings(graph: Graph, check: Callable[[str, int | None, int, str], None]) -> None:
-    for finding in (*graph.findings, *(ghost.finding for ghost in graph.ghost_edges)):
+    for finding in graph.all_findings:
         check(finding.code, finding.node, len(graph.nodes), "node")
     for ghost in graph.ghost_edges:
         check(f"a ghost edge to {ghost.cut}", ghost.constant, len(graph.constants), "constant")

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from gradviz.errors import BadInput
 from gradviz.graph import graph_check, traversal
-from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures
+from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures, at_place
 from gradviz.graph.node_findings import GhostEdge, NodeFinding
 from gradviz.graph.root_shares import RootShares
 from gradviz.graph.saved_tensors import AllocatorReading, OlderGraph, SavedTensor, Storage
@@ -113,7 +113,11 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
 
     def output(self, number: int) -> TensorFacts | None:
         """What the forward gave at that place; None where torch does not say."""
-        return self.outputs[number] if number < len(self.outputs) else None
+        return at_place(self.outputs, number)
+
+    def names_at(self, number: int) -> tuple[str, ...]:
+        """Python names of what the forward gave at that place."""
+        return tuple(name for tensor in self.held if tensor.output_nr == number for name in tensor.names)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -255,6 +259,11 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     def parameters(self) -> tuple[Node, ...]:
         """Leaves that are parameters of a module, or at least `torch.nn.Parameter`."""
         return tuple(node for node in self.nodes if node.kind == "parameter")
+
+    @property
+    def all_findings(self) -> tuple[NodeFinding, ...]:
+        """`findings`, and those that are drawn as `ghost_edges`."""
+        return (*self.findings, *(edge.finding for edge in self.ghost_edges))
 
     def ancestors(self, node: Node | int) -> tuple[Node, ...]:
         """Everything that a node, or the node with that id, was computed from, in creation order and without it.

@@ -10,8 +10,7 @@ from gradviz.graph.model import Graph
 
 def guilty_operations(graph: Graph) -> frozenset[int]:
     """Operations in which backward failed, or which a check found to be wrong or cut off."""
-    found = (*graph.findings, *(edge.finding for edge in graph.ghost_edges))
-    wrong = (each.node for each in found if each.severity != "note" and not graph.nodes[each.node].is_leaf)
+    wrong = (each.node for each in graph.all_findings if each.is_alarm and not graph.nodes[each.node].is_leaf)
     return frozenset((*failed_operations(graph), *wrong))
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradviz.errors import MissingDependency
-from gradviz.graph.gradients import TensorFigures
-from gradviz.graph.model import CallSite, Graph, Node, TensorFacts
+from gradviz.graph.gradients import TensorFigures, at_place
+from gradviz.graph.model import Graph, Node, TensorFacts
 from gradviz.graph.operation_words import call_of, calls_of_several_names, constant_names, node_word
 from gradviz.graph.root_names import root_names
-from gradviz.graph.source_lines import line_words, readers_lines
+from gradviz.graph.source_lines import line_words_of, readers_lines
 
 if TYPE_CHECKING:
     import networkx
@@ -37,10 +37,10 @@ def plain_nodes(graph: Graph) -> Iterator[tuple[int, dict[str, PlainAttribute]]]
     roots: dict[int, list[str]] = {}
     findings: dict[int, list[str]] = {}
     cuts: dict[int, list[str]] = {}
-    for finding in (*graph.findings, *(edge.finding for edge in graph.ghost_edges)):
+    for finding in graph.all_findings:
         findings.setdefault(finding.node, []).append(f"{finding.code} {finding.cause}: {finding.message}")
     for edge in graph.ghost_edges:
-        cuts.setdefault(edge.finding.node, []).append(f"{edge.cut} at {line_words(CallSite(edge.file, edge.line))}")
+        cuts.setdefault(edge.finding.node, []).append(f"{edge.cut} at {line_words_of(edge.file, edge.line)}")
     for root, name in zip(graph.roots, root_names(graph), strict=True):
         roots.setdefault(root.node, []).append(name)
     own_lines = readers_lines(graph)
@@ -66,9 +66,8 @@ def _edges(graph: Graph) -> Iterator[tuple[int, int, int, dict[str, PlainAttribu
             if edge is not None:
                 tensor = graph.nodes[edge.target].output(edge.input_nr)
                 attributes = dict(_tensor_attributes(tensor))
-                if position < len(node.gradients):
-                    attributes |= dict(_gradient_attributes(node.gradients[position]))
-                share = node.shares[position] if position < len(node.shares) else None
+                attributes |= dict(_gradient_attributes(at_place(node.gradients, position)))
+                share = at_place(node.shares, position)
                 if share is not None and share.share is not None:
                     attributes["gradient_share"] = _six_digits(share.share)
                 if share is not None and share.cosine is not None:

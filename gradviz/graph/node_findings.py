@@ -16,6 +16,11 @@ class NodeFinding(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
     severity: Literal["error", "warning", "note"]
     message: str = ""
 
+    @property
+    def is_alarm(self) -> bool:
+        """False for what is only worth knowing."""
+        return self.severity != "note"
+
 
 class GhostEdge(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """An edge that is not there: a gradient would have gone on from a node, had a call not cut the way.

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
-from gradviz.graph.model import Edge, Graph, Node, TensorFacts
+from gradviz.graph.model import Edge, Graph, Node
 from gradviz.graph.must_see import guilty_operations
 from gradviz.graph.traversal import consumers, topological_order
 
@@ -104,12 +103,7 @@ def _keeps_all_elements(node: Node, graph: Graph) -> bool:
     assert edge is not None, "asked only about nodes with one input"
     before = graph.nodes[edge.target].output(edge.input_nr)
     after = node.outputs[0] if len(node.outputs) == 1 else None
-    return before is not None and after is not None and _elements(before) == _elements(after) is not None
-
-
-def _elements(tensor: TensorFacts) -> int | None:
-    sizes = [size for size in tensor.shape if isinstance(size, int)]
-    return prod(sizes) if len(sizes) == len(tensor.shape) else None
+    return before is not None and after is not None and before.elements == after.elements is not None
 
 
 def _keep_modules_visible(graph: Graph, flags: list[bool]) -> None:

@@ -20,7 +20,7 @@ from gradviz.graph.model import Graph, ModuleScope, Node
 from gradviz.graph.node_findings import GhostEdge
 from gradviz.graph.operation_words import autograd_name, constant_names, operation_names
 from gradviz.graph.root_names import root_names
-from gradviz.graph.source_lines import file_name, line_words, readers_lines
+from gradviz.graph.source_lines import line_words, line_words_of, readers_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _remedy(expression: str, words: Iterable[str]) -> str:
 
 
 def _line_of_cut(edge: GhostEdge) -> str:
-    return f"{file_name(edge.file)}:{edge.line}" if edge.file else ""
+    return line_words_of(edge.file, edge.line) if edge.file else ""
 
 
 def _words(node: Node, with_torchs_name: bool = True) -> Iterable[str]:

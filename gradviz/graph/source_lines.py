@@ -21,7 +21,12 @@ def readers_lines(graph: Graph) -> list[int]:
 
 def line_words(site: CallSite) -> str:
     """``train.py:41``."""
-    return f"{file_name(site.file)}:{site.line}"
+    return line_words_of(site.file, site.line)
+
+
+def line_words_of(file: str, line: int | None) -> str:
+    """The same of a line that no call site is known for."""
+    return f"{file_name(file)}:{line}"
 
 
 def file_name(path: str) -> str:

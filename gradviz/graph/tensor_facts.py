@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from msgspec import Struct
 
 
@@ -16,6 +18,12 @@ class TensorFacts(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
     layout: str = "strided"
     type_name: str = "Tensor"
     """The Python class, where it is a subclass of ``torch.Tensor``."""
+
+    @property
+    def elements(self) -> int | None:
+        """How many there are; None where a size is not a number."""
+        sizes = [size for size in self.shape if isinstance(size, int)]
+        return prod(sizes) if len(sizes) == len(self.shape) else None
 
     @property
     def is_complex(self) -> bool:

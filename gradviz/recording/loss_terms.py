@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gradviz.graph.model import Edge, Graph, Node
+from gradviz.graph.model import Edge, Graph
 from gradviz.graph.operation_words import node_word
 from gradviz.graph.root_names import root_names
 from gradviz.graph.root_shares import LossTerm
@@ -89,7 +89,7 @@ class _Sum:
         node = self._graph.nodes[start.slot[0]]
         if node.hooks or len(node.outputs) != 1 or self._uses[node.id] > (not is_root):
             return []
-        if not is_root and _variables(node, start.slot[1]):
+        if not is_root and node.names_at(start.slot[1]):
             return []
         edges = [edge for edge in node.edges if edge is not None]
         is_opened = (
@@ -116,17 +116,13 @@ class _Sum:
         return node.name in _SUMS and all(self._is_number(each) for each in node.edges if each is not None)
 
 
-def _variables(node: Node, output_nr: int) -> tuple[str, ...]:
-    return tuple(name for held in node.held if held.output_nr == output_nr for name in held.names)
-
-
 def _grouped(graph: Graph, terms: Iterator[Start]) -> list[Loss]:
     """Terms of the same name, or made by the same operation of the same line, as a loop makes them, are one loss."""
     lines = readers_lines(graph)
     groups: dict[tuple[str, int | None], Loss] = {}
     for start in terms:
         node = graph.nodes[start.slot[0]]
-        name = next(iter(_variables(node, start.slot[1])), None)
+        name = next(iter(node.names_at(start.slot[1])), None)
         site = None if node.call_site is None else lines[node.call_site]
         key = (name, None) if name else (node_word(node), site)
         loss = groups.setdefault(key, Loss(key[0], site))
@@ -156,7 +152,7 @@ def _with_its_input(graph: Graph, loss: Loss) -> str:
     if edge is None:
         return loss.name
     source = graph.nodes[edge.target]
-    return f"{loss.name} of {next(iter(_variables(source, edge.input_nr)), None) or node_word(source)}"
+    return f"{loss.name} of {next(iter(source.names_at(edge.input_nr)), None) or node_word(source)}"
 
 
 def _with_its_line(graph: Graph, loss: Loss) -> str:

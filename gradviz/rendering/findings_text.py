@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gradviz.analysis.finding import SEVERITIES, Finding, Place, Severity
 from gradviz.analysis.report import Report
-from gradviz.graph.source_lines import file_name
+from gradviz.graph.source_lines import line_words_of
 from gradviz.rendering.evidence_words import evidence_words
 from gradviz.rendering.printing import printed
 from gradviz.rendering.words import counted, listed
@@ -94,6 +94,4 @@ def _rows(report: Report, finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def _at(place: Place | None) -> str:
-    if place is None:
-        return ""
-    return f" {file_name(place.file)}:{place.line}"
+    return "" if place is None else f" {line_words_of(place.file, place.line)}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import floor, log10, sqrt
 
-from gradviz.graph.gradients import LeafGradient, TensorFigures
+from gradviz.graph.gradients import LeafGradient, TensorFigures, at_place
 from gradviz.graph.model import Node
 from gradviz.graph.view import Item, Link
 from gradviz.rendering.gradient_words import figures_words, gradient_words
@@ -36,7 +36,7 @@ def node_gradients(subject: SubjectWords, item: Item, node: Node) -> Iterator[st
         yield from range_of_gradients(subject, item)
         return
     for place, (name, arrived) in enumerate(_named("gradient", node.arrived)):
-        before = node.before_hooks[place] if place < len(node.before_hooks) else None
+        before = at_place(node.before_hooks, place)
         if before is not None and before != arrived:
             yield from figures_lines(f"{name} before the hooks on it", before)
             name = f"{name} after them"

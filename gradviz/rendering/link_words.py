@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.gradients import TensorFigures, at_place
 from gradviz.graph.model import Graph, Node, TensorFacts
 from gradviz.graph.operation_words import autograd_name, call_of
 from gradviz.graph.view import Item, Link
@@ -93,13 +93,12 @@ class _Flow:
     @property
     def value(self) -> TensorFigures | None:
         output_nr = 0 if self.views else self.output_nr
-        return self.node.values[output_nr] if output_nr < len(self.node.values) else None
+        return at_place(self.node.values, output_nr)
 
     @property
     def name(self) -> str:
         output_nr = 0 if self.views else self.output_nr
-        held = (tensor for tensor in self.node.held if tensor.output_nr == output_nr)
-        return next((name for tensor in held for name in tensor.names), "")
+        return next(iter(self.node.names_at(output_nr)), "")
 
     @property
     def is_one_of_several(self) -> bool:

@@ -9,10 +9,10 @@ from gradviz.analysis.checkpointing import Checkpointing
 from gradviz.analysis.memory import ChangedSince, StorageUse, Unknown, keeps_unknown, kept_bytes
 from gradviz.analysis.memory_remedies import Repeated, SavedTwice
 from gradviz.graph.byte_words import byte_words
-from gradviz.graph.model import CallSite, Graph
+from gradviz.graph.model import Graph
 from gradviz.graph.operation_words import stem_of
 from gradviz.graph.saved_tensors import OlderGraph, TorchObjects
-from gradviz.graph.source_lines import line_words
+from gradviz.graph.source_lines import line_words_of
 from gradviz.rendering.words import counted, listed
 
 _MOST_VARIABLES = 4
@@ -33,7 +33,7 @@ def place_words(key: Sequence[str | int | None]) -> str:
     """``train.py:41``, from a key of `by_line`."""
     if len(key) != 2 or key[0] is None:
         return "unknown line"
-    return line_words(CallSite(str(key[0]), int(key[1] or 0)))
+    return line_words_of(str(key[0]), int(key[1] or 0))
 
 
 def first_place_words(use: StorageUse) -> str:

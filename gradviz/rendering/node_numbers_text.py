@@ -12,7 +12,7 @@ from gradviz.formulas.plain import plain_formula
 from gradviz.graph.byte_words import byte_words
 from gradviz.graph.gradients import LeafGradient, TensorFigures
 from gradviz.graph.saved_tensors import SavedTensor
-from gradviz.graph.source_lines import file_name
+from gradviz.graph.source_lines import line_words_of
 from gradviz.rendering.formula_numbers import (
     LONGEST_OPERAND,
     mathematics_with_numbers,
@@ -50,7 +50,7 @@ def _section(title: str, rows: list[Row]) -> Iterator[tuple[str, list[Row]]]:
 
 def _where(numbers: NodeNumbers) -> Iterator[Row]:
     if numbers.file is not None:
-        yield "line", f"{file_name(numbers.file)}:{numbers.line}" + (f"  {numbers.source}" if numbers.source else "")
+        yield "line", line_words_of(numbers.file, numbers.line) + (f"  {numbers.source}" if numbers.source else "")
     for name, value in (("call", numbers.function), ("module", numbers.module), ("hooks", listed(numbers.hooks))):
         if value:
             yield name, value

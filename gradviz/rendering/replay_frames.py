@@ -11,6 +11,7 @@ from dataclasses import replace
 from xml.sax.saxutils import escape
 
 from gradviz.analysis.replay import START, Step
+from gradviz.graph.gradients import at_place
 from gradviz.graph.view import Item, Link
 from gradviz.rendering.faces import SMALL_SIZE, faces_of, printable
 from gradviz.rendering.geometry import Direction, Layout, Route
@@ -87,7 +88,7 @@ class ReplayFrames:
         if item.root is not None:
             root = graph.roots[item.root]
             values = graph.nodes[root.node].values
-            return short_nested_words(values[root.output_nr], _LONGEST_VALUE) if root.output_nr < len(values) else ""
+            return short_nested_words(at_place(values, root.output_nr), _LONGEST_VALUE)
         if item.node is None or len(self._replay.steps_of_item(item.id)) > 1:
             return ""
         values = graph.nodes[max(item.nodes, default=item.node)].values

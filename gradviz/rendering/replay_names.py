@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from gradviz.analysis.node_inputs import names_at
 from gradviz.analysis.replay import START, Flow, Replay, Step
 from gradviz.graph.model import ModuleScope, Node
 from gradviz.graph.operation_words import autograd_name
@@ -130,7 +129,7 @@ class StepNames:
         name = self.short_name(step)
         if len(node.outputs) < 2 or self.item_of(step).kind == "box":
             return name
-        held = names_at(node, flow.input_nr)
+        held = node.names_at(flow.input_nr)
         title = self.texts[step.items[0]].title
         return f"{title}, for {held[0] if held else f'output {flow.input_nr}'}"
 

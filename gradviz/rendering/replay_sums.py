@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import isclose
 
-from gradviz.analysis.node_inputs import names_at
 from gradviz.analysis.replay import Flow, Slot, Step
 from gradviz.graph.operation_words import autograd_name
 from gradviz.rendering.replay_names import StepNames
@@ -73,7 +72,7 @@ class SumWords:
     def _slot_name(self, step: Step, slot: Slot) -> str:
         """Which of several a gradient is for: the variable that held it, or its number."""
         node, output_nr = self._graph.nodes[slot[0]], slot[1]
-        names = names_at(node, output_nr)
+        names = node.names_at(output_nr)
         if names or self._names.item_of(step).kind != "box":
             return f"for {names[0] if names else f'output {output_nr}'}"
         return f"at {autograd_name(node)}"

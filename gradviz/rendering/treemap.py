@@ -9,8 +9,8 @@ from xml.sax.saxutils import escape
 from gradviz.analysis.memory import GraphMemory
 from gradviz.analysis.memory_cells import Cell, cells_of
 from gradviz.graph.byte_words import byte_words
-from gradviz.graph.model import CallSite, Graph
-from gradviz.graph.source_lines import line_words
+from gradviz.graph.model import Graph
+from gradviz.graph.source_lines import line_words_of
 from gradviz.rendering.faces import SMALL_SIZE, printable
 from gradviz.rendering.geometry import Rect
 from gradviz.rendering.shapes import number
@@ -140,7 +140,7 @@ def _tooltip(cell: Cell) -> str:
 
 
 def _place(cell: Cell) -> str:
-    return line_words(CallSite(cell.file, cell.line)) if cell.file and cell.line else ""
+    return line_words_of(cell.file, cell.line) if cell.file and cell.line else ""
 
 
 def _rectangle(place: Rect) -> str:

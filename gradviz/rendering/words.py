@@ -7,13 +7,13 @@ from math import prod
 
 from gradviz.graph.counts import counted as counted
 from gradviz.graph.model import CallSite, TensorFacts
-from gradviz.graph.source_lines import file_name, line_words
+from gradviz.graph.source_lines import line_words, line_words_of
 
 
 def short_line_words(site: CallSite, program: str) -> str:
     """``train.py:41``, or ``line 41`` where that is the script whose name stands above already."""
     words = line_words(site)
-    return f"line {site.line}" if words == f"{file_name(program)}:{site.line}" else words
+    return f"line {site.line}" if words == line_words_of(program, site.line) else words
 
 
 def shape_words(tensor: TensorFacts | None) -> str:
