@@ -9,7 +9,6 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import SEVERITIES, Finding
 from gradviz.analysis.rule import Rule, is_called
-from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput, near_matches
 
 NO_RULE = "GV000"
@@ -59,13 +58,8 @@ def chosen_rules(
     return [rule for rule in chosen if rule.code not in left_out]
 
 
-def check_capture(capture: Capture, rules: Iterable[type[Rule]]) -> CheckResult:
-    """What the rules find. A rule that breaks down is told of, and costs nothing but itself."""
-    return check_case(Case(capture), rules)
-
-
 def check_case(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
-    """The same, for a capture about which more is to be asked."""
+    """What the rules find. A rule that breaks down is told of, and costs nothing but itself."""
     findings: list[Finding] = []
     completed: list[type[Rule]] = []
     for rule in rules:

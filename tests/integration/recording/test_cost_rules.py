@@ -8,7 +8,8 @@ from textwrap import dedent
 
 import pytest
 
-from gradviz.analysis.checker import check_capture
+from gradviz.analysis.case import Case
+from gradviz.analysis.checker import check_case
 from gradviz.analysis.rules import RULES
 from gradviz.recording.plan import RecordingPlan, RunLimits
 from gradviz.recording.program import find_script
@@ -45,7 +46,7 @@ def notes_in(program: str, folder: Path, limits: RunLimits | None = None) -> lis
     before = BEGINNING.count("\n")
     return [
         (each.cause, None if each.place is None else each.place.line - before)
-        for each in check_capture(capture, RULES).findings
+        for each in check_case(Case(capture), RULES).findings
         if each.code.startswith("GV9")
     ]
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gradviz.analysis.checker import check_capture
+from gradviz.analysis.case import Case
+from gradviz.analysis.checker import check_case
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules import RULES
 from gradviz.recording.plan import RecordingPlan
@@ -137,7 +138,7 @@ def findings_in(program: str, folder: Path) -> tuple[Finding, ...]:
     script = folder / "train.py"
     script.write_text(HEAD + program)
     capture = run(find_script(str(script)), (), RecordingPlan(backward=None, keep_going=True, calls=True)).capture
-    return tuple(finding for finding in check_capture(capture, RULES).findings if finding.is_alarm)
+    return tuple(finding for finding in check_case(Case(capture), RULES).findings if finding.is_alarm)
 
 
 def marked_line(program: str) -> int:

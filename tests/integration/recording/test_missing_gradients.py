@@ -8,7 +8,8 @@ from textwrap import dedent, indent
 
 import pytest
 
-from gradviz.analysis.checker import check_capture
+from gradviz.analysis.case import Case
+from gradviz.analysis.checker import check_case
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules import RULES
 from gradviz.recording.plan import RecordingPlan
@@ -39,7 +40,7 @@ def findings_in(middle: str, folder: Path, beginning: str = BEGINNING, end: str 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Torch's own, on what the script does wrong.
         capture = run(find_script(str(script)), (), RecordingPlan(backward=None, keep_going=True, calls=True)).capture
-    return [finding for finding in check_capture(capture, RULES).findings if finding.is_alarm]
+    return [finding for finding in check_case(Case(capture), RULES).findings if finding.is_alarm]
 
 
 CUTS = {

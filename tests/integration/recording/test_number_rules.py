@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gradviz.analysis.checker import check_capture
+from gradviz.analysis.case import Case
+from gradviz.analysis.checker import check_case
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules import RULES
 from tests.integration.recording.helpers import EVERY_CALL, recorded_script
@@ -32,7 +33,7 @@ def train(loss_of, parameters, steps=3):
 
 def alarms(folder: Path, program: str) -> list[Finding]:
     capture = recorded_script(folder, TRAINING + program, EVERY_CALL)
-    return [finding for finding in check_capture(capture, RULES).findings if finding.is_alarm]
+    return [finding for finding in check_case(Case(capture), RULES).findings if finding.is_alarm]
 
 
 def guilty_line(program: str) -> int:

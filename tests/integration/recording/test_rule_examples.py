@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gradviz.analysis.checker import check_capture
+from gradviz.analysis.case import Case
+from gradviz.analysis.checker import check_case
 from gradviz.analysis.rule import FAMILIES, SECTIONS, Rule
 from gradviz.analysis.rules import ON_REQUEST, RULES
 from gradviz.analysis.rules.parameter_without_gradient import ParameterWithoutGradient
@@ -28,7 +29,7 @@ def causes_in(example: str, folder: Path, rules: Iterable[type[Rule]], also: str
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Torch's own, on what the example does wrong.
         capture = run(find_script(str(script)), (), RecordingPlan(backward=None, calls=True)).capture
-    found = check_capture(capture, rules).findings
+    found = check_case(Case(capture), rules).findings
     return {finding.cause for finding in found if finding.is_alarm or finding.cause == also}
 
 

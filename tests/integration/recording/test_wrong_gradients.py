@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gradviz.analysis.checker import check_capture
+from gradviz.analysis.case import Case
+from gradviz.analysis.checker import check_case
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules import RULES
 from gradviz.analysis.rules.saved_memory import saved_memory_above
@@ -446,7 +447,7 @@ def recorded(script: str, folder: Path) -> Capture:
 
 
 def alarms(capture: Capture) -> list[Finding]:
-    return [finding for finding in check_capture(capture, RULES).findings if finding.is_alarm]
+    return [finding for finding in check_case(Case(capture), RULES).findings if finding.is_alarm]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -486,11 +487,11 @@ def test_a_limit_on_saved_memory_names_the_line_that_keeps_most(tmp_path: Path) 
     path = tmp_path / "train.py"
     path.write_text(f"import torch\n{DEEP}")
     capture = run(find_script(str(path)), (), RecordingPlan()).capture
-    (finding,) = check_capture(capture, [saved_memory_above(100_000)]).findings
+    (finding,) = check_case(Case(capture), [saved_memory_above(100_000)]).findings
     assert finding.evidence["saved_bytes"] == 11 * 100 * 64 * 4
     assert finding.place is not None
     assert "HERE" in path.read_text().splitlines()[finding.place.line - 1]
-    assert check_capture(capture, [saved_memory_above(2**20)]).findings == ()
+    assert check_case(Case(capture), [saved_memory_above(2**20)]).findings == ()
 
 
 def test_what_a_function_prints_when_it_is_tried_out_is_not_shown(
@@ -543,5 +544,5 @@ class Running(torch.autograd.Function):
 Running.apply(torch.nn.Linear(3, 3)(torch.randn(4, 3))).sum().backward()
 """)
     capture = run(find_script(str(path)), (), RecordingPlan(backward=None, calls=True)).capture
-    assert [finding for finding in check_capture(capture, RULES).findings if finding.is_alarm] == []
+    assert [finding for finding in check_case(Case(capture), RULES).findings if finding.is_alarm] == []
     assert any("something else each time" in sentence for sentence in capture.disclosures)

@@ -8,7 +8,7 @@ import pytest
 
 from gradviz.analysis.baseline import baseline_of, read_baseline
 from gradviz.analysis.case import Case
-from gradviz.analysis.checker import check_capture, chosen_rules
+from gradviz.analysis.checker import check_case, chosen_rules
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.report import check_report
 from gradviz.analysis.rule import Rule
@@ -60,7 +60,7 @@ RULES = (Rounded, Shallow, Broken, Deep)
 
 
 def messages(*rules: type[Rule]) -> list[str]:
-    return [finding.message for finding in check_capture(CAPTURE, rules).findings]
+    return [finding.message for finding in check_case(Case(CAPTURE), rules).findings]
 
 
 def test_the_gravest_findings_come_first() -> None:
@@ -73,7 +73,7 @@ def test_what_a_deeper_rule_explains_is_not_said_again() -> None:
 
 
 def test_a_rule_that_breaks_down_is_told_of_and_the_others_run() -> None:
-    result = check_capture(CAPTURE, (Broken, Deep))
+    result = check_case(Case(CAPTURE), (Broken, Deep))
     verdict, breakdown = result.findings
     assert verdict.message == "w is cut off"
     assert (breakdown.code, breakdown.severity) == ("GV000", "note")
