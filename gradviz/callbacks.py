@@ -39,7 +39,9 @@ class StepChecks:
             raise BadInput(f"every={self.every!r} is not a number from 1 on", hint="every=500 checks each 500th step")
         chosen(self.select, self.ignore)
         if self.fail_on is not None:
-            check_choice("severity", self.fail_on, ("error", "warning", "note"))
+            from gradviz.analysis.finding import SEVERITIES
+
+            check_choice("severity", self.fail_on, SEVERITIES)
 
     def begin(self) -> None:
         """A step begins."""

@@ -61,7 +61,7 @@ class BrokenGradients:
     def first(self) -> BrokenGradient | None:
         """None where every gradient that came to a leaf was finite."""
         first = self._first_unscaled()
-        for number, graph in list(enumerate(self._graphs))[first:]:
+        for number, graph in enumerate(self._graphs[first:], first):
             leaves = tuple(leaf.id for leaf in graph.leaves if state_of(leaf.arrived) in BROKEN)
             failed = None if graph.backward is None else graph.backward.failed_node
             is_lost = not leaves and failed is None and self._is_loss_broken(number)

@@ -53,6 +53,10 @@ class CallIndex:
         """Calls that ran directly inside of another one."""
         return tuple(self._inside.get(row, ()))
 
+    def is_in_plain_sight(self, call: Call) -> bool:
+        """Not inside a custom function or another backward call; inside a step it is the closure of the program."""
+        return call.inside is None or self.log.calls[call.inside].kind == "step"
+
     def row_of_backward(self, number: int) -> int | None:
         """The row of a backward call (`BackwardCall.number`)."""
         return self._backward_rows.get(str(number))

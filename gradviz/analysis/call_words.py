@@ -36,7 +36,7 @@ def short_name(function: str) -> str:
     return f"{owner.rpartition('.')[2]}.apply" if name == "apply" else name
 
 
-def at_line(site: CallSite | None) -> str:
+def at_line(site: CallSite | Place | None) -> str:
     """`` at line 15``; nothing where the line is not known."""
     return "" if site is None else f" at line {site.line}"
 

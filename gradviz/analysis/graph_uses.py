@@ -33,7 +33,7 @@ class GraphUses:
         self._calls = flow.log.calls
         self._outcome = capture.outcome
         self._backwards = [
-            row for row, call in enumerate(self._calls) if call.kind == "backward" and self._is_in_plain_sight(call)
+            row for row, call in enumerate(self._calls) if call.kind == "backward" and flow.is_in_plain_sight(call)
         ]
         self.is_complete = (
             bool(self._backwards) and not flow.log.dropped and capture.backward_calls <= len(self._backwards)
@@ -48,7 +48,7 @@ class GraphUses:
         runs: dict[int, list[int]] = {}
         busy: set[int] = set()
         for row, call in enumerate(self._calls):
-            if call.scope is None or not call.node_count or not self._is_in_plain_sight(call):
+            if call.scope is None or not call.node_count or not self._flow.is_in_plain_sight(call):
                 continue
             outermost = self._outermost(call.scope)
             runs.setdefault(outermost, []).append(row)
@@ -110,10 +110,6 @@ class GraphUses:
         while len(common) > 1 and common[-1].function.rpartition(".")[2] == "forward":
             common.pop()
         return place_of_line(common[-1]) if common else None
-
-    def _is_in_plain_sight(self, call: Call) -> bool:
-        """Not inside a custom function or a backward; inside a step it is the closure of the program."""
-        return call.inside is None or self._calls[call.inside].kind == "step"
 
     def _outermost(self, scope: int) -> int:
         parent = self._flow.log.scopes[scope].parent

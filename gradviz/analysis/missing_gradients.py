@@ -147,7 +147,7 @@ class MissingGradients:
         """Of each line that calls backward the first call and the last, and every call that was refused."""
         by_line: dict[int | None, list[int]] = {}
         for number, call in enumerate(self._log.calls):
-            if call.kind == "backward" and self._is_in_plain_sight(call):
+            if call.kind == "backward" and self._flow.is_in_plain_sight(call):
                 by_line.setdefault(call.call_site, []).append(number)
         chosen = {
             number
@@ -157,10 +157,6 @@ class MissingGradients:
         for number in sorted(chosen):
             uses = self._log.calls[number].inputs
             yield from ((number, use.tensor) for use in uses if use.place.startswith("root"))
-
-    def _is_in_plain_sight(self, call: Call) -> bool:
-        """Not inside another backward call; inside an optimizer's step it is that of the program's closure."""
-        return call.inside is None or self._log.calls[call.inside].kind == "step"
 
     def _is_refused(self, backward: int) -> bool:
         call = self._log.calls[backward]

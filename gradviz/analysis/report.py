@@ -77,7 +77,7 @@ def _what_was_checked(case: Case) -> Iterable[str]:
     if calls:
         kept = sum(graph.backward is not None for graph in case.graphs)
         recorded = f" ({kept:,} of them edge by edge)" if 0 < kept < calls else ""
-        yield f"{calls:,} backward {'call' if calls == 1 else 'calls'}{recorded}"
+        yield f"{counted(calls, 'backward call')}{recorded}"
     elif case.capture.error is None and not case.measured_graphs:
         yield "no backward() ran, so no gradient could be checked"
     parameters = counted_outcomes(case)

@@ -68,9 +68,7 @@ class NameTable:
 
     @staticmethod
     def _add(table: dict[int, tuple[Any, list[str]]], name: str, value: Any) -> None:
-        names = table.setdefault(id(value), (value, []))[1]
-        if name not in names:
-            names.append(name)
+        _append_once(table.setdefault(id(value), (value, []))[1], name)
 
     def add_models(self, models: Any) -> list[torch.nn.Module]:
         """Name a module, or those in a list or dict, ``model`` where no variable holds it; all that there were."""

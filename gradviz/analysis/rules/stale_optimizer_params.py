@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradviz.analysis.call_words import place_of_call
+from gradviz.analysis.call_words import at_line, place_of_call
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Place, place_of_line
 from gradviz.analysis.makers import line_apart
@@ -93,7 +93,7 @@ class StaleOptimizerParams(Rule):
         optimizer_place = place_of_call(fates.flow, made)
         return self.finding(
             f"{fates.together(new)} {'is' if len(new) == 1 else 'are'} in no optimizer: {call.name!r} was replaced "
-            f"after the optimizer was made{_at(optimizer_place)}, which still holds the old one",
+            f"after the optimizer was made{at_line(optimizer_place)}, which still holds the old one",
             tensors=names_of(fates.flow, new),
             symptom="grad_none",
             why="an optimizer keeps the tensors that it was given: the old ones get no gradient, the new never change",
@@ -139,10 +139,6 @@ def _place_where_made(fates: ParameterFates, number: int) -> Place | None:
     if made is None or other is None:
         return place_of_line(fates.line_where_made(number))
     return place_of_line(line_apart(fates.flow, made, other))
-
-
-def _at(place: Place | None) -> str:
-    return "" if place is None else f" at line {place.line}"
 
 
 def _replacements(fates: ParameterFates, newcomers: frozenset[int], since: int) -> Iterator[tuple[int, int]]:
