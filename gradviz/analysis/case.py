@@ -23,7 +23,7 @@ from gradviz.graph.call_log import CallLog
 from gradviz.graph.constant_places import with_constants_in_place
 from gradviz.graph.model import Edge, Graph
 from gradviz.graph.source_lines import readers_lines
-from gradviz.graph.traversal import ancestors
+from gradviz.graph.traversal import ancestors, scopes_around
 
 
 class Case:
@@ -135,10 +135,8 @@ class Case:
     def scope_of_call(self, number: int, call: int) -> int | None:
         """The innermost module call around a call of the log that a graph knows, as an index in its scopes."""
         known, scopes = self._scopes_of(number), self.dataflow.log.scopes
-        scope = self.dataflow.log.calls[call].scope
-        while scope is not None and (scopes[scope].path, scopes[scope].call) not in known:
-            scope = scopes[scope].parent
-        return None if scope is None else known[scopes[scope].path, scopes[scope].call]
+        around = (scopes[scope] for scope in scopes_around(scopes, self.dataflow.log.calls[call].scope))
+        return next((known[scope.path, scope.call] for scope in around if (scope.path, scope.call) in known), None)
 
     def _scopes_by_call(self, number: int) -> dict[tuple[str, int], int]:
         return {(scope.path, scope.call): place for place, scope in enumerate(self.graphs[number].scopes)}

@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Place, place_of_line
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import Call
+from gradviz.graph.traversal import scopes_around
 
 
 class IdleRun(Struct, frozen=True):
@@ -112,10 +113,7 @@ class GraphUses:
         return place_of_line(common[-1]) if common else None
 
     def _outermost(self, scope: int) -> int:
-        parent = self._flow.log.scopes[scope].parent
-        while parent is not None:
-            scope, parent = parent, self._flow.log.scopes[parent].parent
-        return scope
+        return list(scopes_around(self._flow.log.scopes, scope))[-1]
 
 
 def _retains(call: Call) -> bool:

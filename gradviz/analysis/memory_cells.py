@@ -8,6 +8,7 @@ from typing import Literal
 from gradviz.analysis.memory import GraphMemory, StorageUse
 from gradviz.graph.model import Graph
 from gradviz.graph.operation_words import stem_of
+from gradviz.graph.traversal import scopes_around
 
 
 @dataclass
@@ -59,9 +60,5 @@ def cells_of(graph: Graph, memory: GraphMemory) -> Cell:
 
 def _modules_around(graph: Graph, use: StorageUse) -> tuple[str, ...]:
     """Paths of the modules in which a storage is kept first, from the outside in."""
-    path = []
-    scope = graph.nodes[use.held_by[0].node].scope
-    while scope is not None:
-        path.append(graph.scopes[scope].path)
-        scope = graph.scopes[scope].parent
-    return tuple(reversed(path))
+    around = scopes_around(graph.scopes, graph.nodes[use.held_by[0].node].scope)
+    return tuple(reversed([graph.scopes[scope].path for scope in around]))

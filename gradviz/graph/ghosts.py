@@ -13,6 +13,7 @@ from gradviz.graph.boxes import BoxPlacement, Draft
 from gradviz.graph.model import Graph
 from gradviz.graph.node_findings import GhostEdge
 from gradviz.graph.plumbing import Connections
+from gradviz.graph.traversal import scopes_around
 
 
 def constants_of_cuts(graph: Graph) -> frozenset[tuple[int, int]]:
@@ -75,18 +76,9 @@ def _holds(graph: Graph, placement: BoxPlacement, item: int, shared: int) -> boo
     Scopes are compared by depth, since a box that stands for several calls has the scope of the first.
     """
     scope = placement.drafts[item].scope
-    return scope is not None and len(_around(graph, scope)) <= shared
+    return scope is not None and len(list(scopes_around(graph.scopes, scope))) <= shared
 
 
 def _shared_depth(graph: Graph, one: int | None, other: int | None) -> int:
     """How many module calls lie around both."""
-    return len(set(_around(graph, one)).intersection(_around(graph, other)))
-
-
-def _around(graph: Graph, scope: int | None) -> list[int]:
-    """A module call and those around it."""
-    found = []
-    while scope is not None:
-        found.append(scope)
-        scope = graph.scopes[scope].parent
-    return found
+    return len(set(scopes_around(graph.scopes, one)).intersection(scopes_around(graph.scopes, other)))

@@ -21,6 +21,7 @@ from gradviz.graph.node_findings import GhostEdge
 from gradviz.graph.operation_words import autograd_name, constant_names, operation_names
 from gradviz.graph.root_names import root_names
 from gradviz.graph.source_lines import line_words, line_words_of, readers_lines
+from gradviz.graph.traversal import scopes_around
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +88,10 @@ def places_of(graph: Graph, found: Found) -> set[int]:
     for node in graph.nodes:
         if not found.constants.isdisjoint(node.constants):
             places.add(node.id)
-        scope = node.scope if unseen else None
-        while scope is not None:
-            if scope in unseen:
-                places.add(node.id)
-                unseen.remove(scope)
-            scope = graph.scopes[scope].parent
+        seen = unseen.intersection(scopes_around(graph.scopes, node.scope)) if unseen else ()
+        if seen:
+            places.add(node.id)
+            unseen.difference_update(seen)
     return places
 
 

@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gradviz.graph.model import Graph
+    from gradviz.graph.model import Graph, ModuleScope
 
 
 def consumers(graph: Graph) -> list[list[int]]:
@@ -65,6 +65,13 @@ def descendants(graph: Graph, starts: Iterable[int]) -> set[int]:
                 reached.add(user)
                 stack.append(user)
     return reached
+
+
+def scopes_around(scopes: Sequence[ModuleScope], scope: int | None) -> Iterator[int]:
+    """A module call and those around it, from the inside out; none where there is no call."""
+    while scope is not None:
+        yield scope
+        scope = scopes[scope].parent
 
 
 def depths(graph: Graph) -> list[int]:

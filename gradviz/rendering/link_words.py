@@ -10,6 +10,7 @@ from itertools import islice
 from gradviz.graph.gradients import TensorFigures, at_place
 from gradviz.graph.model import Graph, Node, TensorFacts
 from gradviz.graph.operation_words import autograd_name, call_of
+from gradviz.graph.traversal import scopes_around
 from gradviz.graph.view import Item, Link
 from gradviz.rendering.gradient_tooltips import link_gradients
 from gradviz.rendering.item_gradients import LinkGradients
@@ -128,10 +129,7 @@ def _is_made_by(graph: Graph, item: Item, view: Node) -> bool:
     """Whether a view belongs to the call that an operation stands for, or lies in the module call of a box."""
     if item.kind != "box":
         return item.node is not None and call_of(graph.nodes[item.node]) == call_of(view)
-    scope = view.scope
-    while scope is not None and scope != item.scope:
-        scope = graph.scopes[scope].parent
-    return scope is not None
+    return item.scope is not None and item.scope in scopes_around(graph.scopes, view.scope)
 
 
 def _is_shown_by(item: Item, node: Node) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from gradviz.analysis.replay import START, Flow, Replay, Step
-from gradviz.graph.model import ModuleScope, Node
+from gradviz.graph.model import Node
 from gradviz.graph.operation_words import autograd_name
 from gradviz.graph.source_lines import line_words
+from gradviz.graph.traversal import scopes_around
 from gradviz.graph.view import Item
 from gradviz.rendering.labels import ItemTexts
 from gradviz.rendering.renderer import Subject
@@ -68,9 +69,9 @@ class StepNames:
         item, scopes = self.item_of(step), self.graph.scopes
         if item.scope is None or item.repeat > 1 or len(self.replay.steps_of_item(item.id)) == 1:
             return ""
-        own = _scopes_around(scopes, self.graph.nodes[step.nodes[0]].scope)
-        first = _scopes_around(scopes, item.scope)
-        return scopes[own[len(first) - 1]].path if len(own) >= len(first) else ""
+        own = list(scopes_around(scopes, self.graph.nodes[step.nodes[0]].scope))
+        depth = len(list(scopes_around(scopes, item.scope)))
+        return scopes[own[-depth]].path if len(own) >= depth else ""
 
     def subtitle(self, step: Step) -> str:
         """``MulBackward0``, or of a box its class and size; and what is special about its run."""
@@ -140,12 +141,3 @@ def _end_of(path: str) -> str:
     while parts and len(kept) + len(parts[-1]) < LONGEST_PATH:
         kept = f".{parts.pop()}{kept}"
     return f"…{kept.removeprefix('.')}" if parts and kept else path
-
-
-def _scopes_around(scopes: Sequence[ModuleScope], scope: int | None) -> list[int]:
-    """The calls around one, and itself, the outermost first."""
-    around: list[int] = []
-    while scope is not None:
-        around.append(scope)
-        scope = scopes[scope].parent
-    return around[::-1]

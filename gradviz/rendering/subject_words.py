@@ -13,6 +13,7 @@ from gradviz.graph.node_findings import NodeFinding
 from gradviz.graph.operation_words import autograd_name, call_of, calls_of_several_names, node_word
 from gradviz.graph.root_names import root_names
 from gradviz.graph.source_lines import readers_lines
+from gradviz.graph.traversal import scopes_around
 from gradviz.graph.view import Item, Link, View
 from gradviz.rendering.words import shape_words
 
@@ -167,10 +168,8 @@ class SubjectWords:
     def _was_made_in(self, item: Item, node: int) -> bool:
         if node in item.nodes or not self.graph.nodes[node].edges:
             return True
-        made_in, scopes = self.graph.nodes[node].scope, (item.scope, item.last_scope)
-        while made_in is not None and made_in not in scopes:
-            made_in = self.graph.scopes[made_in].parent
-        return made_in is not None
+        around = scopes_around(self.graph.scopes, self.graph.nodes[node].scope)
+        return any(scope in (item.scope, item.last_scope) for scope in around)
 
     def nodes_in(self, item: Item) -> list[int]:
         """Every node that a box holds, in creation order, whether it is open or not."""
