@@ -160,8 +160,7 @@ class Player:
 
     def _fold_as(self, viewing: ViewOptions) -> None:
         """Fold the graph otherwise, and stay where what runs now begins to run."""
-        replay = self._words.replay
-        node = replay.step(self._at).nodes[0] if self._at else None
+        node = self._words.replay.step(self._at).nodes[0] if self._at else None
         self._viewing, self._words, self._pages = viewing, self._stage.words(viewing), None
         replay = self._words.replay
         self._steps = range(len(replay) + 1)

@@ -155,16 +155,22 @@ _HOW_TO_MEASURE = "record a script that calls backward(), or use gradviz.inspect
 _HOW_TO_RECORD = "record it again without --no-gradients"
 
 
+def was_measured(graph: Graph, by: Quantity) -> bool:
+    """Whether what colours are to mean was recorded with the graph."""
+    return graph.knows_saved_tensors if by == "memory" else has_gradients(graph)
+
+
 def check_that_it_was_measured(graph: Graph, by: Quantity) -> None:
-    """Raise `BadInput` where what colours are to mean was not recorded."""
-    if by == "memory" and not graph.knows_saved_tensors:
+    """Raise `BadInput` where it was not."""
+    if was_measured(graph, by):
+        return
+    if by == "memory":
         raise BadInput("this was recorded before gradviz looked at saved tensors", hint="record it again")
-    if by != "memory" and not has_gradients(graph):
-        what = "gradients" if by == "gradient" else "engine times"
-        raise BadInput(
-            f"no {what} were recorded with this graph, so nothing can be coloured by {by}",
-            hint=_HOW_TO_MEASURE if graph.backward is None else _HOW_TO_RECORD,
-        )
+    what = "gradients" if by == "gradient" else "engine times"
+    raise BadInput(
+        f"no {what} were recorded with this graph, so nothing can be coloured by {by}",
+        hint=_HOW_TO_MEASURE if graph.backward is None else _HOW_TO_RECORD,
+    )
 
 
 def _tint(reading: Reading, scale: Scale | None) -> Tint:

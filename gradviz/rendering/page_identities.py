@@ -19,9 +19,6 @@ class Identities:
         self.parents: list[int | None] = []
         """For each number that of the box around the item."""
 
-    def __len__(self) -> int:
-        return len(self.depths)
-
     def of_view(self, view: View, depth: int) -> list[int | None]:
         """The number of every item; None for leaves that lie in fewer boxes than `depth`: each view has its own.
 

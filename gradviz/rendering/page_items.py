@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from gradviz.analysis.gradient_flow import has_gradients
 from gradviz.graph.model import Graph
 from gradviz.graph.operation_words import constant_names
 from gradviz.graph.view import Item
-from gradviz.rendering.colouring import QUANTITY_WORDS, Measured, common_scale, measured
+from gradviz.rendering.colouring import QUANTITY_WORDS, Measured, common_scale, measured, was_measured
 from gradviz.rendering.faces import SMALL_SIZE, Face, TextLine, badge_width, line_width, printable
 from gradviz.rendering.geometry import Rect
 from gradviz.rendering.item_marks import worst_finding
@@ -62,7 +61,7 @@ class PageItems:
     def add(self, level: Level) -> None:
         """Take what a level shows for the first time."""
         self._categories, modules = module_categories(level.words)
-        quantities = [by for by in QUANTITIES if _is_measured(self.graph, by)]
+        quantities = [by for by in QUANTITIES if was_measured(self.graph, by)]
         for item in level.closed:
             number = level.number(item.id)
             self._items[number] = self._page_item(level, item)
@@ -131,10 +130,6 @@ def cut(text: str) -> str:
     """`text` as far as it can be shown: without control characters, and not longer than anybody reads."""
     clean = printable(text)
     return clean if len(clean) <= MOST_CHARACTERS else f"{clean[:MOST_CHARACTERS]}…"
-
-
-def _is_measured(graph: Graph, by: Quantity) -> bool:
-    return graph.knows_saved_tensors if by == "memory" else has_gradients(graph)
 
 
 def _legend_of_scale(by: Quantity, scale: Scale, tints: Tints) -> PageLegend:

@@ -99,14 +99,11 @@ class ReplayRows:
         item = self._items[row.item]
         state = self._replay.state_of(item, at)
         if row.kind == "reference":
-            return replace(cell, gutter=STATE_SIGNS.get(state) if state == "runs" else None)
+            return replace(cell, gutter=RUNS if state == "runs" else None)
         gradient = self._words.progress.gradient_at(item, at)
         columns = (*cell.columns[:-2], gradient, cell.columns[-1])
-        return replace(cell, columns=columns, gutter=STATE_SIGNS.get(state), style=_style(state, cell))
-
-
-def _style(state: State, cell: Cells) -> str:
-    return RUNS.style if state == "runs" else cell.style
+        style = RUNS.style if state == "runs" else cell.style
+        return replace(cell, columns=columns, gutter=STATE_SIGNS.get(state), style=style)
 
 
 def legend(width: int) -> list[Line]:

@@ -18,7 +18,7 @@ from gradviz.rendering.replay_words import ReplayWords
 from gradviz.rendering.shapes import number
 from gradviz.rendering.svg import Drawing
 from gradviz.rendering.svg_frame import call_facts
-from gradviz.rendering.svg_links import arrowheads
+from gradviz.rendering.svg_links import arrowhead, arrowheads
 from gradviz.rendering.svg_style import ThemeChoice, style_sheet
 from gradviz.rendering.text_metrics import text_width, wrap
 from gradviz.rendering.tints import Ink
@@ -29,6 +29,8 @@ _WIDTH = 1300.0
 _MARGIN = 24.0
 _GAP = 36.0
 _LINE = 15.0
+_HEADS = (("carries", 9), ("carried", 7))
+"""Arrowheads of wires with a gradient, with their sizes."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,12 @@ class ReplayStrip:
     def _document(self, body: str, inner: float, height: float) -> str:
         width, tall = number(inner + 2 * _MARGIN), number(height)
         style = style_sheet(self._look.theme, embed_font=self._look.embed_font, more=(replay_rules,))
+        heads = arrowheads(()) + "".join(arrowhead(f"g-{state}", f"g-{state}", size) for state, size in _HEADS)
         name = escape(printable(f"backward of {self._words.subject.capture.program.name}, step by step"))
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{tall}" viewBox="0 0 {width} {tall}" '
             f'role="img">\n<title>{name}</title>\n<style>{escape(style)}</style>\n'
-            f"<defs>{arrowheads(())}{_marker('carries', 9)}{_marker('carried', 7)}</defs>\n"
+            f"<defs>{heads}</defs>\n"
             f'<rect class="page" width="{width}" height="{tall}"/>\n{body}</svg>\n'
         )
 
@@ -138,13 +141,6 @@ def _legend(y: float) -> Iterator[str]:
         )
         yield _text(words, y, x + 26)
         x += 26 + text_width(words, SMALL_SIZE) + 20
-
-
-def _marker(state: str, size: int) -> str:
-    return (
-        f'<marker id="g-{state}" viewBox="0 0 8 8" refX="7.4" refY="4" markerWidth="{size}" markerHeight="{size}" '
-        f'orient="auto" markerUnits="userSpaceOnUse"><path class="g-{state}" d="M0 .6L8 4L0 7.4z"/></marker>'
-    )
 
 
 @dataclass(frozen=True)

@@ -20,20 +20,20 @@ _SIZES = {"a": 8, "ak": 8, "ab": 9, "ag": 8, "aw": 13}
 
 def arrowheads(looks: Iterable[LinkLook]) -> str:
     """Definitions that `link_markup` refers to: for links, for quiet ones, and what `looks` need."""
-    more = {_arrowhead(look) for look in looks} - {"a", "ak"}
-    return "".join(_marker(name) for name in ("a", "ak", *sorted(more)))
+    more = {_arrowhead_of(look) for look in looks} - {"a", "ak"}
+    names = ("a", "ak", *sorted(more))
+    return "".join(arrowhead(name, "a" if name == "aw" else name, _SIZES[name]) for name in names)
 
 
-def _marker(name: str) -> str:
-    size = _SIZES[name]
+def arrowhead(name: str, css_class: str, size: int) -> str:
+    """The definition of one, of so many pixels."""
     return (
         f'<marker id="{name}" viewBox="0 0 8 8" refX="7.4" refY="4" markerWidth="{size}" markerHeight="{size}" '
-        f'orient="auto" markerUnits="userSpaceOnUse"><path class="{"a" if name == "aw" else name}" '
-        'd="M0 .6L8 4L0 7.4z"/></marker>'
+        f'orient="auto" markerUnits="userSpaceOnUse"><path class="{css_class}" d="M0 .6L8 4L0 7.4z"/></marker>'
     )
 
 
-def _arrowhead(look: LinkLook) -> str:
+def _arrowhead_of(look: LinkLook) -> str:
     if look.state:
         return {"broken": "ab", "ghost": "ag", "lost": "ak"}[look.state]
     return "aw" if look.step is not None and look.step >= _WIDE_STEP else "a"
@@ -52,7 +52,7 @@ def link_markup(text: LinkText, route: Route, arrows: Arrows, look: LinkLook, *,
         drawn = ' class="k"' + (' marker-end="url(#ak)"' if arrows == "data" else "")
     else:
         kind = look.state or ("" if look.step is None else f"flow{look.step}")
-        drawn = (f' class="{kind}"' if kind else "") + f' marker-end="url(#{_arrowhead(look)})"'
+        drawn = (f' class="{kind}"' if kind else "") + f' marker-end="url(#{_arrowhead_of(look)})"'
     tooltip = escape("\n".join(printable(line) for line in text.tooltip))
     return f'<g><title>{tooltip}</title><path class="w" d="{path}"/><path{drawn} d="{path}"/></g>\n'
 
