@@ -59,7 +59,9 @@ def _marked(number: int, graph: Graph, findings: Sequence[Finding]) -> Graph:
 
 
 def _mark(finding: Finding, node: int) -> NodeFinding:
-    return NodeFinding(node, finding.code, finding.cause, finding.severity, finding.message)
+    return NodeFinding(
+        node, finding.code, finding.cause, finding.severity, finding.message, why=finding.why, fix=finding.fix
+    )
 
 
 def _ghost_edges(number: int, finding: Finding, cut: CutSeen) -> Iterator[GhostEdge]:

@@ -15,6 +15,10 @@ class NodeFinding(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
     cause: str
     severity: Literal["error", "warning", "note"]
     message: str = ""
+    why: str = ""
+    """How the cause brings the symptom about."""
+    fix: str = ""
+    """What to do."""
 
     @property
     def is_alarm(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import floor, log10, sqrt
 
-from gradviz.graph.gradients import LeafGradient, TensorFigures, at_place
+from gradviz.graph.gradients import BranchShare, LeafGradient, TensorFigures, at_place
 from gradviz.graph.model import Node
 from gradviz.graph.view import Item, Link
 from gradviz.rendering.gradient_words import figures_words, gradient_words
@@ -29,18 +29,35 @@ _OUTCOMES = {
 }
 
 
-def node_gradients(subject: SubjectWords, item: Item, node: Node) -> Iterator[str]:
-    """What arrived at a node, what hooks and ``.grad`` made of it, and when it ran."""
+def node_values(node: Node) -> Iterator[str]:
+    """The numbers that a node gave, where they were kept."""
     yield from _values("value", node.values)
+
+
+def node_gradients(subject: SubjectWords, item: Item, node: Node) -> Iterator[str]:
+    """What arrived at a node, and what hooks made of it."""
     if len(arrived_by_repetition(subject, item)) > 1:
         yield from range_of_gradients(subject, item)
         return
+    for name, arrived in arrivals(node):
+        yield from figures_lines(name, arrived)
+
+
+def arrivals(node: Node) -> Iterator[tuple[str, TensorFigures | None]]:
+    """What arrived for each of a node's outputs, by name; where a hook has changed it, also before that."""
     for place, (name, arrived) in enumerate(_named("gradient", node.arrived)):
         before = at_place(node.before_hooks, place)
         if before is not None and before != arrived:
-            yield from figures_lines(f"{name} before the hooks on it", before)
-            name = f"{name} after them"
-        yield from figures_lines(name, arrived)
+            yield f"{name} before the hooks on it", before
+            yield f"{name} after them", arrived
+        else:
+            yield name, arrived
+
+
+def node_run(subject: SubjectWords, item: Item, node: Node) -> Iterator[str]:
+    """What became of ``.grad``, and when the node ran."""
+    if len(arrived_by_repetition(subject, item)) > 1:
+        return
     if node.leaf_gradient is not None:
         yield _outcome(node.leaf_gradient)
     if node.run is not None:
@@ -61,33 +78,48 @@ def link_gradients(link: Link, branches: Sequence[LinkBranch]) -> Iterator[str]:
         yield f"gradients back along {len(branches):,} edges, norms: {words[0]} … {words[-1]}"
         return
     for branch in branches:
-        if branch.gradient is None:
-            continue
-        yield from figures_lines("gradient back", branch.gradient)
-        if branch.share is not None and branch.share.share is not None:
-            yield f"its part of the sum: {_three(branch.share.share * 100)} %"
-        if branch.share is not None and branch.share.cosine is not None:
-            yield f"cosine to the other branches: {_three(branch.share.cosine)}"
+        if branch.gradient is not None:
+            yield from figures_lines("gradient back", branch.gradient)
+            yield from share_words(branch.share)
+
+
+def share_words(share: BranchShare | None) -> Iterator[str]:
+    """What one of several gradients has to do with their sum."""
+    if share is not None and share.share is not None:
+        yield f"its part of the sum: {_three(share.share * 100)} %"
+    if share is not None and share.cosine is not None:
+        yield f"cosine to the other branches: {_three(share.cosine)}"
 
 
 def figures_lines(name: str, figures: TensorFigures | None) -> Iterator[str]:
     """A line of figures and, of larger tensors, one with a histogram."""
     if figures is None:
         return
-    if figures.is_undefined:
-        yield f"{name}: none, which counts as zero"
+    if not _is_of_several(figures):
+        yield f"{name}: {', '.join(figures_facts(figures))}"
         return
-    if figures.unmeasured is not None:
-        yield f"{name}: not measured, {figures.unmeasured}"
-        return
-    if figures.count == 1 and figures.minimum is not None:
-        yield f"{name}: {number_words(figures.minimum)}"
-        return
-    yield f"{name} {shape_words_of(figures.shape)}: {', '.join(_facts(figures))}"
+    yield f"{name} {shape_words_of(figures.shape)}: {', '.join(figures_facts(figures))}"
     if figures.values is not None:
         yield f"{name} = {value_words(figures, MOST_NUMBERS)}"
     elif len(figures.histogram) > 1:
         yield _histogram(figures)
+
+
+def figures_facts(figures: TensorFigures) -> Iterator[str]:
+    """What is said of a gradient beside its name and its shape."""
+    if figures.is_undefined:
+        yield "none, which counts as zero"
+    elif figures.unmeasured is not None:
+        yield f"not measured, {figures.unmeasured}"
+    elif figures.count == 1 and figures.minimum is not None:
+        yield number_words(figures.minimum)
+    else:
+        yield from _facts(figures)
+
+
+def _is_of_several(figures: TensorFigures) -> bool:
+    """Whether it was measured, and has more than one number."""
+    return figures.is_measured and not (figures.count == 1 and figures.minimum is not None)
 
 
 def _facts(figures: TensorFigures) -> Iterator[str]:

@@ -13,8 +13,10 @@ from gradviz.rendering.geometry import Arrows
 from gradviz.rendering.layout import collector_paused
 from gradviz.rendering.page_boxes import PageBoxes
 from gradviz.rendering.page_calls import page_calls
+from gradviz.rendering.page_details import PageItemDetails
 from gradviz.rendering.page_document import PageCall, PageDocument
-from gradviz.rendering.page_file import page_file
+from gradviz.rendering.page_file import PageContent, page_file
+from gradviz.rendering.page_findings import PageFindings
 from gradviz.rendering.page_identities import Identities
 from gradviz.rendering.page_items import PageItems, cut
 from gradviz.rendering.page_level import level_of
@@ -77,22 +79,25 @@ class HtmlRenderer:
         if refusals and len(refusals) == len(subjects):
             raise refusals[0]
 
-    def _document(self, subject: Subject, calls: tuple[PageCall, ...], place: int) -> PageDocument:
+    def _document(self, subject: Subject, calls: tuple[PageCall, ...], place: int) -> PageContent:
         plan = subject.plan or plan_folding(subject.graph)
         identities = Identities(subject.graph)
         failed = subject.graph.backward.failed_node if subject.graph.backward else None
+        findings = PageFindings(subject.graph)
         boxes, items = PageBoxes(), PageItems(subject.graph, failed, self._link_template())
+        details = PageItemDetails(subject.graph, findings)
         finest = View((), ())
         for depth, view in enumerate(plan.levels()):
             finest = view
             level = level_of(subject, view, depth, identities)
             boxes.add(level)
             items.add(level)
+            details.add(level)
         page_items, legends = items.finished()
         error, notes = remarks(subject)
         replay = page_replay(subject, finest)
         program = subject.capture.program
-        return PageDocument(
+        document = PageDocument(
             name=cut(" ".join([program.name, *program.arguments])),
             facts=cut(call_facts(subject)),
             error=cut(error),
@@ -106,6 +111,7 @@ class HtmlRenderer:
             sources=_sources(subject),
             parameters=page_parameters(subject),
             memory=page_memory(subject.graph),
+            findings=findings.all(),
             replay=replay,
             arrows=self.arrows,
             color_by=self.color_by,
@@ -113,6 +119,7 @@ class HtmlRenderer:
             calls=calls,
             place=place,
         )
+        return document, details.finished()
 
 
 def _opened(subject: Subject, identities: Identities) -> tuple[int, ...]:

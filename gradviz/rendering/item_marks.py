@@ -17,7 +17,7 @@ _LEVELS: dict[Literal["error", "warning", "note"], MarkLevel] = {
 
 def item_mark(subject: SubjectWords, item: Item) -> GradientMark | None:
     """The mark of an item; a finding explains what the gradient only shows, so it stands first."""
-    findings = _findings_on(subject, item)
+    findings = findings_about(subject, item)
     worst = worst_finding(subject, item)
     if worst is None:
         return gradient_mark(subject, item)
@@ -29,16 +29,17 @@ def item_mark(subject: SubjectWords, item: Item) -> GradientMark | None:
 
 def worst_finding(subject: SubjectWords, item: Item) -> NodeFinding | None:
     """The gravest of what was found about an item."""
-    return min(_findings_on(subject, item), key=lambda finding: list(_LEVELS).index(finding.severity), default=None)
+    return min(findings_about(subject, item), key=lambda finding: list(_LEVELS).index(finding.severity), default=None)
 
 
 def findings_on(subject: SubjectWords, item: Item) -> Iterator[str]:
     """What was found, in sentences for the small print."""
-    for finding in _findings_on(subject, item):
+    for finding in findings_about(subject, item):
         yield f"{finding.severity} {finding.code} {finding.cause}: {finding.message}"
 
 
-def _findings_on(subject: SubjectWords, item: Item) -> list[NodeFinding]:
+def findings_about(subject: SubjectWords, item: Item) -> list[NodeFinding]:
+    """What was found about the nodes of an item, and about cuts that it hides."""
     if item.kind == "cut":
         return [subject.graph.ghost_edges[item.ghost or 0].finding]
     if item.is_open:

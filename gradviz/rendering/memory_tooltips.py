@@ -20,7 +20,8 @@ MOST_LINES = 8
 def kept_by_node(subject: SubjectWords, node: Node) -> Iterator[str]:
     """A line for each tensor that a node saves: its slot, its size, and who keeps the same memory."""
     for saved in node.saved[:MOST_LINES]:
-        yield f"saves {saved.slot}: {', '.join(_facts(subject, node, saved))}"
+        facts = (*saved_facts(subject, saved), *_sharing(subject, node, saved))
+        yield f"saves {saved.slot}: {', '.join(facts)}"
     if len(node.saved) > MOST_LINES:
         yield f"saves {counted(len(node.saved) - MOST_LINES, 'more tensor')}"
 
@@ -35,7 +36,8 @@ def kept_by_box(subject: SubjectWords, item: Item) -> Iterator[str]:
         yield f"saves {' and '.join(words)} for backward, parameters and buffers not counted"
 
 
-def _facts(subject: SubjectWords, node: Node, saved: SavedTensor) -> Iterator[str]:
+def saved_facts(subject: SubjectWords, saved: SavedTensor) -> Iterator[str]:
+    """Shape, size and state of what one slot keeps, and what else is known of its memory."""
     if saved.tensor is not None:
         yield shape_words(saved.tensor)
     if saved.state == "recomputed":
@@ -48,17 +50,20 @@ def _facts(subject: SubjectWords, node: Node, saved: SavedTensor) -> Iterator[st
         yield byte_words(saved.bytes)
     if saved.is_changed:
         yield f"changed in place since: version {saved.saved_version} when saved, {saved.version} now"
-    if saved.storage is not None:
-        yield from _sharing(subject, node, saved.storage, saved.bytes)
-
-
-def _sharing(subject: SubjectWords, node: Node, place: int, seen: int) -> Iterator[str]:
-    storage = subject.graph.storages[place]
-    if storage.bytes > seen:
+    if saved.storage is None:
+        return
+    storage = subject.graph.storages[saved.storage]
+    if storage.bytes > saved.bytes:
         yield f"of a storage of {byte_words(storage.bytes)}"
     if storage.names:
         yield f"{'' if storage.kind == 'intermediate' else storage.kind + ' '}{listed(storage.names, 2)}"
-    others = subject.keepers[place].copy()
+
+
+def _sharing(subject: SubjectWords, node: Node, saved: SavedTensor) -> Iterator[str]:
+    """Who else keeps the same memory."""
+    if saved.storage is None:
+        return
+    others = subject.keepers[saved.storage].copy()
     others[autograd_name(node)] -= 1
     names = [name if count == 1 else f"{count:,} {name}" for name, count in others.items() if count > 0]
     if names:

@@ -62,7 +62,6 @@ class PageItem(Struct, frozen=True, omit_defaults=True):
     source: tuple[str, int] | None = None
     link: str = ""
     """Opens that line in an editor."""
-    sections: tuple[PageSection, ...] = ()
     names: Lines = ()
     """More words by which it is found: parameters and modules of all that it stands for."""
     nodes: tuple[int, ...] = ()
@@ -78,6 +77,53 @@ class PageItem(Struct, frozen=True, omit_defaults=True):
     finding: str = ""
     """The severity of the worst that a check found in it."""
     is_failed: bool = False
+
+
+class PageGradient(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A gradient that went along an edge, or arrived as the sum of several."""
+
+    node: int | None = None
+    """At the other end of the edge."""
+    what: str = ""
+    """Which sum it is, where there are several."""
+    shape: str = ""
+    facts: Lines = ()
+    """Figures in words; none where nothing was measured."""
+    numbers: str = ""
+    """Every one of them, where they were kept."""
+    histogram: tuple[int, ...] = ()
+    """How many of a sample have their absolute value in each power of ten."""
+    first_decade: int = 0
+    """The exponent of the first of these."""
+
+
+class PageSaved(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A tensor that a node keeps for its backward."""
+
+    slot: str
+    facts: Lines = ()
+    shared_with: tuple[int, ...] = ()
+    """Some of the other nodes that keep the same memory."""
+    sharing: int = 0
+    """How many those are."""
+
+
+class PageDetails(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What is known of one item beyond what the picture shows; of several repetitions, of the first."""
+
+    sections: tuple[PageSection, ...] = ()
+    entering: tuple[PageGradient, ...] = ()
+    """Along each edge from something else."""
+    arrived: tuple[PageGradient, ...] = ()
+    """The sums of these."""
+    leaving: tuple[PageGradient, ...] = ()
+    has_more_edges: bool = False
+    """Some are left out."""
+    norms: tuple[float | None, ...] = ()
+    """Of what arrived at each repetition, where it stands for several."""
+    saved: tuple[PageSaved, ...] = ()
+    findings: tuple[int, ...] = ()
+    """Places in `PageDocument.findings`."""
 
 
 class PageFlow(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -176,6 +222,21 @@ class PageReplay(Struct, frozen=True):
     """False where the order is the one that the engine would take."""
 
 
+class PageFinding(Struct, frozen=True, gc=False):
+    """What a check found."""
+
+    severity: str
+    code: str
+    cause: str
+    message: str
+    why: str
+    """How the cause brings about what is noticed."""
+    fix: str
+    """What to do."""
+    nodes: tuple[int, ...]
+    """What it is about."""
+
+
 class PageParameter(Struct, frozen=True, gc=False):
     """A row of the table of parameters."""
 
@@ -253,6 +314,7 @@ class PageDocument(Struct, frozen=True):
     parameters: tuple[PageParameter, ...]
     """Empty where no gradients were recorded."""
     memory: PageMemory | None
+    findings: tuple[PageFinding, ...]
     replay: PageReplay | None
     """None where it has too many steps to be played."""
     arrows: str = "data"

@@ -10,7 +10,7 @@ Problems solved here:
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from html import escape
 
@@ -18,23 +18,31 @@ import msgspec
 
 from gradviz.capture.encoding import encoded
 from gradviz.rendering.page_assets import asset, packed
-from gradviz.rendering.page_document import PageDocument
+from gradviz.rendering.page_document import PageDetails, PageDocument
 from gradviz.rendering.page_style import colours_and_shapes
 
+ITEMS_IN_A_PIECE = 2_000
+"""The details of so many items are unpacked together."""
 
-def page_file(documents: Iterable[PageDocument], version: int | None = None) -> str:
+PageContent = tuple[PageDocument, Sequence[PageDetails]]
+"""What the picture of a graph is made of, and the details of its items."""
+
+
+def page_file(contents: Iterable[PageContent], version: int | None = None) -> str:
     """The whole file.
 
     Args:
-        documents: what it shows, one for each graph; the page unpacks the one that is looked at.
+        contents: what it shows, one for each graph; the page unpacks what is looked at.
         version: of a page that is served, its number: the page asks for ``version`` beside its own address, and loads
             itself again once that is another number. Without it, the page asks for nothing.
     """
     first, data = None, []
-    for document in documents:
+    for place, (document, details) in enumerate(contents):
         first = first or document
-        content = packed(encoded(document, msgspec.json.encode))
-        data.append(f'<script class="data" type="application/octet-stream">{content}</script>\n')
+        data.append(_data(f'class="data" data-graph="{place}"', document))
+        for start in range(0, len(details), ITEMS_IN_A_PIECE):
+            piece = details[start : start + ITEMS_IN_A_PIECE]
+            data.append(_data(f'class="details" data-graph="{place}" data-items="{ITEMS_IN_A_PIECE}"', piece))
     assert first is not None, "a page shows something"
     scripts, style = [asset("page.js")], colours_and_shapes() + asset("page.css")
     number, connections = "", "'none'"
@@ -55,6 +63,11 @@ def page_file(documents: Iterable[PageDocument], version: int | None = None) -> 
         + "".join(f"<script>{script}</script>\n" for script in scripts)
         + "</body>\n</html>\n"
     )
+
+
+def _data(attributes: str, content: object) -> str:
+    text = packed(encoded(content, msgspec.json.encode))
+    return f'<script {attributes} type="application/octet-stream">{text}</script>\n'
 
 
 def _without_script(document: PageDocument) -> str:

@@ -1,4 +1,4 @@
-"""Items of the page: their outlines, words and colours, and what the panel says of them."""
+"""Items of the page: their outlines, words and colours."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from gradviz.rendering.colouring import QUANTITY_WORDS, Measured, common_scale, 
 from gradviz.rendering.faces import SMALL_SIZE, Face, TextLine, badge_width, line_width, printable
 from gradviz.rendering.geometry import Rect
 from gradviz.rendering.item_marks import worst_finding
-from gradviz.rendering.labels import item_sections
 from gradviz.rendering.module_colours import module_categories
-from gradviz.rendering.page_document import PageChip, PageItem, PageLegend, PageLine, PageSection
+from gradviz.rendering.page_document import PageChip, PageItem, PageLegend, PageLine
 from gradviz.rendering.page_level import Level
 from gradviz.rendering.palette import ROLE_STYLES
 from gradviz.rendering.placed_words import placed_words
@@ -116,7 +115,6 @@ class PageItems:
             line=cut(text.line),
             source=text.source and (cut(text.source[0]), text.source[1]),
             link=(self.link_template and text.source and source_link(self.link_template, *text.source)) or "",
-            sections=tuple(_sections(level, item)),
             names=tuple(_names(self.graph, item)),
             nodes=() if item.kind == "box" else item.nodes,
             node_count=len(item.nodes),
@@ -167,13 +165,6 @@ def line_on(line: TextLine, css_class: str, left: float, baseline: float) -> Pag
     """A line of a face from its left end on a baseline; quiet words after it end where the line ends."""
     aside_x = left + line_width(line) - text_width(line.aside, SMALL_SIZE) if line.aside else 0.0
     return PageLine(line.text, css_class, round(left, 1), round(baseline, 1), line.aside, round(aside_x, 1))
-
-
-def _sections(level: Level, item: Item) -> Iterator[PageSection]:
-    for heading, lines in item_sections(level.words, item):
-        shown = tuple(dict.fromkeys(cut(line) for line in lines if line))
-        if shown:
-            yield PageSection(heading, shown)
 
 
 def _names(graph: Graph, item: Item) -> Iterable[str]:

@@ -13,7 +13,14 @@ from gradviz.graph.source_lines import line_words
 from gradviz.graph.view import Item
 from gradviz.rendering.box_words import operations_in
 from gradviz.rendering.gradient_marks import gradient_mark
-from gradviz.rendering.gradient_tooltips import MOST_NUMBERS, figures_lines, node_gradients, range_of_gradients
+from gradviz.rendering.gradient_tooltips import (
+    MOST_NUMBERS,
+    figures_lines,
+    node_gradients,
+    node_run,
+    node_values,
+    range_of_gradients,
+)
 from gradviz.rendering.item_marks import findings_on
 from gradviz.rendering.memory_tooltips import kept_by_box, kept_by_node
 from gradviz.rendering.scope_words import scope_tooltip
@@ -54,7 +61,9 @@ def _operation(subject: SubjectWords, item: Item, node: Node) -> Iterator[Sectio
     yield "forward", (*_made_by(node), *_source(subject, node.call_site), *scope_tooltip(subject, node.scope))
     yield "tensors", (*_outputs(node), *_settings(node))
     yield "findings", tuple(_mark(subject, item))
+    yield "value", tuple(node_values(node))
     yield "gradients", tuple(node_gradients(subject, item, node))
+    yield "run", tuple(node_run(subject, item, node))
     yield "saved for backward", tuple(kept_by_node(subject, node))
     yield "drawn with it", (*_merged(subject, item, node), *_not_drawn(subject, item))
 
@@ -64,7 +73,9 @@ def _leaf(subject: SubjectWords, item: Item, node: Node) -> Iterator[Section]:
     alike = [f"stands for {len(item.nodes):,} {node.kind}s, one of each repetition"] if len(item.nodes) > 1 else []
     yield "tensors", (*_held(node), *_outputs(node), *_settings(node))
     yield "findings", tuple(_mark(subject, item))
+    yield "value", tuple(node_values(node))
     yield "gradients", tuple(node_gradients(subject, item, node))
+    yield "run", tuple(node_run(subject, item, node))
     yield "drawn with it", (*alike, *_only_first(subject, item))
 
 

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, expect
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.folding import FoldOptions
+from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node, Root
 from gradviz.graph.node_findings import NodeFinding
 from gradviz.graph.viewing import ViewOptions, view_of
@@ -156,11 +157,32 @@ def test_the_panel_says_all_that_is_known(show: Opener) -> None:
         "made by torch.nn.functional.linear",
         "loss = model(x).sum()",
         "alpha = 1.0",
-        "saves mat2: [4, 3], 48 B",
+        "mat2 [4, 3] · 48 B",
     ):
         assert words in panel
+    screen.page.click("section:has(h3:has-text('saved for backward')) .copy")
+    screen.press("/")
+    screen.page.keyboard.press("Control+v")
+    assert "mat2 [4, 3]" in screen.page.input_value("#search")
     screen.page.click("#panel .neighbours button:has-text('sum')")
     assert screen.settled().heading() == "sum"
+
+
+def test_gradients_are_told_edge_by_edge_with_their_sizes(show: Opener) -> None:
+    graph = small_capture().graphs[0]
+    figures = TensorFigures((2, 4), "float32", norm=0.5, minimum=-0.3, maximum=0.3, count=8, histogram=(1, 0, 7))
+    measured = (
+        replace(node, arrived=(figures,), gradients=tuple(replace(figures, histogram_from=2) for _ in node.edges))
+        for node in graph.nodes
+    )
+    screen = show(replace(graph, nodes=tuple(measured)))
+    screen.click("linear")
+    assert "from sum [2, 4]\n\nnorm 0.5 · from -0.3 to 0.3" in screen.panel()
+    labels = screen.page.locator("#panel .chart").evaluate_all("charts => charts.map(chart => chart.ariaLabel)")
+    assert labels[0] == "sizes of elements from 1e0 to 1e3, most of them between 1e2 and 1e3"
+    into = screen.page.locator("section:has(h3:has-text('gradient out')) .item-link")
+    into.first.click()
+    assert screen.settled().heading() == "weight"
 
 
 def test_the_backward_pass_is_played_step_by_step(show: Opener) -> None:
@@ -249,7 +271,7 @@ def test_memory_is_told_by_module_and_line(show: Opener) -> None:
 def test_a_source_line_lights_up_what_it_made(show: Opener) -> None:
     capture = small_capture()
     screen = show(capture.graphs[0], capture=capture)
-    screen.turn_to("Lines")
+    screen.turn_to("Source")
     screen.page.click(".lines-view button:has-text('loss = model(x).sum()')")
     assert screen.settled().page.locator("#picture .match").count() == 2
     assert screen.page.inner_text("#search-count") == "2 found"
@@ -283,12 +305,15 @@ def test_no_name_does_harm(show: Opener) -> None:
 
 def test_what_a_check_found_is_marked_listed_and_found(show: Opener) -> None:
     graph = replace(
-        graph_of("x -> Sqrt -> Sum -> loss"), findings=(NodeFinding(1, "GV301", "nan_from_op", "error", "0"),)
+        graph_of("x -> Sqrt -> Sum -> loss"),
+        findings=(NodeFinding(1, "GV301", "nan_from_op", "error", "0", why="its slope", fix="add something"),),
     )
     screen = show(graph)
     assert "GV301 nan_from_op" in (screen.item("sqrt").text_content() or "")
-    screen.page.click("#panel .neighbours button:has-text('sqrt')")
-    assert "error GV301 nan_from_op: 0" in screen.settled().panel()
+    screen.turn_to("Findings")
+    assert "error GV301 nan_from_op\n\n0\n\nwhy its slope\n\ndo add something" in screen.panel()
+    screen.page.click("#panel .finding button:has-text('sqrt')")
+    assert screen.settled().heading() == "sqrt"
     assert screen.search("finding") == "1 found"
 
 

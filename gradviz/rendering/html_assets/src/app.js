@@ -8,7 +8,8 @@ import { listenToKeys, showHelp } from "./keys.js";
 import { showLegend } from "./legend.js";
 import { litBy, mark } from "./marking.js";
 import { Minimap } from "./minimap.js";
-import { announce, Panel } from "./panel.js";
+import { Panel } from "./panel.js";
+import { announce } from "./parts.js";
 import { isWithin, Picture } from "./picture.js";
 import { besideOf, nearestOf } from "./places.js";
 import { Player } from "./player.js";
@@ -54,7 +55,8 @@ export class App {
     });
   }
 
-  start() {
+  async start() {
+    await this.panel.prepare();
     const { document: facts } = this.model;
     document.title = `${facts.name} · gradviz`;
     byId("name").textContent = facts.name;

@@ -6,7 +6,7 @@ import { Model } from "./model.js";
 
 async function start() {
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old: it cannot unpack the graph");
-  new App(new Model(await readDocument(placeOf(location.hash)))).start();
+  await new App(new Model(await readDocument(placeOf(location.hash)))).start();
 }
 
 start().catch((error) => {

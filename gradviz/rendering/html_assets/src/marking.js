@@ -1,6 +1,6 @@
 /** Lights up what belongs to what is selected or found, and dims the rest. */
 import { byId } from "./dom.js";
-import { announce } from "./panel.js";
+import { announce } from "./parts.js";
 
 /**
  * @typedef {{items: Set<number>, lines: Set<string>}} Part

@@ -1,5 +1,6 @@
 /** Lines of Python with their words in colours. */
 import { h } from "./dom.js";
+import { bar, bytes } from "./parts.js";
 
 const AROUND = 4;
 const WORDS =
@@ -32,4 +33,38 @@ export function coloured(text) {
   }
   parts.push(text.slice(from));
   return parts;
+}
+
+/** Lines of the program, with what each of them keeps first; a click lights up what it made. */
+export function lineParts(model, onLine) {
+  const { sources } = model.document;
+  const made = itemsByLine(model);
+  const kept = new Map((model.document.memory?.lines ?? []).map(({ file, line, bytes: size }) => [`${file}:${line}`, size]));
+  const most = Math.max(...kept.values(), 1);
+  return Object.keys(sources).filter((file) => made.has(file)).flatMap((file) => {
+    const numbers = Object.keys(sources[file]).map(Number).sort((one, other) => one - other);
+    const rows = numbers.map((line) =>
+      lineRow(sources[file][line], line, made.get(file).get(line), { size: kept.get(`${file}:${line}`) ?? 0, most }, onLine));
+    return [h("h3", {}, file.split(/[\\/]/).at(-1)), h("div", { class: "source lines-view" }, rows)];
+  });
+}
+
+function lineRow(text, line, items, { size, most }, onLine) {
+  const words = [h("span", { class: "number" }, String(line)), h("code", {}, coloured(text))];
+  if (!items) return h("div", { class: "idle" }, words);
+  const title = `${items.length === 1 ? "1 thing is" : `${items.length} things are`} made here${size ? `, and ${bytes(size)} kept for backward` : ""}`;
+  return h("button", { type: "button", title, onclick: () => onLine(items, line) }, words, h("span", { class: "cost" }, bar(size, most), size ? bytes(size) : ""));
+}
+
+/** By file and line, without boxes and roots: those hold what stands there already. */
+function itemsByLine(model) {
+  const made = new Map();
+  model.items.forEach((item, number) => {
+    if (item.role === "box" || item.role === "root" || !item.source) return;
+    const [file, line] = item.source;
+    if (!made.has(file)) made.set(file, new Map());
+    const lines = made.get(file);
+    lines.set(line, [...(lines.get(line) ?? []), number]);
+  });
+  return made;
 }

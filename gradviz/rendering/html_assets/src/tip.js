@@ -1,6 +1,6 @@
 /** Words beside the pointer, once it rests on an item or a wire. */
 import { byId, h } from "./dom.js";
-import { itemButton } from "./panel.js";
+import { itemButton } from "./parts.js";
 
 const DELAY = 350;
 

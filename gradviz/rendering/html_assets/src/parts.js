@@ -1,0 +1,72 @@
+/** What the panel is made of: sections that can be copied, buttons that lead to items, and words said for a moment. */
+import { byId, h } from "./dom.js";
+
+/** A heading with what it is about below it; the heading's button copies that. */
+export function section(heading, body, { title, beside } = {}) {
+  const words = h("div", {}, body);
+  return h("section", {},
+    heading ? h("h3", { title }, h("span", {}, heading), beside ?? null,
+      h("button", { type: "button", class: "copy", title: "copy this", "aria-label": `copy ${heading}`, onclick: () => copy(words.innerText) }, "⧉")) : null,
+    words);
+}
+
+export const lines = (words) => h("ul", { class: "lines" }, words.map((line) => h("li", {}, line)));
+
+/** A button with an item's name and what it is. */
+export function itemButton(model, number, action, { isCurrent = false } = {}) {
+  const item = model.items[number];
+  return h(
+    "button",
+    { type: "button", class: "item-button", "data-focus": `item-${number}`, "aria-current": isCurrent ? "true" : null, onclick: () => action(number) },
+    h("span", { class: `swatch ${item.role}` }), h("b", {}, item.title),
+    h("span", { class: "quiet" }, [item.subtitle, item.shape_words].filter(Boolean).join(" · ")),
+  );
+}
+
+/** The same in a line of words. */
+export function itemLink(model, number, action) {
+  const item = model.items[number];
+  return h("button", { type: "button", class: "item-link", title: [item.subtitle, item.line].filter(Boolean).join(" · "), onclick: () => action(number) },
+    h("span", { class: `swatch ${item.role}` }), item.title);
+}
+
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const field = h("textarea", {});
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+  announce("copied");
+}
+
+/** Says something for a moment, also to screen readers. */
+export function announce(words) {
+  const status = byId("status");
+  status.textContent = words;
+  status.toggleAttribute("data-shown", true);
+  setTimeout(() => status.removeAttribute("data-shown"), 1800);
+}
+
+export const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+
+/** Three digits. */
+export const figure = (value) =>
+  (value === null ? "–" : value === 0 ? "0" : value >= 1e-3 && value < 1e4 ? String(Number(value.toPrecision(3))) : value.toExponential(1));
+
+export function bytes(size) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const at = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(size, 1)) / 10));
+  return `${Number((size / 1024 ** at).toPrecision(3))} ${units[at]}`;
+}
+
+/** As long as a part of the whole. */
+export function bar(size, most) {
+  const element = h("span", { class: "bar" });
+  element.style.width = `${Math.round((40 * size) / most)}px`;
+  return element;
+}

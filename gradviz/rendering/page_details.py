@@ -1,0 +1,130 @@
+"""What the panel of the page says of each item beyond what the picture shows.
+
+It is most of what is known of a graph, and a reader looks at little of it: so it is apart from what the picture is made
+of, in pieces, which the page unpacks when an item in them is selected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.model import Graph, Node
+from gradviz.graph.view import Item
+from gradviz.rendering.gradient_tooltips import MOST_NUMBERS, arrivals, figures_facts, share_words
+from gradviz.rendering.item_edges import GradientEdge, ItemEdges
+from gradviz.rendering.item_gradients import arrived_by_repetition, norm_of
+from gradviz.rendering.item_marks import findings_about
+from gradviz.rendering.labels import item_sections
+from gradviz.rendering.memory_tooltips import saved_facts
+from gradviz.rendering.page_document import PageDetails, PageGradient, PageSaved, PageSection
+from gradviz.rendering.page_findings import PageFindings
+from gradviz.rendering.page_items import cut
+from gradviz.rendering.page_level import Level
+from gradviz.rendering.subject_words import SubjectWords
+from gradviz.rendering.value_words import value_words
+from gradviz.rendering.words import shape_words_of
+
+MOST_EDGES = 24
+MOST_SLOTS = 24
+MOST_SHARING = 6
+MOST_NORMS = 200
+"""Of repetitions: each of them has a bar that can be seen."""
+
+_IN_A_FORM_OF_ITS_OWN = {
+    "operation": frozenset({"findings", "gradients", "saved for backward"}),
+    "other": frozenset({"findings"}),
+}
+"""Headings of what the panel does not show as lines."""
+
+
+class PageItemDetails:
+    """Collects the details of a graph's items, level by level."""
+
+    def __init__(self, graph: Graph, findings: PageFindings) -> None:
+        self._graph, self._findings = graph, findings
+        self._edges = ItemEdges(graph)
+        self._keepers: list[list[int]] = [[] for _ in graph.storages]
+        for node in graph.nodes:
+            for place in {saved.storage for saved in node.saved if saved.storage is not None}:
+                self._keepers[place].append(node.id)
+        self._found: dict[int, PageDetails] = {}
+
+    def add(self, level: Level) -> None:
+        """Take what a level shows for the first time."""
+        for item in level.closed:
+            self._found[level.number(item.id)] = self._details(level.words, item)
+
+    def finished(self) -> tuple[PageDetails, ...]:
+        """Those of all items, in the order of their numbers."""
+        return tuple(self._found[number] for number in sorted(self._found))
+
+    def _details(self, words: SubjectWords, item: Item) -> PageDetails:
+        node = None if item.node is None else self._graph.nodes[item.node]
+        # A leaf that every step of a long loop takes is drawn beside each of them.
+        entering = list(islice(self._edges.entering(item), MOST_EDGES + 1))
+        leaving = list(islice(self._edges.leaving(item), MOST_EDGES + 1))
+        told_otherwise = _IN_A_FORM_OF_ITS_OWN["other" if node is None else "operation"]
+        return PageDetails(
+            sections=tuple(_sections(words, item, told_otherwise)),
+            entering=tuple(self._sent(edge, edge.sender) for edge in entering[:MOST_EDGES]),
+            arrived=() if node is None else tuple(_arrived(node)),
+            leaving=tuple(self._sent(edge, edge.receiver) for edge in leaving[:MOST_EDGES]),
+            has_more_edges=max(len(entering), len(leaving)) > MOST_EDGES,
+            norms=tuple(_norms(words, item)),
+            saved=() if node is None else tuple(self._saved(words, node)),
+            findings=self._findings.numbers_of(findings_about(words, item)),
+        )
+
+    def _sent(self, edge: GradientEdge, other_end: int) -> PageGradient:
+        share = tuple(share_words(self._edges.share(edge)))
+        return _page_gradient(self._edges.gradient(edge), node=other_end, share=share)
+
+    def _saved(self, words: SubjectWords, node: Node) -> Iterator[PageSaved]:
+        for saved in node.saved[:MOST_SLOTS]:
+            keepers = [] if saved.storage is None else self._keepers[saved.storage]
+            # A parameter may be kept by every step of a long loop.
+            others = tuple(keeper for keeper in keepers[: MOST_SHARING + 1] if keeper != node.id)[:MOST_SHARING]
+            facts = tuple(map(cut, saved_facts(words, saved)))
+            yield PageSaved(cut(saved.slot), facts, others, max(0, len(keepers) - 1))
+        if len(node.saved) > MOST_SLOTS:
+            yield PageSaved(f"and {len(node.saved) - MOST_SLOTS:,} more")
+
+
+def _sections(words: SubjectWords, item: Item, left_out: frozenset[str]) -> Iterator[PageSection]:
+    for heading, lines in item_sections(words, item):
+        shown = tuple(dict.fromkeys(cut(line) for line in lines if line))
+        if shown and heading not in left_out:
+            yield PageSection(heading, shown)
+
+
+def _arrived(node: Node) -> Iterator[PageGradient]:
+    for name, figures in arrivals(node):
+        if figures is not None:
+            yield _page_gradient(figures, what=name.removeprefix("gradient").strip())
+
+
+def _page_gradient(
+    figures: TensorFigures | None, *, node: int | None = None, what: str = "", share: tuple[str, ...] = ()
+) -> PageGradient:
+    if figures is None:
+        return PageGradient(node, what)
+    return PageGradient(
+        node=node,
+        what=what,
+        shape=shape_words_of(figures.shape) if figures.is_measured else "",
+        facts=(*figures_facts(figures), *share),
+        numbers=cut(value_words(figures, MOST_NUMBERS)) if figures.count > 1 else "",
+        histogram=figures.histogram,
+        first_decade=figures.histogram_from,
+    )
+
+
+def _norms(words: SubjectWords, item: Item) -> Iterable[float | None]:
+    """Of what arrived at each repetition, in the order of the computation; of very many, of some of them."""
+    repetitions = arrived_by_repetition(words, item)
+    if len(repetitions) < 2:
+        return ()
+    step = -(-len(repetitions) // MOST_NORMS)
+    return [norm_of(gradients) for gradients in repetitions[::step]]
