@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gradviz.graph.arrangement import Arrangements
-from gradviz.graph.groups import Entry, Group
+from gradviz.graph.groups import Entry, Group, each_repetition
 from gradviz.graph.model import Graph
-from gradviz.graph.opening import Opening, inside_of, scope_of
+from gradviz.graph.opening import Opening, Span, inside_of, scope_of
 from gradviz.graph.view import Item, ItemKind
 
 
@@ -29,6 +29,7 @@ class Draft:
     instead: int | None = None
     ghost: int | None = None
     is_open: bool = False
+    is_each: bool = False
     repeat: int = 1
     sizes_differ: bool = False
     first_stop: int = 0
@@ -52,6 +53,7 @@ class Draft:
             root=self.root,
             scope=self.scope,
             is_open=self.is_open,
+            is_each=self.is_each,
             repeat=self.repeat,
             sizes_differ=self.sizes_differ,
             last_scope=self.last_scope,
@@ -97,11 +99,13 @@ class BoxPlacement:
         """For each operation the one of the first repetition that is drawn for it; itself for all others."""
         self.group_reasons: set[str] = set()
         self._runs: list[_OpenRun] = []
+        self._each: list[int] = []
         self._repetitions = _Repetitions(len(graph.nodes))
 
     @property
     def repeated_open_boxes(self) -> list[int]:
-        return [run.draft for run in self._runs]
+        """Those that show the first of their repetitions, and those that show each."""
+        return [*(run.draft for run in self._runs), *self._each]
 
     def step_between(self, node: int, other: int) -> Step | None:
         """The open box in which two operations lie in different repetitions; None where there is none."""
@@ -146,7 +150,7 @@ class BoxPlacement:
     def _place_box(self, level: _Level, entry: Entry) -> _Level | None:
         span = self.arrangements.weights.span(level.container, entry)
         scope = scope_of(self.nesting, level.container, entry)
-        inside = inside_of(self.arrangements, level.container, entry)
+        inside = self._inside(level, entry, span)
         below = self.opening.level_inside(level.number, scope, span)
         draft = self._draft_box(level, entry, scope)
         if inside is None or below is None or not self.opening.is_open(below):
@@ -154,9 +158,17 @@ class BoxPlacement:
             return None
         self.drafts[draft].is_open = True
         count = self.drafts[draft].repeat
-        if count > 1:
+        if self.opening.shows_each(entry, span):
+            self.drafts[draft].is_each, self.drafts[draft].repeat = True, 1
+            self._each.append(draft)
+        elif count > 1:
             self._runs.append(_OpenRun(draft, span[0], (span[1] - span[0]) // count, count))
         return _Level(*inside, draft, below)
+
+    def _inside(self, level: _Level, entry: Entry, span: Span) -> tuple[int, tuple[Entry, ...]] | None:
+        if isinstance(entry, Group) and self.opening.shows_each(entry, span):
+            return level.container, each_repetition(entry)
+        return inside_of(self.arrangements, level.container, entry)
 
     def _draft_box(self, level: _Level, entry: Entry, scope: int | None) -> int:
         draft = Draft("box", level.parent, scope=scope)

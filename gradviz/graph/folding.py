@@ -20,6 +20,7 @@ from gradviz.graph.nesting import Nesting, sign
 from gradviz.graph.opening import Opening, choose_depth
 from gradviz.graph.placing import Placed, place
 from gradviz.graph.plumbing import Connections, connect
+from gradviz.graph.repeated_boxes import RepeatedBox, repeated_boxes
 from gradviz.graph.view import View
 from gradviz.graph.weights import Weights
 
@@ -73,16 +74,23 @@ class FoldPlan:
         draft = self._placed(self.opening)
         return View(draft.items, draft.links, notes_on(self.graph, self.connections, draft, self.opening))
 
-    def levels(self, most: int = MOST_LEVELS) -> Iterator[View]:
-        """The same boxes, in view after view one level more of them open, from none to all, or to `most`.
+    def repeated_boxes(self) -> list[RepeatedBox]:
+        """The boxes that stand for several alike, the outermost first."""
+        return sorted(repeated_boxes(self.arrangements), key=lambda box: (box.level, box.span))
+
+    def levels(self, each: RepeatedBox | None = None) -> Iterator[View]:
+        """The same boxes, in view after view one level more of them open, from none to all, or to `MOST_LEVELS`.
 
         Each box appears closed beside its neighbours, and open with all that it holds closed: from these any
         combination of open and closed boxes can be put together. The views have no notes.
+
+        Args:
+            each: a box that shows all its repetitions, each for itself; views begin with the one in which it is open.
         """
         marks = Marks({})  # what was named decides what is alike, but keeps nothing open or closed here
-        opened = -1
-        for depth in range(most + 1):
-            opening = Opening(marks, self.arrangements.nesting, depth, None)
+        opened, shown_each = -1, None if each is None else each.span
+        for depth in range(0 if each is None else each.level + 1, MOST_LEVELS + 1):
+            opening = Opening(marks, self.arrangements.nesting, depth, None, each=shown_each)
             placed = self._placed(opening)
             now_open = sum(item.is_open for item in placed.items)
             if now_open == opened:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Reason = Literal["repeat", "line", "function", "order"]
@@ -24,6 +24,24 @@ class Group:
 
 Entry = int | Group
 """The place of one member of a container, or a group of several."""
+
+
+def each_repetition(group: Group) -> tuple[Entry, ...]:
+    """An entry for every repetition of a group, where `Group.entries` is the first of them."""
+    period = (group.stop - group.start) // group.count
+    found: list[Entry] = []
+    for by in range(0, group.stop - group.start, period):
+        entries = tuple(_moved(entry, by) for entry in group.entries)
+        start = group.start + by
+        found.append(entries[0] if len(entries) == 1 else Group(start, start + period, entries))
+    return tuple(found)
+
+
+def _moved(entry: Entry, by: int) -> Entry:
+    if isinstance(entry, int):
+        return entry + by
+    entries = tuple(_moved(inner, by) for inner in entry.entries)
+    return replace(entry, start=entry.start + by, stop=entry.stop + by, entries=entries)
 
 
 def first_place(entry: Entry) -> int:

@@ -19,6 +19,10 @@ MOST_ROOM_FOR_PECULIARITIES = 2
 """How many times the usual number of things may be drawn so that custom functions are in sight."""
 
 
+Span = tuple[int, int]
+"""Where a part of the sequence of operations begins, and one after its end."""
+
+
 @dataclass(slots=True)
 class Opening:
     """Answers for each box whether it is open."""
@@ -30,6 +34,8 @@ class Opening:
     """How many levels there are; None where everything is open."""
     plain_calls: frozenset[int] = frozenset()
     """Module calls that make a single operation and stay folded: open, they would say the same in twice the room."""
+    each: Span | None = None
+    """What one repeated box holds: open, it shows all its repetitions, each for itself."""
     _must_open: set[int] = field(init=False)
     _ranks: list[int] = field(init=False)
 
@@ -51,7 +57,7 @@ class Opening:
             self._must_open.add(parent)
             parent = self.nesting.parent[parent]
 
-    def level_inside(self, level: int, scope: int | None, span: tuple[int, int]) -> int | None:
+    def level_inside(self, level: int, scope: int | None, span: Span) -> int | None:
         """The level of what a box at `level` holds; None where it is never shown.
 
         What must be open takes no level, so that the way to it costs none of the depth.
@@ -62,6 +68,10 @@ class Opening:
         if scope in self._must_open:
             return level
         return None if scope in self.marks.by_scope or scope in self.plain_calls else level + 1
+
+    def shows_each(self, entry: Entry, span: Span) -> bool:
+        """Whether an open box shows all its repetitions instead of the first."""
+        return span == self.each and isinstance(entry, Group) and entry.count > 1
 
     def is_open(self, level: int | None) -> bool:
         """Whether what lies at `level` is shown."""

@@ -41,13 +41,15 @@ class Item(Struct, frozen=True, omit_defaults=True):
     """The open box in which it lies."""
     nodes: tuple[int, ...] = ()
     """Ids of all autograd nodes that it stands for, in creation order; for a repeated box, of all repetitions.
-    Empty for an open box that is not repeated: its children list theirs."""
+    Empty for an open box of a single call: its children list theirs."""
     node: int | None = None
     constant: int | None = None
     root: int | None = None
     scope: int | None = None
     """Module call of a box; for a repeated box, that of the first repetition."""
     is_open: bool = False
+    is_each: bool = False
+    """Of an open box: its members are all its repetitions, each for itself."""
     repeat: int = 1
     """How many alike, one after the other, this box stands for (its contents show the first)."""
     sizes_differ: bool = False

@@ -61,7 +61,11 @@ def box_subtitle(subject: SubjectWords, item: Item) -> str:
 def _own_words(subject: SubjectWords, item: Item) -> str:
     if item.scope is not None:
         return scope_subtitle(subject, subject.graph.scopes[item.scope])
-    return "" if item.repeat > 1 else counted(len(operations_in(subject, item)), "operation")
+    if item.repeat > 1:
+        return ""
+    operations = counted(len(operations_in(subject, item)), "operation")
+    place = subject.places_in_row.get(item.id)
+    return operations if place is None else f"{place[0]:,} of {place[1]:,} · {operations}"
 
 
 def _what_is_special(subject: SubjectWords, item: Item) -> Iterator[str]:

@@ -22,6 +22,7 @@ from gradviz.rendering.page_items import PageItems, cut
 from gradviz.rendering.page_level import level_of
 from gradviz.rendering.page_memory import page_memory
 from gradviz.rendering.page_parameters import page_parameters
+from gradviz.rendering.page_repetitions import PageRepetitions
 from gradviz.rendering.page_steps import TOO_MANY_STEPS, page_replay
 from gradviz.rendering.palette import ROLE_STYLES
 from gradviz.rendering.renderer import Subject
@@ -93,6 +94,14 @@ class HtmlRenderer:
             boxes.add(level)
             items.add(level)
             details.add(level)
+        repetitions = PageRepetitions(plan)
+        for each in repetitions.boxes():
+            identities.begin_each()
+            for depth, view in enumerate(each.views, each.depth):
+                level = level_of(subject, view, depth, identities)
+                boxes.add(level)
+                items.add(level)
+                details.add(level)
         page_items, legends = items.finished()
         error, notes = remarks(subject)
         replay = page_replay(subject, finest)
@@ -101,7 +110,7 @@ class HtmlRenderer:
             name=cut(" ".join([program.name, *program.arguments])),
             facts=cut(call_facts(subject)),
             error=cut(error),
-            notes=tuple(map(cut, (*notes, *boxes.notes, *([] if replay else [TOO_MANY_STEPS])))),
+            notes=tuple(map(cut, (*notes, *boxes.notes, *repetitions.notes, *([] if replay else [TOO_MANY_STEPS])))),
             shapes=items.shapes,
             roles={role: (role_words(role, subject), *role_outline(role)) for role in ROLE_STYLES},
             items=page_items,

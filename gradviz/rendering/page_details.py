@@ -53,7 +53,7 @@ class PageItemDetails:
 
     def add(self, level: Level) -> None:
         """Take what a level shows for the first time."""
-        for item in level.closed:
+        for item in (*level.closed, *level.showing_each):
             self._found[level.number(item.id)] = self._details(level.words, item)
 
     def finished(self) -> tuple[PageDetails, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 Lines = tuple[str, ...]
+Ints = tuple[int, ...]
 
 
 class PageLine(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -68,6 +69,8 @@ class PageItem(Struct, frozen=True, omit_defaults=True):
     """Ids of the autograd nodes that it stands for; none of a box."""
     node_count: int = 0
     repeat: int = 1
+    each_of: int | None = None
+    """Of a box that is open with each of its repetitions, the box that is open with the first of them."""
     tints: dict[str, Lines] = {}
     """By what items can be coloured by."""
     figures: dict[str, str] = {}
@@ -188,6 +191,8 @@ class PageBox(Struct, frozen=True):
     header: PageLine | None = None
     header_width: float = 0.0
     chip: PageChip | None = None
+    stands_for: dict[int, Ints] = {}
+    """Of a box that shows each repetition: for what crosses its lower border, what does while it shows the first."""
 
 
 class PageLegend(Struct, frozen=True):

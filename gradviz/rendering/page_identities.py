@@ -9,7 +9,11 @@ from gradviz.graph.view import Item, View
 
 
 class Identities:
-    """Numbers items as views show them, level after level, each of which has one more level of boxes open."""
+    """Numbers items as views show them, level after level, each of which has one more level of boxes open.
+
+    A repeated box that is open with each of its repetitions has a number of its own: what it holds then is not what it
+    holds while it shows the first of them only.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -18,6 +22,17 @@ class Identities:
         """For each number how many boxes are around the item."""
         self.parents: list[int | None] = []
         """For each number that of the box around the item."""
+        self.runs: dict[int, int] = {}
+        """For boxes that show each repetition, the numbers of those that show the first."""
+        self._begin = 0
+
+    def begin_each(self) -> None:
+        """The views that follow show one repeated box with each of its repetitions: only what is in it is new."""
+        self._begin = len(self.depths)
+
+    def is_new(self, number: int | None) -> bool:
+        """Whether an item is no part of what earlier views have shown; always, before `begin_each`."""
+        return number is not None and number >= self._begin
 
     def of_view(self, view: View, depth: int) -> list[int | None]:
         """The number of every item; None for leaves that lie in fewer boxes than `depth`: each view has its own.
@@ -34,13 +49,23 @@ class Identities:
                 key: Hashable = ("box", parent, rank)
             else:
                 key = self._key(item, parent)
-            if key is None:
-                found.append(self._new(parent, depth) if depths[item.id] == depth else None)
-                continue
-            if key not in self._numbers:
-                self._numbers[key] = self._new(parent, depths[item.id])
-            found.append(self._numbers[key])
+            if key is not None:
+                number = self._known_or_new(key, parent, depths[item.id])
+                found.append(self._showing_each(number) if item.is_each else number)
+            else:
+                is_shown = depths[item.id] == depth and (not self._begin or self.is_new(parent))
+                found.append(self._new(parent, depth) if is_shown else None)
         return found
+
+    def _known_or_new(self, key: Hashable, parent: int | None, depth: int) -> int:
+        if key not in self._numbers:
+            self._numbers[key] = self._new(parent, depth)
+        return self._numbers[key]
+
+    def _showing_each(self, run: int) -> int:
+        number = self._known_or_new(("each", run), self.parents[run], self.depths[run])
+        self.runs[number] = run
+        return number
 
     def in_level_above(self, number: int, depth: int) -> int:
         """What stands for an item where only boxes in fewer than `depth` others are open: itself, or the box around it.
@@ -59,7 +84,7 @@ class Identities:
             # Wherever what it cuts off from is drawn, in the box of the cut there is one.
             return item.kind, self._graph.ghost_edges[item.ghost].origin, parent
         if item.kind == "node" and item.node is not None and not self._graph.nodes[item.node].is_leaf:
-            return "node", item.node
+            return "node", item.node, parent
         return None
 
     def _new(self, parent: int | None, depth: int) -> int:

@@ -68,6 +68,15 @@ class PageItems:
             module = modules[item.id]
             if item.root is None:
                 self._modules[number] = "plain" if module is None else f"category{module}"
+        self._add_boxes_with_each(level)
+
+    def _add_boxes_with_each(self, level: Level) -> None:
+        """Closed, such a box looks as it does while it shows the first repetition only."""
+        for item in level.showing_each:
+            number = level.number(item.id)
+            run = level.identities.runs[number]
+            self._items[number] = replace(self._items[run], each_of=run)
+            self._measured[number] = self._measured[run]
 
     def finished(self) -> tuple[tuple[PageItem, ...], dict[str, PageLegend]]:
         """All items in the order of their numbers, with their colours, and what these mean."""

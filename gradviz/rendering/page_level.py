@@ -29,13 +29,18 @@ class Level:
     texts: list[ItemText]
     faces: list[Face]
     closed: list[Item]
-    """Everything in exactly `depth` boxes."""
+    """Everything new in exactly `depth` boxes."""
     opened: list[int | None]
     """The open boxes around that; at depth 0 the outermost level, None."""
 
     @property
     def view(self) -> View:
         return self.words.view
+
+    @property
+    def showing_each(self) -> list[Item]:
+        """Of those, the box that shows each of its repetitions."""
+        return [item for box in self.opened if box is not None and (item := self.view.items[box]).is_each]
 
     def number(self, item: int) -> int:
         """The number of an item that is known to this level."""
@@ -49,7 +54,10 @@ class Level:
 
     def is_around_opened(self, box: int | None) -> bool:
         """Whether a box holds some of `opened`, or may."""
-        return self.depth > 0 and (-1 if box is None else self.identities.depths[self.number(box)]) == self.depth - 2
+        if box is None:
+            return self.depth == 1 and self.identities.is_new(0)
+        number = self.number(box)
+        return self.identities.depths[number] == self.depth - 2 and self.identities.is_new(number)
 
 
 def level_of(subject: Subject, view: View, depth: int, identities: Identities) -> Level:
@@ -57,14 +65,15 @@ def level_of(subject: Subject, view: View, depth: int, identities: Identities) -
     words = SubjectWords(subject.capture, subject.graph, view)
     depths = view.depths()
     numbers = identities.of_view(view, depth)
+    new = [item for item in view.items if identities.is_new(numbers[item.id])]
+    closed = [item for item in new if depths[item.id] == depth]
+    opened: list[int | None] = [item.id for item in new if item.is_open and depths[item.id] == depth - 1]
+    with_words = {*opened, *(item.id for item in closed)}
     texts, faces = [_NO_WORDS] * len(view.items), []
     for item in view.items:
-        is_new = depths[item.id] == depth or (item.is_open and depths[item.id] == depth - 1)
-        if is_new:
+        if item.id in with_words:
             texts[item.id] = item_face_text(words, item)
             faces.append(face_of(subject.graph, item, texts[item.id]))
         else:
             faces.append(Face(role_of(item, subject.graph), 0.0, 0.0, (), is_open=item.is_open))
-    closed = [item for item in view.items if depths[item.id] == depth]
-    opened: list[int | None] = [item.id for item in view.items if item.is_open and depths[item.id] == depth - 1]
     return Level(words, depth, identities, numbers, texts, faces, closed, opened if depth else [None])

@@ -171,6 +171,14 @@ class SubjectWords:
         around = scopes_around(self.graph.scopes, self.graph.nodes[node].scope)
         return any(scope in (item.scope, item.last_scope) for scope in around)
 
+    @cached_property
+    def places_in_row(self) -> dict[int, tuple[int, int]]:
+        """For boxes without a name of their own in one that shows each of several alike: which of how many they are."""
+        items = self.view.items
+        rows = ([items[member] for member in self._members[item.id]] for item in items if item.is_each)
+        nameless = ([member.id for member in row if member.kind == "box" and member.scope is None] for row in rows)
+        return {member: (place, len(row)) for row in nameless for place, member in enumerate(row, 1)}
+
     def nodes_in(self, item: Item) -> list[int]:
         """Every node that a box holds, in creation order, whether it is open or not."""
         if item.nodes or item.scope is not None:
@@ -197,5 +205,6 @@ def _enclosing_scopes(view: View) -> list[int | None]:
     scopes: list[int | None] = []
     for item in view.items:
         box = None if item.parent is None else view.items[item.parent]
-        scopes.append(None if box is None else scopes[box.id] if box.scope is None else box.scope)
+        is_of_one_call = box is not None and box.scope is not None and not box.is_each
+        scopes.append(box.scope if box is not None and is_of_one_call else None if box is None else scopes[box.id])
     return scopes

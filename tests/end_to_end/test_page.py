@@ -103,6 +103,28 @@ def test_everything_can_be_opened_and_closed_at_once(show: Opener) -> None:
     assert screen.settled().titles() == drawn_titles(transformer(4), ViewOptions(fold=FoldOptions(depth=0)))
 
 
+def test_of_several_alike_each_can_be_shown_and_again_one(show: Opener) -> None:
+    screen = show(transformer(4), view=FOLDED)
+    screen.click("h.0 … h.3")
+    closed, place = screen.titles(), screen.place("h.0 … h.3")
+    screen.page.click("#panel button:text-is('Show each of 4')")
+    blocks = ["h.0", "h.1", "h.2", "h.3"]
+    assert [title for title in screen.settled().titles() if title in blocks] == blocks
+    assert screen.place("h.0 … h.3") == pytest.approx(place, abs=1)
+    screen.toggle("h.2")
+    assert (screen.overlaps(), screen.stray_ends()) == ([], [])
+    assert {"h.0", "h.1", "mlp", "h.3"} <= set(screen.lit("from")) and "log_softmax" in screen.lit("to")
+    assert screen.search("softmax op:softmax") == "5 found"  # one in each block, and that of the loss
+    copy = show(transformer(4), screen.page.evaluate("location.hash"), view=FOLDED)
+    assert copy.titles() == screen.titles() and "h.2" in screen.titles()
+    screen.press("Escape").click("h.0 … h.3")
+    screen.press("a")
+    assert "h.2" not in screen.titles() and "mlp" in screen.titles()
+    assert screen.search("softmax op:softmax") == "2 found"
+    screen.press("Escape").toggle("h.0 … h.3")
+    assert screen.titles() == closed
+
+
 def test_what_is_selected_lights_up_what_its_gradient_flows_to_and_came_from(show: Opener) -> None:
     screen = show(graph_of("x -> Mul -> Sin -> loss; w -> Mul -> Cos -> other"))
     screen.click("sin")

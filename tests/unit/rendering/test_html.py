@@ -49,10 +49,12 @@ def test_wherever_data_crosses_a_border_a_wire_comes_or_goes(graph: Graph) -> No
     for box in found.boxes:
         if box.item is None:
             continue
-        around = boxes[found.items[box.item].parent]
-        coming = {port for wire in around.wires if wire.target == box.item for port in wire.ports}
-        going = {port for wire in around.wires if wire.source == box.item and not wire.enters for port in wire.ports}
-        assert set(box.entries) <= coming and set(box.exits) <= going
+        around, run = boxes[found.items[box.item].parent], found.items[box.item].each_of
+        item = box.item if run is None else run
+        coming = {port for wire in around.wires if wire.target == item for port in wire.ports}
+        going = {port for wire in around.wires if wire.source == item and not wire.enters for port in wire.ports}
+        exits = {outside for port in box.exits for outside in box.stands_for.get(port, (port,))}
+        assert set(box.entries) <= coming and exits <= going
 
 
 def test_all_that_a_box_holds_lies_within_it() -> None:
@@ -64,8 +66,19 @@ def test_all_that_a_box_holds_lies_within_it() -> None:
                 assert 0 <= x <= x + item.width <= box.width and 0 <= y <= y + item.height <= box.height
 
 
-def test_alike_boxes_are_in_the_file_once() -> None:
-    assert len(document(transformer(40)).items) == len(document(transformer(4)).items)
+def test_of_too_many_alike_only_the_first_is_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradviz.rendering.page_repetitions.MOST_REPETITIONS", 3)
+    many = document(transformer(40))
+    assert len(many.items) == len(document(transformer(4)).items) < len(document(transformer(3)).items)
+    assert "1 row of alike parts can only be shown by the first of them." in many.notes
+
+
+def test_of_long_repetitions_each_is_in_the_file_but_not_what_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradviz.rendering.page_repetitions.MOST_OPERATIONS", 3)
+    found = document(transformer(5))
+    assert [item.title for item in found.items if item.parent is not None and found.items[item.parent].each_of] == [
+        f"h.{block}" for block in range(5)
+    ]
 
 
 def test_colours_that_were_not_measured_are_refused() -> None:

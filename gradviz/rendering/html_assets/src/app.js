@@ -36,6 +36,7 @@ export class App {
     this.panel = new Panel(model, {
       toggle: (number) => this.toggle(number),
       unfoldAll: (number) => this.unfoldAll(number),
+      showEach: (number) => this.showEach(number),
       reveal: (number) => this.reveal(number),
       only: () => this.showOnly(!this.only),
       select: (number) => this.goTo(number),
@@ -50,6 +51,7 @@ export class App {
       onEnd: () => this.#fillPanel(),
     });
     this.search = new Search(model, {
+      isMeant: (number) => model.isCurrent(number),
       onFound: (numbers) => { this.found = numbers && new Set(numbers); this.#mark(); },
       onGo: (number) => this.goTo(number),
     });
@@ -80,16 +82,32 @@ export class App {
   /** Opens a closed box, and closes an open one. */
   toggle(number) {
     if (!this.model.canOpen(number)) return;
+    const open = this.model.openAs(number, this.state.opened);
+    if (open === null) return this.#open([this.model.boxes.has(number) ? number : this.model.eachBox.get(number)], number);
     const opened = new Set(this.state.opened);
-    if (!opened.delete(number)) opened.add(number);
-    this.#change({ opened }, number);
+    opened.delete(open);
+    return this.#change({ opened }, number);
+  }
+
+  /** Of a box that stands for several alike: shows each of them, or one for all. */
+  showEach(number) {
+    const each = this.model.eachBox.get(number);
+    if (each === undefined) return;
+    const { opened } = this.state;
+    this.#open([opened.has(each) && this.model.boxes.has(number) ? number : each], number);
+    this.search.again();
+  }
+
+  #open(boxes, anchor) {
+    this.#change({ opened: this.model.withOpen(this.state.opened, boxes) }, anchor);
   }
 
   /** Opens a box and all in it; everything, for null. */
   unfoldAll(number) {
-    const opened = new Set(this.state.opened);
+    const { opened } = this.state;
     const around = number === null ? [] : this.model.boxesAround(number);
     const within = this.model.boxesWithin(number);
+    const more = [];
     let shown = this.picture.scene.items.size;
     for (const box of [...around, ...within]) {
       if (shown > MOST_SHOWN) {
@@ -97,9 +115,9 @@ export class App {
         break;
       }
       if (!opened.has(box)) shown += this.model.boxes.get(box).clusters.length;
-      opened.add(box);
+      more.push(box);
     }
-    this.#change({ opened }, number ?? undefined);
+    this.#open(more, number ?? undefined);
   }
 
   /** Closes everything. */
@@ -110,10 +128,9 @@ export class App {
 
   /** Opens what is around an item, selects it, and brings it into sight. */
   goTo(number) {
-    const around = this.model.boxesAround(number);
-    const opened = new Set([...this.state.opened, ...around]);
-    this.#change({ opened, selected: number }, undefined);
-    this.reveal(number);
+    const opened = this.model.withOpen(this.state.opened, this.model.boxesAround(number));
+    this.#change({ opened, selected: number });
+    this.reveal(this.state.selected);
   }
 
   /** Lights up what a source line made, and brings the first of it into sight. */
@@ -224,6 +241,7 @@ export class App {
   /** Shows the scene; where an item was clicked to open or close it, that stays where it is. */
   #show(anchor) {
     const was = anchor === undefined || !this.picture.scene ? null : this.#rectOf(anchor);
+    this.model.opened = this.state.opened;
     const scene = compose(this.model, this.state.opened);
     const now = was && rectOf(scene, anchor);
     if (now) shift(scene, was.x + was.width / 2 - (now.x + now.width / 2), was.y - now.y);
@@ -243,7 +261,9 @@ export class App {
 
   /** The first that is shown, or the box that hides it. */
   #revealFirst(numbers) {
-    const shown = numbers.map((number) => this.model.shownFor(number, this.state.opened)).find((number) => this.#rectOf(number));
+    const { opened } = this.state;
+    const current = numbers.filter((number) => this.model.isCurrent(number));
+    const shown = current.map((number) => this.model.shownFor(number, opened)).find((number) => this.#rectOf(number));
     if (shown !== undefined) this.reveal(shown);
   }
 
@@ -255,7 +275,7 @@ export class App {
   #ownItems(number) {
     const { scene } = this.picture;
     if (scene.items.has(number)) return [number];
-    return [...scene.items.keys()].filter((item) => this.model.boxesAround(item).includes(number));
+    return [...scene.items.keys()].filter((item) => this.model.boxesAround(item).some((box) => this.model.shownAs(box) === number));
   }
 
   #fillPanel() {
@@ -268,7 +288,8 @@ export class App {
     this.panel.show(selected, {
       from: this.connections.neighbours(numbers, "back"),
       to: this.connections.neighbours(numbers, "onwards"),
-      isOpen: opened.has(selected),
+      isOpen: this.model.openAs(selected, opened) !== null,
+      isEach: opened.has(this.model.eachBox.get(selected)),
       isOnly: this.only,
     });
     return this.#fillCrumbs();

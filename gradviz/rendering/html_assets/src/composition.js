@@ -11,7 +11,7 @@ import { Stretch } from "./stretch.js";
  * @typedef {{x: number, y: number, width: number, height: number}} Rect
  * @typedef {{key: string, from: string, to: string, points: {x: number, y: number}[], flow: object|null, isQuiet: boolean|undefined,
  *   source: number, target: number|null}} Line
- * @typedef {{items: Map<number, Rect>, open: Map<number, Rect & {depth: number, titleFrom: number}>,
+ * @typedef {{items: Map<number, Rect>, open: Map<number, Rect & {depth: number, box: object, titleFrom: number}>,
  *   lines: Line[], x: number, y: number, width: number, height: number}} Scene
  */
 
@@ -67,8 +67,11 @@ class Inside {
     return this.across.map(this.box[kind][port]);
   }
 
-  has(kind, port) {
-    return this.box[kind][port] !== undefined;
+  /** Where what is outside knows as `port` crosses the border: at several places, where each of several alike is shown. */
+  crossings(kind, port) {
+    const { stands_for: others } = this.box;
+    const own = Object.keys(others).filter((other) => kind === "exits" && others[other].includes(port));
+    return own.length || this.box[kind][port] === undefined ? own : [String(port)];
   }
 
   point({ x, y }) {
@@ -81,8 +84,9 @@ function measure(model, opened, box) {
   const openHere = new Map();
   for (const cluster of box.clusters) {
     const main = cluster.places[0][0];
-    if (!opened.has(main) || !model.canOpen(main)) continue;
-    const child = measure(model, opened, model.boxes.get(main));
+    const open = model.openAs(main, opened);
+    if (open === null) continue;
+    const child = measure(model, opened, model.boxes.get(open));
     openHere.set(main, makeRoom(inside, cluster, child));
   }
   inside.across.settle();
@@ -126,9 +130,9 @@ function laneOf(box, cluster, child, main) {
     ["entries", (wire) => wire.target === main, -2],
     ["exits", (wire) => !wire.enters && wire.source === main, 0],
   ]) {
-    for (const port of Object.keys(child.box[kind])) {
-      const wire = box.wires.find((each) => isIt(each) && (each.ports ?? []).includes(Number(port)));
-      if (wire) return { x: wire.route.at(at), from: child.crossing(kind, port) };
+    for (const own of Object.keys(child.box[kind])) {
+      const wire = box.wires.find((each) => isIt(each) && (each.ports ?? []).some((port) => child.crossings(kind, port).includes(own)));
+      if (wire) return { x: wire.route.at(at), from: child.crossing(kind, own) };
     }
   }
   return { x: cluster.x + (cluster.left + cluster.right) / 2, from: child.width / 2 };
@@ -174,7 +178,7 @@ function linesOf(model, inside, wire, number) {
     ends.filter((end) => start.port === undefined || end.port === undefined || start.port === end.port)
       .map((end) => [start, end]));
   return pairs.map(([start, end]) => ({
-    key: `${inside.box.item}/${number}/${start.port ?? ""}/${end.port ?? ""}`,
+    key: `${inside.box.item}/${number}/${start.key}/${end.key}`,
     from: start.key, to: end.key,
     points: joined(lane, { x: start.x, y: start.y }, { x: end.x, y: end.y }),
     flow: wire.flow, isQuiet: wire.is_quiet, source: wire.source, target: wire.target,
@@ -189,8 +193,9 @@ function endsAt(child, wire, was, kind) {
   }
   const way = kind === "exits" ? "out" : "in";
   const y = kind === "exits" ? child.y + child.height : child.y;
-  const ports = (wire.ports ?? []).filter((port) => child.inside.has(kind, port));
-  return ports.map((port) => ({ x: child.x + child.inside.crossing(kind, port), y, port, key: `${way}:${number}:${port}` }));
+  const { inside } = child;
+  return (wire.ports ?? []).flatMap((port) => inside.crossings(kind, port).map((own) => (
+    { x: child.x + inside.crossing(kind, own), y, port, key: `${way}:${inside.box.item}:${own}` })));
 }
 
 /** Adds everything to the scene, from the corner of the box in it. */
@@ -198,7 +203,7 @@ function place(model, inside, corner, depth, scene) {
   for (const [number, child] of inside.children) {
     const rect = { x: corner.x + child.x, y: corner.y + child.y, width: child.width, height: child.height };
     if (child.inside) {
-      scene.open.set(number, { ...rect, depth, titleFrom: titleStart(child.inside) });
+      scene.open.set(number, { ...rect, depth, box: child.inside.box, titleFrom: titleStart(child.inside) });
       place(model, child.inside, rect, depth + 1, scene);
     } else scene.items.set(number, rect);
   }

@@ -9,6 +9,7 @@ const KEYS = [
   ["f", "fit all of it into the window", (app) => app.fit()],
   ["e", "unfold or fold what is selected; Enter and double click, too", (app) => withSelected(app, "toggle")],
   ["E", "unfold all that is inside", (app) => app.unfoldAll(app.state.selected)],
+  ["a", "show each of several alike (×12), or one of them", (app) => withSelected(app, "showEach")],
   ["c", "bring what is selected into sight", (app) => withSelected(app, "reveal")],
   ["o", "show only what is joined to it", (app) => app.showOnly(!app.only)],
   ["ArrowUp", "follow the data back, and the gradient onwards", (app) => app.follow("up")],

@@ -1,9 +1,16 @@
-/** The graph as data: items by number, what each box holds, and where every item lies. */
+/**
+ * The graph as data: items by number, what each box holds, and where every item lies.
+ *
+ * A box that stands for several alike can show the first of them, or each: that is a box of its own, of which its item
+ * says `each_of`. A set of open boxes holds at most one of the two, and both are drawn as the same item.
+ */
 
 export class Model {
   /** @param {object} document what `readDocument` gives */
   constructor(document) {
     this.document = document;
+    /** The boxes that are open now. */
+    this.opened = new Set(document.opened);
     this.items = document.items;
     this.outermost = document.boxes[0];
     this.boxes = new Map(document.boxes.filter((box) => box.item !== null).map((box) => [box.item, box]));
@@ -15,8 +22,10 @@ export class Model {
         this.itemsOfNode.get(node).push(number);
       }
     });
+    /** By a box that stands for several alike, the one that shows each. */
+    this.eachBox = new Map([...this.boxes.keys()].filter((box) => this.shownAs(box) !== box).map((box) => [this.shownAs(box), box]));
     this.childBoxes = new Map();
-    for (const number of this.boxes.keys()) {
+    for (const number of new Set([...this.boxes.keys()].map((box) => this.shownAs(box)))) {
       const parent = this.parentOf(number);
       if (!this.childBoxes.has(parent)) this.childBoxes.set(parent, []);
       this.childBoxes.get(parent).push(number);
@@ -29,9 +38,15 @@ export class Model {
     return asked in legends ? asked : "role";
   }
 
-  /** The item of a node, of several the first; undefined for a node that this graph does not have. */
-  itemOfNode(node) {
-    return this.itemsOfNode.get(node)?.[0];
+  /** The item of a node, of several the first that can be shown as boxes are open; undefined for no node of this graph. */
+  itemOfNode(node, opened = this.opened) {
+    const items = this.itemsOfNode.get(node);
+    return items?.find((item) => this.isCurrent(item, opened)) ?? items?.[0];
+  }
+
+  /** The item by which a box is drawn. */
+  shownAs(number) {
+    return this.items[number].each_of ?? number;
   }
 
   /** The step of the backward pass in which a node ran; undefined where it did not, or cannot be played. */
@@ -42,7 +57,33 @@ export class Model {
 
   /** Whether an item is a box that has an inside to show. */
   canOpen(number) {
-    return this.boxes.has(number);
+    return this.boxes.has(number) || this.eachBox.has(number);
+  }
+
+  /** How an item is open, as a box of `boxes`; null where it is closed. */
+  openAs(number, opened) {
+    return [number, this.eachBox.get(number)].find((box) => opened.has(box) && this.boxes.has(box)) ?? null;
+  }
+
+  /** A set of open boxes with more of them open. */
+  withOpen(opened, boxes) {
+    const more = new Set(opened);
+    for (const box of boxes) {
+      more.delete(this.shownAs(box));
+      more.delete(this.eachBox.get(box));
+      more.add(box);
+    }
+    return more;
+  }
+
+  /** Whether an item has its place where boxes are open like that: none, of what is in a box that is to show something else. */
+  isCurrent(number, opened = this.opened) {
+    return !this.eachBox.size || this.boxesAround(number).every((box) => (this.shownAs(box) === box ? !opened.has(this.eachBox.get(box)) : opened.has(box)));
+  }
+
+  /** Whether it is one of several alike, told apart only in a box that shows each. */
+  isOneOfEach(number) {
+    return this.shownAs(number) !== number || this.boxesAround(number).some((box) => this.shownAs(box) !== box);
   }
 
   /** @returns {number|null} the box around an item; null for the outermost level */
@@ -57,12 +98,13 @@ export class Model {
     return around;
   }
 
-  /** A box and every box inside it. */
-  boxesWithin(number) {
+  /** A box and every box inside it; of those that can show each of several alike the first, unless they do so already. */
+  boxesWithin(number, opened = this.opened) {
     const found = [];
     const waiting = [number];
     while (waiting.length) {
-      const box = waiting.pop();
+      const next = waiting.pop();
+      const box = next === null ? null : this.openAs(next, opened) ?? (this.boxes.has(next) ? next : this.eachBox.get(next));
       if (box !== null) found.push(box);
       waiting.push(...(this.childBoxes.get(box) ?? []));
     }
@@ -71,7 +113,7 @@ export class Model {
 
   /** The item itself where everything around it is open, else the outermost closed box that hides it. */
   shownFor(number, opened) {
-    return this.boxesAround(number).find((box) => !opened.has(box)) ?? number;
+    return this.shownAs(this.boxesAround(number).find((box) => !opened.has(box)) ?? number);
   }
 
   /** Its whole module path, or its title. */

@@ -30,7 +30,7 @@ export class Panel {
     if (this.model.items.length) await this.details.load(0);
   }
 
-  /** @param {{from: number[], to: number[], isOpen: boolean, isOnly: boolean}} around */
+  /** @param {{from: number[], to: number[], isOpen: boolean, isEach: boolean, isOnly: boolean}} around */
   show(number, around) {
     // Who looks at the source sees the line of what was clicked; who clicks in a list goes on with the list.
     if (number !== null && number !== this.number && this.tab !== "source" && !this.isGoing) this.tab = "about";
@@ -103,25 +103,28 @@ export class Panel {
   }
 
   #aboutItem() {
-    const details = this.details.of(this.number);
-    if (!details) this.#fetch(this.number);
-    return [this.#buttons(), ...aboutItem(this.model, this.number, details, this.around, this.actions)];
+    const number = this.around.isEach ? this.model.eachBox.get(this.number) : this.number;
+    const details = this.details.of(number);
+    if (!details) this.#fetch(number);
+    return [this.#buttons(), ...aboutItem(this.model, number, details, this.around, this.actions)];
   }
 
   async #fetch(number) {
     await this.details.load(number);
-    if (number === this.number && this.tab === "about") this.#draw();
+    if (this.number !== null && this.model.shownAs(number) === this.number && this.tab === "about") this.#draw();
   }
 
   #buttons() {
-    const { number, around: { isOpen, isOnly } } = this;
+    const { number, around: { isOpen, isEach, isOnly } } = this;
     const button = (words, action, title) =>
       h("button", { type: "button", title, "data-focus": words, onclick: () => action(number) }, words);
     const opens = this.model.canOpen(number);
     const holdsMore = opens && this.model.boxesWithin(number).length > 1;
+    const { repeat } = this.model.items[number];
     return h("div", { class: "buttons" },
       opens ? button(isOpen ? "Fold" : "Unfold", this.actions.toggle, "e") : null,
       holdsMore ? button(isOpen ? "Unfold all inside" : "Unfold all", this.actions.unfoldAll, "Shift+E") : null,
+      this.model.eachBox.has(number) ? button(isEach ? `Show one of ${repeat}` : `Show each of ${repeat}`, this.actions.showEach, "a") : null,
       button("Centre", this.actions.reveal, "c"),
       button(isOnly ? "Show everything" : "Show only this", this.actions.only, "o"),
       button("Copy", () => copy(this.#asText()), "everything below as text"));

@@ -128,7 +128,7 @@ export class Picture {
     this.#keep(this.#elements.back, scene.open);
     this.#keep(this.#elements.wires, new Map(scene.lines.map((line) => [line.key, line])));
     this.#keep(this.#elements.items, new Set([...scene.open.keys(), ...scene.items.keys()]), (number, element) =>
-      scene.open.has(number) === element.classList.contains("h"));
+      String(scene.open.get(number)?.box.item ?? "") === (element.dataset.box ?? ""));
     for (const [number, rect] of scene.open) moves.push(this.#open(number, rect, before));
     for (const [number, rect] of scene.items) moves.push(this.#item(number, rect, before));
     const earlier = new Map((before?.lines ?? []).map((line) => [line.key, line]));
@@ -152,7 +152,8 @@ export class Picture {
     let back = this.#elements.back.get(number);
     if (!title || !back) {
       title?.remove();
-      ({ back, title } = openElements(this.model, number, rect.depth));
+      back?.remove();
+      ({ back, title } = openElements(this.model, number, rect));
       this.#elements.back.set(number, back);
       this.#elements.items.set(number, title);
       this.layers.back.append(back);

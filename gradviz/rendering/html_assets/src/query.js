@@ -63,7 +63,8 @@ function measuredTerm([, name, sign, digits, unit]) {
 
 /** What `parse` looks at, for every item. */
 export function entriesOf(model) {
-  return model.items.map((item, number) => {
+  return model.items.flatMap((item, number) => {
+    if (model.shownAs(number) !== number) return [];
     const names = (item.names ?? []).join("\n").toLowerCase();
     const path = (item.path ?? "").toLowerCase();
     const op = [item.is_leaf ? "" : item.title, item.subtitle ?? ""].join("\n").toLowerCase();
@@ -71,13 +72,13 @@ export function entriesOf(model) {
     const line = (item.line ?? "").toLowerCase();
     const variable = (item.lines ?? []).map((each) => each.text).join("\n").toLowerCase();
     const module = model.canOpen(number) || path ? `${path}\n${names}` : modulesAround(model, number);
-    return {
+    return [{
       number, op, shape, line, module, name: [item.title.toLowerCase(), names, variable].join("\n"),
       words: [item.title.toLowerCase(), op, names, path, shape, line, variable].join("\n"),
       numbers: item.numbers ?? {},
       isBroken: (item.tints?.gradient ?? []).includes("broken"),
       hasFinding: Boolean(item.finding),
-    };
+    }];
   });
 }
 

@@ -11,10 +11,12 @@ export class Search {
 
   /**
    * @param {import("./model.js").Model} model
-   * @param {{onFound: (numbers: number[]|null) => void, onGo: (number: number) => void}} callbacks
+   * @param {{isMeant: (number: number) => boolean, onFound: (numbers: number[]|null) => void, onGo: (number: number) => void}} page
+   *   what is not meant is not found
    */
-  constructor(model, { onFound, onGo }) {
+  constructor(model, { isMeant, onFound, onGo }) {
     this.model = model;
+    this.isMeant = isMeant;
     this.onFound = onFound;
     this.onGo = onGo;
     this.field = byId("search");
@@ -55,11 +57,16 @@ export class Search {
     this.#take(numbers, "");
   }
 
+  /** Once what is meant has changed. */
+  again() {
+    if (this.field.value) this.#find();
+  }
+
   #find() {
     const typed = this.field.value.trim();
     this.prepare();
     const { fits, problem } = parse(typed);
-    this.#take(typed && !problem ? this.#entries.filter(fits).map((entry) => entry.number) : null, problem);
+    this.#take(typed && !problem ? this.#entries.filter((entry) => fits(entry) && this.isMeant(entry.number)).map((entry) => entry.number) : null, problem);
   }
 
   /** @param {number[]|null} numbers null where nothing is searched for, or cannot be */

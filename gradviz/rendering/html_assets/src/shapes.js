@@ -46,14 +46,13 @@ function bands(tints, item, front) {
 }
 
 /** The background of an open box, and its title, which stands over wires; `sizeOpen` places them. */
-export function openElements(model, number, depth) {
+export function openElements(model, number, { box, depth }) {
   const item = model.items[number];
-  const box = model.boxes.get(number);
   const shade = `d${Math.min(depth, 3)}`;
   const back = s("rect", { class: `o ${shade}${item.is_failed ? " failed" : ""}`, rx: 9, "data-back": number });
   const title = s(
     "g",
-    { class: "h item", "data-item": number, role: "button", tabindex: -1, "aria-label": spoken(item), "aria-expanded": "true" },
+    { class: "h item", "data-item": number, "data-box": box.item, role: "button", tabindex: -1, "aria-label": spoken(item), "aria-expanded": "true" },
     s("rect", { class: "grip", x: 0, y: 0, height: 30, width: 10 }),
     s("g", { class: "title" }, lineElement({ ...box.header, style: `t ${shade}` }),
       box.chip ? s("g", { class: "box" }, chipElement(box.chip)) : null),

@@ -60,7 +60,7 @@ function lineRow(text, line, items, { size, most }, onLine) {
 function itemsByLine(model) {
   const made = new Map();
   model.items.forEach((item, number) => {
-    if (item.role === "box" || item.role === "root" || !item.source) return;
+    if (item.role === "box" || item.role === "root" || !item.source || !model.isCurrent(number)) return;
     const [file, line] = item.source;
     if (!made.has(file)) made.set(file, new Map());
     const lines = made.get(file);

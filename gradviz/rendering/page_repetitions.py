@@ -1,0 +1,57 @@
+"""Which repeated boxes a page can also show with each of their repetitions, and how far these open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gradviz.graph.counts import counted
+from gradviz.graph.folding import FoldPlan
+from gradviz.graph.repeated_boxes import RepeatedBox
+from gradviz.graph.view import View
+
+MOST_REPETITIONS = 200
+"""Drawn one below the other; nobody looks at more."""
+MOST_OPERATIONS = 3_000
+"""In the repetitions of one box, if they are to open: every operation has words of its own."""
+MOST_ITEMS = 60_000
+"""Of all views together that are made for repetitions: each costs a pass over the whole graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownEach:
+    """A box with each of its repetitions: the views of it, from the one in which it is open, and how deep that is."""
+
+    depth: int
+    views: Iterator[View]
+
+
+class PageRepetitions:
+    """Chooses among the repeated boxes of a plan, the outermost first."""
+
+    def __init__(self, plan: FoldPlan) -> None:
+        self._plan = plan
+        self._left = MOST_ITEMS
+        self._left_out = 0
+
+    def boxes(self) -> Iterator[ShownEach]:
+        """What is to be shown; the views have to be walked before the next."""
+        for box in self._plan.repeated_boxes():
+            if box.count > MOST_REPETITIONS or self._left <= 0:
+                self._left_out += 1
+            else:
+                yield ShownEach(box.level + 1, self._views(box))
+
+    def _views(self, box: RepeatedBox) -> Iterator[View]:
+        for view in self._plan.levels(box):
+            yield view
+            self._left -= len(view.items)
+            if box.operations > MOST_OPERATIONS or self._left <= 0:
+                return
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What cannot be shown so, once all is walked."""
+        if not self._left_out:
+            return ()
+        return (f"{counted(self._left_out, 'row')} of alike parts can only be shown by the first of them.",)
