@@ -29,7 +29,7 @@ class Draft:
     instead: int | None = None
     ghost: int | None = None
     is_open: bool = False
-    is_each: bool = False
+    each: int = 0
     repeat: int = 1
     sizes_differ: bool = False
     first_stop: int = 0
@@ -53,7 +53,7 @@ class Draft:
             root=self.root,
             scope=self.scope,
             is_open=self.is_open,
-            is_each=self.is_each,
+            each=self.each,
             repeat=self.repeat,
             sizes_differ=self.sizes_differ,
             last_scope=self.last_scope,
@@ -159,7 +159,7 @@ class BoxPlacement:
         self.drafts[draft].is_open = True
         count = self.drafts[draft].repeat
         if self.opening.shows_each(entry, span):
-            self.drafts[draft].is_each, self.drafts[draft].repeat = True, 1
+            self.drafts[draft].each, self.drafts[draft].repeat = count, 1
             self._each.append(draft)
         elif count > 1:
             self._runs.append(_OpenRun(draft, span[0], (span[1] - span[0]) // count, count))

@@ -48,8 +48,8 @@ class Item(Struct, frozen=True, omit_defaults=True):
     scope: int | None = None
     """Module call of a box; for a repeated box, that of the first repetition."""
     is_open: bool = False
-    is_each: bool = False
-    """Of an open box: its members are all its repetitions, each for itself."""
+    each: int = 0
+    """Of an open box that shows all its repetitions, each for itself: how many these are. It is not repeated then."""
     repeat: int = 1
     """How many alike, one after the other, this box stands for (its contents show the first)."""
     sizes_differ: bool = False

@@ -48,8 +48,8 @@ class PageBoxes:
         self._boxes: list[PageBox] = []
         self._ports: dict[_Way, dict[int, None]] = {}
         self._notes: list[str] = []
-        self._runs: dict[int, tuple[PageBox, dict[int, int]]] = {}
-        """Boxes that show the first of several repetitions, and which of its members shows a node."""
+        self._shown_by: dict[int, dict[int, int]] = {}
+        """For boxes that show the first of several repetitions: which of its members shows a node."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -62,30 +62,30 @@ class PageBoxes:
         words = _WordsOfWires(level, nested)
         for box in level.opened:
             self._engine.lay_out(nested, box)
-            self._boxes.append(self._as_its_run(level, box, _page_box(level, nested, box, words)))
+            self._boxes.append(_page_box(level, nested, box, words, self._stand_ins(level, box)))
         self._notes.extend(nested.notes())
         for box, wires in nested.wiring.wires.items():
             if level.is_around_opened(box):
                 for ends in wires:
                     self._note_port(level, box, ends)
 
-    def _as_its_run(self, level: Level, box: int | None, page_box: PageBox) -> PageBox:
-        """A box that shows each repetition has the title of the one that shows the first; any other is as it is."""
+    def _stand_ins(self, level: Level, box: int | None) -> dict[int, tuple[int, ...]]:
+        """See `PageBox.stands_for`."""
         if box is None:
-            return page_box
-        members = [item for item in level.closed if item.parent == box]
-        run = level.identities.runs.get(level.number(box))
-        if run is None:
-            if level.view.items[box].repeat > 1:
-                shown_by = {node: level.number(item.id) for item in members for node in item.nodes}
-                self._runs[level.number(box)] = page_box, shown_by
-            return page_box
-        if run not in self._runs:
-            return page_box  # A row of single operations: there is no box that shows the first.
-        first, shown_by = self._runs[run]
-        stands_for = _stand_ins(level, {item.id for item in members}, shown_by)
-        title = {"header": first.header, "header_width": first.header_width, "chip": first.chip}
-        return replace(page_box, stands_for=stands_for, **title)
+            return {}
+        item, number = level.view.items[box], level.number(box)
+        members = {member.id: member for member in level.closed if member.parent == box}
+        if item.repeat > 1:
+            self._shown_by[number] = {
+                node: level.number(member.id) for member in members.values() for node in member.nodes
+            }
+        shown_by = self._shown_by.get(level.identities.runs[number], {}) if item.each else {}
+        found: dict[int, dict[int, None]] = {}
+        for link in level.view.links if shown_by else ():
+            shown = None if link.node is None else shown_by.get(link.node)
+            if shown is not None and link.source in members and link.target not in members:
+                found.setdefault(level.number(link.source), {})[shown] = None
+        return {number: tuple(stand_ins) for number, stand_ins in found.items()}
 
     def _note_port(self, level: Level, box: int | None, ends: Ends) -> None:
         source, target = ends
@@ -112,16 +112,6 @@ class PageBoxes:
 
     def _ports_of(self, box: int | None, wire: PageWire) -> tuple[int, ...]:
         return tuple(self._ports.get(_Way(box, wire.source, wire.target, wire.enters), ()))
-
-
-def _stand_ins(level: Level, members: set[int], shown_by: dict[int, int]) -> dict[int, tuple[int, ...]]:
-    """For the members of a box that shows each repetition: see `PageBox.stands_for`."""
-    found: dict[int, dict[int, None]] = {}
-    for link in level.view.links:
-        shown = None if link.node is None else shown_by.get(link.node)
-        if shown is not None and link.source in members and link.target not in members:
-            found.setdefault(level.number(link.source), {})[shown] = None
-    return {number: tuple(stand_ins) for number, stand_ins in found.items()}
 
 
 class _WordsOfWires:
@@ -151,7 +141,9 @@ class _WordsOfWires:
         return PageFlow(words, state, None if state else largest_norm(self._gradients, link))
 
 
-def _page_box(level: Level, nested: NestedView, box: int | None, words: _WordsOfWires) -> PageBox:
+def _page_box(
+    level: Level, nested: NestedView, box: int | None, words: _WordsOfWires, stands_for: dict[int, tuple[int, ...]]
+) -> PageBox:
     inside = nested.inside(box)
     face = None if box is None else level.faces[box]
     clusters = zip(nested.clusters_in(box), inside.corners, strict=True)
@@ -166,6 +158,7 @@ def _page_box(level: Level, nested: NestedView, box: int | None, words: _WordsOf
         header=None if face is None else line_on(face.lines[0], "t", 0.0, face.lines[0].y),
         header_width=0.0 if face is None else round(header_width(face), 1),
         chip=None if face is None else _chip_of_header(face),
+        stands_for=stands_for,
     )
 
 

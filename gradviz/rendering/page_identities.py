@@ -51,7 +51,7 @@ class Identities:
                 key = self._key(item, parent)
             if key is not None:
                 number = self._known_or_new(key, parent, depths[item.id])
-                found.append(self._showing_each(number) if item.is_each else number)
+                found.append(self._showing_each(number) if item.each else number)
             else:
                 is_shown = depths[item.id] == depth and (not self._begin or self.is_new(parent))
                 found.append(self._new(parent, depth) if is_shown else None)

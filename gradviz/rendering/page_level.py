@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from gradviz.graph.view import Item, View
 from gradviz.rendering.faces import Face, face_of
 from gradviz.rendering.labels import ItemText, item_face_text
@@ -40,7 +42,7 @@ class Level:
     @property
     def showing_each(self) -> list[Item]:
         """Of those, the box that shows each of its repetitions."""
-        return [item for box in self.opened if box is not None and (item := self.view.items[box]).is_each]
+        return [item for box in self.opened if box is not None and (item := self.view.items[box]).each]
 
     def number(self, item: int) -> int:
         """The number of an item that is known to this level."""
@@ -72,7 +74,7 @@ def level_of(subject: Subject, view: View, depth: int, identities: Identities) -
     texts, faces = [_NO_WORDS] * len(view.items), []
     for item in view.items:
         if item.id in with_words:
-            texts[item.id] = item_face_text(words, item)
+            texts[item.id] = item_face_text(words, replace(item, repeat=item.each) if item.each else item)
             faces.append(face_of(subject.graph, item, texts[item.id]))
         else:
             faces.append(Face(role_of(item, subject.graph), 0.0, 0.0, (), is_open=item.is_open))

@@ -175,7 +175,7 @@ class SubjectWords:
     def places_in_row(self) -> dict[int, tuple[int, int]]:
         """For boxes without a name of their own in one that shows each of several alike: which of how many they are."""
         items = self.view.items
-        rows = ([items[member] for member in self._members[item.id]] for item in items if item.is_each)
+        rows = ([items[member] for member in self._members[item.id]] for item in items if item.each)
         nameless = ([member.id for member in row if member.kind == "box" and member.scope is None] for row in rows)
         return {member: (place, len(row)) for row in nameless for place, member in enumerate(row, 1)}
 
@@ -205,6 +205,6 @@ def _enclosing_scopes(view: View) -> list[int | None]:
     scopes: list[int | None] = []
     for item in view.items:
         box = None if item.parent is None else view.items[item.parent]
-        is_of_one_call = box is not None and box.scope is not None and not box.is_each
+        is_of_one_call = box is not None and box.scope is not None and not box.each
         scopes.append(box.scope if box is not None and is_of_one_call else None if box is None else scopes[box.id])
     return scopes

@@ -23,7 +23,7 @@ def test_every_repetition_is_a_member_of_its_own_and_opens(graph: Graph) -> None
     views = views_of_each(graph)
     for view in views:
         check_view(view, graph)
-    (row,) = [item for item in views[0].items if item.is_each]
+    (row,) = [item for item in views[0].items if item.each]
     members = [item for item in views[0].children()[row.id] if item.kind == "box"]
     assert len(members) == 40 and len({member.nodes for member in members}) == 40
     assert all(member.repeat == 1 and not member.is_open for member in members)
@@ -33,7 +33,7 @@ def test_every_repetition_is_a_member_of_its_own_and_opens(graph: Graph) -> None
 
 def test_repetitions_take_data_from_one_another() -> None:
     view = views_of_each(unrolled_rnn(40))[0]
-    (row,) = [item.id for item in view.items if item.is_each]
+    (row,) = [item.id for item in view.items if item.each]
     steps = {item.id for item in view.children()[row] if item.kind == "box"}
     assert sum(link.source in steps and link.target in steps for link in view.links) == 39
     assert not any(item.kind == "carried" for item in view.items)
