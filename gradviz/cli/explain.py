@@ -32,7 +32,7 @@ NARROWEST = 40
 )
 @click.option("--format", metavar="text|json", default="text", show_default=True, help="json is for programs.")
 @terminal_options(least_width=NARROWEST)
-def explain_command(what: str | None, words: tuple[str, ...], no_pager: bool, **options: Any) -> int:
+def explain_command(what: str | None, words: tuple[str, ...], **options: Any) -> int:
     """Say how torch computes the gradient of WHAT, by its own formulas.
 
     WHAT is a node (MulBackward0), a function (mul, torch.softmax, F.linear), a module of torch (nn.GELU) or a rule of
@@ -46,9 +46,9 @@ def explain_command(what: str | None, words: tuple[str, ...], no_pager: bool, **
     terminal = standard_output(options["color"])
     if not words and options["module"] is None:
         _check_that_nothing_is_to_run(options)
-        show(_general(name, options, terminal), terminal, use_pager=not no_pager)
+        show(_general(name, options, terminal), terminal, use_pager=not options["no_pager"])
         return 0
-    return _of_a_graph(name, _source_choice(words, options), options | {"no_pager": no_pager}, terminal)
+    return _of_a_graph(name, _source_choice(words, options), options, terminal)
 
 
 def _checked(what: str | None, words: tuple[str, ...], format_name: str) -> str:
@@ -88,23 +88,23 @@ def _general(name: str, options: dict[str, Any], terminal: Terminal) -> str:
 
 def _rules_called(name: str, *, also_by_name: bool = False) -> list[type[Rule]]:
     """Those that `gradviz rules` prints for the same word; none for what is neither a code nor, if asked, a name."""
-    from gradviz.analysis.checker import chosen_rules
-    from gradviz.analysis.installed_rules import with_installed_rules
-    from gradviz.analysis.rules import RULES
+    from gradviz.analysis.checker import named_rules
+    from gradviz.analysis.installed_rules import all_rules
 
-    known = with_installed_rules(RULES).rules
+    known = all_rules().rules
     if re.fullmatch(r"GV\d+", name, re.IGNORECASE):
-        return chosen_rules(known, [name.upper()], ())
+        return named_rules(known, [name.upper()])
     return [rule for rule in known if also_by_name and rule.name == name]
 
 
 def _unknown(name: str, known: KnownFormulas) -> GradvizError:
     """Near matches among everything that can be explained."""
-    from gradviz.analysis.rules import RULES
+    from gradviz.analysis.checker import rule_names
+    from gradviz.analysis.installed_rules import all_rules
     from gradviz.errors import BadInput, near_matches
     from gradviz.formulas.meanings import known_words
 
-    words = [*known_words(known), *(word for rule in RULES for word in (rule.code, rule.name))]
+    words = [*known_words(known), *rule_names(all_rules().rules)]
     near = near_matches(name.rpartition(".")[2] or name, words)
     of_a_graph = f"a node of a graph needs its script, too: gradviz explain {name} SCRIPT"
     is_near = near.startswith("did you mean") and not name.startswith("node:")

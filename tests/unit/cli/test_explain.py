@@ -35,11 +35,20 @@ def test_an_operation_is_explained_in_mathematics_and_in_torchs_own_words(capfd:
     assert "diagonal of\n  the Jacobian" in page
 
 
-@pytest.mark.parametrize("word", ["GV302", "gv302", "nan_in_masked_branch"])
-def test_a_rule_has_the_page_that_gradviz_rules_prints(word: str, capfd: pytest.CaptureFixture[str]) -> None:
-    page = printed(capfd, "rules", "GV302")
-    assert page.startswith("GV302 nan_in_masked_branch")
-    assert printed(capfd, "explain", word) == page
+@pytest.mark.parametrize(
+    ("word", "title"),
+    [
+        ("gv302", "GV302 nan_in_masked_branch"),
+        ("nan_in_masked_branch", "GV302 nan_in_masked_branch"),
+        ("GV901", "GV901 saved_memory (error, only with --max-saved)"),
+    ],
+)
+def test_a_rule_has_the_page_that_gradviz_rules_prints(
+    word: str, title: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    page = printed(capfd, "explain", word)
+    assert page.startswith(title)
+    assert printed(capfd, "rules", title.partition(" ")[0]) == page
 
 
 def test_programs_get_the_same_as_data(capfd: pytest.CaptureFixture[str]) -> None:
