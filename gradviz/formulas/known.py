@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from pathlib import Path
 
 import msgspec
 
@@ -39,8 +40,7 @@ def of(node_name: str) -> Derivative | None:
 def known_formulas() -> KnownFormulas:
     """Never raises: what could not be had is disclosed."""
     try:
-        files = find_formula_files()
-        return _cached_or_read(files)
+        return _cached_or_read(find_formula_files())
     except MissingDependency as error:
         return KnownFormulas(FormulaTable(""), (str(error),))
 
@@ -50,16 +50,20 @@ def _cached_or_read(files: FormulaFiles) -> KnownFormulas:
         path = cache_file(files)
         cached = read_cached(path)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return KnownFormulas(*_read_and_keep(files, f"the formulas kept in {path} are damaged and were read anew"))
+        return _read_and_keep(files, path, f"the formulas kept in {path} are damaged and were read anew")
     except (OSError, RuntimeError) as error:
-        return KnownFormulas(read_formulas(files), (f"formulas cannot be kept for the next time: {error}",))
-    return KnownFormulas(cached) if cached is not None else KnownFormulas(*_read_and_keep(files))
+        return KnownFormulas(read_formulas(files), (_not_kept(error),))
+    return KnownFormulas(cached) if cached is not None else _read_and_keep(files, path)
 
 
-def _read_and_keep(files: FormulaFiles, *disclosures: str) -> tuple[FormulaTable, tuple[str, ...]]:
+def _read_and_keep(files: FormulaFiles, path: Path, *disclosures: str) -> KnownFormulas:
     table = read_formulas(files)
     try:
-        write_cached(cache_file(files), table)
+        write_cached(path, table)
     except OSError as error:
-        disclosures = (*disclosures, f"formulas cannot be kept for the next time: {error}")
-    return table, disclosures
+        disclosures = (*disclosures, _not_kept(error))
+    return KnownFormulas(table, disclosures)
+
+
+def _not_kept(error: Exception) -> str:
+    return f"formulas cannot be kept for the next time: {error}"
