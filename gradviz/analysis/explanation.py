@@ -102,8 +102,3 @@ _WITHOUT_NODE = {
 def _what(node_name: str, known: KnownFormulas) -> str:
     derivative, plain = known.by_node.get(node_name), plain_formula(node_name)
     return derivative.schema if derivative else plain.call if plain else ""
-
-
-def inputs_that_need(derivative: Derivative, slot: str) -> tuple[str, ...]:
-    """The inputs for whose gradient something was saved."""
-    return tuple(name for each in derivative.inputs if slot in each.uses for name in each.inputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -61,6 +61,7 @@ class _Numbers:
 
     def all(self) -> NodeNumbers:
         node, graph = self.node, self.graph
+        inputs, results = node_inputs(graph, node, self.derivative), node_results(node, self.derivative)
         site = None if node.call_site is None else graph.call_sites[readers_lines(graph)[node.call_site]]
         return NodeNumbers(
             id=node.id,
@@ -71,16 +72,16 @@ class _Numbers:
             source=text_at(self.capture.sources, place_of_line(site)).strip(),
             function=node.forward_call or "",
             module=graph.scopes[node.scope].path if node.scope is not None else "",
-            inputs=node_inputs(graph, node, self.derivative),
+            inputs=inputs,
             attributes=node.attributes,
             arrived=arrived_gradients(node),
-            results=node_results(node, self.derivative),
+            results=results,
             sent=tuple(self._sent()),
             saved=node.saved,
             leaf_gradient=node.leaf_gradient,
             hooks=node.hooks,
             has_run=node.run is not None,
-            unsaid=tuple(self._unsaid()),
+            unsaid=tuple(self._unsaid((*inputs, *results))),
         )
 
     def _sent(self) -> Iterator[NamedTensor]:
@@ -89,14 +90,13 @@ class _Numbers:
                 receiver = self.graph.nodes[edge.target]
                 yield NamedTensor(name, receiver.names, None, figures, receiver.id, autograd_name(receiver))
 
-    def _unsaid(self) -> Iterator[str]:
+    def _unsaid(self, tensors: Iterable[NamedTensor]) -> Iterator[str]:
         if self.graph.backward is None:
             yield "no backward was recorded with this graph: there are no gradients"
         elif self.graph.backward.failed_node == self.node.id:
             yield "backward raised in this node: it sent nothing"
         elif self.node.run is None:
             yield "the engine did not run this node, or what it did was not measured"
-        tensors = (*node_inputs(self.graph, self.node, self.derivative), *node_results(self.node, self.derivative))
         if have_complex_numbers(tensors):
             yield "of complex tensors only norms are recorded, not every number"
         elif not any(holds_numbers(node.values) for node in self.graph.nodes):

@@ -31,11 +31,6 @@ class InputFormula(Struct, frozen=True, omit_defaults=True, gc=False):
     uses: tuple[str, ...] = ()
     """`SavedValue.slot` of everything kept that it needs."""
 
-    @property
-    def is_not_implemented(self) -> bool:
-        """True where torch raises in place of computing a gradient."""
-        return self.formula.startswith("not_implemented")
-
 
 class ForwardFormula(Struct, frozen=True, omit_defaults=True, gc=False):
     """The tangent of one result, or of several, in forward mode."""
@@ -84,9 +79,9 @@ class Derivative(Struct, frozen=True, omit_defaults=True, gc=False):
         """All of them, backward and forward."""
         return (*(each.formula for each in self.inputs), *(each.formula for each in self.forward))
 
-    def formula_of(self, name: str) -> InputFormula | None:
-        """The formula that gives the gradient of the argument of that name."""
-        return next((each for each in self.inputs if name in each.inputs), None)
+    def inputs_that_need(self, slot: str) -> tuple[str, ...]:
+        """The arguments for whose gradient something is saved."""
+        return tuple(name for each in self.inputs if slot in each.uses for name in each.inputs)
 
 
 class FormulaTable(Struct, frozen=True, omit_defaults=True):

@@ -94,9 +94,14 @@ def _written_ways(word: str) -> list[str]:
     return list(dict.fromkeys(each for way in ways for each in (way, way.rstrip("_")) if each))
 
 
+def _nodes(known: KnownFormulas) -> dict[str, None]:
+    """Names of all nodes that something is known of."""
+    return dict.fromkeys((*known.by_node, *plain_formulas()))
+
+
 def _by_node(name: str, known: KnownFormulas) -> Meaning | None:
     lowered = name.lower()
-    nodes = dict.fromkeys([*known.by_node, *plain_formulas()])
+    nodes = _nodes(known)
     exact = tuple(node for node in nodes if node.lower() == lowered)
     return Meaning(name, "node", (*exact, *_siblings(exact[0], nodes))) if exact else None
 
@@ -105,7 +110,7 @@ def _by_stem(name: str, known: KnownFormulas) -> Meaning | None:
     if not name[:1].isupper():
         return None
     fits = re.compile(rf"{re.escape(name)}(Backward)?\d+", re.IGNORECASE).fullmatch
-    found = tuple(node for node in {**known.by_node, **plain_formulas()} if fits(node))
+    found = tuple(filter(fits, _nodes(known)))
     return Meaning(name, "node", found) if found else None
 
 
@@ -134,7 +139,7 @@ def _by_function(name: str, known: KnownFormulas) -> Meaning | None:
     usual = sorted(exact, key=_is_special_variant)
     if usual:
         return Meaning(name, "function", tuple(each.node for each in usual))
-    alike = tuple(node for node in {**known.by_node, **plain_formulas()} if operation_word(node) == name)
+    alike = tuple(node for node in _nodes(known) if operation_word(node) == name)
     return Meaning(name, "function", alike) if alike else None
 
 

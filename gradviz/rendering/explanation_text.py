@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,12 +10,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gradviz.analysis.explanation import Explanation, inputs_that_need
+from gradviz.analysis.explanation import Explanation
 from gradviz.formulas.arguments import tensor_arguments
 from gradviz.formulas.derivative import Derivative, SecondDerivative
-from gradviz.formulas.plain import NOTATION, Reading, Trap
+from gradviz.formulas.plain import Reading, Trap, signs_in
 from gradviz.rendering.custom_page_text import custom_sections
-from gradviz.rendering.node_numbers_text import node_numbers_rows
+from gradviz.rendering.node_numbers_text import node_numbers_sections
 from gradviz.rendering.printing import printed
 from gradviz.rendering.words import listed
 
@@ -64,7 +63,7 @@ def _grid(rows: list[Row]) -> Table:
 
 def _sections(page: Explanation) -> Iterator[tuple[str, list[Row]]]:
     if page.numbers is not None:
-        yield from node_numbers_rows(page.numbers, page.derivative)
+        yield from node_numbers_sections(page.numbers, page.derivative)
     if page.custom is not None:
         yield from custom_sections(page.custom)
     if page.calls:
@@ -97,16 +96,7 @@ def _lines(plain: Reading) -> list[str]:
 
 def _signs(plain: Reading) -> Iterator[Row]:
     yield from ((letter, name) for name, letter in plain.symbols.items() if letter != name and name != "grad")
-    text = " ".join(_lines(plain))
-    yield from ((sign, meaning) for sign, meaning in NOTATION if _occurs(sign, text))
-
-
-_SIGNS = {"x̄": "", "[a > b]": r"\[[^\]]*[<>=≤≥≠]", "1, 0": r"∘ 1\b|\b0 (with|where)|, else 0\b", "Aᵀ": "ᵀ", "Aᴴ": "ᴴ"}
-"""Of an entry of the notation, the pattern that a formula has where it is used; the sign itself where none is given."""
-
-
-def _occurs(sign: str, text: str) -> bool:
-    return re.search(_SIGNS.get(sign, re.escape(sign)), text) is not None
+    yield from ((each.sign, each.meaning) for each in signs_in(" ".join(_lines(plain))))
 
 
 def _of_torch(page: Explanation, derivative: Derivative) -> Iterator[tuple[str, list[Row]]]:
@@ -142,7 +132,7 @@ def _saved(derivative: Derivative) -> Iterator[Row]:
         if each.expression != each.slot or not (each.of == "result" or each.slot in tensors):
             settings.append(each.expression)
             continue
-        yield each.slot, f"for the gradient of {', '.join(inputs_that_need(derivative, each.slot))}"
+        yield each.slot, f"for the gradient of {', '.join(derivative.inputs_that_need(each.slot))}"
     if settings:
         yield "", f"and no tensors: {', '.join(settings)}"
 

@@ -29,7 +29,7 @@ LONGEST_BESIDE = 40
 """Characters of numbers that stand on the line of their name."""
 
 
-def node_numbers_rows(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[tuple[str, list[Row]]]:
+def node_numbers_sections(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[tuple[str, list[Row]]]:
     """Sections of the page, each with its title."""
     yield f"node:{numbers.id}" + (f" of backward {numbers.backward}" if numbers.backward else ""), list(_where(numbers))
     yield from _section("takes", [_row(each, "") for each in numbers.inputs])

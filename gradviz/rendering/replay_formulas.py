@@ -85,13 +85,16 @@ def _speaks_of(letter: str, lines: Sequence[str]) -> bool:
 
 def _wanted(node: Node, names: Sequence[str], formulas: Mapping[str, str]) -> tuple[str, ...]:
     """Those for inputs that get a gradient; all of them where edges have no names."""
-    named = zip(names, node.edges, strict=False)
-    wanted = dict.fromkeys(name.partition("[")[0] for name, edge in named if edge is not None)
-    return tuple(formulas[name] for name in (wanted or formulas) if name in formulas)
+    return tuple(formulas[name] for name in (_inputs_with_gradient(node, names) or formulas) if name in formulas)
 
 
 def _exact_lines(node: Node, exact: Derivative) -> tuple[str, ...]:
-    names = edge_names(exact, len(node.edges))
-    wanted = {name.partition("[")[0] for name, edge in zip(names, node.edges, strict=False) if edge is not None}
-    formulas = (each for each in exact.inputs if not wanted or not wanted.isdisjoint(each.inputs))
+    wanted = _inputs_with_gradient(node, edge_names(exact, len(node.edges)))
+    formulas = (each for each in exact.inputs if not wanted or not wanted.keys().isdisjoint(each.inputs))
     return tuple(f"{', '.join(each.inputs)}: {each.formula}" for each in formulas)
+
+
+def _inputs_with_gradient(node: Node, names: Sequence[str]) -> dict[str, None]:
+    """In the order of the edges, which have these names; a list of tensors once."""
+    named = zip(names, node.edges, strict=False)
+    return dict.fromkeys(name.partition("[")[0] for name, edge in named if edge is not None)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
-from gradviz.formulas.plain.notation import NOTATION as NOTATION
+from gradviz.formulas.plain.notation import signs_in as signs_in
 from gradviz.formulas.plain.plain_formula import PlainFormula as PlainFormula
 from gradviz.formulas.plain.plain_formula import Trap as Trap
 from gradviz.formulas.plain.reading import Reading as Reading

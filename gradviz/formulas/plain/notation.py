@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from gradviz.formulas.plain.plain_formula import PlainFormula
 
-NOTATION: tuple[tuple[str, str], ...] = (
-    ("x̄", "the gradient of the loss with respect to x; ȳ is what arrives, x̄ what is sent on"),
-    ("∘", "multiplied element by element; a · b with a number, A B the product of matrices"),
-    ("Σ", "the sum along the dimensions that the operation reduces (Σ_d: along d); ⟨a, b⟩ = Σ a ∘ b"),
-    ("[a > b]", "1 where it holds, 0 elsewhere"),
-    ("1, 0", "in place of a tensor: ones or zeros in the shape of the input"),
-    ("Aᵀ", "the last two dimensions exchanged"),
-    ("Aᴴ", "the same, conjugated"),
-    ("ā", "of an input that was broadcast: summed to its shape, which the formulas do not repeat"),
+
+class Sign(NamedTuple):
+    """A sign that needs a sentence."""
+
+    sign: str
+    meaning: str
+    pattern: str | None = None
+    """What a formula has where it is used, if not the sign itself."""
+
+
+_SIGNS = (
+    Sign("x̄", "the gradient of the loss with respect to x; ȳ is what arrives, x̄ what is sent on", ""),
+    Sign("∘", "multiplied element by element; a · b with a number, A B the product of matrices"),
+    Sign("Σ", "the sum along the dimensions that the operation reduces (Σ_d: along d); ⟨a, b⟩ = Σ a ∘ b"),
+    Sign("[a > b]", "1 where it holds, 0 elsewhere", r"\[[^\]]*[<>=≤≥≠]"),
+    Sign(
+        "1, 0",
+        "in place of a tensor: ones or zeros in the shape of the input",
+        r"∘ 1\b|\b0 (with|where)|, else 0\b",
+    ),
+    Sign("Aᵀ", "the last two dimensions exchanged", "ᵀ"),
+    Sign("Aᴴ", "the same, conjugated", "ᴴ"),
+    Sign("ā", "of an input that was broadcast: summed to its shape, which the formulas do not repeat"),
 )
 """In the order in which a page explains them."""
+
+
+def signs_in(formulas: str) -> list[Sign]:
+    """Those that are used in some lines of mathematics."""
+    return [
+        each
+        for each in _SIGNS
+        if re.search(re.escape(each.sign) if each.pattern is None else each.pattern, formulas) is not None
+    ]
+
 
 SYMBOLS: Mapping[str, str] = {
     "self": "x",
