@@ -13,6 +13,7 @@ from gradviz.rendering.geometry import Arrows
 from gradviz.rendering.layout import collector_paused
 from gradviz.rendering.page_boxes import PageBoxes
 from gradviz.rendering.page_calls import page_calls
+from gradviz.rendering.page_costs import page_costs
 from gradviz.rendering.page_details import PageItemDetails
 from gradviz.rendering.page_document import PageCall, PageDocument
 from gradviz.rendering.page_file import PageContent, page_file
@@ -118,6 +119,7 @@ class HtmlRenderer:
             opened=tuple(number for number in _opened(subject, identities) if number < len(page_items)),
             legends=legends,
             sources=_sources(subject),
+            costs=page_costs(subject.graph),
             parameters=page_parameters(subject),
             memory=page_memory(subject.graph),
             findings=findings.all(),

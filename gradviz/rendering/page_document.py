@@ -259,20 +259,32 @@ class PageParameter(Struct, frozen=True, gc=False):
     """Its leaf; None where the graph has none."""
 
 
-class PageLineBytes(Struct, frozen=True, gc=False):
-    """What one source line keeps first; lines add up to the whole."""
+class PageCost(Struct, frozen=True, gc=False):
+    """What one source line costs."""
 
     file: str
     line: int
     bytes: int
+    """Kept for backward."""
+    seconds: float
+    """Of its nodes in backward."""
 
 
-class PageModuleBytes(Struct, frozen=True, gc=False):
-    """What one module keeps, with those inside it."""
+class PageCell(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """A module, a file or a line that keeps something; or what one slot of one operation keeps there."""
 
-    path: str
-    class_name: str
+    around: int | None
+    """The cell in which it lies, by its place; None for the one around all others."""
     bytes: int
+    title: str
+    name: str = ""
+    kind: str = "box"
+    """``box``, or, of what is kept itself, ``input`` or ``intermediate``."""
+    storages: int = 0
+    file: str = ""
+    line: int = 0
+    nodes: tuple[int, ...] = ()
+    """Some of those that keep it."""
 
 
 class PageMemory(Struct, frozen=True):
@@ -283,9 +295,9 @@ class PageMemory(Struct, frozen=True):
     parameter_bytes: int
     unknown: int
     """How many sorts of saved tensors could not be sized."""
-    lines: tuple[PageLineBytes, ...]
-    modules: tuple[PageModuleBytes, ...]
-    """The largest first."""
+    by_module: tuple[PageCell, ...]
+    """Nested, the outer before those in it, the larger before the smaller."""
+    by_line: tuple[PageCell, ...]
 
 
 class PageCall(Struct, frozen=True, gc=False):
@@ -316,6 +328,7 @@ class PageDocument(Struct, frozen=True):
     """The boxes that are open at first, by their items."""
     legends: dict[str, PageLegend]
     sources: dict[str, dict[int, str]]
+    costs: tuple[PageCost, ...]
     parameters: tuple[PageParameter, ...]
     """Empty where no gradients were recorded."""
     memory: PageMemory | None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from gradviz.analysis.memory import memory_of
-from gradviz.analysis.memory_groups import by_line, by_module
+from gradviz.analysis.memory_cells import Cell, cells_by_line, cells_of
 from gradviz.graph.model import Graph
-from gradviz.rendering.page_document import PageLineBytes, PageMemory, PageModuleBytes
+from gradviz.rendering.page_document import PageCell, PageMemory
 from gradviz.rendering.page_items import cut
 
-MOST_MODULES = 1_000
+MOST_CELLS = 5_000
+"""Of the largest: a map has no room for more."""
+MOST_NODES = 50
+"""Of one cell."""
 
 
 def page_memory(graph: Graph) -> PageMemory | None:
@@ -16,16 +19,34 @@ def page_memory(graph: Graph) -> PageMemory | None:
     if not graph.knows_saved_tensors:
         return None
     memory = memory_of(graph)
-    lines = (
-        PageLineBytes(cut(str(group.key[0])), int(group.key[1]), group.bytes)
-        for group in by_line(memory)
-        if len(group.key) == 2
-    )
-    modules = sorted(by_module(graph, memory), key=lambda module: -module.bytes)[:MOST_MODULES]
     return PageMemory(
         memory.saved_bytes,
         memory.parameter_bytes,
         len(memory.unknown),
-        tuple(lines),
-        tuple(PageModuleBytes(cut(module.path), cut(module.class_name), module.bytes) for module in modules),
+        _page_cells(cells_of(graph, memory)),
+        _page_cells(cells_by_line(memory)),
     )
+
+
+def _page_cells(whole: Cell) -> tuple[PageCell, ...]:
+    """Level by level, so that small ones deep inside are left out first."""
+    found: list[PageCell] = []
+    waiting: list[tuple[Cell, int | None]] = [(whole, None)]
+    for cell, around in waiting:
+        if len(found) == MOST_CELLS:
+            break
+        waiting.extend((inner, len(found)) for inner in cell.sorted_inside())
+        found.append(
+            PageCell(
+                around,
+                cell.bytes,
+                cut(cell.title),
+                cut(cell.name),
+                cell.kind,
+                cell.storages,
+                cut(cell.file or ""),
+                cell.line or 0,
+                tuple(cell.nodes[:MOST_NODES]),
+            )
+        )
+    return tuple(found)

@@ -61,7 +61,7 @@ def _markup(whole: Cell, box: Rect) -> Iterator[str]:
     waiting = [(whole, box, 0)]
     while waiting:
         cell, place, depth = waiting.pop()
-        if cell.kind == "module":
+        if cell.kind == "box":
             has_title = bool(cell.name) and place.height > 2 * _LINE and place.width > _LEAST_TEXT
             if depth:
                 yield _open_box(cell, place, depth, has_title=has_title)

@@ -282,21 +282,38 @@ def test_the_table_of_parameters_sorts_and_leads_to_leaves(show: Opener) -> None
     assert screen.settled().heading() == "w" and screen.lit("to") == ["loss", "sin", "sum"]
 
 
-def test_memory_is_told_by_module_and_line(show: Opener) -> None:
+def test_memory_is_a_map_by_module_or_line_that_leads_to_what_keeps_it(show: Opener) -> None:
     screen = show(stack_of_blocks(3))
     screen.turn_to("Memory")
     assert "every storage counted once" in screen.panel()
-    screen.page.locator(".module-bytes button").first.click()
-    assert screen.settled().page.locator("#picture .selected").count() == 1
+    screen.page.locator(".treemap text:has-text('h.0')").click()
+    assert screen.settled().heading() == "h.0"
+    # The module that was clicked fills the map; the way back is above it.
+    screen.page.locator(".treemap .cell.operation").first.click()
+    assert screen.settled().page.locator("#picture .match").count() == 2
+    screen.click("addmm")
+    screen.turn_to("Memory")
+    assert screen.page.locator(".treemap .current").count() == 1
+    screen.page.click(".way button:text-is('all')")
+    sizes = "rects => rects.map(rect => rect.width.baseVal.value * rect.height.baseVal.value)"
+    areas = screen.page.locator(".treemap rect.d1").evaluate_all(sizes)
+    assert len(areas) == 3 and max(areas) < 1.15 * min(areas)
+    screen.page.click("button:text-is('by line')")
+    assert screen.page.locator(".treemap .o").count() == 0 < screen.page.locator(".treemap .operation").count()
 
 
-def test_a_source_line_lights_up_what_it_made(show: Opener) -> None:
+def test_the_source_is_beside_the_graph_a_line_shows_its_nodes_and_a_node_its_line(show: Opener) -> None:
     capture = small_capture()
     screen = show(capture.graphs[0], capture=capture)
     screen.turn_to("Source")
-    screen.page.click(".lines-view button:has-text('loss = model(x).sum()')")
+    line = screen.page.locator(".lines-view button:has-text('loss = model(x).sum()')")
+    assert "B" in line.locator(".cost").inner_text()
+    line.click()
     assert screen.settled().page.locator("#picture .match").count() == 2
     assert screen.page.inner_text("#search-count") == "2 found"
+    screen.click("sum")
+    expect(line).to_have_attribute("aria-current", "true")
+    assert screen.heading() == "sum"
 
 
 def test_the_theme_follows_the_system_or_what_was_asked_for(show: Opener) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gradviz.analysis.allocator_balance import balances
 from gradviz.analysis.memory import memory_of
-from gradviz.analysis.memory_cells import cells_of
+from gradviz.analysis.memory_cells import cells_by_line, cells_of
 from gradviz.analysis.memory_groups import by_dtype, by_line, by_module, by_operation
 from gradviz.analysis.memory_remedies import (
     forwards_kept_at_once,
@@ -39,7 +39,7 @@ def test_every_grouping_adds_up_to_the_same_total(graph: Graph) -> None:
     modules = by_module(graph, memory)
 
     sums = [sum(group.bytes for group in groups(memory)) for groups in (by_line, by_operation, by_dtype)]
-    sums += [sum(module.own_bytes for module in modules), cells_of(graph, memory).bytes]
+    sums += [sum(module.own_bytes for module in modules), cells_of(graph, memory).bytes, cells_by_line(memory).bytes]
 
     assert set(sums) == {memory.saved_bytes}
 

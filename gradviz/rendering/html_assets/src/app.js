@@ -42,7 +42,7 @@ export class App {
       select: (number) => this.goTo(number),
       save: (kind) => this.save(kind),
       graph: (place) => this.showGraph(place),
-      light: (numbers, line) => this.lightUp(numbers, line),
+      light: (numbers, words) => this.lightUp(numbers, words),
     });
     this.player = new Player(model, {
       picture: this.picture,
@@ -133,9 +133,9 @@ export class App {
     this.reveal(this.state.selected);
   }
 
-  /** Lights up what a source line made, and brings the first of it into sight. */
-  lightUp(numbers, line) {
-    this.search.show(`line:${line}`, numbers);
+  /** Lights up several items, as if they had been searched for, and brings the first of them into sight. */
+  lightUp(numbers, words) {
+    this.search.show(words, numbers);
     this.#revealFirst(numbers);
   }
 

@@ -4,10 +4,10 @@ import { callParts } from "./calls.js";
 import { Details } from "./data.js";
 import { byId, h } from "./dom.js";
 import { findingList } from "./findings.js";
-import { memoryParts } from "./memory.js";
+import { Memory } from "./memory.js";
 import { Parameters } from "./parameters.js";
 import { copy, lines, section } from "./parts.js";
-import { lineParts } from "./source.js";
+import { sourceParts } from "./source.js";
 
 export class Panel {
   /**
@@ -22,7 +22,9 @@ export class Panel {
     this.tab = "about";
     this.number = null;
     this.around = null;
-    this.parameters = new Parameters(model, (number) => this.#goFromList(number), () => this.#draw());
+    const select = (number) => this.#goFromList(number);
+    this.parameters = new Parameters(model, select, () => this.#draw());
+    this.memory = new Memory(model, { select, light: actions.light }, () => this.#draw());
   }
 
   /** Unpacks what is shown first, so that a click is answered at once. */
@@ -86,8 +88,8 @@ export class Panel {
     if (findings.length) tabs.push(["findings", "Findings", () => findingList(this.model, go, this.number)]);
     if (calls.length) tabs.push(["calls", "Calls", () => callParts(this.model.document, this.actions.graph)]);
     if (parameters.length) tabs.push(["parameters", "Parameters", () => this.parameters.parts(this.number)]);
-    if (memory?.bytes) tabs.push(["memory", "Memory", () => memoryParts(this.model, go, this.number)]);
-    if (Object.keys(sources).length) tabs.push(["source", "Source", () => lineParts(this.model, this.actions.light, this.number)]);
+    if (memory?.bytes) tabs.push(["memory", "Memory", () => this.memory.parts(this.number)]);
+    if (Object.keys(sources).length) tabs.push(["source", "Source", () => sourceParts(this.model, this.actions.light, this.number)]);
     return tabs;
   }
 
@@ -99,7 +101,9 @@ export class Panel {
 
   #turnTo(tab) {
     this.tab = tab;
+    byId("panel").dataset.tab = tab; // The panel may be wider for it, which a map has to know.
     this.#draw();
+    if (this.number !== null) this.actions.reveal(this.number);
   }
 
   #aboutItem() {

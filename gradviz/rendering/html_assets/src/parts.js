@@ -64,6 +64,11 @@ export function bytes(size) {
   return `${Number((size / 1024 ** at).toPrecision(3))} ${units[at]}`;
 }
 
+export function duration(seconds) {
+  const [unit, factor] = seconds >= 1 ? ["s", 1] : seconds >= 1e-3 ? ["ms", 1e3] : ["µs", 1e6];
+  return `${Number((seconds * factor).toPrecision(3))} ${unit}`;
+}
+
 /** As long as a part of the whole. */
 export function bar(size, most) {
   const element = h("span", { class: "bar" });

@@ -45,10 +45,13 @@ function bands(tints, item, front) {
   return s("g", { class: "bands" }, s("clipPath", { id }, s("path", { d: front })), s("g", { "clip-path": `url(#${id})` }, rects));
 }
 
+/** The class of what lies in so many boxes; the deepest shade repeats. */
+export const shadeOf = (depth) => `d${Math.min(depth, 3)}`;
+
 /** The background of an open box, and its title, which stands over wires; `sizeOpen` places them. */
 export function openElements(model, number, { box, depth }) {
   const item = model.items[number];
-  const shade = `d${Math.min(depth, 3)}`;
+  const shade = shadeOf(depth);
   const back = s("rect", { class: `o ${shade}${item.is_failed ? " failed" : ""}`, rx: 9, "data-back": number });
   const title = s(
     "g",

@@ -1,6 +1,6 @@
 /** Lines of Python with their words in colours. */
 import { h } from "./dom.js";
-import { bar, bytes } from "./parts.js";
+import { bar, bytes, counted, duration } from "./parts.js";
 
 const AROUND = 4;
 const WORDS =
@@ -35,25 +35,40 @@ export function coloured(text) {
   return parts;
 }
 
-/** Lines of the program, with what each of them keeps first; a click lights up what it made. */
-export function lineParts(model, onLine) {
-  const { sources } = model.document;
+/**
+ * The program beside the graph: lines with what they cost; a click lights up what one made.
+ *
+ * @param {(items: number[], words: string) => void} light
+ * @param {number|null} selected an item, whose line is marked
+ */
+export function sourceParts(model, light, selected) {
+  const { sources, costs } = model.document;
   const made = itemsByLine(model);
-  const kept = new Map((model.document.memory?.lines ?? []).map(({ file, line, bytes: size }) => [`${file}:${line}`, size]));
-  const most = Math.max(...kept.values(), 1);
-  return Object.keys(sources).filter((file) => made.has(file)).flatMap((file) => {
+  const byLine = new Map(costs.map((cost) => [`${cost.file}:${cost.line}`, cost]));
+  const most = Math.max(...costs.map(({ bytes: size }) => size), 1);
+  const [ownFile, ownLine] = (selected !== null && model.items[selected].source) || [];
+  return Object.keys(sources).filter((file) => made.has(file)).map((file) => {
     const numbers = Object.keys(sources[file]).map(Number).sort((one, other) => one - other);
-    const rows = numbers.map((line) =>
-      lineRow(sources[file][line], line, made.get(file).get(line), { size: kept.get(`${file}:${line}`) ?? 0, most }, onLine));
-    return [h("h3", {}, file.split(/[\\/]/).at(-1)), h("div", { class: "source lines-view" }, rows)];
+    const rows = numbers.flatMap((line, place) => {
+      const cost = byLine.get(`${file}:${line}`) ?? { bytes: 0, seconds: 0 };
+      const isCurrent = file === ownFile && line === ownLine;
+      const row = lineRow(sources[file][line], { line, isCurrent }, made.get(file).get(line), { ...cost, most }, light);
+      return place && line > numbers[place - 1] + 1 ? [h("div", { class: "gap" }, "⋯"), row] : [row];
+    });
+    const head = h("div", { class: "heads" }, h("span", {}, "kept"), h("span", {}, "time"));
+    return h("section", {}, h("h3", {}, file.split(/[\\/]/).at(-1)), h("div", { class: "source lines-view" }, head, rows));
   });
 }
 
-function lineRow(text, line, items, { size, most }, onLine) {
-  const words = [h("span", { class: "number" }, String(line)), h("code", {}, coloured(text))];
+function lineRow(text, { line, isCurrent }, items, { bytes: size, seconds, most }, light) {
+  const words = [
+    h("span", { class: "cost" }, bar(size, most), size ? bytes(size) : ""), h("span", { class: "time" }, seconds ? duration(seconds) : ""),
+    h("span", { class: "number" }, String(line)), h("code", {}, coloured(text)),
+  ];
   if (!items) return h("div", { class: "idle" }, words);
-  const title = `${items.length === 1 ? "1 thing is" : `${items.length} things are`} made here${size ? `, and ${bytes(size)} kept for backward` : ""}`;
-  return h("button", { type: "button", title, onclick: () => onLine(items, line) }, words, h("span", { class: "cost" }, bar(size, most), size ? bytes(size) : ""));
+  const title = [`${counted(items.length, "thing")} made here`, size ? `${bytes(size)} kept for backward` : "", seconds ? `${duration(seconds)} in backward` : ""];
+  return h("button", { type: "button", title: title.filter(Boolean).join(", "), "data-focus": `line-${line}`, "aria-current": isCurrent ? "true" : null,
+    onclick: () => light(items, `line:${line}`) }, words);
 }
 
 /** By file and line, without boxes and roots: those hold what stands there already. */
@@ -64,7 +79,8 @@ function itemsByLine(model) {
     const [file, line] = item.source;
     if (!made.has(file)) made.set(file, new Map());
     const lines = made.get(file);
-    lines.set(line, [...(lines.get(line) ?? []), number]);
+    if (!lines.has(line)) lines.set(line, []);
+    lines.get(line).push(number);
   });
   return made;
 }

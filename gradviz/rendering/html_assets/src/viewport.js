@@ -25,11 +25,20 @@ export class Viewport {
       .filter((event) => (event.type === "wheel" ? isZooming(event) : !event.button && !event.ctrlKey))
       .on("zoom", ({ transform }) => this.#apply(transform));
     select(this.svg).call(this.behaviour).on("dblclick.zoom", null);
-    new ResizeObserver(() => this.#listeners.forEach((listen) => listen())).observe(this.svg);
+    new ResizeObserver(() => this.#keepCentre()).observe(this.svg);
   }
 
   onChange(listen) {
     this.#listeners.push(listen);
+  }
+
+  /** What was in the middle from left to right stays there when the panel becomes wider. */
+  #keepCentre() {
+    const { width } = this.size;
+    const { k } = this.transform;
+    if (this.width && this.width !== width) select(this.svg).call(this.behaviour.translateBy, (width - this.width) / 2 / k, 0);
+    else this.#listeners.forEach((listen) => listen());
+    this.width = width;
   }
 
   get size() {
