@@ -51,7 +51,7 @@ demo: $(INSTALLED)
 
 # pytest comes last: its closing line is the summary of the whole run.
 test: lint
-	$(PYTHON) -m pytest -n 2
+	$(PYTHON) -m pytest -n 2 --dist worksteal
 
 lint: $(TEST_INSTALLED) $(PAGE_INSTALLED)
 	$(PYTHON) -m ruff check $(CODE)

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.command import SCRIPTS, Run, gradviz, python, written_script
+from tests.end_to_end.command import SCRIPTS, Run, gradviz, installed_gradviz, python, written_script
 from tests.shared_runs import SharedFolders
 
 RECORD = ("record", "--keep-going", "-o", "run.gradviz")
 ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
+SEEING, WORDS = SCRIPTS / "what_a_script_sees.py", ("--lr", "0.1", "two words", "--help")
 
 FACTS = (
     "names at the start",
@@ -60,28 +61,31 @@ def both(script: str, *arguments: str, cwd: Path, env: dict[str, str] | None = N
     """The script under python and under gradviz."""
     path = SCRIPTS / script
     native = python(path, *arguments, cwd=cwd, env=env)
-    return native, gradviz(*RECORD, path, "--", *arguments, cwd=cwd, env=env)
+    return native, installed_gradviz(*RECORD, path, "--", *arguments, cwd=cwd, env=env)
 
 
 def both_modules(name: str, *arguments: str, cwd: Path) -> tuple[Run, Run]:
     """The module under ``python -m`` and under ``gradviz record -m``."""
     env = {"PYTHONPATH": str(SCRIPTS)}
     native = python("-m", name, *arguments, cwd=cwd, env=env)
-    return native, gradviz(*RECORD, "-m", name, "--", *arguments, cwd=cwd, env=env)
+    return native, installed_gradviz(*RECORD, "-m", name, "--", *arguments, cwd=cwd, env=env)
 
 
-@pytest.fixture(scope="session")
+def seen_in(run: Run) -> dict[str, Any]:
+    """What `SEEING` has printed of itself."""
+    assert run.exit_code == 0, run.stderr
+    return {**json.loads(run.programs_output), "standard error": run.stderr}
+
+
+@pytest.fixture(scope="module")
 def facts(shared: SharedFolders) -> tuple[dict[str, Any], dict[str, Any]]:
     """What one script saw, first natively and then under gradviz; and what both printed to standard error."""
 
     def fill(folder: Path) -> None:
-        script, arguments = SCRIPTS / "what_a_script_sees.py", ("--lr", "0.1", "two words", "--help")
         options: dict[str, Any] = {"cwd": folder, "stdin": "typed\n", "env": ENVIRONMENT}
-        runs = python(script, *arguments, **options), gradviz(*RECORD, script, "--", *arguments, **options)
+        runs = python(SEEING, *WORDS, **options), installed_gradviz(*RECORD, SEEING, "--", *WORDS, **options)
         for name, run in zip(("native", "recorded"), runs, strict=True):
-            assert run.exit_code == 0, run.stderr
-            seen = {**json.loads(run.programs_output), "standard error": run.stderr}
-            (folder / f"{name}.json").write_text(json.dumps(seen))
+            (folder / f"{name}.json").write_text(json.dumps(seen_in(run)))
 
     folder = shared.folder("facts", fill)
     native, recorded = (json.loads((folder / f"{name}.json").read_text()) for name in ("native", "recorded"))
@@ -96,6 +100,15 @@ def test_a_script_sees_the_same_as_under_python(fact: str, facts: tuple[dict[str
 
 def test_every_fact_of_the_script_is_compared(facts: tuple[dict[str, Any], dict[str, Any]]) -> None:
     assert {*FACTS, "standard error"} == set(facts[0])
+
+
+def test_it_sees_the_same_from_a_command_that_other_tests_have_forked(
+    facts: tuple[dict[str, Any], dict[str, Any]], tmp_path: Path
+) -> None:
+    found = seen_in(gradviz(*RECORD, SEEING, "--", *WORDS, cwd=tmp_path, stdin="typed\n"))
+    differing = {fact for fact, value in facts[1].items() if found[fact] != value}
+    # The folder is another, and OMP_NUM_THREADS is not set.
+    assert differing <= {"cwd", "environment", "torch threads"}
 
 
 def test_warnings_are_shown_as_python_shows_them(facts: tuple[dict[str, Any], dict[str, Any]]) -> None:
@@ -146,7 +159,7 @@ def test_a_script_that_leaves_by_itself_succeeds_or_fails(
     ending: str, exit_code: int, last_word: str, tmp_path: Path
 ) -> None:
     """Whatever number a script that failed has left with, it is exit code 1 of gradviz."""
-    run = gradviz(*RECORD, SCRIPTS / "ways_to_end.py", "--", ending, cwd=tmp_path)
+    run = installed_gradviz(*RECORD, SCRIPTS / "ways_to_end.py", "--", ending, cwd=tmp_path)
     assert (run.exit_code, run.stderr) == (exit_code, last_word)
     assert run.programs_output == "about to end\n"
     assert (tmp_path / "run.gradviz").exists()
@@ -170,7 +183,7 @@ def test_forked_children_end_as_under_python(tmp_path: Path) -> None:
 
 def test_a_forked_child_leaves_the_recording_to_its_parent(tmp_path: Path) -> None:
     script = "import os, torch\ntorch.ones(1, requires_grad=True).sum().backward()\nif os.fork(): os.wait()\n"
-    run = gradviz(*RECORD, written_script(tmp_path, script), cwd=tmp_path)
+    run = installed_gradviz(*RECORD, written_script(tmp_path, script), cwd=tmp_path)
     assert run.exit_code == 0
     assert run.stdout.count("wrote ") == 1
 
@@ -180,7 +193,7 @@ def test_python_m_gradviz_is_the_same_command(tmp_path: Path) -> None:
         tmp_path, "import sys, torch\nprint(sys.path[0])\ntorch.ones(1, requires_grad=True).exp()\n"
     )
     by_module = python("-m", "gradviz", "render", script, cwd=tmp_path)
-    by_name = gradviz("render", script, cwd=tmp_path)
+    by_name = installed_gradviz("render", script, cwd=tmp_path)
     assert by_module == by_name
 
 
@@ -192,7 +205,7 @@ loss = weight.sum()
 loss.backward()
 atexit.register(lambda: print("gradient at exit", weight.grad.tolist(), loss.item()))
 """
-    run = gradviz(*RECORD, written_script(tmp_path, script), cwd=tmp_path)
+    run = installed_gradviz(*RECORD, written_script(tmp_path, script), cwd=tmp_path)
     assert (run.exit_code, run.stderr) == (0, "")
     assert run.stdout.splitlines()[-1] == "gradient at exit [1.0, 1.0] 2.0"
 
@@ -206,14 +219,14 @@ def test_a_script_in_another_folder_finds_its_neighbours_and_works_in_ours(tmp_p
         "import os, settings, torch\nprint(os.getcwd())\nx = torch.ones(settings.WIDTH)\n"
         "torch.nn.Linear(settings.WIDTH, 1)(x).backward()\n",
     )
-    run = gradviz("render", "project/deep/train.py", cwd=tmp_path)
+    run = installed_gradviz("render", "project/deep/train.py", cwd=tmp_path)
     assert run.exit_code == 0, run.stderr
     assert run.stdout.splitlines()[0] == str(tmp_path)
     assert (tmp_path / "train.svg").exists()
 
 
 def test_by_default_a_script_ends_politely_after_its_first_backward(tmp_path: Path) -> None:
-    run = gradviz("render", SCRIPTS / "stops_politely.py", cwd=tmp_path)
+    run = installed_gradviz("render", SCRIPTS / "stops_politely.py", cwd=tmp_path)
     assert (run.exit_code, run.stderr) == (0, "")
     lines = run.stdout.splitlines()
     assert lines[:4] == ["opened", "closed", "finally", "wrote stops_politely.svg"]
@@ -222,7 +235,7 @@ def test_by_default_a_script_ends_politely_after_its_first_backward(tmp_path: Pa
 
 
 def test_a_script_that_swallows_everything_runs_on_and_is_drawn_all_the_same(tmp_path: Path) -> None:
-    run = gradviz("render", SCRIPTS / "swallows_everything.py", cwd=tmp_path)
+    run = installed_gradviz("render", SCRIPTS / "swallows_everything.py", cwd=tmp_path)
     assert (run.exit_code, run.stderr) == (0, "")
     assert "did step 2\nthe end\n" in run.stdout
     assert (tmp_path / "swallows_everything.svg").exists()
@@ -234,7 +247,7 @@ def test_what_a_script_prints_keeps_out_of_a_picture_on_standard_output(tmp_path
         "import os, torch\nprint('by python')\nos.write(1, b'below python\\n')\n"
         "torch.ones(1, requires_grad=True).exp().backward()\n",
     )
-    run = gradviz("render", script, "-o", "-", "--format", "json", cwd=tmp_path)
+    run = installed_gradviz("render", script, "-o", "-", "--format", "json", cwd=tmp_path)
     assert run.exit_code == 0
     assert len(json.loads(run.stdout)["graph"]["nodes"]) == 2
     stopped = "gradviz: the script was stopped after backward 1 (--keep-going lets it run on)"
@@ -249,12 +262,12 @@ print("first", end="")
 sys.stderr.write("second")
 torch.ones(1, requires_grad=True).exp().backward()
 """
-    run = gradviz(*RECORD, written_script(tmp_path, script), cwd=tmp_path)
+    run = installed_gradviz(*RECORD, written_script(tmp_path, script), cwd=tmp_path)
     assert run.stdout.startswith("first")
     assert run.stderr == "second"
 
 
 def test_nothing_is_left_in_the_working_folder_but_the_output(tmp_path: Path) -> None:
     script = written_script(tmp_path, "import torch\ntorch.ones(1, requires_grad=True).exp().backward()\n")
-    assert gradviz("render", script, cwd=tmp_path).exit_code == 0
+    assert installed_gradviz("render", script, cwd=tmp_path).exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py", "train.svg"]

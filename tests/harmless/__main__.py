@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gradviz.errors import near_matches
-from tests.harmless.nursery import Nursery
+from tests.harmless.forked_programs import environment
 from tests.harmless.running import WAYS, Comparison, Runner, compare, forked, fresh
+from tests.prepared.process import ROOT, PreparedProcess
 
 PROGRAMS = Path(__file__).with_name("programs")
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -37,8 +38,8 @@ def main() -> int:
         *((FAMILIES, (name,)) for name in _families(options.family)),
     ]
     began, found = time.monotonic(), []
-    with tempfile.TemporaryDirectory() as folder, Nursery() as nursery:
-        runner: Runner = fresh if options.fresh else forked(nursery)
+    with tempfile.TemporaryDirectory() as folder, PreparedProcess(environment(ROOT)) as process:
+        runner: Runner = fresh if options.fresh else forked(process)
         for way in options.way or ["every"]:
             for script, arguments in runs:
                 found.append(compare(script, Path(folder), runner, way, arguments))

@@ -9,13 +9,15 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from tests.prepared import forks
+
 MOST_PEAK_MEMORY = 96 * 2**20
 """Bytes that a recorded run may have in use at once beyond those of the plain one, for gradviz itself."""
 MOST_BYTES_A_NODE = 2048
 """The same for each node that is recorded: its place in the graph, and in the file that is written."""
 
 _OURS_ON_STDOUT = ("wrote ", "next:  ", "       gradviz ", "left ")
-_NURSERY = str(Path(__file__).with_name("nursery.py"))
+_FORKED_BY = (str(Path(__file__).with_name("forked_programs.py")), str(Path(forks.__file__)))
 _NO_GRAPH = (2, 0)
 """Exit codes, recorded and plain, where the script ends well without any graph to record."""
 
@@ -64,13 +66,17 @@ def _without_harness(lines: Sequence[str]) -> list[str]:
     kept: list[str] = []
     is_ours = False
     for line in lines:
-        is_ours = f'{_NURSERY}"' in line if line.startswith("  File ") else is_ours and line.startswith("    ")
+        is_ours = _is_harness(line) if line.startswith("  File ") else is_ours and line.startswith("    ")
         if not is_ours:
             kept.append(line)
             continue
         while kept and kept[-1].startswith("  "):
             kept.pop()  # Python's own frames that called the harness
     return kept
+
+
+def _is_harness(line: str) -> bool:
+    return any(f'{file}"' in line for file in _FORKED_BY)
 
 
 def _of_lines(place: str, plain: Sequence[str], recorded: Sequence[str]) -> Iterator[Difference]:

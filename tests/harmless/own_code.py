@@ -6,7 +6,7 @@ import sysconfig
 from pathlib import Path
 from types import CodeType, ModuleType
 
-_HARNESS = str(Path(__file__).resolve().parent)
+_HARNESS = tuple(str(Path(__file__).resolve().parents[1] / name) for name in ("harmless", "prepared"))
 _PROGRAMS = str(Path(__file__).resolve().parent / "programs")
 _GRADVIZ = str(Path(__file__).resolve().parents[2] / "gradviz") + "/"
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
@@ -16,7 +16,7 @@ def is_own_file(file: str) -> bool:
     """True for a file that somebody wrote who uses torch."""
     if file.startswith((_PROGRAMS, "<ipython")):
         return True
-    return not file.startswith((_HARNESS, _GRADVIZ, "<", *_LIBRARIES)) and "/site-packages/" not in file
+    return not file.startswith((*_HARNESS, _GRADVIZ, "<", *_LIBRARIES)) and "/site-packages/" not in file
 
 
 def is_own_code(code: CodeType) -> bool:

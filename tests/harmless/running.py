@@ -16,7 +16,8 @@ from typing import Any
 from gradviz.capture.capture_file import load_capture
 from tests.harmless.comparing import Difference, differences
 from tests.harmless.examination import AT_EXIT, AT_THE_END
-from tests.harmless.nursery import LOGGING_CALLS, TIMED_OUT, Nursery, environment
+from tests.harmless.forked_programs import LOGGING_CALLS, environment, run_forked
+from tests.prepared.process import TIMED_OUT, PreparedProcess
 
 DRIVER = Path(__file__).with_name("examined.py")
 _GRADVIZ = Path(sysconfig.get_path("scripts")) / "gradviz"
@@ -78,9 +79,9 @@ def compare(script: Path, folder: Path, run: Runner, way: str = "every", argumen
     return Comparison(" ".join((name, *arguments)), found, varies, *told)
 
 
-def forked(nursery: Nursery) -> Runner:
-    """Runs in a process that begins with torch loaded."""
-    return lambda command, folder, cwd: nursery.run(command, folder, cwd, SECONDS)
+def forked(process: PreparedProcess) -> Runner:
+    """Runs in a process in which importing torch takes no time."""
+    return lambda command, folder, cwd: run_forked(process, command, folder, cwd, SECONDS)
 
 
 def fresh(command: list[str], folder: Path, cwd: Path) -> int:

@@ -17,8 +17,9 @@ from tests.harmless.__main__ import PROGRAMS, SAMPLES
 from tests.harmless.callables import recorded_differences
 from tests.harmless.comparing import differences
 from tests.harmless.describing import describe
-from tests.harmless.nursery import Nursery
+from tests.harmless.forked_programs import environment
 from tests.harmless.running import compare, forked
+from tests.prepared.process import ROOT, PreparedProcess
 
 QUICK = (
     "autocast",
@@ -39,16 +40,16 @@ QUICK = (
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    """One process with torch loaded for all programs of this file."""
-    with Nursery() as started:
+def process() -> Iterator[PreparedProcess]:
+    """One process for all programs of this file."""
+    with PreparedProcess(environment(ROOT)) as started:
         yield started
 
 
 @pytest.mark.parametrize("name", [*QUICK, "crash_in_backward", "no_backward"])
-def test_a_program_is_the_same_recorded(name: str, nursery: Nursery, tmp_path: Path) -> None:
+def test_a_program_is_the_same_recorded(name: str, process: PreparedProcess, tmp_path: Path) -> None:
     script = next(path for folder in (PROGRAMS, SAMPLES) if (path := folder / f"{name}.py").exists())
-    comparison = compare(script, tmp_path, forked(nursery))
+    comparison = compare(script, tmp_path, forked(process))
     assert [str(difference) for difference in comparison.differences] == []
     assert not [sentence for sentence in comparison.disclosures if "defect of gradviz" in sentence]
     assert comparison.graphs

@@ -1,0 +1,81 @@
+"""What a forked process becomes: the plain program, or the command that records it, both from the same state."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.prepared.process import PreparedProcess
+
+LOGGING_CALLS = "gradviz, logging calls"
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """In which every program runs, in whichever way; `folder`, emptied between runs, gets what is compiled."""
+    ours = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TERM": "dumb"}
+    ours["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "cache")
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **ours}
+
+
+def run_forked(process: PreparedProcess, command: list[str], folder: Path, cwd: Path, seconds: float) -> int:
+    """Run ``python COMMAND`` or ``gradviz COMMAND``, in `cwd`; what it prints goes to files in `folder`."""
+    entry = f"{__name__}:{_ENTRIES[command[0]].__name__}"
+    words = command[1:] if command[0] == "python" else command
+    with (
+        Path(os.devnull).open() as nothing,
+        (folder / "stdout").open("w") as out,
+        (folder / "stderr").open("w") as error,
+    ):
+        streams = [file.fileno() for file in (nothing, out, error)]
+        return process.run(entry, words, streams, cwd, environment(folder), seconds)
+
+
+def run_script() -> None:
+    """The script that ``sys.argv`` names, as python runs it."""
+    _reset_peak_memory()
+    script = Path(sys.argv[0])
+    namespace: dict[str, Any] = sys.modules["__main__"].__dict__
+    namespace.update(__builtins__=sys.modules["builtins"], __cached__=None, __annotations__={})
+    code = compile(script.read_text(encoding="utf-8"), script, "exec", dont_inherit=True)
+    try:
+        exec(code, namespace)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        trace = error.__traceback__
+        assert trace is not None
+        sys.excepthook(type(error), error.with_traceback(trace.tb_next), trace.tb_next)
+        raise SystemExit(1) from None
+
+
+def run_command() -> None:
+    """``gradviz``."""
+    _reset_peak_memory()
+    from gradviz.cli import main
+
+    main()
+
+
+def run_command_logging_calls() -> None:
+    """``gradviz``, where every recording logs all torch calls."""
+    _reset_peak_memory()
+    from tests.harmless.logging_calls import run
+
+    run()
+
+
+_ENTRIES: dict[str, Callable[[], None]] = {
+    "python": run_script,
+    "gradviz": run_command,
+    LOGGING_CALLS: run_command_logging_calls,
+}
+
+
+def _reset_peak_memory() -> None:
+    # Where that cannot be, the peak is that of the process it was forked from, in both runs.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")

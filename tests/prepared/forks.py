@@ -1,0 +1,144 @@
+"""``python -m tests.prepared.forks SOCKET``: loads torch and gradviz, then forks a program for each request.
+
+A request is a byte on the socket with file descriptors beside it: of a file that says in JSON what to run, of a pipe
+that hears the program's process id and then its exit code, and of the program's standard streams.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import io
+import json
+import os
+import pkgutil
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+from tests.prepared.unloaded import unload
+
+_STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+
+
+def serve(requests: socket.socket) -> None:
+    """Answer until the other end is closed."""
+    _load()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us will close the socket
+    while True:
+        byte, descriptors, _, _ = socket.recv_fds(requests, 1, 2 + len(_STREAMS))
+        if not byte:
+            return
+        if os.fork() == 0:
+            requests.close()
+            _oversee(*descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        _forget_the_ended()
+
+
+def _load() -> None:
+    import numpy  # noqa: F401 - scripts import it
+    import torch  # noqa: F401
+
+    import gradviz
+
+    for module in pkgutil.walk_packages(gradviz.__path__, "gradviz."):
+        if module.name not in ("gradviz.__main__", "gradviz.pytest_plugin"):
+            import_module(module.name)
+    gc.collect()
+    gc.freeze()  # no program needs to copy what it only looks through for garbage
+
+
+def _forget_the_ended() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def _oversee(request: int, replies: int, *streams: int) -> NoReturn:
+    """Fork the program, and tell how it ended."""
+    program = os.fork()
+    if program == 0:
+        os.close(replies)
+        _be_the_program(request, streams)
+    for stream in streams:
+        os.close(stream)  # or who reads what the program prints would wait for us
+    os.write(replies, f"{program}\n".encode())
+    _, status = os.waitpid(program, 0)
+    os.write(replies, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+def _be_the_program(request: int, streams: Sequence[int]) -> NoReturn:
+    code = 1
+    try:
+        with os.fdopen(request) as file:
+            file.seek(0)
+            asked: dict[str, Any] = json.load(file)
+        _take_surroundings(asked, streams)
+        unload("torch")
+        code = _exit_code(asked["entry"])
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    finally:
+        os._exit(code)
+
+
+def _take_surroundings(asked: dict[str, Any], streams: Sequence[int]) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    os.chdir(asked["cwd"])
+    sys.argv = asked["words"]
+    sys.orig_argv = [sys.executable, *sys.argv]
+    sys.path[0] = str(Path(sys.argv[0]).parent)
+    main = ModuleType("__main__")
+    main.__file__ = sys.argv[0]
+    sys.modules["__main__"] = main
+    for number, ((name, mode), stream) in enumerate(zip(_STREAMS, streams, strict=True)):
+        os.dup2(stream, number)
+        os.close(stream)
+        setattr(sys, name, _standard_stream(number, name, mode))
+        setattr(sys, f"__{name}__", getattr(sys, name))
+
+
+def _standard_stream(number: int, name: str, mode: str) -> io.TextIOWrapper:
+    """As Python opens it when it starts."""
+    at_our_start = getattr(sys, f"__{name}__")
+    encoding, _, errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
+    return io.TextIOWrapper(
+        open(number, f"{mode}b", closefd=False),
+        encoding or at_our_start.encoding,
+        at_our_start.errors if name == "stderr" else errors or (encoding and "strict") or at_our_start.errors,
+        line_buffering=name == "stderr" or os.isatty(number),
+    )
+
+
+def _exit_code(entry: str) -> int:
+    module, _, function = entry.partition(":")
+    try:
+        getattr(import_module(module), function)()
+    except SystemExit as request:
+        if request.code is None or isinstance(request.code, int):
+            return (request.code or 0) & 0xFF
+        print(request.code, file=sys.stderr)
+        return 1
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
