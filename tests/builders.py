@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from random import Random
 
 from gradviz.graph.model import (
     BackwardCall,
@@ -204,6 +205,30 @@ def chain_graph(length: int, name: str = "Add") -> Graph:
     for _ in range(length):
         last = builder.operation(name, last, call_site=0)
     builder.root(builder.operation("Sum", last, shape=()))
+    return builder.build()
+
+
+_OPERATIONS = ("Mul", "Add", "Tanh", "Relu", "Exp", "Sin", "Cos", "Sigmoid", "Div", "Sub")
+
+
+def irregular_graph(nodes: int, columns: int = 1) -> Graph:
+    """Nothing in it repeats: operations in columns that feed one another, and leaves among them."""
+    chance = Random(0)
+    builder = GraphBuilder()
+    row = [builder.leaf(f"w{column}") for column in range(columns)]
+    while len(builder.nodes) < nodes:
+        leaf = builder.leaf(f"p{len(builder.nodes)}", (chance.randrange(1, 99), 3))
+        others = [chance.choice([leaf, *row]) if chance.random() < 0.4 else None for _ in row]
+        row = [
+            builder.operation(
+                chance.choice(_OPERATIONS),
+                own,
+                *([] if other is None else [other]),
+                shape=(chance.randrange(1, 99), chance.randrange(1, 9)),
+            )
+            for own, other in zip(row, others, strict=True)
+        ]
+    builder.root(builder.operation("Stack", *row, shape=()))
     return builder.build()
 
 

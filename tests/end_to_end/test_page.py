@@ -19,7 +19,7 @@ from gradviz.graph.node_findings import NodeFinding
 from gradviz.graph.viewing import ViewOptions, view_of
 from gradviz.rendering.labels import item_texts
 from gradviz.rendering.subject_words import SubjectWords
-from tests.builders import graph_of, transformer, unrolled_rnn
+from tests.builders import graph_of, irregular_graph, transformer, unrolled_rnn
 from tests.captures import small_capture
 from tests.end_to_end.pages import Screen, page_of, page_of_all, started_browser
 from tests.unit.analysis.memory_graphs import stack_of_blocks
@@ -378,6 +378,31 @@ def test_of_a_large_picture_only_what_is_in_sight_is_drawn(show: Opener) -> None
     screen.press("Enter")
     assert "nll_loss" in screen.titles() and screen.heading() == "nll_loss"
     assert screen.overlaps() == []
+
+
+def test_more_than_can_move_as_elements_is_painted_and_still_answers(show: Opener) -> None:
+    screen = show(irregular_graph(700, columns=30), view=ViewOptions(fold=FoldOptions(show_all=True)))
+    item = screen.page.locator("#picture .item:not(.h)").nth(20)
+    title = item.locator("text").first.evaluate("text => text.firstChild.data")
+    box = item.bounding_box()
+    assert box is not None
+    screen.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    screen.page.mouse.wheel(0, 1500)
+    expect(screen.page.locator("#crowd")).to_be_visible()
+    assert screen.titles() == []
+    ink = "canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(value => value)"
+    assert screen.page.locator("#crowd").evaluate(ink)
+    screen.page.mouse.down()
+    screen.page.mouse.up()
+    assert screen.heading() == title
+    with screen.page.expect_download() as saved:
+        screen.page.keyboard.press("Escape")
+        screen.page.click("button:text-is('Save as SVG')")
+    assert saved.value.path().read_text(encoding="utf-8").count('class="item ') > 400
+    screen.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    screen.page.mouse.wheel(0, -1500)
+    expect(screen.page.locator("#crowd")).to_be_hidden()
+    assert title in screen.titles() and screen.overlaps() == []
 
 
 def test_the_picture_can_be_saved(show: Opener) -> None:

@@ -10,9 +10,10 @@ import { litBy, mark } from "./marking.js";
 import { Minimap } from "./minimap.js";
 import { Panel } from "./panel.js";
 import { announce } from "./parts.js";
-import { isWithin, Picture } from "./picture.js";
+import { Picture } from "./picture.js";
 import { besideOf, nearestOf } from "./places.js";
 import { Player } from "./player.js";
+import { isWithin } from "./rects.js";
 import { savePng, saveSvg } from "./saving.js";
 import { Search } from "./search.js";
 import { nextTheme, useTheme } from "./theme.js";
@@ -200,7 +201,7 @@ export class App {
   save(kind) {
     const name = this.model.document.name.split(/[\\/]/).at(-1).replace(/\.py\b.*/, "").replace(/[^\w.-]+/g, "_").slice(0, 80) || "graph";
     const area = this.picture.isWhole ? this.picture.scene : this.viewport.seen;
-    (kind === "svg" ? saveSvg : savePng)(area, name);
+    this.picture.withElements(() => (kind === "svg" ? saveSvg : savePng)(area, name));
   }
 
   /** Begins or ends playing the backward pass, where it can be played. */
@@ -333,19 +334,20 @@ export class App {
     const svg = byId("picture");
     svg.addEventListener("click", (event) => this.#click(event));
     svg.addEventListener("dblclick", (event) => {
-      const number = numberAt(event);
+      const number = this.picture.numberAt(event);
       if (number !== null && !event.target.closest(".toggle")) this.toggle(number);
     });
     svg.addEventListener("keydown", (event) => {
       const isMeant = event.key === "Enter" || (event.key === " " && !this.player.isOn);
       if (!isMeant) return;
-      const number = numberAt(event);
+      const number = this.picture.numberAt(event);
       if (number === null) return;
       event.preventDefault();
       if (number === this.state.selected) this.toggle(number);
       else this.select(number);
     });
     this.tip = new Tip(this.model, {
+      picture: this.picture,
       lineOf: (key) => this.picture.scene.lines.find((line) => line.key === key),
       colour: () => this.state.colour,
     });
@@ -385,15 +387,9 @@ export class App {
   }
 
   #click(event) {
-    const number = numberAt(event);
+    const number = this.picture.numberAt(event);
     if (number === null) return this.select(null);
     if (event.target.closest(".toggle")) return this.toggle(number);
     return event.shiftKey ? this.showWay(number) : this.select(number);
   }
-}
-
-/** The item in which something happened; null for none. */
-function numberAt(event) {
-  const element = event.target.closest("[data-item]");
-  return element ? Number(element.dataset.item) : null;
 }

@@ -1,12 +1,21 @@
 /** The picture: keeps the elements of what is shown, and moves them where a new scene has them. */
+import { Crowd } from "./crowd.js";
 import { byId, s } from "./dom.js";
+import { boundsOf, isWithin, touch, widened } from "./rects.js";
 import { itemElement, moveWire, openElements, sizeOpen, translate, wireElement } from "./shapes.js";
 
 const DURATION = 220;
 /** So many elements are moved step by step; more jump at once. */
 const MOST_MOVED = 600;
 /** Of a picture with more, only what is in sight has elements. */
-const MOST_KEPT = 2000;
+const MOST_KEPT = 1200;
+/** With more items in sight nothing has elements: all is painted; until so much fewer are in sight again. */
+const MOST_IN_SIGHT = 400;
+const FEWER = 0.8;
+/** Windows around what is in sight, at each side, that have elements as well. */
+const AROUND = 0.25;
+/** Elements are left behind once they fill so many windows more than they were made for: nearing would move them all. */
+const MOST_WINDOWS = 5;
 
 export class Picture {
   #scene = null;
@@ -15,10 +24,11 @@ export class Picture {
 
   #drawn = null;
   #covered = null;
+  #isCrowd = false;
 
   /**
    * @param {import("./model.js").Model} model
-   * @param {() => import("./composition.js").Rect} seen what part of the scene is in sight
+   * @param {() => import("./composition.js").Rect & {scale: number}} seen what part of the scene is in sight
    * @param {() => void} onDrawn called when other things have come into sight
    */
   constructor(model, seen, onDrawn) {
@@ -30,6 +40,7 @@ export class Picture {
       this.layers[name] = s("g", { class: name === "wires" ? "l" : name });
       byId("scene").append(this.layers[name]);
     }
+    this.crowd = new Crowd(model, this.layers, seen);
     this.colour = "role";
   }
 
@@ -40,6 +51,37 @@ export class Picture {
   /** False where only what is in sight is drawn. */
   get isWhole() {
     return this.#covered === null;
+  }
+
+  /** True where everything is painted, and nothing has elements. */
+  get isCrowd() {
+    return this.#isCrowd;
+  }
+
+  /** The item in which something happened; null for none. */
+  numberAt(event) {
+    const element = event.target.closest("[data-item]");
+    if (element) return Number(element.dataset.item);
+    return this.#isCrowd && event.target === byId("picture") ? this.crowd.numberAt(this.#pointOf(event)) : null;
+  }
+
+  #pointOf({ clientX, clientY }) {
+    const { x, y, scale } = this.seen();
+    const { left, top } = byId("picture").getBoundingClientRect();
+    return { x: x + (clientX - left) / scale, y: y + (clientY - top) / scale };
+  }
+
+  /** Does something for which what is in sight must have elements, as saving does. */
+  withElements(action) {
+    if (!this.#isCrowd) return action();
+    this.#turn(false);
+    try {
+      this.#drawAnew(this.#scene);
+      return action();
+    } finally {
+      this.#turn(true);
+      this.#paint();
+    }
   }
 
   /** The element of an item that is shown. */
@@ -59,6 +101,7 @@ export class Picture {
   recolour(colour) {
     this.colour = colour;
     byId("stage").dataset.color = colour;
+    if (this.#isCrowd) return this.#paint();
     for (const [number, element] of this.#elements.items) {
       if (!this.#drawn.items.has(number)) continue;
       const fresh = itemElement(this.model, number, colour);
@@ -66,6 +109,7 @@ export class Picture {
       element.replaceWith(fresh);
       this.#elements.items.set(number, fresh);
     }
+    return undefined;
   }
 
   /**
@@ -75,8 +119,10 @@ export class Picture {
    */
   show(scene) {
     cancelAnimationFrame(this.#frame);
-    const before = this.#drawn;
     this.#scene = scene;
+    this.#turn(this.#isCrowdIn(scene));
+    if (this.#isCrowd) return this.#paint();
+    const before = this.#drawn;
     this.#drawn = this.#inSight(scene);
     const moves = this.#update(this.#drawn, before);
     const isStill = !before || moves.length > MOST_MOVED || matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -95,24 +141,67 @@ export class Picture {
     };
     moves.forEach((move) => move(0));
     this.#frame = requestAnimationFrame(step);
+    return undefined;
   }
 
   /** After the view was moved: draws what has come into sight, where not everything is drawn. */
   look() {
-    if (!this.#covered || isWithin(this.seen(), this.#covered)) return;
-    cancelAnimationFrame(this.#frame);
-    this.#drawn = this.#inSight(this.#scene);
-    this.#update(this.#drawn, null).forEach((move) => move(1));
-    this.#settle();
-    this.onDrawn();
+    const wasCrowd = this.#isCrowd;
+    this.#turn(this.#isCrowdIn(this.#scene));
+    if (this.#isCrowd && wasCrowd) return this.crowd.look();
+    if (this.#isCrowd) this.#paint();
+    else if (wasCrowd || this.#isOutgrown()) this.#drawAnew(this.#scene);
+    else return undefined;
+    return this.onDrawn();
   }
 
-  /** The part of a scene that has elements: with half a window around what is seen. */
+  /** Whether so much is in sight that it has to be painted. */
+  #isCrowdIn(scene) {
+    const most = MOST_IN_SIGHT * (this.#isCrowd ? FEWER : 1);
+    if (scene.items.size <= most) return false;
+    const seen = this.seen();
+    let count = 0;
+    for (const rect of scene.items.values()) if (touch(rect, seen) && ++count > most) return true;
+    return false;
+  }
+
+  /** Goes over from elements to paint, or back. */
+  #turn(isCrowd) {
+    if (isCrowd === this.#isCrowd) return;
+    cancelAnimationFrame(this.#frame);
+    this.#isCrowd = isCrowd;
+    byId("stage").toggleAttribute("data-crowd", isCrowd);
+    if (!isCrowd) this.crowd.hide();
+    for (const layer of Object.values(this.layers)) layer.replaceChildren();
+    this.#elements = { back: new Map(), wires: new Map(), items: new Map() };
+    this.#drawn = null;
+  }
+
+  #paint() {
+    this.#covered = this.seen();
+    Object.assign(this.#elements, this.crowd.show(this.#scene, this.colour));
+    this.#settle();
+  }
+
+  #drawAnew(scene) {
+    cancelAnimationFrame(this.#frame);
+    this.#drawn = this.#inSight(scene);
+    this.#update(this.#drawn, null).forEach((move) => move(1));
+    this.#settle();
+  }
+
+  /** Whether something has come into sight that has no element, or elements fill much more than what is seen. */
+  #isOutgrown() {
+    if (!this.#covered) return false;
+    const seen = this.seen();
+    return !isWithin(seen, this.#covered) || this.#covered.width * this.#covered.height > MOST_WINDOWS * seen.width * seen.height;
+  }
+
+  /** The part of a scene that has elements. */
   #inSight(scene) {
     this.#covered = null;
     if (scene.items.size + scene.lines.length <= MOST_KEPT) return scene;
-    const { x, y, width, height } = this.seen();
-    const covered = { x: x - width / 2, y: y - height / 2, width: 2 * width, height: 2 * height };
+    const covered = widened(this.seen(), AROUND);
     this.#covered = covered;
     const within = (rects) => new Map([...rects].filter(([, rect]) => touch(rect, covered)));
     const lines = scene.lines.filter((line) => touch((line.bounds ??= boundsOf(line.points)), covered));
@@ -180,8 +269,7 @@ export class Picture {
   #wire(line, was, before) {
     let element = this.#elements.wires.get(line.key);
     if (!element) {
-      const { arrows, legends } = this.model.document;
-      element = wireElement(line, arrows, { role: this.model.items[line.source].role, ends: legends.gradient?.ends });
+      element = wireElement(this.model, line);
       this.#elements.wires.set(line.key, element);
       this.layers.wires.append(element);
     }
@@ -211,17 +299,4 @@ function partway(from, to, part) {
     x: mix(from.x, to.x, part), y: mix(from.y, to.y, part),
     width: mix(from.width, to.width, part), height: mix(from.height, to.height, part),
   };
-}
-
-const touch = (one, other) =>
-  one.x <= other.x + other.width && other.x <= one.x + one.width && one.y <= other.y + other.height && other.y <= one.y + one.height;
-
-export const isWithin = (inner, outer) =>
-  inner.x >= outer.x && inner.y >= outer.y && inner.x + inner.width <= outer.x + outer.width && inner.y + inner.height <= outer.y + outer.height;
-
-function boundsOf(points) {
-  const xs = points.map((point) => point.x);
-  const ys = points.map((point) => point.y);
-  const [x, y] = [Math.min(...xs), Math.min(...ys)];
-  return { x, y, width: Math.max(...xs) - x, height: Math.max(...ys) - y };
 }

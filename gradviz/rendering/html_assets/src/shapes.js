@@ -15,12 +15,11 @@ export function itemElement(model, number, colour) {
   const item = model.items[number];
   const [front, inner, ...behind] = model.document.shapes[item.shape];
   const tints = item.tints?.[colour] ?? [];
-  const middle = tints[Math.floor(tints.length / 2)] ?? "";
   const opens = model.canOpen(number);
   return s(
     "g",
     {
-      class: ["item", item.role, item.is_failed ? "failed" : middle].filter(Boolean).join(" "),
+      class: itemClass(item, colour),
       "data-item": number, role: "button", tabindex: -1, "aria-label": spoken(item),
       "aria-expanded": opens ? "false" : null,
     },
@@ -31,6 +30,13 @@ export function itemElement(model, number, colour) {
     s("g", { class: "words" }, (item.lines ?? []).map(lineElement), (item.chips ?? []).map(chipElement)),
     opens ? toggle(item.width, (item.height - 7 * (behind.length > 0)) / 2, "+") : null,
   );
+}
+
+/** Its classes: of what stands for several, with the tint of the one in the middle. */
+export function itemClass(item, colour) {
+  const tints = item.tints?.[colour] ?? [];
+  const middle = tints[Math.floor(tints.length / 2)] ?? "";
+  return ["item", item.role, item.is_failed ? "failed" : middle].filter(Boolean).join(" ");
 }
 
 const isBanded = (tints) => new Set(tints).size > 1;
@@ -80,16 +86,23 @@ export function sizeOpen(back, title, rect) {
  *
  * @param {import("./composition.js").Line} line
  */
-export function wireElement(line, arrows, { role, ends }) {
+export function wireElement(model, line) {
+  const { arrows } = model.document;
   const state = line.flow?.state ?? "";
-  const quiet = line.isQuiet ?? role === "constant";
+  const quiet = isQuiet(model, line);
   const head = { broken: "ab", lost: "ak", ghost: "ag" }[state] ?? (quiet ? "ak" : "a");
   const marker = { data: ["to", "marker-end"], gradient: ["from", "marker-start"] }[arrows];
   const reachesItem = line[marker[0]].startsWith("item:");
   const flowsThere = arrows === "data" || !(quiet || state === "ghost");
-  const kind = state || (quiet ? "k" : widthClass(line.flow?.norm, ends));
   return s("g", { class: "wire", "data-line": line.key }, s("path", { class: "w" }),
-    s("path", { class: kind, [marker[1]]: reachesItem && flowsThere ? `url(#${head})` : null }));
+    s("path", { class: wireKind(model, line), [marker[1]]: reachesItem && flowsThere ? `url(#${head})` : null }));
+}
+
+const isQuiet = (model, line) => line.isQuiet ?? model.items[line.source].role === "constant";
+
+/** The class of a wire: what flows back along it. */
+export function wireKind(model, line) {
+  return line.flow?.state || (isQuiet(model, line) ? "k" : widthClass(line.flow?.norm, model.document.legends.gradient?.ends));
 }
 
 /** Where a gradient lies on the scale of gradients, as the class that makes its wire as wide as that. */

@@ -9,7 +9,7 @@ export class Tip {
 
   /**
    * @param {import("./model.js").Model} model
-   * @param {{lineOf: (key: string) => object, colour: () => string}} page
+   * @param {{picture: import("./picture.js").Picture, lineOf: (key: string) => object, colour: () => string}} page
    */
   constructor(model, page) {
     this.model = model;
@@ -17,6 +17,7 @@ export class Tip {
     this.element = byId("tip");
     const svg = byId("picture");
     svg.addEventListener("pointerover", (event) => this.#hover(event));
+    svg.addEventListener("pointermove", (event) => page.picture.isCrowd && this.#hover(event));
     for (const leaving of ["pointerleave", "pointerdown"]) svg.addEventListener(leaving, () => this.hide());
   }
 
@@ -27,12 +28,12 @@ export class Tip {
 
   #hover(event) {
     this.hide();
-    const item = event.target.closest("[data-item]")?.dataset.item;
+    const item = this.page.picture.numberAt(event);
     const key = event.target.closest("[data-line]")?.dataset.line;
     const line = key && this.page.lineOf(key);
-    if (event.buttons || (item === undefined && !line)) return;
+    if (event.buttons || (item === null && !line)) return;
     const { clientX, clientY } = event;
-    this.#timer = setTimeout(() => this.#show(line ? this.#aboutLine(line) : this.#aboutItem(Number(item)), clientX, clientY), DELAY);
+    this.#timer = setTimeout(() => this.#show(line ? this.#aboutLine(line) : this.#aboutItem(item), clientX, clientY), DELAY);
   }
 
   #show(words, x, y) {

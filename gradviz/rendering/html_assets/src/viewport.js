@@ -1,6 +1,7 @@
 /** What part of the picture is seen: pan, zoom, fit, and moving to a place. */
 import { select } from "d3-selection";
 import { zoom, zoomIdentity } from "d3-zoom";
+import { NEAR } from "./crowd.js";
 import { byId, isFramed } from "./dom.js";
 
 const MARGIN = 28;
@@ -46,11 +47,12 @@ export class Viewport {
     return { width, height };
   }
 
-  /** What is seen, in the coordinates of the scene. */
+  /** What is seen, in the coordinates of the scene, and how many pixels one of these is. */
   get seen() {
     const { width, height } = this.size;
     const [left, top] = this.transform.invert([0, 0]);
-    return { x: left, y: top, width: width / this.transform.k, height: height / this.transform.k };
+    const { k: scale } = this.transform;
+    return { x: left, y: top, width: width / scale, height: height / scale, scale };
   }
 
   get #bottom() {
@@ -117,7 +119,7 @@ export class Viewport {
   #apply(transform) {
     this.transform = transform;
     byId("scene").setAttribute("transform", transform.toString());
-    this.svg.classList.toggle("far", transform.k < 0.3);
+    this.svg.classList.toggle("far", transform.k < NEAR);
     this.#listeners.forEach((listen) => listen());
   }
 }
