@@ -12,10 +12,10 @@ from gradviz.rendering.colouring import check_that_it_was_measured
 from gradviz.rendering.geometry import Arrows
 from gradviz.rendering.layout import collector_paused
 from gradviz.rendering.page_boxes import PageBoxes
-from gradviz.rendering.page_calls import page_calls
+from gradviz.rendering.page_calls import PageCalls
 from gradviz.rendering.page_costs import page_costs
 from gradviz.rendering.page_details import PageItemDetails
-from gradviz.rendering.page_document import PageCall, PageDocument
+from gradviz.rendering.page_document import PageDocument
 from gradviz.rendering.page_file import PageContent, page_file
 from gradviz.rendering.page_findings import PageFindings
 from gradviz.rendering.page_identities import Identities
@@ -64,7 +64,7 @@ class HtmlRenderer:
     def page(self, subjects: Sequence[Subject], version: int | None = None) -> str:
         """One file for all graphs; with a version, one that asks whoever serves it for a newer one: see `page_file`."""
         self._check_colours(subjects)
-        calls = page_calls(subjects)
+        calls = PageCalls(subjects)
         documents = (self._document(subject, calls, place) for place, subject in enumerate(subjects))
         with collector_paused():
             return page_file(documents, version)
@@ -81,7 +81,7 @@ class HtmlRenderer:
         if refusals and len(refusals) == len(subjects):
             raise refusals[0]
 
-    def _document(self, subject: Subject, calls: tuple[PageCall, ...], place: int) -> PageContent:
+    def _document(self, subject: Subject, calls: PageCalls, place: int) -> PageContent:
         plan = subject.plan or plan_folding(subject.graph)
         identities = Identities(subject.graph)
         failed = subject.graph.backward.failed_node if subject.graph.backward else None
@@ -127,7 +127,8 @@ class HtmlRenderer:
             arrows=self.arrows,
             color_by=self.color_by,
             theme=self.theme,
-            calls=calls,
+            calls=calls.listed(),
+            changes=calls.changes(place),
             place=place,
         )
         return document, details.finished()

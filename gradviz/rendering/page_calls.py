@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 from gradviz.analysis.gradient_flow import FlowRow, gradient_flow, has_gradients
 from gradviz.analysis.memory import memory_of
 from gradviz.graph.byte_words import byte_words
 from gradviz.graph.counts import counted
+from gradviz.graph.operation_words import autograd_name
 from gradviz.graph.source_lines import line_words
-from gradviz.rendering.page_document import PageCall, PageSection
+from gradviz.rendering.page_document import PageCall, PageChange, PageChanges
 from gradviz.rendering.page_items import cut
 from gradviz.rendering.renderer import Subject
 
-MOST_CHANGES = 12
+MOST_CHANGES = 100
 """Of one sort; how many more there are is said."""
 
 _NOTICEABLE = 1.005
 """By which factor a norm has to grow or shrink: less is not seen in three digits."""
 
 
-def page_calls(subjects: Sequence[Subject]) -> tuple[PageCall, ...]:
-    """A row for each graph of a page, with what differs from the one before; none where there is only one."""
-    if len(subjects) < 2:
-        return ()
-    calls = [_Call(subject) for subject in subjects]
-    changes = ((), *(tuple(_changes(before, call)) for before, call in pairwise(calls)))
-    return tuple(
-        PageCall(cut(call.title), cut(call.place), call.size, differing)
-        for call, differing in zip(calls, changes, strict=True)
-    )
+class PageCalls:
+    """All graphs of a page."""
+
+    def __init__(self, subjects: Sequence[Subject]) -> None:
+        self._calls = [_Call(subject) for subject in subjects]
+
+    def listed(self) -> tuple[PageCall, ...]:
+        """A row for each of them; none where there is only one."""
+        if len(self._calls) < 2:
+            return ()
+        return tuple(PageCall(cut(call.title), cut(call.place), call.size) for call in self._calls)
+
+    def changes(self, place: int) -> tuple[PageChanges, ...]:
+        """What differs from the one before."""
+        return tuple(_changes(self._calls[place - 1], self._calls[place])) if place else ()
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,15 @@ class _Call:
         return memory_of(graph).saved_bytes if graph.knows_saved_tensors else None
 
     @cached_property
-    def nodes(self) -> Counter[str]:
-        """How many there are of each ``grad_fn``; leaves are compared by their gradients."""
-        return Counter(node.name for node in self.subject.graph.nodes if not node.is_leaf)
+    def nodes(self) -> dict[tuple[str, str], list[int]]:
+        """By ``grad_fn`` and module; leaves are compared by their gradients."""
+        graph = self.subject.graph
+        found: dict[tuple[str, str], list[int]] = {}
+        for node in graph.nodes:
+            if not node.is_leaf:
+                path = "" if node.scope is None else graph.scopes[node.scope].path
+                found.setdefault((autograd_name(node), path), []).append(node.id)
+        return found
 
     @cached_property
     def rows(self) -> dict[str, FlowRow] | None:
@@ -80,41 +90,46 @@ class _Call:
         return {row.name: row for row in gradient_flow(self.subject.capture, self.subject.graph).rows}
 
 
-def _changes(before: _Call, call: _Call) -> Iterator[PageSection]:
-    for heading, lines in (
+def _changes(before: _Call, call: _Call) -> Iterator[PageChanges]:
+    for heading, rows in (
         ("operations", list(_changed_nodes(before, call))),
         ("kept for backward", list(_changed_bytes(before, call))),
-        ("gradients of parameters", list(_changed_gradients(before, call))),
+        ("gradient norms of parameters", list(_changed_gradients(before, call))),
     ):
-        if lines:
-            more = [f"and {len(lines) - MOST_CHANGES:,} more"] if len(lines) > MOST_CHANGES else []
-            yield PageSection(heading, (*map(cut, lines[:MOST_CHANGES]), *more))
+        if rows:
+            yield PageChanges(heading, tuple(rows[:MOST_CHANGES]), max(0, len(rows) - MOST_CHANGES))
 
 
-def _changed_nodes(before: _Call, call: _Call) -> Iterator[str]:
+def _changed_nodes(before: _Call, call: _Call) -> Iterator[PageChange]:
     """The largest difference first."""
-    differences = {name: call.nodes[name] - before.nodes[name] for name in {**before.nodes, **call.nodes}}
-    for name, difference in sorted(differences.items(), key=lambda entry: (-abs(entry[1]), entry[0])):
-        if difference:
-            yield f"{name}: {before.nodes[name]:,} → {call.nodes[name]:,}"
+    counts = {
+        key: (len(before.nodes.get(key, ())), len(call.nodes.get(key, ()))) for key in {**before.nodes, **call.nodes}
+    }
+    for key, (was, now) in sorted(counts.items(), key=lambda entry: (-abs(entry[1][1] - entry[1][0]), entry[0])):
+        if was != now:
+            name, path = key
+            words = f"{name} in {path}" if path else name
+            yield PageChange(cut(words), f"{was:,}", f"{now:,}", next(iter(call.nodes.get(key, ())), None))
 
 
-def _changed_bytes(before: _Call, call: _Call) -> Iterator[str]:
+def _changed_bytes(before: _Call, call: _Call) -> Iterator[PageChange]:
     if before.kept is not None and call.kept is not None and before.kept != call.kept:
-        yield f"{byte_words(before.kept)} → {byte_words(call.kept)}"
+        yield PageChange("altogether", byte_words(before.kept), byte_words(call.kept))
 
 
-def _changed_gradients(before: _Call, call: _Call) -> Iterator[str]:
+def _changed_gradients(before: _Call, call: _Call) -> Iterator[PageChange]:
     """First those that came, went, or broke, then norms by the factor between them."""
     if before.rows is None or call.rows is None:
         return
     changed = []
     for name in {**before.rows, **call.rows}:
-        was, now = _arrived(before.rows.get(name)), _arrived(call.rows.get(name))
+        row = call.rows.get(name)
+        was, now = _arrived(before.rows.get(name)), _arrived(row)
         factor = _factor(was, now)
         if factor > _NOTICEABLE:
-            changed.append((-factor, f"{name}: {_words(was)} → {_words(now)}"))
-    yield from (line for _, line in sorted(changed, key=lambda entry: entry[0]))
+            leaf = row.leaves[0] if row is not None and row.leaves else None
+            changed.append((-factor, PageChange(cut(name), _words(was), _words(now), leaf)))
+    yield from (change for _, change in sorted(changed, key=lambda entry: entry[0]))
 
 
 def _arrived(row: FlowRow | None) -> float | str | None:
@@ -134,4 +149,4 @@ def _factor(was: float | str | None, now: float | str | None) -> float:
 
 
 def _words(arrived: float | str | None) -> str:
-    return "nothing" if arrived is None else arrived if isinstance(arrived, str) else f"norm {arrived:.3g}"
+    return "nothing" if arrived is None else arrived if isinstance(arrived, str) else f"{arrived:.3g}"

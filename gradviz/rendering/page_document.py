@@ -307,8 +307,25 @@ class PageCall(Struct, frozen=True, gc=False):
     place: str
     """Its source line."""
     size: str
-    changes: tuple[PageSection, ...]
-    """What differs from the one before."""
+
+
+class PageChange(Struct, frozen=True, gc=False):
+    """Something that differs between two graphs."""
+
+    what: str
+    then: str
+    now: str
+    node: int | None = None
+    """Where it is in the later one."""
+
+
+class PageChanges(Struct, frozen=True, gc=False):
+    """Differences of one sort, the most noticeable first."""
+
+    heading: str
+    rows: tuple[PageChange, ...]
+    more: int
+    """How many are left out."""
 
 
 class PageDocument(Struct, frozen=True):
@@ -340,5 +357,7 @@ class PageDocument(Struct, frozen=True):
     theme: str = "auto"
     calls: tuple[PageCall, ...] = ()
     """All graphs of the page, where there are several."""
+    changes: tuple[PageChanges, ...] = ()
+    """What differs in this one from the one before."""
     place: int = 0
     """That of this one among them."""

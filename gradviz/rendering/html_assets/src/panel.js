@@ -86,7 +86,7 @@ export class Panel {
     const go = (number) => this.#goFromList(number);
     const tabs = [["about", "About", () => (this.number === null ? this.#aboutGraph() : this.#aboutItem())]];
     if (findings.length) tabs.push(["findings", "Findings", () => findingList(this.model, go, this.number)]);
-    if (calls.length) tabs.push(["calls", "Calls", () => callParts(this.model.document, this.actions.graph)]);
+    if (calls.length) tabs.push(["calls", "Calls", () => callParts(this.model, this.actions.graph, go)]);
     if (parameters.length) tabs.push(["parameters", "Parameters", () => this.parameters.parts(this.number)]);
     if (memory?.bytes) tabs.push(["memory", "Memory", () => this.memory.parts(this.number)]);
     if (Object.keys(sources).length) tabs.push(["source", "Source", () => sourceParts(this.model, this.actions.light, this.number)]);
