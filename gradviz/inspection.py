@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradviz.errors import BadInput, NothingRecorded, NotInThisGraph, near_matches
+from gradviz.errors import BadInput, GradvizError, NothingFound, NothingRecorded, NotInThisGraph, near_matches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 MOST_TREES = 5
 """So many graphs are printed one below the other."""
+MOST_TOGETHER = 12
+MOST_NODES_TOGETHER = 5_000
+"""So many graphs are in one page, and fewer where they are large: whoever shows one in a notebook waits for them."""
 
 
 class Inspection:
@@ -49,7 +52,7 @@ class Inspection:
     ``only_trainable``, ``hide="dropout"``
     ``find="attn"``                        the way to what matches is open, whatever is folded
     ``plumbing``, ``constants``            whether views, and inputs without a gradient, are shown
-    ``backward=2``                         the graph of that backward call; without it, the first
+    ``backward=2``                         the graph of that backward call; without it, the first, and in pages all
     ====================================== ==================================================================
 
     What was recorded with ``calls=True`` is drawn with what `check` finds on it.
@@ -295,11 +298,15 @@ class Inspection:
         Raises:
             BadInput: there is no such format or option, with near matches.
         """
-        from gradviz.rendering.renderer import format_named
+        from gradviz.rendering.renderer import RendersTogether, format_named
 
         chosen = format_named(format)
-        subject, look = self._subject(chosen, options)
-        return chosen.renderer(**look).render(subject)
+        look, showing = _sorted_out(chosen, options)
+        renderer = chosen.renderer(**look)
+        backward = showing.pop("backward", None)
+        if isinstance(renderer, RendersTogether) and backward is None and len(self.graphs) > 1:
+            return renderer.render_together(self._subjects(showing))
+        return renderer.render(self._subject(showing, backward))
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> Path:
         """Write a file in the format that the suffix of `path` says, such as ``net.svg``.
@@ -373,28 +380,47 @@ class Inspection:
         """What a notebook shows: the page, the picture where nothing can run, or the tree where there is only text."""
         if not self.graphs:
             return {"text/plain": str(self)}
-        return self.html()._repr_mimebundle_() | {"text/plain": str(self)}
+        page = self.html()
+        if len(self.graphs) > 1 and not page.fits_in_a_notebook and (first := self.graph.backward) is not None:
+            page = self.html(backward=first.number)
+        return page._repr_mimebundle_() | {"text/plain": str(self)}
 
     # -- from keywords to what is drawn --------------------------------------------------------------------------
 
-    def _subject(self, chosen: Format, options: dict[str, Any]) -> tuple[Subject, dict[str, Any]]:
-        """What the keywords select, and those that are left for the renderer."""
-        from gradviz.graph.view_keywords import view_options
-        from gradviz.rendering.subjects import subject_of
-
-        look, showing = _sorted_out(chosen, options)
-        backward = showing.pop("backward", None)
+    def _subject(self, showing: dict[str, Any], backward: int | None) -> Subject:
+        """What the keywords select of one graph."""
         try:
-            number = self._number(backward)
-            capture, notes = self._marked()
-            subject = subject_of(capture, capture.graphs[number], view_options(showing), notes)
+            subject = self._drawn(self._number(backward), showing)
         except NotInThisGraph as refusal:
             if backward is None and len(self.graphs) > 1:
                 refusal.hint = f"{refusal.hint or ''}; {self._other_graphs()}".removeprefix("; ")
             raise
-        if backward is None:
-            subject = self._with_note(subject)
-        return subject, look
+        return self._with_note(subject) if backward is None else subject
+
+    def _subjects(self, showing: dict[str, Any]) -> list[Subject]:
+        """The same of as many graphs as are shown together: of several, one may lack a name that another has."""
+        shown: list[Subject] = []
+        refusals: list[GradvizError] = []
+        room = MOST_NODES_TOGETHER
+        for number, graph in enumerate(self.graphs[:MOST_TOGETHER]):
+            room -= len(graph.nodes)
+            if number and room < 0:
+                break
+            try:
+                shown.append(self._drawn(number, showing))
+            except (NotInThisGraph, NothingFound) as refusal:
+                refusals.append(refusal)
+        if not shown:
+            raise refusals[0]
+        together = len(shown) + len(refusals)
+        return [self._with_note(each, together) for each in shown] if together < len(self.graphs) else shown
+
+    def _drawn(self, number: int, showing: dict[str, Any]) -> Subject:
+        from gradviz.graph.view_keywords import view_options
+        from gradviz.rendering.subjects import subject_of
+
+        capture, notes = self._marked()
+        return subject_of(capture, capture.graphs[number], view_options(showing), notes)
 
     def _marked(self) -> tuple[Capture, tuple[str, ...]]:
         """What was recorded, with what a check finds on its graphs where the calls of the run were logged for one."""
@@ -421,20 +447,23 @@ class Inspection:
             raise BadInput(f"backward={backward!r} was not recorded", hint=f"recorded are {known}")
         return numbers.index(backward)
 
-    def _with_note(self, subject: Subject) -> Subject:
+    def _with_note(self, subject: Subject, together: int = 1) -> Subject:
         """The subject, which says that there are other graphs as well."""
         if len(self.graphs) == 1:
             return subject
         from msgspec.structs import replace as with_fields
 
-        note = self._other_graphs()
+        note = self._other_graphs(together)
         view = with_fields(subject.view, notes=(note, *subject.view.notes))
         return replace(subject, view=view, selection_notes=(note, *subject.selection_notes))
 
-    def _other_graphs(self) -> str:
-        numbers = ", ".join(str(other.backward.number) for other in self.graphs[1:4] if other.backward is not None)
-        more = ", ..." if len(self.graphs) > 4 else ""
-        return f"the first of {len(self.graphs):,} recorded graphs; backward=N shows another (N = {numbers}{more})"
+    def _other_graphs(self, together: int = 1) -> str:
+        """That there are more than the first so many."""
+        others = self.graphs[together:]
+        numbers = ", ".join(str(other.backward.number) for other in others[:3] if other.backward is not None)
+        more = ", ..." if len(others) > 3 else ""
+        first = "first" if together == 1 else f"first {together:,}"
+        return f"the {first} of {len(self.graphs):,} recorded graphs; backward=N shows another (N = {numbers}{more})"
 
     def _why_empty(self) -> str:
         """Why nothing was recorded."""

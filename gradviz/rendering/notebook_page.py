@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable
+from functools import cached_property
 from hashlib import sha256
 from html import escape
 
@@ -48,11 +49,22 @@ class NotebookPage(str):
     def __repr__(self) -> str:
         return f"<page of {len(self):,} characters: a notebook shows it, .show() of its inspection opens it>"
 
+    @property
+    def fits_in_a_notebook(self) -> bool:
+        """False for a page in whose place a notebook shows a picture."""
+        return len(self._framed) <= MOST_IN_A_NOTEBOOK
+
+    @cached_property
+    def _picture(self) -> SvgPicture:
+        return SvgPicture(self._draw())
+
+    @cached_property
+    def _framed(self) -> str:
+        return in_a_frame(self, self._picture)
+
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        picture = SvgPicture(self._draw())
-        framed = in_a_frame(self, picture)
-        shown = picture._repr_mimebundle_() if len(framed) > MOST_IN_A_NOTEBOOK else {"text/html": framed}
-        return {"image/svg+xml": str(picture), **shown, "text/plain": repr(self)}
+        shown = {"text/html": self._framed} if self.fits_in_a_notebook else self._picture._repr_mimebundle_()
+        return {"image/svg+xml": str(self._picture), **shown, "text/plain": repr(self)}
 
 
 def in_a_frame(page: str, picture: str) -> str:

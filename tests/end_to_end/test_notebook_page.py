@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from html import escape
 from pathlib import Path
 
 import nbformat
 import pytest
+from msgspec.structs import replace
 from nbconvert import HTMLExporter
 from playwright.sync_api import Browser, FrameLocator, Page, expect
 
+from gradviz.graph.model import BackwardCall, Root
 from gradviz.inspection import Inspection
 from gradviz.rendering import notebook_page
 from gradviz.rendering.notebook_page import in_a_frame
@@ -136,6 +139,29 @@ def test_where_it_cannot_run_a_still_picture_is_seen(show: Opener, html: str, he
     assert any(page.screenshot() not in seen for _ in range(50))
     assert all("Content Security Policy" in complaint for complaint in complaints)
     complaints.clear()
+
+
+SANDBOX = '<iframe sandbox="allow-scripts" style="width: 1200px; height: 800px" srcdoc="{}"></iframe>'
+"""As Colab puts outputs into one: an origin that may keep nothing."""
+OF_VS_CODE = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; \
+style-src 'unsafe-inline'; img-src https: data:; font-src https:; connect-src https:; child-src https: data:">"""
+
+
+@pytest.mark.parametrize(("around", "head"), [(SANDBOX, ""), ("{}", OF_VS_CODE)], ids=["colab", "vs code"])
+def test_it_runs_where_others_allow_little_and_turns_to_another_graph(
+    show: Opener, around: str, head: str, complaints: list[str]
+) -> None:
+    graph = small_capture().graphs[0]
+    graphs = graph, replace(graph, roots=(Root(2, name="other"),), backward=BackwardCall(2))
+    html = Inspection(replace(small_capture(), graphs=graphs))._repr_mimebundle_()["text/html"]
+    frame = show(around.format(escape(html) if around == SANDBOX else html), head=head).frame_locator("iframe")
+    page = frame.frame_locator("iframe") if around == SANDBOX else frame
+    page.locator(READY).wait_for()
+    page.locator("#call").select_option("1")
+    expect(page.locator("#facts")).to_contain_text("backward() no. 2")
+    page.locator(READY).wait_for()
+    # The page's own font is one of the things that are refused.
+    complaints[:] = [complaint for complaint in complaints if "font" not in complaint]
 
 
 def test_nbconvert_keeps_the_page(show: Opener) -> None:

@@ -11,6 +11,7 @@ from gradviz.capture.capture_file import load_capture
 from gradviz.errors import BadInput, GradvizError, NothingRecorded
 from gradviz.graph.model import BackwardCall, Edge, Node
 from gradviz.inspection import Inspection
+from gradviz.rendering.notebook_page import NotebookPage
 from gradviz.rendering.renderer import FORMATS, format_named
 from tests.builders import graph_of
 from tests.captures import small_capture
@@ -82,6 +83,25 @@ def test_of_several_graphs_the_first_is_shown_and_the_others_are_told_of(three_c
     assert "recorded graphs" not in three_calls.tree(backward=2)
     with pytest.raises(BadInput, match=r"backward=4 was not recorded; recorded are 1, 2, 3"):
         three_calls.dot(backward=4)
+
+
+def test_a_page_holds_all_graphs_that_have_what_is_asked_for_or_the_one_that_is(three_calls: Inspection) -> None:
+    def graphs_in(page: str) -> int:
+        return page.count('<script class="data"')
+
+    assert graphs_in(three_calls.html()) == 3
+    assert graphs_in(three_calls.html(backward=2)) == graphs_in(three_calls.html(around="Exp")) == 1
+    with pytest.raises(BadInput, match="nothing in this graph is named 'Zebra'"):
+        three_calls.html(around="Zebra")
+
+
+def test_a_page_of_very_many_graphs_has_the_first_and_says_so(
+    three_calls: Inspection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gradviz.inspection.MOST_TOGETHER", 2)
+    assert "the first 2 of 3 recorded graphs; backward=N shows another (N = 3)" in three_calls.html()
+    monkeypatch.setattr(NotebookPage, "fits_in_a_notebook", property(lambda page: page.count('class="data"') == 1))
+    assert "<iframe" in three_calls._repr_mimebundle_()["text/html"]
 
 
 def test_several_graphs_are_all_printed(three_calls: Inspection) -> None:

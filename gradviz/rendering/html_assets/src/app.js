@@ -42,7 +42,7 @@ export class App {
       only: () => this.showOnly(!this.only),
       select: (number) => this.goTo(number),
       save: (kind) => this.save(kind),
-      graph: (place) => this.showGraph(place),
+      graph: (place, tab) => this.showGraph(place, tab),
       light: (numbers, words) => this.lightUp(numbers, words),
     });
     this.player = new Player(model, {
@@ -184,9 +184,9 @@ export class App {
   }
 
   /** Begins anew with another graph of the page; with the same colours. */
-  showGraph(place) {
+  showGraph(place, tab = "about") {
     const { colour } = this.state;
-    location.hash = `graph=${place + 1}${colour === "role" ? "" : `&color=${colour}`}`;
+    location.hash = `graph=${place + 1}${colour === "role" ? "" : `&color=${colour}`}${tab === "about" ? "" : `&tab=${tab}`}`;
   }
 
   colourBy(colour) {
@@ -327,7 +327,7 @@ export class App {
     byId("calls").hidden = !calls.length;
     byId("call").append(...calls.map(({ title }, number) => h("option", { value: number }, title)));
     byId("call").value = place;
-    byId("call").addEventListener("change", (event) => this.showGraph(Number(event.target.value)));
+    byId("call").addEventListener("change", (event) => this.showGraph(Number(event.target.value), this.panel.tab));
   }
 
   #listen() {

@@ -9,6 +9,9 @@ import { Parameters } from "./parameters.js";
 import { copy, lines, section } from "./parts.js";
 import { sourceParts } from "./source.js";
 
+/** The tab that an address names: that of a graph which was turned to in the list of all of them. */
+const tabOf = (hash) => /(?:^#|&)tab=(\w+)(?:&|$)/.exec(hash)?.[1] ?? "about";
+
 export class Panel {
   /**
    * @param {import("./model.js").Model} model
@@ -19,7 +22,7 @@ export class Panel {
     this.actions = actions;
     this.element = byId("panel-content");
     this.details = new Details(model.document);
-    this.tab = "about";
+    this.tab = tabOf(location.hash);
     this.number = null;
     this.around = null;
     const select = (number) => this.#goFromList(number);
@@ -86,7 +89,7 @@ export class Panel {
     const go = (number) => this.#goFromList(number);
     const tabs = [["about", "About", () => (this.number === null ? this.#aboutGraph() : this.#aboutItem())]];
     if (findings.length) tabs.push(["findings", "Findings", () => findingList(this.model, go, this.number)]);
-    if (calls.length) tabs.push(["calls", "Calls", () => callParts(this.model, this.actions.graph, go)]);
+    if (calls.length) tabs.push(["calls", "Calls", () => callParts(this.model, (place) => this.actions.graph(place, this.tab), go)]);
     if (parameters.length) tabs.push(["parameters", "Parameters", () => this.parameters.parts(this.number)]);
     if (memory?.bytes) tabs.push(["memory", "Memory", () => this.memory.parts(this.number)]);
     if (Object.keys(sources).length) tabs.push(["source", "Source", () => sourceParts(this.model, this.actions.light, this.number)]);
@@ -137,7 +140,7 @@ export class Panel {
   /** What stands in the panel, without buttons and tabs. */
   #asText() {
     const parts = this.element.querySelectorAll("h2, h2 + .subtitle, .path, .figures, section");
-    return [...parts].map((part) => part.innerText.replace(/\s*⧉/, "")).join("\n\n");
+    return [...parts].map((part) => part.innerText).join("\n\n");
   }
 
   #aboutGraph() {

@@ -1,14 +1,16 @@
 /** What the panel is made of: sections that can be copied, buttons that lead to items, and words said for a moment. */
-import { byId, h } from "./dom.js";
+import { byId, h, s } from "./dom.js";
 
 /** A heading with what it is about below it; the heading's button copies that. */
 export function section(heading, body, { title, beside } = {}) {
   const words = h("div", {}, body);
   return h("section", {},
     heading ? h("h3", { title }, h("span", {}, heading), beside ?? null,
-      h("button", { type: "button", class: "copy", title: "copy this", "aria-label": `copy ${heading}`, onclick: () => copy(words.innerText) }, "⧉")) : null,
+      h("button", { type: "button", class: "copy", title: "copy this", "aria-label": `copy ${heading}`, onclick: () => copy(words.innerText) }, copySign())) : null,
     words);
 }
+
+const copySign = () => s("svg", { width: 12, height: 12, "aria-hidden": true }, s("path", { d: "M4.5 3.5h6v7h-6zM2.5 8.5h-1v-7h6v1" }));
 
 export const lines = (words) => h("ul", { class: "lines" }, words.map((line) => h("li", {}, line)));
 
