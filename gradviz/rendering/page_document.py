@@ -205,6 +205,17 @@ class PageLegend(Struct, frozen=True):
     """Least and largest figure of the scale of gradients, which is logarithmic and also tells how wide wires are."""
 
 
+class PageArrival(Struct, frozen=True, array_like=True, gc=False):
+    """A gradient that enters a step."""
+
+    step: int
+    """The one that sends it, counted from 1; 0 for what backward starts from."""
+    slot: int = 0
+    """The place in `PageStep.sums` of what it is summed into."""
+    amount: str = ""
+    """In a word or two; empty where nobody measured it, and for one of very many."""
+
+
 class PageStep(Struct, frozen=True, gc=False):
     """What the engine ran as one."""
 
@@ -213,8 +224,10 @@ class PageStep(Struct, frozen=True, gc=False):
     subtitle: str
     facts: tuple[PageSection, ...]
     """What entered, how it is summed, the formula, and what left."""
-    senders: tuple[int, ...]
-    """The steps, counted from 1, from which gradients enter; 0 for what backward starts from."""
+    arrivals: tuple[PageArrival, ...]
+    """The gradients that enter, in the order of their arrival."""
+    sums: Lines
+    """What they make together, in a word or two, for each slot in which some are summed; empty where not measured."""
 
 
 class PageReplay(Struct, frozen=True):

@@ -5,17 +5,22 @@ The page shows a step on whatever stands for its nodes: on a closed box, where t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gradviz.analysis.replay import Replay, Step
 from gradviz.graph.view import View
-from gradviz.rendering.page_document import PageReplay, PageSection, PageStep
+from gradviz.rendering.page_document import PageArrival, PageReplay, PageSection, PageStep
 from gradviz.rendering.page_items import cut
 from gradviz.rendering.renderer import Subject
+from gradviz.rendering.replay_numbers import short_words
 from gradviz.rendering.replay_words import ReplayWords
 
 MOST_STEPS = 4_000
 """Nobody plays more, and the words for a step are the largest part of what the page is given."""
+
+MOST_AMOUNTS = 12
+"""Told of one step: a weight that a long loop takes gets a gradient from each of its turns."""
 
 TOO_MANY_STEPS = "The backward pass has too many steps to be played in a page: gradviz replay plays it."
 
@@ -42,5 +47,13 @@ def _page_step(words: ReplayWords, step: Step) -> PageStep:
         title=cut(words.names.title(step)),
         subtitle=cut(words.names.subtitle(step)),
         facts=tuple(PageSection(fact.label, tuple(map(cut, fact.lines))) for fact in words.facts(step)),
-        senders=tuple(dict.fromkeys(flow.step for flow in step.entering)),
+        arrivals=tuple(_arrivals(step)),
+        sums=tuple(short_words([words.replay.arrived_at(slot)]) for slot in step.slots),
     )
+
+
+def _arrivals(step: Step) -> Iterator[PageArrival]:
+    places = {slot: place for place, slot in enumerate(step.slots)}
+    for number, flow in enumerate(step.entering):
+        slot = places[flow.receiver, flow.input_nr]
+        yield PageArrival(flow.step, slot, short_words([flow.gradient]) if number < MOST_AMOUNTS else "")

@@ -25,6 +25,8 @@ from tests.end_to_end.pages import Screen, page_of, page_of_all, started_browser
 from tests.unit.analysis.memory_graphs import stack_of_blocks
 from tests.unit.rendering.test_colouring import fading
 from tests.unit.rendering.test_every_format import HOSTILE_NAMES, named_everywhere
+from tests.unit.rendering.test_gradient_tooltips import with_fields
+from tests.unit.rendering.test_replay_strip import scalar
 
 Opener = Callable[..., Screen]
 
@@ -208,7 +210,15 @@ def test_gradients_are_told_edge_by_edge_with_their_sizes(show: Opener) -> None:
 
 
 def test_the_backward_pass_is_played_step_by_step(show: Opener) -> None:
-    screen = show(fading(graph_of("w -> Mul -> Sin -> Sum -> loss; Mul -> Cos -> Sum")))
+    graph = fading(graph_of("w -> Mul -> Sin -> Sum -> loss; Mul -> Cos -> Sum"))
+    for name, fields in {
+        "Sin": {"gradients": (scalar(0.5),)},
+        "Cos": {"gradients": (scalar(-0.2),)},
+        "Mul": {"arrived": (scalar(0.3),), "values": (scalar(7.0),)},
+    }.items():
+        graph = with_fields(graph, name, **fields)
+    screen = show(graph)
+    assert "↑ 0.3" in (screen.item("mul").text_content() or "")
     screen.press("p")
     assert screen.heading() == "backward begins"
     screen.press("ArrowRight")
@@ -217,6 +227,13 @@ def test_the_backward_pass_is_played_step_by_step(show: Opener) -> None:
     assert screen.in_state("ready") == ["cos", "sin"]
     screen.press("ArrowRight")
     assert screen.in_state("waits") == ["mul"]
+    sums, mul = screen.page.locator(".play-words .sum"), screen.item("mul")
+    first = sums.text_content() or ""
+    assert first in ("0.5 + …", "-0.2 + …") and "↓ 7" in (words := mul.text_content() or "") and "↑" not in words
+    screen.press("ArrowRight")
+    assert sums.text_content() == {"0.5 + …": "0.5 − 0.2 = 0.3", "-0.2 + …": "-0.2 + 0.5 = 0.3"}[first]
+    assert {"0.5", "-0.2"} <= set(screen.page.locator(".play-words .amount").all_text_contents())
+    assert "↑ 0.3" in (mul.text_content() or "")
     screen.press("End")
     assert screen.in_state("ran") == ["cos", "loss", "mul", "sin", "sum"] and screen.in_state("runs") == ["w"]
     assert screen.page.input_value("#play-slider") == "5"

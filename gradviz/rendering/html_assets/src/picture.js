@@ -35,12 +35,15 @@ export class Picture {
     this.model = model;
     this.seen = seen;
     this.onDrawn = onDrawn;
+    /** Words over everything. */
+    this.words = s("g", { class: "play-words", "aria-hidden": "true" });
     this.layers = {};
     for (const name of ["back", "wires", "items"]) {
       this.layers[name] = s("g", { class: name === "wires" ? "l" : name });
       byId("scene").append(this.layers[name]);
     }
     this.crowd = new Crowd(model, this.layers, seen);
+    byId("scene").append(this.words);
     this.colour = "role";
   }
 

@@ -1,11 +1,18 @@
 /** Plays the backward pass: a slider and keys along its steps, and what is said of each. */
+import { placeOn, placeLabel, showGradient, sumWords } from "./arrivals.js";
 import { byId, h } from "./dom.js";
 import { Replay } from "./replay.js";
 
 const PACE = 900;
+/** The sum of what arrives stands on the lower edge of its item, below the numbers on that. */
+const SUM_BELOW = 5;
 const RUN = "M4 2l7 5-7 5z";
 const PAUSE = "M4 2v10M10 2v10";
 const STATES = ["ran", "runs", "ready", "waits", "partly", "ahead", "never"];
+/** Items that have sent their gradients on, that know theirs, and that show the sum of what has arrived. */
+const SENT = ["ran", "runs", "partly"];
+const ARRIVED = ["ran", "runs", "ready"];
+const SUMMED = ["waits", "ready", "runs"];
 const WORDS = { runs: "runs now", ran: "has run", partly: "has run in part", ready: "has its gradient", waits: "waits for more of it", ahead: "to come" };
 
 export class Player {
@@ -41,8 +48,12 @@ export class Player {
     this.isOn = false;
     byId("play-bar").hidden = true;
     byId("picture").classList.remove("playing");
-    for (const element of this.page.picture.elementsOfItems().values()) element.classList.remove(...STATES);
-    for (const element of this.page.picture.elementsOfLines().values()) element.classList.remove("sent", "sends");
+    this.page.picture.words.replaceChildren();
+    for (const element of this.page.picture.elementsOfItems().values()) {
+      element.classList.remove(...STATES);
+      showGradient(element, true);
+    }
+    for (const element of this.page.picture.elementsOfLines().values()) element.classList.remove("sent", "sends", "reaches");
     this.page.onEnd();
   }
 
@@ -82,15 +93,47 @@ export class Player {
       states.set(number, state);
       element.classList.remove(...STATES);
       element.classList.add(state);
+      showGradient(element, ARRIVED.includes(state));
     }
     byId("picture").classList.add("playing");
+    picture.words.replaceChildren();
+    this.#markLines(states);
+    this.#writeSums(states);
+  }
+
+  #markLines(states) {
+    const { picture } = this.page;
     for (const line of picture.scene.lines) {
       const element = picture.elementsOfLines().get(line.key);
       if (!element) continue;
       const isCarrying = !(line.isQuiet || this.model.items[line.source].role === "constant" || line.flow?.state === "ghost");
-      const through = isCarrying ? this.page.takersOf(line) : [];
-      element.classList.toggle("sent", through.some((taker) => ["ran", "runs", "partly"].includes(states.get(taker))));
-      element.classList.toggle("sends", through.some((taker) => states.get(taker) === "runs"));
+      const takers = isCarrying ? this.page.takersOf(line) : [];
+      const isSent = takers.some((taker) => SENT.includes(states.get(taker)));
+      const sends = takers.some((taker) => states.get(taker) === "runs");
+      element.classList.toggle("sent", isSent);
+      element.classList.toggle("sends", sends);
+      element.classList.toggle("reaches", line.from.startsWith("item:"));
+      if (isSent) this.#writeAmount(line, takers, sends);
+    }
+  }
+
+  /** What flows along a wire, on the last of its stretches; norms only as long as they flow: more would be too many words. */
+  #writeAmount(line, takers, isNow) {
+    const { picture } = this.page;
+    const source = picture.scene.items.get(line.source);
+    if (!source || !line.from.startsWith("item:")) return;
+    const amount = this.replay.amountOn(line.source, takers, this.at);
+    if (amount && (isNow || !amount.startsWith("norm"))) placeLabel(picture.words, placeOn(line.points, amount, source), amount, "amount");
+  }
+
+  /** Where several gradients meet, as far as they have arrived. */
+  #writeSums(states) {
+    const { picture } = this.page;
+    for (const [number, { x, y, width, height }] of picture.scene.items) {
+      if (!picture.elementOf(number) || !SUMMED.includes(states.get(number)) || this.model.canOpen(number)) continue;
+      const gradients = this.replay.arrivalsAt(number, this.at);
+      const words = gradients && gradients.arrivals.length > 1 ? sumWords(gradients) : "";
+      if (words) placeLabel(picture.words, { x: x + width / 2, y: y + height + SUM_BELOW }, words, "sum");
     }
   }
 

@@ -5,7 +5,7 @@ export class Replay {
   constructor(model) {
     const { steps, beginning, was_watched: wasWatched } = model.document.replay;
     this.model = model;
-    this.steps = steps;
+    this.steps = steps.map((step) => ({ ...step, arrivals: step.arrivals.map(([from, slot, amount]) => ({ step: from, slot, amount })) }));
     this.beginning = beginning;
     this.wasWatched = wasWatched;
     /** For each item, closed boxes as well, the steps in which something of it runs, in order. */
@@ -49,9 +49,29 @@ export class Replay {
     if (own.includes(at)) return "runs";
     const next = own.find((number) => number > at);
     if (next === undefined) return "ran";
-    const { senders } = this.step(next);
-    const come = senders.filter((sender) => sender <= at).length;
+    const { arrivals } = this.step(next);
+    const come = arrivals.filter(({ step }) => step <= at).length;
     if (own[0] < at) return "partly";
-    return come === 0 ? "ahead" : come === senders.length ? "ready" : "waits";
+    return come === 0 ? "ahead" : come === arrivals.length ? "ready" : "waits";
+  }
+
+  /** The gradients that an item gets for the step in which it runs next, or ran last: those that have arrived, and all. */
+  arrivalsAt(item, at) {
+    const own = this.stepsOf.get(item) ?? [];
+    const number = own.find((each) => each >= at) ?? own.at(-1);
+    if (number === undefined) return null;
+    const { arrivals, sums } = this.step(number);
+    return { arrivals, sums, come: arrivals.filter(({ step }) => step <= at) };
+  }
+
+  /** What flows back along a wire from one of `takers` to an item, when a step is over; empty where that is not one gradient. */
+  amountOn(item, takers, at) {
+    const steps = new Set(takers.flatMap((taker) => this.stepsOf.get(taker) ?? (this.isRoot(taker) ? [0] : [])));
+    const sent = (this.arrivalsAt(item, at)?.come ?? []).filter(({ step }) => steps.has(step));
+    return sent.length === 1 ? sent[0].amount : "";
+  }
+
+  isRoot(item) {
+    return this.model.items[item].role === "root";
   }
 }
