@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache, partial
 from msgspec import Struct
 
 from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.finding import CutRoot
 from gradviz.analysis.reached_calls import ReachedCalls, reached_by
 from gradviz.analysis.tensor_words import leaf_names
 from gradviz.graph.call_log import Call
@@ -57,6 +58,14 @@ class BackwardCalls:
         backward = self.graphs[graph].backward
         return None if backward is None else self.flow.row_of_backward(backward.number)
 
+    def refused_root(self, row: int, tensor: int) -> CutRoot | None:
+        """Where the graph that was kept of a refused call shows one of the tensors that it was called on."""
+        number = self.graph_of(row)
+        roots = [use.tensor for use in self.flow.log.calls[row].inputs if use.place.startswith("root")]
+        if number is None or tensor not in roots or len(self.graphs[number].refused) != len(roots):
+            return None
+        return CutRoot(number, roots.index(tensor))
+
     @cached_property
     def raised(self) -> tuple[RaisedBackward, ...]:
         """Those that raised, in order: the last of them is often the program's end."""
@@ -65,7 +74,7 @@ class BackwardCalls:
     def _that_raised(self) -> Iterator[RaisedBackward]:
         for row, number in sorted(self._graph_of_row.items()):
             call, graph = self.flow.log.calls[row], self.graphs[number]
-            if call.raised is not None and graph.backward is not None:
+            if call.raised is not None and graph.backward is not None and not graph.refused:
                 failed = graph.backward.failed_node
                 node = None if failed is None else graph.nodes[failed]
                 yield RaisedBackward(call, number, node, _starved(graph, node), _starved(graph, None))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
 
 from gradviz.analysis.call_words import short_name
 from gradviz.analysis.case import Case
 from gradviz.analysis.cut_causes import blamed_call, cause_of
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.dead_inputs import dead_inputs
-from gradviz.analysis.finding import CutSeen, DeadInput, Finding, NodeAt, Place, Severity
+from gradviz.analysis.finding import CutRoot, CutSeen, DeadInput, Finding, NodeAt, Place, Severity
 from gradviz.analysis.missing_gradients import CutOff
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.tensor_words import name_of, together
@@ -18,6 +21,8 @@ from gradviz.graph.call_log import Call
 
 _MOST_STATIONS = 6
 _MOST_NODES = 20
+_MOST_STEPS = 10_000
+"""Tensors that are looked at for a node that is still there."""
 
 
 class CutRule(Rule):
@@ -69,7 +74,7 @@ class CutRule(Rule):
             symptom_place=case.place_of_site(backward.call_site) if found.is_refused else None,
             tensors=tuple(names),
             nodes=_cut_from(case, found) if found.is_refused else _taken_at(case, found, inputs),
-            cut=CutSeen(_cut_words(flow, found), inputs),
+            cut=CutSeen(_cut_words(flow, found), inputs, _cut_root(case, found) if found.is_refused else None),
             path=self._path(case, flow, found),
             evidence={
                 "cut": flow.log.calls[found.cut.call].function,
@@ -121,10 +126,32 @@ def _taken_at(case: Case, found: CutOff, inputs: Sequence[DeadInput]) -> tuple[N
     return tuple(dead.at for dead in inputs if dead.at.graph == number)[:_MOST_NODES]
 
 
+def _cut_root(case: Case, found: CutOff) -> CutRoot | None:
+    """The root that it left without a gradient; None where no graph was kept of the call."""
+    root = case.backward_calls.refused_root(found.backward, found.root)
+    if root is None:
+        return None
+    sources = tuple(at.node for at in _cut_from(case, found) if at.graph == root.graph)
+    calls = (case.dataflow.log.calls[row] for row in found.shadow.way[1:])
+    way = tuple(short_name(call.function) for call in calls)
+    return replace(root, sources=sources, way=way, scope=case.scope_of_call(root.graph, found.cut.call))
+
+
 def _cut_from(case: Case, found: CutOff) -> tuple[NodeAt, ...]:
-    """The nodes whose results were cut: where backward was refused, they are all that a graph shows of it."""
-    rows = (case.dataflow.newest_producer(tensor, found.cut.call) for tensor in found.cut.live_inputs)
-    return tuple(at for row in rows if row is not None for at in case.nodes_of_call(row)[-1:])
+    """The nodes whose results were cut, the first of many; where their memory was freed, those before them."""
+    flow, nodes = case.dataflow, dict[NodeAt, None]()
+    waiting = deque((cut.call, tensor) for cut in found.cuts for tensor in cut.live_inputs)
+    seen = set(waiting)
+    while waiting and len(nodes) < _MOST_NODES:
+        before, tensor = waiting.popleft()
+        row = flow.newest_producer(tensor, before)
+        made = () if row is None else case.nodes_of_call(row)[-1:]
+        nodes.update(dict.fromkeys(made))
+        if row is not None and not made and len(seen) < _MOST_STEPS:
+            above = {(row, use.tensor) for use in flow.log.calls[row].live_inputs} - seen
+            seen |= above
+            waiting += sorted(above)
+    return tuple(nodes)
 
 
 def _cut_words(flow: Dataflow, found: CutOff) -> str:

@@ -58,12 +58,27 @@ class DeadInput(Struct, frozen=True):
     """Index in the graph's `scopes` of the module call in which the cut ran."""
 
 
+class CutRoot(Struct, frozen=True):
+    """A tensor that backward was called on in vain, as a cut left it without a gradient."""
+
+    graph: int
+    refused: int
+    """Index in the graph's `refused`."""
+    sources: tuple[int, ...] = ()
+    """Nodes whose results were cut, where the graph has them."""
+    way: tuple[str, ...] = ()
+    """The calls after the cut, as the program writes them."""
+    scope: int | None = None
+    """Index in the graph's `scopes` of the module call in which the cut ran."""
+
+
 class CutSeen(Struct, frozen=True):
     """The cut that a finding is about, as pictures draw it."""
 
     call: str
     """As the program writes it: ``detach``."""
-    inputs: tuple[DeadInput, ...]
+    inputs: tuple[DeadInput, ...] = ()
+    root: CutRoot | None = None
 
 
 class Finding(Struct, frozen=True, omit_defaults=True, kw_only=True):

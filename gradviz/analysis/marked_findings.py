@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from gradviz.analysis.finding import CutSeen, Finding, Place
+from gradviz.analysis.finding import CutSeen, Finding, Place, Severity
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph
-from gradviz.graph.node_findings import GhostEdge, NodeFinding
+from gradviz.graph.node_findings import GhostEdge, NodeFinding, Verdict
 from gradviz.graph.source_lines import line_words_of, readers_lines
+from gradviz.graph.traversal import ancestors
 
 
 def with_findings(capture: Capture, findings: Iterable[Finding]) -> Capture:
@@ -48,8 +49,8 @@ def _marked(number: int, graph: Graph, findings: Sequence[Finding]) -> Graph:
     marks: list[NodeFinding] = []
     ghosts: list[GhostEdge] = []
     for finding in findings:
-        if finding.cut is not None and finding.cut.inputs:
-            ghosts += _ghost_edges(number, finding, finding.cut)
+        if finding.cut is not None and (finding.cut.inputs or finding.cut.root is not None):
+            ghosts += _ghost_edges(number, graph, finding, finding.cut)
             continue
         nodes = [at.node for at in finding.nodes if at.graph == number]
         if not finding.nodes and finding.op is not None:
@@ -59,24 +60,25 @@ def _marked(number: int, graph: Graph, findings: Sequence[Finding]) -> Graph:
 
 
 def _mark(finding: Finding, node: int) -> NodeFinding:
-    return NodeFinding(
-        node, finding.code, finding.cause, finding.severity, finding.message, why=finding.why, fix=finding.fix
-    )
+    return NodeFinding(*_verdict(finding), node=node)
 
 
-def _ghost_edges(number: int, finding: Finding, cut: CutSeen) -> Iterator[GhostEdge]:
+def _verdict(finding: Finding) -> tuple[str, str, Severity, str, str, str]:
+    return finding.code, finding.cause, finding.severity, finding.message, finding.why, finding.fix
+
+
+def _ghost_edges(number: int, graph: Graph, finding: Finding, cut: CutSeen) -> Iterator[GhostEdge]:
     place = finding.place or Place("", 0)
+    edge = GhostEdge(Verdict(*_verdict(finding)), cut.call, finding.tensors, place.file, place.line)
     for dead in cut.inputs:
         if dead.at.graph == number:
-            yield GhostEdge(
-                _mark(finding, dead.at.node),
-                cut.call,
-                finding.tensors,
-                place.file,
-                place.line,
-                constant=dead.constant,
-                scope=dead.scope,
-            )
+            yield replace(edge, node=dead.at.node, constant=dead.constant, scope=dead.scope)
+    root = cut.root
+    if root is not None and root.graph == number:
+        behind = {name for node in ancestors(graph, root.sources) for name in graph.nodes[node].names}
+        unseen = tuple(name for name in finding.tensors if name not in behind)
+        at_root = replace(edge, refused=root.refused, sources=root.sources, way=root.way, scope=root.scope)
+        yield replace(at_root, tensors=unseen)
 
 
 def _of_operation(graph: Graph, lines: Sequence[int], name: str, *places: Place | None) -> Iterator[int]:

@@ -20,6 +20,7 @@ from gradviz.analysis.engine_order import expected_order, order_of_run
 from gradviz.errors import BadInput
 from gradviz.graph.gradients import TensorFigures, at_place
 from gradviz.graph.model import Graph
+from gradviz.graph.root_names import why_it_did_not_begin
 from gradviz.graph.view import Item, View
 
 START = 0
@@ -77,9 +78,15 @@ def _step_of(flow: Flow) -> int:
 
 
 class Replay:
-    """A backward pass that can be looked at step by step. Making it takes time in proportion to nodes and edges."""
+    """A backward pass that can be looked at step by step. Making it takes time in proportion to nodes and edges.
+
+    Raises `BadInput` where there is none, as torch refused the call.
+    """
 
     def __init__(self, graph: Graph, view: View) -> None:
+        refusal = why_it_did_not_begin(graph)
+        if refusal is not None:
+            raise BadInput(f"nothing to play: {refusal}", hint="gradviz check says why")
         self.graph, self.view = graph, view
         order = order_of_run(graph)
         self.was_watched = bool(order)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradviz.cli.source import Source, SourceOptions
 from gradviz.errors import BadInput, NothingRecorded
+from gradviz.graph.root_names import why_it_did_not_begin
 
 
 def check_columns_before_the_run(columns: str | None, options: SourceOptions) -> None:
@@ -35,7 +36,10 @@ def check_gradients(source: Source, options: SourceOptions) -> None:
     if any(has_gradients(graph) for graph in source.graphs):
         return
     name, hint, error = options.name, None, source.capture.error
-    if source.graphs[0].backward is None and not (error and error.in_backward):
+    not_begun = why_it_did_not_begin(source.graphs[0])
+    if not_begun is not None:
+        message, hint = f"no gradient of {name} to show: {not_begun}", f"{options.command('check')} says why"
+    elif source.graphs[0].backward is None and not (error and error.in_backward):
         message, hint = f"{name}: no backward() ran, so no gradient flowed", "call backward() on the loss"
     else:
         told = source.capture.disclosures

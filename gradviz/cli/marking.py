@@ -11,6 +11,7 @@ from gradviz.cli.settings import check_settings
 from gradviz.cli.source import Source, SourceOptions, open_source, selected
 from gradviz.errors import BadInput
 from gradviz.graph.counts import counted
+from gradviz.graph.root_names import why_it_did_not_begin
 from gradviz.recording.plan import RunLimits
 
 if TYPE_CHECKING:
@@ -27,13 +28,23 @@ def open_to_draw(options: SourceOptions, *, own_output: bool = False) -> Source:
     if not options.check:
         source = open_source(options, own_output=own_output)
         if options.check is False or source.capture.calls is None:
-            return source
+            return _told_what_a_check_shows(source, options)
         return selected(_marked(source, rules_of(check_settings({}, Path.cwd()))), options)
     _check_that_nothing_is_left_out(options)
     settings = check_settings({}, Path.cwd())
     rules = rules_of(settings)
     source = _marked(open_source(as_check_runs_it(options, settings), own_output=own_output), rules)
     return _with_its_graph(source) if options.backward is None else selected(source, options)
+
+
+def _told_what_a_check_shows(source: Source, options: SourceOptions) -> Source:
+    """Where a graph is that of a refused call, the picture shows that nothing leads back from its root, but not why."""
+    why = next(filter(None, map(why_it_did_not_begin, source.graphs)), None)
+    if why is None:
+        return source
+    can_be_checked = source.capture.calls is not None or not options.is_capture
+    remedy = "--check" if can_be_checked else "a check of the script itself"
+    return replace(source, notes=(*source.notes, f"{why}; {remedy} shows where its way back was cut"))
 
 
 def as_check_runs_it(options: SourceOptions, settings: CheckSettings) -> SourceOptions:

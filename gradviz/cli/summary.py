@@ -75,7 +75,7 @@ def _place(graph: Graph, call_site: int | None) -> str:
 
 
 def _parameters(capture: Capture, graph: Graph) -> str:
-    if not capture.parameters:
+    if not capture.parameters or graph.refused:
         return ""
     reached = {name for node in graph.nodes if node.kind == "parameter" for name in node.names}
     # What they compute, and with which parameters, is not in the graph.

@@ -28,6 +28,7 @@ class Draft:
     repetitions_back: int = 1
     instead: int | None = None
     ghost: int | None = None
+    refused: int | None = None
     is_open: bool = False
     each: int = 0
     repeat: int = 1
@@ -63,6 +64,7 @@ class Draft:
             repetitions_back=self.repetitions_back,
             instead=None if self.instead is None else numbers[self.instead],
             ghost=self.ghost,
+            refused=self.refused,
         )
 
 

@@ -63,8 +63,14 @@ def check_references(graph: Graph) -> None:
 
 
 def _check_findings(graph: Graph, check: Callable[[str, int | None, int, str], None]) -> None:
-    for finding in graph.all_findings:
+    for finding in graph.findings:
         check(finding.code, finding.node, len(graph.nodes), "node")
     for ghost in graph.ghost_edges:
-        check(f"a ghost edge to {ghost.cut}", ghost.constant, len(graph.constants), "constant")
-        check(f"a ghost edge to {ghost.cut}", ghost.scope, len(graph.scopes), "module scope")
+        where = f"a ghost edge to {ghost.cut}"
+        for node in ghost.nodes:
+            check(where, node, len(graph.nodes), "node")
+        check(where, ghost.refused, len(graph.refused), "refused root")
+        check(where, ghost.constant, len(graph.constants), "constant")
+        check(where, ghost.scope, len(graph.scopes), "module scope")
+        if (ghost.node is None) == (ghost.refused is None):
+            raise InvalidGraph(f"{where} begins at a node or at a refused root, and not at both")

@@ -19,7 +19,7 @@ from msgspec import Struct
 from gradviz.errors import BadInput
 from gradviz.graph import graph_check, traversal
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures, at_place
-from gradviz.graph.node_findings import GhostEdge, NodeFinding
+from gradviz.graph.node_findings import GhostEdge, NodeFinding, Verdict
 from gradviz.graph.root_shares import RootShares
 from gradviz.graph.saved_tensors import AllocatorReading, OlderGraph, SavedTensor, Storage
 from gradviz.graph.tensor_facts import TensorFacts as TensorFacts
@@ -180,6 +180,13 @@ class Root(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     """The gradient that the call started from: ``gradient=``, ``grad_tensors=``, or ones."""
 
 
+class RefusedRoot(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
+    """A tensor that backward was called on though it has no ``grad_fn``: torch refused the call."""
+
+    name: str | None = None
+    tensor: TensorFacts | None = None
+
+
 class BackwardCall(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """The call that asked for the gradients."""
 
@@ -227,6 +234,9 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     call_sites: tuple[CallSite, ...] = ()
     constants: tuple[Constant, ...] = ()
     backward: BackwardCall | None = None
+    refused: tuple[RefusedRoot, ...] = ()
+    """Where `backward` was refused, what it was called on; there are no `roots` then. The nodes are those that could
+    still be found: a gradient could have gone to them, had the way from here not been cut."""
     storages: tuple[Storage, ...] = ()
     """Memory that nodes keep by their saved tensors, and, without a node, what the forward left in variables.
 
@@ -261,7 +271,7 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
         return tuple(node for node in self.nodes if node.kind == "parameter")
 
     @property
-    def all_findings(self) -> tuple[NodeFinding, ...]:
+    def all_findings(self) -> tuple[Verdict, ...]:
         """`findings`, and those that are drawn as `ghost_edges`."""
         return (*self.findings, *(edge.finding for edge in self.ghost_edges))
 

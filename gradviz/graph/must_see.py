@@ -10,8 +10,9 @@ from gradviz.graph.model import Graph
 
 def guilty_operations(graph: Graph) -> frozenset[int]:
     """Operations in which backward failed, or which a check found to be wrong or cut off."""
-    wrong = (each.node for each in graph.all_findings if each.is_alarm and not graph.nodes[each.node].is_leaf)
-    return frozenset((*failed_operations(graph), *wrong))
+    wrong = {each.node for each in graph.findings if each.is_alarm}
+    wrong.update(node for edge in graph.ghost_edges if edge.finding.is_alarm for node in edge.nodes)
+    return frozenset((*failed_operations(graph), *(node for node in wrong if not graph.nodes[node].is_leaf)))
 
 
 def failed_operations(graph: Graph) -> tuple[int, ...]:

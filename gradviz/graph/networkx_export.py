@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from gradviz.errors import MissingDependency
 from gradviz.graph.gradients import TensorFigures, at_place
 from gradviz.graph.model import Graph, Node, TensorFacts
+from gradviz.graph.node_findings import GhostEdge, Verdict
 from gradviz.graph.operation_words import call_of, calls_of_several_names, constant_names, node_word
-from gradviz.graph.root_names import root_names
+from gradviz.graph.root_names import refused_name, root_names
 from gradviz.graph.source_lines import line_words_of, readers_lines
 
 if TYPE_CHECKING:
@@ -37,10 +38,12 @@ def plain_nodes(graph: Graph) -> Iterator[tuple[int, dict[str, PlainAttribute]]]
     roots: dict[int, list[str]] = {}
     findings: dict[int, list[str]] = {}
     cuts: dict[int, list[str]] = {}
-    for finding in graph.all_findings:
-        findings.setdefault(finding.node, []).append(f"{finding.code} {finding.cause}: {finding.message}")
-    for edge in graph.ghost_edges:
-        cuts.setdefault(edge.finding.node, []).append(f"{edge.cut} at {line_words_of(edge.file, edge.line)}")
+    for finding in graph.findings:
+        findings.setdefault(finding.node, []).append(_verdict_words(finding))
+    for ghost in graph.ghost_edges:
+        for end in ghost.nodes:
+            findings.setdefault(end, []).append(_verdict_words(ghost.finding))
+            cuts.setdefault(end, []).append(_cut_words(ghost))
     for root, name in zip(graph.roots, root_names(graph), strict=True):
         roots.setdefault(root.node, []).append(name)
     own_lines = readers_lines(graph)
@@ -57,6 +60,14 @@ def plain_nodes(graph: Graph) -> Iterator[tuple[int, dict[str, PlainAttribute]]]
             site = graph.call_sites[own_lines[node.call_site]]
             attributes |= {"file": site.file, "line": site.line, "function": site.function}
         yield node.id, attributes
+
+
+def _verdict_words(found: Verdict) -> str:
+    return f"{found.code} {found.cause}: {found.message}"
+
+
+def _cut_words(ghost: GhostEdge) -> str:
+    return f"{ghost.cut} at {line_words_of(ghost.file, ghost.line)}"
 
 
 def _edges(graph: Graph) -> Iterator[tuple[int, int, int, dict[str, PlainAttribute]]]:
@@ -77,6 +88,9 @@ def _edges(graph: Graph) -> Iterator[tuple[int, int, int, dict[str, PlainAttribu
 
 def _graph_attributes(graph: Graph) -> Iterator[tuple[str, PlainAttribute]]:
     yield "roots", ", ".join(root_names(graph))
+    if graph.refused:
+        yield "refused", ", ".join(map(refused_name, graph.refused))
+        yield "cut_off_by", ", ".join(_cut_words(ghost) for ghost in graph.ghost_edges if ghost.refused is not None)
     if graph.backward is not None:
         yield "backward", graph.backward.number
         yield "function", graph.backward.function

@@ -7,10 +7,9 @@ from typing import Literal
 from msgspec import Struct
 
 
-class NodeFinding(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """What a check found about a node: see `gradviz.analysis.finding`."""
+class Verdict(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
+    """What a check found, in short: see `gradviz.analysis.finding`."""
 
-    node: int
     code: str
     cause: str
     severity: Literal["error", "warning", "note"]
@@ -26,21 +25,34 @@ class NodeFinding(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
         return self.severity != "note"
 
 
+class NodeFinding(Verdict, frozen=True, kw_only=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
+    """The same about a node."""
+
+    node: int
+
+
 class GhostEdge(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """An edge that is not there: a gradient would have gone on from a node, had a call not cut the way.
+    """An edge that is not there: a gradient would have gone on from `node` or `refused`, had a call not cut the way.
 
     Only for cuts that cost a tensor the gradient that it wants.
     """
 
-    finding: NodeFinding
-    """On the node that took what the cut gave."""
+    finding: Verdict
     cut: str
     """The call that cuts, as the program writes it: ``detach``."""
     tensors: tuple[str, ...] = ()
-    """What gets no gradient because of it, by full names."""
+    """What gets no gradient because of it, by full names; without those that the graph has behind `sources`."""
     file: str = ""
     line: int = 0
     """Where it cuts; 0 where that is not known."""
+    node: int | None = None
+    """The node that took what the cut gave."""
+    refused: int | None = None
+    """Or index in `Graph.refused` of what was computed from that without any gradient."""
+    sources: tuple[int, ...] = ()
+    """Nodes whose results were cut off, where the graph has them: only of a backward call that was refused."""
+    way: tuple[str, ...] = ()
+    """To a refused root: the calls through which the values came there after the cut, as the program writes them."""
     constant: int | None = None
     """Index in `Graph.constants` of what the node took from there, where that can be told."""
     scope: int | None = None
@@ -50,3 +62,8 @@ class GhostEdge(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True
     def origin(self) -> tuple[str, str, int]:
         """The same for edges that end at the same cut."""
         return self.cut, self.file, self.line
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Nodes of the graph at either of its ends."""
+        return self.sources if self.node is None else (self.node, *self.sources)

@@ -103,6 +103,8 @@ def _add_roots(
         is_leaf = graph.nodes[producer.target].is_leaf
         source = feeding.leaf_of_root(producer.target, draft) if is_leaf else placement.item_of[producer.target]
         joints[source, draft] = _Joint(root.node, root.output_nr)
+    for index in range(len(graph.refused)):
+        placement.new(Draft("refused", refused=index))
 
 
 def _list_nodes(graph: Graph, connections: Connections, placement: BoxPlacement) -> None:

@@ -46,7 +46,9 @@ def regroup(graph: Graph, by: Boxes) -> Regrouped:
     nodes = tuple(replace(node, scope=inside.get(node.id)) for node in graph.nodes)
     notes = _notes(graph, frames, outermost, by) if scopes.made else (f"no {by} of the program makes a box here",)
     # A cut made no node, so it is in no run: it stands where what it cut off goes on.
-    ghosts = tuple(replace(edge, scope=inside.get(edge.finding.node)) for edge in graph.ghost_edges)
+    ghosts = tuple(
+        replace(edge, scope=None if edge.node is None else inside.get(edge.node)) for edge in graph.ghost_edges
+    )
     return Regrouped(replace(graph, nodes=nodes, scopes=tuple(scopes.made), ghost_edges=ghosts), notes)
 
 

@@ -19,7 +19,7 @@ from gradviz.graph.expressions import compiled, compiled_for_search
 from gradviz.graph.model import Graph, ModuleScope, Node
 from gradviz.graph.node_findings import GhostEdge
 from gradviz.graph.operation_words import autograd_name, constant_names, operation_names
-from gradviz.graph.root_names import root_names
+from gradviz.graph.root_names import refused_name, root_names
 from gradviz.graph.source_lines import line_words, line_words_of, readers_lines
 from gradviz.graph.traversal import scopes_around
 
@@ -34,9 +34,12 @@ class Found:
     roots: frozenset[int]
     ghosts: frozenset[int] = frozenset()
     """Of `Graph.ghost_edges`: by the call that cuts, its line, or what gets no gradient."""
+    refused: frozenset[int] = frozenset()
+    """Of `Graph.refused`."""
 
     def __len__(self) -> int:
-        return len(self.nodes) + len(self.constants) + len(self.scopes) + len(self.roots) + len(self.ghosts)
+        kinds = (self.nodes, self.constants, self.scopes, self.roots, self.ghosts, self.refused)
+        return sum(map(len, kinds))
 
 
 def search(graph: Graph, expression: str) -> Found:
@@ -64,6 +67,7 @@ def search(graph: Graph, expression: str) -> Found:
             for index, edge in enumerate(graph.ghost_edges)
             if pattern.search(_line_of_cut(edge)) or any(map(fits, (edge.cut, *edge.tensors)))
         ),
+        refused=frozenset(index for index, root in enumerate(graph.refused) if fits(refused_name(root))),
     )
     if not len(found):
         raise _nothing_found(graph, expression, scopes)
@@ -83,7 +87,7 @@ def _in_use(graph: Graph) -> tuple[set[int], set[int]]:
 
 def places_of(graph: Graph, found: Found) -> set[int]:
     """Nodes with which what was found comes into sight: for data what takes it, for a module its first node."""
-    places = {*found.nodes, *(graph.ghost_edges[ghost].finding.node for ghost in found.ghosts)}
+    places = {*found.nodes, *(node for ghost in found.ghosts for node in graph.ghost_edges[ghost].nodes)}
     unseen = set(found.scopes)
     for node in graph.nodes:
         if not found.constants.isdisjoint(node.constants):
@@ -96,7 +100,7 @@ def places_of(graph: Graph, found: Found) -> set[int]:
 
 
 def _nothing_found(graph: Graph, expression: str, scopes: Iterable[int]) -> NothingFound:
-    words = dict.fromkeys(root_names(graph))
+    words = dict.fromkeys([*root_names(graph), *map(refused_name, graph.refused)])
     words |= dict.fromkeys(name for node in graph.nodes for name in node.names)
     words |= dict.fromkeys(name for constant in graph.constants for name in constant_names(constant))
     words |= dict.fromkeys(word for scope in sorted(scopes) for word in _words_of_scope(graph.scopes[scope]))

@@ -13,7 +13,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from gradviz.graph.model import BackwardCall, Edge, Graph, Node
-from gradviz.graph.node_findings import NodeFinding
+from gradviz.graph.node_findings import GhostEdge
 from gradviz.graph.saved_tensors import SavedTensor
 
 _Figures = TypeVar("_Figures")
@@ -28,17 +28,16 @@ def subgraph(graph: Graph, nodes: Sequence[int], constants: Collection[int]) -> 
         roots=tuple(replace(root, node=number[root.node]) for root in graph.roots if root.node in number),
         backward=None if graph.backward is None else _with_failure_inside(graph.backward, number),
         root_shares=None,
-        findings=tuple(_renumbered_finding(each, number) for each in graph.findings if each.node in number),
+        findings=tuple(replace(each, node=number[each.node]) for each in graph.findings if each.node in number),
         ghost_edges=tuple(
-            replace(each, finding=_renumbered_finding(each.finding, number))
-            for each in graph.ghost_edges
-            if each.finding.node in number
+            _renumbered_ghost(each, number) for each in graph.ghost_edges if each.node is None or each.node in number
         ),
     )
 
 
-def _renumbered_finding(finding: NodeFinding, number: dict[int, int]) -> NodeFinding:
-    return replace(finding, node=number[finding.node])
+def _renumbered_ghost(edge: GhostEdge, number: dict[int, int]) -> GhostEdge:
+    sources = tuple(number[node] for node in edge.sources if node in number)
+    return replace(edge, node=None if edge.node is None else number[edge.node], sources=sources)
 
 
 def _renumbered(node: Node, number: dict[int, int], constants: Collection[int]) -> Node:

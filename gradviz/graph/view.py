@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-ItemKind = Literal["node", "constant", "root", "box", "carried", "cut", "cut_off"]
+ItemKind = Literal["node", "constant", "root", "refused", "box", "carried", "cut", "cut_off"]
 
 
 class Item(Struct, frozen=True, omit_defaults=True):
@@ -23,6 +23,7 @@ class Item(Struct, frozen=True, omit_defaults=True):
     node       the autograd node `node` (an operation or a leaf), with merged plumbing in `nodes`
     constant   the input `constant` of a graph that needs no gradient
     root       the tensor ``graph.roots[root]``
+    refused    the tensor ``graph.refused[refused]``, from which backward could not begin
     box        a module call (`scope`); without one, a repeated run of members, or
                neighbours drawn as one because there are too many of them
     carried    in a repeated box, what `source` gave in an earlier repetition: links between
@@ -65,12 +66,13 @@ class Item(Struct, frozen=True, omit_defaults=True):
     """How many repetitions ago that was; 0 where it is not the same for all."""
     ghost: int | None = None
     """Of a cut and what it cuts off, an index in `Graph.ghost_edges`; of several that end there, the first."""
+    refused: int | None = None
     instead: int | None = None
     """The item from which the first repetition takes its data instead, where it is drawn and for nothing else."""
 
 
 GHOST_KINDS: frozenset[ItemKind] = frozenset({"cut", "cut_off"})
-"""Items that no node stands behind: links from them are where a gradient would have gone on."""
+"""Items that no node stands behind: links at them are where a gradient would have gone on."""
 
 
 class Link(Struct, frozen=True, omit_defaults=True):

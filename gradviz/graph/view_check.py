@@ -15,7 +15,8 @@ class InvalidView(GradvizError):
 
 def check_view(view: View, graph: Graph) -> None:
     """Raise `InvalidView` unless boxes precede their members, links join what is drawn and never lead in a circle,
-    every operation is in one item, every leaf and root is drawn, and loops carry what is made in them."""
+    every operation is in one item, every leaf and root is drawn (a refused one, too), and loops carry what is made in
+    them."""
     _check_items(view)
     _check_links(view)
     _check_order(view)
@@ -72,6 +73,8 @@ def _check_nodes(view: View, graph: Graph) -> None:
             _require(drawn[node.id] == 1, f"node {node.id} is in {drawn[node.id]} items")
     roots = [item.root for item in view.items if item.kind == "root"]
     _require(roots == list(range(len(graph.roots))), "not every root is drawn once")
+    refused = [item.refused for item in view.items if item.kind == "refused"]
+    _require(refused == list(range(len(graph.refused))), "not every refused root is drawn once")
 
 
 def _check_carried(view: View) -> None:

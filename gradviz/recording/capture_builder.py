@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Parameter, ScriptError
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.counts import counted
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
-from gradviz.graph.model import Graph
+from gradviz.graph.model import Graph, RefusedRoot
 from gradviz.recording import torch_compat
 from gradviz.recording.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward_watch import ForwardWatch
@@ -24,7 +25,7 @@ from gradviz.recording.graph_walker import Walk, leaf_variables, walk
 from gradviz.recording.installed_versions import program_of
 from gradviz.recording.module_tree import outermost, parameters_inside
 from gradviz.recording.names import ModuleNames, NameTable
-from gradviz.recording.roots import RootTensor
+from gradviz.recording.roots import GradlessRoot, RootTensor
 from gradviz.recording.tensor_facts import FactsTable
 from gradviz.recording.torch_objects import with_sizes
 
@@ -64,23 +65,29 @@ class CaptureBuilder:
         *,
         models: Iterable[torch.nn.Module] = (),
         call: CallAt | None = None,
+        refused: Sequence[GradlessRoot] = (),
     ) -> Recorded:
         """Walk and build the graph of `roots`.
 
         Args:
             models: modules that it belongs to, besides those that were seen running.
             call: the backward call that the graph is recorded for.
+            refused: what it was called on, if torch refuses the call; `roots` are what else could be found then.
         """
         walked = walk(root.grad_fn for root in roots)
         models = [*self._forward.log.called_modules(), *models] or _held_models_behind(walked, names)
         module_names = ModuleNames(models, names)
-        graph = self._builder.build(walked, roots, module_names, self._log_of_graph(), call)
+        graph = self._builder.build(walked, () if refused else roots, module_names, self._log_of_graph(), call)
+        if refused:
+            facts = self._facts.of_tensor
+            graph = replace(graph, refused=tuple(RefusedRoot(name, facts(tensor)) for name, tensor in refused))
         with self._adding:
             recorded = Recorded(walked, next(self._next_place))
             self.graphs[recorded.place] = graph
             self.node_count += len(walked.wrappers)
-        for what in torch_compat.untold(walked.wrappers[-1]):
-            self.disclose(f"torch {torch.__version__} does not tell {what}")
+        for wrapper in walked.wrappers[-1:]:
+            for what in torch_compat.untold(wrapper):
+                self.disclose(f"torch {torch.__version__} does not tell {what}")
         self._note_parameters(models, module_names)
         return recorded
 

@@ -7,7 +7,7 @@ kept alive once recording ends; a failure of ours is disclosed in the capture an
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
 from types import FrameType
@@ -29,7 +29,7 @@ from gradviz.recording.measured_calls import MeasuredCalls
 from gradviz.recording.names import NameTable, names_on_stack
 from gradviz.recording.plan import RecordingPlan, StopScript
 from gradviz.recording.refused_backward import refused_backward
-from gradviz.recording.roots import RootTensor, loose_ends, root_of, roots_of_expression
+from gradviz.recording.roots import GradlessRoot, RootTensor, loose_ends, root_of, roots_of_expression
 from gradviz.recording.run_limit import RunLimit
 from gradviz.recording.tensor_facts import FactsTable
 
@@ -58,6 +58,8 @@ class Recorder:
         if self._forward.calls is not None:
             self._forward.calls.watch_limit(self._limit)
         self.backward_calls = 0
+        self._last_sequence_nr = 0
+        """As it was after the last backward call."""
         self._failures = FailedBackwards(self._builder)
         self.was_stopped = False
         """True once the program, or the thread of it that called backward, was told to end."""
@@ -129,6 +131,7 @@ class Recorder:
             try:
                 return self._run_unwanted(request, number, run)
             finally:
+                self._last_sequence_nr = torch_compat.peek_sequence_nr()
                 self._forward.forget_what_is_old()
                 self._await_forward_of(number + 1)
         self.note_memory()
@@ -147,6 +150,7 @@ class Recorder:
             raise
         finally:
             self._forward.end_backward(row)
+            self._last_sequence_nr = torch_compat.peek_sequence_nr()
             place = recorded.place if recorded is not None else None
             del recorded
         self._thin_out(place)
@@ -180,18 +184,21 @@ class Recorder:
         try:
             names = names_on_stack(request.frame)
             roots = [root for value in request.roots if (root := root_of(value, names.name_of(value))) is not None]
-            if not roots:
-                self._builder.disclose(
-                    f"{request.function} {number} was called on a tensor that has no grad_fn: nothing that it was "
-                    "computed from requires grad"
-                )
-                return None  # torch is about to say so itself
             backward = BackwardCall(number, request.function, None, request.retain_graph, request.create_graph)
+            if not roots:
+                self._record_refused(request, names, backward)
+                return None  # torch is about to say so itself
             return self._record_graph(roots, names, backward, request.frame)
         except Exception as error:  # whatever it is, it must not reach the program
             what = f"could not be recorded, which is a defect of gradviz: {type(error).__name__}: {error}"
             self._builder.disclose_of_call("", f"backward {number}", what)
             return None
+
+    def _record_refused(self, request: BackwardRequest, names: NameTable, backward: BackwardCall) -> None:
+        """None of its roots has a ``grad_fn``: what else was computed since the last call is all there is to see."""
+        refused = [GradlessRoot(names.name_of(tensor), tensor) for tensor in request.roots]
+        ends = loose_ends(names, since=self._last_sequence_nr)
+        self._thin_out(self._record_graph(ends, names, backward, request.frame, refused).place)
 
     def _record_graph(
         self,
@@ -199,10 +206,11 @@ class Recorder:
         names: NameTable,
         backward: BackwardCall | None = None,
         frame: FrameType | None = None,
+        refused: Sequence[GradlessRoot] = (),
     ) -> Recorded:
         call = CallAt(backward, self._forward.stacks.current(frame, [])) if backward is not None else None
         with self._plan.working("recording the graph"):
-            return self._builder.add_graph(roots, names, call=call)
+            return self._builder.add_graph(roots, names, call=call, refused=refused)
 
     def _thin_out(self, place: int | None) -> None:
         if not self._plan.calls or place is None:

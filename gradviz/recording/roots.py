@@ -15,6 +15,13 @@ from gradviz.recording.root_expression import parse_root
 from gradviz.recording.structures import named_tensors
 
 
+class GradlessRoot(NamedTuple):
+    """What backward was called on though it has no ``grad_fn``."""
+
+    name: str | None
+    tensor: Any
+
+
 class RootTensor(NamedTuple):
     """The start of a walk."""
 

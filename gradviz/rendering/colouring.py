@@ -14,6 +14,7 @@ from gradviz.analysis.gradient_flow import has_gradients
 from gradviz.analysis.memory import keeps_unknown, kept_bytes
 from gradviz.errors import BadInput
 from gradviz.graph.model import Graph
+from gradviz.graph.root_names import why_it_did_not_begin
 from gradviz.graph.view import GHOST_KINDS, Item, View
 from gradviz.rendering.faces import Face, faces_of, tinted
 from gradviz.rendering.gradient_marks import STATE_WORDS
@@ -166,6 +167,9 @@ def check_that_it_was_measured(graph: Graph, by: Quantity) -> None:
         return
     if by == "memory":
         raise BadInput("this was recorded before gradviz looked at saved tensors", hint="record it again")
+    refusal = why_it_did_not_begin(graph)
+    if refusal is not None:
+        raise BadInput(f"nothing can be coloured by {by}, as {refusal}", hint="gradviz check says why")
     what = "gradients" if by == "gradient" else "engine times"
     raise BadInput(
         f"no {what} were recorded with this graph, so nothing can be coloured by {by}",

@@ -16,7 +16,7 @@ from gradviz.graph.model import Graph
 from gradviz.graph.view import Item, View
 from gradviz.rendering.gradient_marks import GradientMark
 from gradviz.rendering.labels import ItemText
-from gradviz.rendering.palette import LEAF_ROLES, ROLE_STYLES, Role, role_of
+from gradviz.rendering.palette import LEAF_ROLES, ROLE_STYLES, ROOT_ROLES, Role, role_of
 from gradviz.rendering.text_metrics import shorten_middle, text_width
 
 TITLE_SIZE = 13.0
@@ -91,7 +91,7 @@ class Face:
     @property
     def is_one_line(self) -> bool:
         """True for leaves and roots."""
-        return self.is_leaf or self.role == "root"
+        return self.is_leaf or self.role in ROOT_ROLES
 
 
 def printable(text: str) -> str:
@@ -126,7 +126,7 @@ def _face(role: Role, text: ItemText, *, is_open: bool, sheets: bool) -> Face:
     """Many items of a large picture say the same words: each face is made once."""
     if is_open:
         return _open_face(role, text, sheets=sheets)
-    if role in LEAF_ROLES or role == "root":
+    if role in LEAF_ROLES or role in ROOT_ROLES:
         return _leaf_face(role, text)
     return _closed_face(role, text, sheets=sheets)
 
@@ -165,7 +165,7 @@ def _leaf_face(role: Role, text: ItemText) -> Face:
     title = " ".join(filter(None, (ROLE_STYLES[role].sign, title)))
     facts = (text.settings, shorten_middle(_one_line(text.shape), 110, SMALL_SIZE), text.figure, text.numbers)
     aside = " · ".join(filter(None, facts))
-    height = 26.0 if role == "root" else 23.0
+    height = 26.0 if role in ROOT_ROLES else 23.0
     line = TextLine(title, height / 2 + 4, "leaf", aside)
     padding = 11.0 + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
     width = line_width(line) + _badge_room(text.mark.text if text.mark else "")

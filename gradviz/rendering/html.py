@@ -106,12 +106,13 @@ class HtmlRenderer:
         page_items, legends = items.finished()
         error, notes = remarks(subject)
         replay = page_replay(subject, finest)
+        unplayed = [] if replay is not None or subject.graph.refused else [TOO_MANY_STEPS]
         program = subject.capture.program
         document = PageDocument(
             name=cut(" ".join([program.name, *program.arguments])),
             facts=cut(call_facts(subject)),
             error=cut(error),
-            notes=tuple(map(cut, (*notes, *boxes.notes, *repetitions.notes, *([] if replay else [TOO_MANY_STEPS])))),
+            notes=tuple(map(cut, (*notes, *boxes.notes, *repetitions.notes, *unplayed))),
             shapes=items.shapes,
             roles={role: (role_words(role, subject), *role_outline(role)) for role in ROLE_STYLES},
             items=page_items,

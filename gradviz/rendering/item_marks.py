@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Literal
 
-from gradviz.graph.node_findings import NodeFinding
+from gradviz.graph.node_findings import Verdict
 from gradviz.graph.view import Item
 from gradviz.rendering.gradient_marks import GradientMark, MarkLevel, gradient_mark
 from gradviz.rendering.subject_words import SubjectWords
@@ -27,7 +28,7 @@ def item_mark(subject: SubjectWords, item: Item) -> GradientMark | None:
     return GradientMark(f"{worst.code} {worst.cause}{inside}{more}", _LEVELS[worst.severity], worst.message)
 
 
-def worst_finding(subject: SubjectWords, item: Item) -> NodeFinding | None:
+def worst_finding(subject: SubjectWords, item: Item) -> Verdict | None:
     """The gravest of what was found about an item."""
     return min(findings_about(subject, item), key=lambda finding: list(_LEVELS).index(finding.severity), default=None)
 
@@ -38,11 +39,11 @@ def findings_on(subject: SubjectWords, item: Item) -> Iterator[str]:
         yield f"{finding.severity} {finding.code} {finding.cause}: {finding.message}"
 
 
-def findings_about(subject: SubjectWords, item: Item) -> list[NodeFinding]:
+def findings_about(subject: SubjectWords, item: Item) -> list[Verdict]:
     """What was found about the nodes of an item, and about cuts that it hides."""
     if item.kind == "cut":
         return [subject.graph.ghost_edges[item.ghost or 0].finding]
     if item.is_open:
         return []
-    found = [finding for node in item.nodes for finding in subject.findings.get(node, ())] if subject.findings else []
-    return found + subject.hidden_cuts.get(item.id, [])
+    on_nodes = (subject.findings.get(node, ()) for node in item.nodes) if subject.findings else ()
+    return [*chain.from_iterable(on_nodes), *subject.hidden_cuts.get(item.id, ())]

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from gradviz.graph.model import CallSite, Node
+from gradviz.graph.model import CallSite, Node, RefusedRoot
 from gradviz.graph.node_findings import GhostEdge
 from gradviz.graph.operation_words import autograd_name, constant_names
+from gradviz.graph.root_names import refused_name
 from gradviz.graph.source_lines import line_words
 from gradviz.graph.view import Item
 from gradviz.rendering import tooltips
@@ -105,6 +106,8 @@ def _text_of(subject: SubjectWords, item: Item) -> ItemText:
         return _constant(subject, item)
     if item.kind == "root":
         return _root(subject, item)
+    if item.kind == "refused":
+        return _refused(subject, subject.graph.refused[item.refused or 0])
     if item.kind == "carried":
         return _carried(subject, item)
     if item.ghost is not None:
@@ -200,6 +203,17 @@ def _root(subject: SubjectWords, item: Item) -> ItemText:
         title=subject.root_names[item.root or 0],
         subtitle=f"{backward.function}()" if backward else "",
         shape=shape_words(tensor),
+        **_place(subject, backward.call_site if backward else None),
+    )
+
+
+def _refused(subject: SubjectWords, root: RefusedRoot) -> ItemText:
+    backward = subject.graph.backward
+    return ItemText(
+        title=refused_name(root),
+        subtitle="no grad_fn",
+        settings="requires no grad",
+        shape=shape_words(root.tensor),
         **_place(subject, backward.call_site if backward else None),
     )
 

@@ -35,7 +35,7 @@ def link_looks(view: View, gradients: LinkGradients, colouring: Colouring | None
 
 def link_look(view: View, gradients: LinkGradients, link: Link, scale: Scale | None = None) -> LinkLook:
     """For one link of `view`."""
-    if view.items[link.source].kind in GHOST_KINDS:
+    if view.items[link.source].kind in GHOST_KINDS or view.items[link.target].kind == "cut":
         return LinkLook("ghost")
     state = state_of([branch.gradient for branch in gradients.along(link)])
     if state in BROKEN:

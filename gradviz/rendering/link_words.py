@@ -19,6 +19,8 @@ from gradviz.rendering.number_words import link_numbers
 from gradviz.rendering.subject_words import SubjectWords
 from gradviz.rendering.words import counted, full_tensor_words, listed, shape_words
 
+MOST_CALLS = 3
+"""Named on the way from a cut to a root."""
 _SEPARATORS = re.compile(" · |× ")
 """Between the shape of an item and what else is said of it."""
 
@@ -61,16 +63,22 @@ class LinkWords:
 
 
 def _dead_words(subject: SubjectWords, link: Link) -> str:
-    """Name and shape of what an operation took from a cut: it may have been computed from what that gave."""
+    """Name and shape of what an operation took from a cut: it may have been computed from what that gave.
+
+    Before a refused root, the calls by which it was: they made no nodes.
+    """
     source, target = subject.view.items[link.source], subject.view.items[link.target]
     if source.kind != "cut" or source.ghost is None:
         return ""
     edges, nodes = subject.graph.ghost_edges, frozenset(target.nodes)
     origin = edges[source.ghost].origin
+    if target.kind == "refused":
+        way = next(edge.way for edge in edges if edge.origin == origin and edge.refused == target.refused)
+        return f"through {listed(way, MOST_CALLS)}" if way else ""
     taken = (
         subject.graph.constants[edge.constant]
         for edge in edges
-        if edge.constant is not None and edge.finding.node in nodes and edge.origin == origin
+        if edge.constant is not None and edge.node in nodes and edge.origin == origin
     )
     constant = next(taken, None)
     return "" if constant is None else " ".join((*constant.names[:1], shape_words(constant.tensor)))

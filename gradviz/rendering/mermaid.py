@@ -67,6 +67,7 @@ _OUTLINES: dict[Role, tuple[str, str]] = {
     "cut": ("(", ")"),
     "cut_off": ("([", "])"),
     "root": ("([", "])"),
+    "refused": ("([", "])"),
     "box": ("(", ")"),
 }
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from gradviz.graph.model import Graph, TensorFacts
 from gradviz.graph.networkx_export import plain_nodes
 from gradviz.graph.operation_words import constant_names
-from gradviz.graph.root_names import root_names
+from gradviz.graph.root_names import refused_name, root_names
 from gradviz.rendering.palette import LIGHT, Role
 from gradviz.rendering.plain_items import flat
 from gradviz.rendering.renderer import Subject
@@ -137,6 +137,17 @@ def _roots(graph: Graph) -> Iterator[GraphNode]:
             attrs=_pairs({"kind": "root of backward"}),
             incoming_edges=[_incoming(f"n{root.node}", root.output_nr, 0)],
             style=_style("root"),
+        )
+    for number, refused in enumerate(graph.refused):
+        cut_off = [node for edge in graph.ghost_edges if edge.refused == number for node in edge.sources]
+        cuts = ", ".join(dict.fromkeys(edge.cut for edge in graph.ghost_edges if edge.refused == number))
+        yield GraphNode(
+            id=f"u{number}",
+            label=flat(refused_name(refused)),
+            namespace="",
+            attrs=_pairs({"kind": "root that requires no grad", "cut_off_by": cuts}),
+            incoming_edges=[_incoming(f"n{node}", 0, 0) for node in dict.fromkeys(cut_off)],
+            style=_style("refused"),
         )
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from msgspec.structs import replace
+from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.finding import SEVERITIES
 from gradviz.graph.model import Graph
-from gradviz.graph.node_findings import NodeFinding
+from gradviz.graph.node_findings import Verdict
 from gradviz.rendering.page_document import PageFinding
 from gradviz.rendering.page_items import cut
 
@@ -17,13 +15,13 @@ class PageFindings:
     """Numbers the findings of a graph, the gravest first."""
 
     def __init__(self, graph: Graph) -> None:
-        found = sorted(graph.all_findings, key=lambda finding: SEVERITIES.index(finding.severity))
-        self._nodes: dict[NodeFinding, dict[int, None]] = {}
-        for finding in found:
-            self._nodes.setdefault(_of_any_node(finding), {})[finding.node] = None
+        found = sorted(_with_nodes(graph), key=lambda each: SEVERITIES.index(each[0].severity))
+        self._nodes: dict[Verdict, dict[int, None]] = {}
+        for verdict, nodes in found:
+            self._nodes.setdefault(verdict, {}).update(dict.fromkeys(nodes))
         self._numbers = {finding: number for number, finding in enumerate(self._nodes)}
 
-    def numbers_of(self, findings: Iterable[NodeFinding]) -> tuple[int, ...]:
+    def numbers_of(self, findings: Iterable[Verdict]) -> tuple[int, ...]:
         """The places of some of them in `all`, the gravest first."""
         return tuple(sorted({self._numbers[_of_any_node(finding)] for finding in findings}))
 
@@ -43,6 +41,11 @@ class PageFindings:
         )
 
 
-def _of_any_node(finding: NodeFinding) -> NodeFinding:
+def _with_nodes(graph: Graph) -> Iterator[tuple[Verdict, Iterable[int]]]:
+    yield from ((_of_any_node(finding), [finding.node]) for finding in graph.findings)
+    yield from ((edge.finding, edge.nodes) for edge in graph.ghost_edges)
+
+
+def _of_any_node(found: Verdict) -> Verdict:
     """The same for what was found about several nodes."""
-    return replace(finding, node=-1)
+    return Verdict(found.code, found.cause, found.severity, found.message, found.why, found.fix)

@@ -80,6 +80,8 @@ class Identities:
         """None for leaves and what is carried: they are drawn anew beside whatever uses them."""
         if item.kind == "root":
             return "root", item.root
+        if item.kind == "refused":
+            return "refused", item.refused
         if item.ghost is not None:
             # Wherever what it cuts off from is drawn, in the box of the cut there is one.
             return item.kind, self._graph.ghost_edges[item.ghost].origin, parent

@@ -26,12 +26,12 @@ TOO_MANY_STEPS = "The backward pass has too many steps to be played in a page: g
 
 
 def page_replay(subject: Subject, finest: View) -> PageReplay | None:
-    """The backward pass step by step; None where it has too many steps.
+    """The backward pass step by step; None where it has too many steps, or there was none.
 
     Args:
         finest: the view in which every box is open.
     """
-    if len(subject.graph.nodes) > 4 * MOST_STEPS:
+    if subject.graph.refused or len(subject.graph.nodes) > 4 * MOST_STEPS:
         return None  # What several repetitions share makes fewer steps of nodes, but not that many fewer.
     replay = Replay(subject.graph, finest)
     if len(replay) > MOST_STEPS:

@@ -17,7 +17,7 @@ from gradviz.rendering.tints import DARK_TINTS, LIGHT_TINTS, Ink, Tints
 
 Role = Literal[
     "operation", "view", "custom", "inplace", "checkpoint", "compiled",
-    "parameter", "input", "constant", "carried", "cut", "cut_off", "root", "box",
+    "parameter", "input", "constant", "carried", "cut", "cut_off", "root", "refused", "box",
 ]  # fmt: skip
 Shape = Literal["rounded", "bars", "hexagon", "cut", "double", "octagon", "pill", "slanted"]
 ThemeName = Literal["light", "dark"]
@@ -50,10 +50,12 @@ ROLE_STYLES: dict[Role, RoleStyle] = {
     "cut": RoleStyle("cut, no gradient goes on", "rounded", dashed=True),
     "cut_off": RoleStyle("gets no gradient", "pill", dashed=True),
     "root": RoleStyle("root of backward", "pill"),
+    "refused": RoleStyle("root that requires no grad", "pill", dashed=True),
 }
 
-GHOST_ROLES: tuple[Role, ...] = ("cut", "cut_off")
-"""Only in pictures of what was checked."""
+GHOST_ROLES: tuple[Role, ...] = ("cut", "cut_off", "refused")
+"""Where a gradient does not flow: only in pictures of what was checked, or of a backward call that was refused."""
+ROOT_ROLES: frozenset[Role] = frozenset({"root", "refused"})
 LEAF_ROLES: frozenset[Role] = frozenset({"parameter", "input", "constant", "carried", "cut_off"})
 
 
@@ -95,6 +97,7 @@ LIGHT = Theme(
         "cut": Ink("#ffffff", "#c81e1e", "#7d1010"),
         "cut_off": Ink("#fdf3f3", "#c96a6a", "#7d1010"),
         "root": Ink("#24304d", "#24304d", "#ffffff"),
+        "refused": Ink("#ffffff", "#24304d", "#24304d"),
         "box": Ink("#e9eef6", "#7f8fab", "#1d2433"),
     },
     nested=("#f6f8fc", "#edf1f8", "#e5ebf4", "#dde4f0"),
@@ -127,6 +130,7 @@ DARK = Theme(
         "cut": Ink("#252c3a", "#f26d6d", "#ffdede"),
         "cut_off": Ink("#33222a", "#c96a6a", "#ffdede"),
         "root": Ink("#e6eaf2", "#e6eaf2", "#1a2132"),
+        "refused": Ink("#252c3a", "#e6eaf2", "#e6eaf2"),
         "box": Ink("#2d3648", "#7f8fab", "#e9edf5"),
     },
     nested=("#191e29", "#1e2431", "#232a39", "#283042"),
@@ -149,7 +153,7 @@ def role_of(item: Item, graph: Graph) -> Role:
             return "constant"
         case "root":
             return "root"
-        case "carried" | "cut" | "cut_off":
+        case "carried" | "cut" | "cut_off" | "refused":
             return item.kind
         case "node" if item.node is not None:
             return graph.nodes[item.node].kind

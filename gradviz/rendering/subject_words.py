@@ -9,7 +9,7 @@ from gradviz.analysis.finding import place_of_line, text_at
 from gradviz.analysis.gradient_births import GradientBirths, births_in
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import CallSite, Graph, Node, TensorFacts
-from gradviz.graph.node_findings import NodeFinding
+from gradviz.graph.node_findings import NodeFinding, Verdict
 from gradviz.graph.operation_words import autograd_name, call_of, calls_of_several_names, node_word
 from gradviz.graph.root_names import root_names
 from gradviz.graph.source_lines import readers_lines
@@ -58,9 +58,9 @@ class SubjectWords:
         return found
 
     @cached_property
-    def hidden_cuts(self) -> dict[int, list[NodeFinding]]:
+    def hidden_cuts(self) -> dict[int, list[Verdict]]:
         """By folded box what was found about cuts that it hides."""
-        found: dict[int, list[NodeFinding]] = {}
+        found: dict[int, list[Verdict]] = {}
         edges = self.graph.ghost_edges
         if not edges:
             return found
@@ -73,7 +73,7 @@ class SubjectWords:
             node: item.id for item in self.view.items if item.kind == "box" and not item.is_open for node in item.nodes
         }
         for edge in edges:
-            box = boxes.get(edge.finding.node)
+            box = None if edge.node is None else boxes.get(edge.node)
             if box is not None and (edge.origin, box) not in shown:
                 found.setdefault(box, []).append(edge.finding)
         return found

@@ -21,7 +21,7 @@ from gradviz.rendering.layout import lay_out
 from gradviz.rendering.link_labels import LinkLabel, place_link_labels
 from gradviz.rendering.link_looks import LinkLook, link_looks
 from gradviz.rendering.link_words import LinkText, link_texts
-from gradviz.rendering.palette import failed_item
+from gradviz.rendering.palette import GHOST_ROLES, failed_item
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.shapes import number
 from gradviz.rendering.source_links import editor_template, source_link
@@ -114,7 +114,7 @@ def _more_rules(faces: Sequence[Face], colouring: Colouring | None, looks: Seque
     more: list[More] = []
     if colouring is not None:
         more.append(tint_rules(colouring, and_also=legend_tints(colouring)))
-    if any(look.state == "ghost" for look in looks):
+    if any(face.role in GHOST_ROLES for face in faces):
         more.append(ghost_rules)
     if any(look not in (LinkLook(), LinkLook("ghost")) for look in looks) or (
         colouring is not None and colouring.by == "gradient"

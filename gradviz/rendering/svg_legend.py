@@ -15,7 +15,7 @@ from gradviz.rendering.faces import SMALL_SIZE, Face
 from gradviz.rendering.geometry import Arrows, Point, Rect
 from gradviz.rendering.link_looks import LinkLook
 from gradviz.rendering.number_words import DOWN, UP
-from gradviz.rendering.palette import LEAF_ROLES, ROLE_STYLES, Role
+from gradviz.rendering.palette import LEAF_ROLES, ROLE_STYLES, ROOT_ROLES, Role
 from gradviz.rendering.renderer import Subject
 from gradviz.rendering.role_words import role_words
 from gradviz.rendering.shapes import inner_lines, number, outline, rounded, rounded_route
@@ -85,7 +85,7 @@ def _entries(subject: Subject, faces: Sequence[Face], options: LegendOptions) ->
     for role in ROLE_STYLES:
         if role in present and (role != "operation" or tells_operations):
             words = " ".join(filter(None, (ROLE_STYLES[role].sign, role_words(role, subject))))
-            yield _Entry(_role_swatch(role, "" if role == "root" else tint), words)
+            yield _Entry(_role_swatch(role, "" if role in ROOT_ROLES else tint), words)
     if any(face.sheets for face in faces):
         sums = ", with their sum" if options.colouring and options.colouring.by in ("memory", "time") else ""
         yield _Entry(_sheets_swatch(tint), f"several alike, drawn once{sums}")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gradviz.analysis.finding import Place, text_at
-from gradviz.graph.model import Constant, HeldTensor, Node, NodeKind, Root
+from gradviz.graph.model import Constant, HeldTensor, Node, NodeKind, RefusedRoot, Root
 from gradviz.graph.node_findings import GhostEdge
 from gradviz.graph.operation_words import autograd_name
 from gradviz.graph.source_lines import line_words
@@ -48,6 +48,8 @@ def sections(subject: SubjectWords, item: Item) -> Iterator[Section]:
         yield "", _constant(subject, item, subject.graph.constants[item.constant])
     elif item.root is not None:
         yield "", _root(subject, subject.graph.roots[item.root])
+    elif item.refused is not None:
+        yield "", _refused(subject, subject.graph.refused[item.refused])
     elif item.ghost is not None:
         edge = subject.graph.ghost_edges[item.ghost]
         yield "findings", _cut(subject, edge) if item.kind == "cut" else _cut_off(edge)
@@ -129,6 +131,14 @@ def _root(subject: SubjectWords, of: Root) -> tuple[str, ...]:
     flags = {"retain_graph": backward.retain_graph, "create_graph": backward.create_graph}
     lines.extend(f"{name}=True" for name, is_set in flags.items() if is_set)
     return (*lines, *_source(subject, backward.call_site))
+
+
+def _refused(subject: SubjectWords, root: RefusedRoot) -> tuple[str, ...]:
+    """About a tensor that backward could not begin from."""
+    lines = [full_tensor_words(root.tensor)] if root.tensor else []
+    lines.append("requires no grad, and has no grad_fn: there is nothing to go back through")
+    backward = subject.graph.backward
+    return (*lines, *_source(subject, backward.call_site if backward else None))
 
 
 def _box(subject: SubjectWords, item: Item) -> Iterator[Section]:

@@ -160,6 +160,8 @@ def _shows(item: Item, found: Found) -> bool:
         return item.constant in found.constants
     if item.root is not None:
         return item.root in found.roots
+    if item.refused is not None:
+        return item.refused in found.refused
     if item.ghost is not None:
         return item.kind == "cut" and item.ghost in found.ghosts
     if item.scope in found.scopes or item.last_scope in found.scopes:

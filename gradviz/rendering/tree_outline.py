@@ -60,7 +60,7 @@ def _with_their_places(rows: Sequence[Row], view: View, wanted: Collection[int])
         item = view.items[row.item]
         begun = _around(view, item.parent) & unbegun if unbegun and not row.is_aside else set()
         unbegun -= begun
-        is_start = not place or item.kind == "root"
+        is_start = not place or item.kind in ("root", "refused")
         if begun or is_start or (row.kind == "item" and item.id in wanted):
             shown.update((place, *chain.from_iterable(columns[: depth + 1])))
     return shown

@@ -81,7 +81,7 @@ class _Walk:
 
     def _starts(self) -> Iterator[list[int]]:
         """The roots; then whatever no root reaches, as what only the next repetition of a loop uses."""
-        yield [item.id for item in self.view.items if item.kind == "root"]
+        yield [item.id for item in self.view.items if item.kind in ("root", "refused")]
         left = [item.id for item in self.view.items if not item.is_open]
         yield [item for item in left if not self._shown[item] and not self._users[item]]
         for item in left:

@@ -22,6 +22,7 @@ class Sign(NamedTuple):
 
 ROLE_SIGNS: dict[Role, Sign] = {
     "root": Sign("◆", "=", "bold"),
+    "refused": Sign("◈", "#", "bold red"),
     "operation": Sign("●", "*"),
     "view": Sign("◌", ":"),
     "inplace": Sign("◐", "%", "red"),

@@ -362,7 +362,7 @@ def test_no_name_does_harm(show: Opener) -> None:
 def test_what_a_check_found_is_marked_listed_and_found(show: Opener) -> None:
     graph = replace(
         graph_of("x -> Sqrt -> Sum -> loss"),
-        findings=(NodeFinding(1, "GV301", "nan_from_op", "error", "0", why="its slope", fix="add something"),),
+        findings=(NodeFinding("GV301", "nan_from_op", "error", "0", why="its slope", fix="add something", node=1),),
     )
     screen = show(graph)
     assert "GV301 nan_from_op" in (screen.item("sqrt").text_content() or "")

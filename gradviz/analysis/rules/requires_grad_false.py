@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.call_words import place_of_call
 from gradviz.analysis.case import Case
-from gradviz.analysis.finding import Finding, Place, place_of_line
+from gradviz.analysis.finding import CutSeen, Finding, Place, place_of_line
 from gradviz.analysis.frozen import (
     asked_without_flag,
     frozen_in_optimizer,
@@ -62,7 +62,7 @@ class RequiresGradFalse(Rule):
         if told:
             return
         for row, tensors in loss_of_frozen(fates):
-            yield self._loss(fates, row, tensors)
+            yield self._loss(case, fates, row, tensors)
             return
         for frozen, freezing in frozen_in_optimizer(fates):
             yield self._in_optimizer(fates, frozen, freezing)
@@ -79,7 +79,8 @@ class RequiresGradFalse(Rule):
             tensors=names_of(fates.flow, [number]),
         )
 
-    def _loss(self, fates: ParameterFates, row: int, tensors: list[int]) -> Finding:
+    def _loss(self, case: Case, fates: ParameterFates, row: int, tensors: list[int]) -> Finding:
+        root = next(use.tensor for use in fates.log.calls[row].inputs if use.place.startswith("root"))
         verb = "does" if len(tensors) == 1 else "do"
         return self.finding(
             f"nothing that the loss was computed from requires grad: {fates.together(tensors)} {verb} not",
@@ -89,6 +90,7 @@ class RequiresGradFalse(Rule):
             place=_place_where_flagged(fates, tensors[0]),
             symptom_place=place_of_call(fates.flow, row),
             tensors=names_of(fates.flow, tensors),
+            cut=CutSeen("requires_grad=False", root=case.backward_calls.refused_root(row, root)),
         )
 
     def _in_optimizer(self, fates: ParameterFates, tensors: list[int], row: int | None) -> Finding:

@@ -11,7 +11,9 @@ import pytest
 from gradviz.analysis.case import Case
 from gradviz.analysis.checker import check_case
 from gradviz.analysis.finding import Finding
+from gradviz.analysis.marked_findings import with_findings
 from gradviz.analysis.rules import RULES
+from gradviz.capture.capture import Capture
 from gradviz.recording.plan import RecordingPlan
 from gradviz.recording.program import find_script
 from gradviz.recording.script_runner import run
@@ -35,12 +37,17 @@ END = """\
 
 def findings_in(middle: str, folder: Path, beginning: str = BEGINNING, end: str = END) -> list[Finding]:
     """What `check` says of a training whose step is `middle`."""
+    found = check_case(Case(recorded(middle, folder, beginning, end)), RULES).findings
+    return [finding for finding in found if finding.is_alarm]
+
+
+def recorded(middle: str, folder: Path, beginning: str = BEGINNING, end: str = END) -> Capture:
+    """That training, with every call of torch."""
     script = folder / "train.py"
     script.write_text(beginning + indent(dedent(middle).strip("\n"), "    ") + "\n" + end)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Torch's own, on what the script does wrong.
-        capture = run(find_script(str(script)), (), RecordingPlan(backward=None, keep_going=True, calls=True)).capture
-    return [finding for finding in check_case(Case(capture), RULES).findings if finding.is_alarm]
+        return run(find_script(str(script)), (), RecordingPlan(backward=None, keep_going=True, calls=True)).capture
 
 
 CUTS = {
@@ -168,9 +175,45 @@ def test_a_draw_is_the_cut_and_not_what_prepares_it(tmp_path: Path) -> None:
     assert finding.evidence["cut"] == "torch.normal"
 
 
-def test_where_backward_is_refused_the_node_whose_result_was_cut_is_marked(tmp_path: Path) -> None:
-    middle = "h = body(x).relu()\nwith torch.no_grad():\n    out = head(h)\nloss = out.square().mean()"
-    first = findings_in(middle, tmp_path)[0]
-    assert (first.cause, first.symptom) == ("no_grad_block", "raises")
-    assert len(first.nodes) == 1
-    assert first.cut is not None and first.cut.inputs == ()
+REFUSED = {
+    "under no_grad": (
+        "h = body(x).relu()\nwith torch.no_grad():\n    out = head(h)\nloss = out.square().mean()",
+        ("linear under no_grad", ("h",), ("head.weight", "head.bias"), ("square", "mean")),
+    ),
+    "as a number": (
+        "out = head(body(x))\nloss = torch.tensor([each.sum().item() for each in out]).mean()",
+        ("item", ("out",), (), ("tensor", "mean")),
+    ),
+    "freed": (
+        "loss = head(body(x)).detach().mean()",
+        ("detach", (), ("body.weight", "body.bias", "head.weight", "head.bias"), ("mean",)),
+    ),
+    "frozen": (
+        "for p in optimizer.param_groups[0]['params']: p.requires_grad_(False)\nloss = head(body(x)).mean()",
+        ("requires_grad=False", (), ("body.weight", "body.bias", "head.weight", "head.bias"), ()),
+    ),
+}
+"""Each with the cut, what holds the nodes before it, what gets nothing and is in no graph, and the calls after it."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_where_backward_is_refused_the_graph_shows_what_is_left_before_the_cut(name: str, tmp_path: Path) -> None:
+    middle, wanted = REFUSED[name]
+    capture = recorded(middle, tmp_path)
+    findings = check_case(Case(capture), RULES).findings
+    (graph,) = with_findings(capture, findings).graphs
+    assert [root.name for root in graph.refused] == ["loss"]
+    assert graph.roots == ()
+    assert graph.backward is not None and graph.backward.number == 1
+    (ghost,) = graph.ghost_edges
+    held = tuple(name for node in ghost.sources for name in graph.nodes[node].names)
+    assert (ghost.cut, held, ghost.tensors, ghost.way) == wanted
+    assert (ghost.node, ghost.refused) == (None, 0)
+
+
+def test_refused_calls_that_the_program_goes_on_after_are_graphs_of_their_own_step(tmp_path: Path) -> None:
+    end = "    try:\n        loss.backward()\n    except RuntimeError:\n        pass\n"
+    capture = recorded("out = head(body(x))\nloss = out.detach().mean()", tmp_path, end=end)
+    assert [len(graph.refused) for graph in capture.graphs] == [1, 1]
+    first, second = ({node.sequence_nr for node in graph.nodes} - {None} for graph in capture.graphs)
+    assert first and second and first.isdisjoint(second)

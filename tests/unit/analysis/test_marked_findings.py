@@ -8,11 +8,11 @@ from base64 import b64decode
 
 from msgspec.structs import replace
 
-from gradviz.analysis.finding import CutSeen, DeadInput, Finding, NodeAt, Place
+from gradviz.analysis.finding import CutRoot, CutSeen, DeadInput, Finding, NodeAt, Place
 from gradviz.analysis.marked_findings import finding_notes, most_telling, with_findings
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.folding import FoldOptions
-from gradviz.graph.model import CallSite, Graph
+from gradviz.graph.model import CallSite, Graph, RefusedRoot, TensorFacts
 from gradviz.graph.selection import SelectOptions
 from gradviz.graph.viewing import ViewOptions
 from gradviz.rendering.renderer import FORMATS, format_named
@@ -94,15 +94,37 @@ def test_a_cut_gives_ghost_edges_and_marks_no_node() -> None:
     assert most_telling(capture) == 1
 
 
+REFUSED = replace(GRAPH, roots=(), refused=(RefusedRoot("total", TensorFacts((), "float32")),))
+"""The same graph, of whose end nothing but values came to the root of backward."""
+AT_ROOT = replace(CUT, nodes=(), cut=CutSeen("detach", root=CutRoot(1, 0, (4,), ("square", "mean"))))
+
+
 def test_every_format_tells_the_cut_its_line_and_what_gets_nothing() -> None:
-    capture = marked(CUT)
+    _expect_cut_in_every_format(marked(CUT))
+
+
+def test_every_format_tells_the_root_that_was_refused_and_what_cut_it_off() -> None:
+    capture = with_findings(Capture(Program("train.py"), (GRAPH, REFUSED)), [AT_ROOT])
+    _expect_cut_in_every_format(capture, "total", "requires no grad")
+    tree = str(format_named("tree").renderer(width=70).render(subject_of(capture, capture.graphs[1], ViewOptions())))
+    assert tree.splitlines()[1:6] == [
+        "◈ total requires no grad  scalar  no grad_fn",
+        "│ ✗ GV101 detached",
+        "┄ detach                          cuts the gradient  train.py:3",
+        "├┄⊘ body.weight and 1 more: get no gradient",
+        "● sum                     [2, 3]  SumBackward0       train.py:5",
+    ]
+
+
+def _expect_cut_in_every_format(capture: Capture, *more: str) -> None:
     subject = subject_of(capture, capture.graphs[1], ViewOptions())
     for entry in FORMATS:
         content = format_named(entry.name).renderer().render(subject)
         if entry.name not in ("png", "pdf"):
             text = _unpacked(content if isinstance(content, str) else content.decode())
             wanted = ["GV101", "detached", "body.weight"]
-            wanted += ["detach"] if entry.name in ("json", "graphml", "model-explorer") else ["detach", "and 1 more"]
+            is_data = entry.name in ("json", "graphml", "model-explorer")
+            wanted += ["detach", *more[:1]] if is_data else ["detach", "and 1 more", *more]
             assert [word for word in wanted if word not in text] == [], entry.name
 
 

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from gradviz.graph.folding import FoldOptions, fold
 from gradviz.graph.graph_check import InvalidGraph
-from gradviz.graph.model import Graph
-from gradviz.graph.node_findings import GhostEdge, NodeFinding
+from gradviz.graph.model import Graph, RefusedRoot
+from gradviz.graph.node_findings import GhostEdge, Verdict
 from gradviz.graph.searching import places_of, search
 from gradviz.graph.selection import SelectOptions
 from gradviz.graph.view import GHOST_KINDS, View
@@ -20,8 +20,8 @@ NET = "w -> net.head/Addmm -> Sum -> loss; {h} -> net.head/Addmm"
 
 
 def ghost(node: int, *, scope: int | None = None, constant: int | None = None, line: int = 7) -> GhostEdge:
-    finding = NodeFinding(node, "GV101", "detached", "error", "no gradient for w0")
-    return GhostEdge(finding, "detach", ("w0", "b0"), "train.py", line, constant, scope)
+    verdict = Verdict("GV101", "detached", "error", "no gradient for w0")
+    return GhostEdge(verdict, "detach", ("w0", "b0"), "train.py", line, node=node, constant=constant, scope=scope)
 
 
 def with_ghosts(graph: Graph, *edges: GhostEdge) -> Graph:
@@ -120,7 +120,7 @@ def test_a_part_of_a_graph_keeps_the_cuts_of_what_it_shows() -> None:
     graph = graph_of("w -> Mul -> Exp -> Sum -> loss")
     haunted = with_ghosts(graph, ghost(node_named(graph, "Mul")))
     near = view_of(haunted, ViewOptions(SelectOptions(path=("Mul", "loss"))))
-    assert [near.graph.nodes[edge.finding.node].name for edge in near.graph.ghost_edges] == ["MulBackward0"]
+    assert [near.graph.nodes[edge.node or 0].name for edge in near.graph.ghost_edges] == ["MulBackward0"]
     assert view_of(haunted, ViewOptions(SelectOptions(path=("Exp", "loss")))).graph.ghost_edges == ()
 
 
@@ -134,6 +134,50 @@ def test_a_ghost_edge_that_refers_to_nothing_is_refused() -> None:
     graph = graph_of("w -> Mul -> loss")
     with pytest.raises(InvalidGraph, match="a ghost edge to detach refers to module scope 3"):
         with_ghosts(graph, ghost(1, scope=3))
+    with pytest.raises(InvalidGraph, match="begins at a node or at a refused root, and not at both"):
+        with_ghosts(replace(graph, refused=(RefusedRoot(),)), replace(ghost(1), refused=0))
+
+
+def refused_graph(*sources: str, tensors: tuple[str, ...] = (), scope: int | None = None) -> Graph:
+    """``NET`` as far as ``Sum``, whose loss was cut off from these."""
+    graph = graph_of(NET)
+    edge = replace(ghost(0, scope=scope), node=None, refused=0, tensors=tensors)
+    edge = replace(edge, sources=tuple(node_named(graph, name) for name in sources))
+    return with_ghosts(replace(graph, roots=(), refused=(RefusedRoot("loss"),)), edge)
+
+
+@pytest.mark.parametrize("options", [FoldOptions(), FoldOptions(fold=("net",)), FoldOptions(depth=0)])
+def test_where_backward_was_refused_the_way_goes_from_what_is_left_over_the_cut_to_the_root(
+    options: FoldOptions,
+) -> None:
+    haunted = refused_graph("Sum")
+    view = fold(haunted, options)
+    check_view(view, haunted)
+    ends = [(view.items[link.source].kind, view.items[link.target].kind) for link in view.links]
+    assert ends[-2:] == [("node", "cut"), ("cut", "refused")]
+    assert "cut_off" not in {item.kind for item in view.items}
+
+
+def test_what_is_left_of_nothing_is_named_behind_the_cut() -> None:
+    haunted = with_ghosts(
+        Graph(refused=(RefusedRoot("loss"),)),
+        replace(ghost(0), node=None, refused=0),
+    )
+    view = fold(haunted)
+    check_view(view, haunted)
+    assert ghost_links(view, haunted) == [("cut_off", "cut"), ("cut", "refused")]
+
+
+def test_a_cut_before_a_refused_root_is_drawn_in_the_box_where_it_ran() -> None:
+    graph = graph_of(NET)
+    haunted = refused_graph("Addmm", scope=scope_named(graph, "net"))
+    view = fold(haunted)
+    (cut,) = (item for item in view.items if item.kind == "cut")
+    assert cut.parent is not None and haunted.scopes[view.items[cut.parent].scope or 0].path == "net"
+
+
+def test_a_refused_root_is_found_by_its_name() -> None:
+    assert search(refused_graph("Sum"), "loss").refused == {0}
 
 
 @pytest.mark.parametrize("words", ["detach", "b0", r"train\.py:7$"])
