@@ -184,10 +184,11 @@ def test_the_panel_says_all_that_is_known(show: Opener) -> None:
         "mat2 [4, 3] · 48 B",
     ):
         assert words in panel
-    screen.page.click("section:has(h3:has-text('saved for backward')) .copy")
+    assert screen.page.locator(".formula math msup").count() == 1
+    screen.page.click("section:has(h3:has-text('formula')) .copy")
     screen.press("/")
     screen.page.keyboard.press("Control+v")
-    assert "mat2 [4, 3]" in screen.page.input_value("#search")
+    assert "B\u0304 = Aᵀ Ȳ" in screen.page.input_value("#search")
     screen.page.click("#panel .neighbours button:has-text('sum')")
     assert screen.settled().heading() == "sum"
 

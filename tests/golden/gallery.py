@@ -147,8 +147,8 @@ def _page_lines() -> Iterator[str]:
 
 PAGE_PICTURES = (
     (
-        "gpt2_selected",
-        "GPT-2, coloured by what it keeps for backward; what the attention's gradient flows to lights up",
+        "gpt2_memory",
+        "GPT-2, coloured by what it keeps for backward, and a map of what the first block keeps",
     ),
     ("mlp_backward", "The backward pass of a small network, played: the step that runs, its formula and its gradients"),
 )

@@ -45,9 +45,10 @@ class PageView:
         return VIEWS_FOLDER / f"{self.name}.png"
 
 
-def _select_the_attention(screen: Screen) -> None:
+def _map_the_first_block(screen: Screen) -> None:
     screen.page.select_option("#colour", "memory")
-    screen.click("attn")
+    screen.turn_to("Memory")
+    screen.page.locator(".treemap text:has-text('h.0')").click()
 
 
 def _play_to_the_last_layer(screen: Screen) -> None:
@@ -55,7 +56,7 @@ def _play_to_the_last_layer(screen: Screen) -> None:
 
 
 VIEWS = (
-    PageView("gpt2_selected", "gpt2", _select_the_attention),
+    PageView("gpt2_memory", "gpt2", _map_the_first_block),
     PageView("gpt2_narrow", "gpt2", scheme="dark", size=(800, 600)),
     PageView("mlp_backward", "mlp", _play_to_the_last_layer),
     PageView("mlp_found", "mlp", lambda screen: screen.search("op:addmm"), scheme="dark"),

@@ -2,6 +2,7 @@
 import { h } from "./dom.js";
 import { findingParts } from "./findings.js";
 import { gradientParts } from "./gradients.js";
+import { factBody } from "./mathematics.js";
 import { counted, itemButton, itemLink, lines, section } from "./parts.js";
 import { sourceAround } from "./source.js";
 
@@ -47,7 +48,7 @@ function codeOf({ document: { sources } }, item) {
 /** What backward computes there: said by the step in which it ran, of several alike by the first of them. */
 function formula(model, item) {
   const told = model.stepOf((item.nodes ?? [])[0])?.facts.filter(({ heading }) => heading === "formula" || heading === "in torch") ?? [];
-  return told.map(({ heading, lines: formulas }) => section(heading, [h("pre", { class: "fact" }, formulas.join("\n"))]));
+  return told.map(({ heading, lines: formulas }) => section(heading, [factBody(heading, formulas)]));
 }
 
 function neighbours(model, heading, numbers, title, go) {

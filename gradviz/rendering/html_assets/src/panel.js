@@ -6,7 +6,7 @@ import { byId, h } from "./dom.js";
 import { findingList } from "./findings.js";
 import { Memory } from "./memory.js";
 import { Parameters } from "./parameters.js";
-import { copy, lines, section } from "./parts.js";
+import { copy, lines, section, textOf } from "./parts.js";
 import { sourceParts } from "./source.js";
 
 /** The tab that an address names: that of a graph which was turned to in the list of all of them. */
@@ -140,7 +140,7 @@ export class Panel {
   /** What stands in the panel, without buttons and tabs. */
   #asText() {
     const parts = this.element.querySelectorAll("h2, h2 + .subtitle, .path, .figures, section");
-    return [...parts].map((part) => part.innerText).join("\n\n");
+    return [...parts].map(textOf).join("\n\n");
   }
 
   #aboutGraph() {

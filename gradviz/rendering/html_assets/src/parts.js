@@ -6,7 +6,7 @@ export function section(heading, body, { title, beside } = {}) {
   const words = h("div", {}, body);
   return h("section", {},
     heading ? h("h3", { title }, h("span", {}, heading), beside ?? null,
-      h("button", { type: "button", class: "copy", title: "copy this", "aria-label": `copy ${heading}`, onclick: () => copy(words.innerText) }, copySign())) : null,
+      h("button", { type: "button", class: "copy", title: "copy this", "aria-label": `copy ${heading}`, onclick: () => copy(textOf(words)) }, copySign())) : null,
     words);
 }
 
@@ -30,6 +30,16 @@ export function itemLink(model, number, action) {
   const item = model.items[number];
   return h("button", { type: "button", class: "item-link", title: [item.subtitle, item.line].filter(Boolean).join(" · "), onclick: () => action(number) },
     h("span", { class: `swatch ${item.role}` }), item.title);
+}
+
+/** As it is read; formulas in a line of plain letters, not in the pieces that they are drawn of. */
+export function textOf(element) {
+  const formulas = [...element.querySelectorAll("math")];
+  const plain = formulas.map((math) => document.createTextNode(math.getAttribute("alttext")));
+  formulas.forEach((math, at) => math.replaceWith(plain[at]));
+  const text = element.innerText;
+  formulas.forEach((math, at) => plain[at].replaceWith(math));
+  return text;
 }
 
 export async function copy(text) {

@@ -1,6 +1,7 @@
 /** Plays the backward pass: a slider and keys along its steps, and what is said of each. */
 import { placeOn, placeLabel, showGradient, sumWords } from "./arrivals.js";
 import { byId, h } from "./dom.js";
+import { factBody } from "./mathematics.js";
 import { Replay } from "./replay.js";
 
 const PACE = 900;
@@ -149,7 +150,7 @@ export class Player {
       h("p", { class: "kind" }, `step ${this.at.toLocaleString("en")} of ${this.replay.length.toLocaleString("en")}`),
       h("h2", { tabindex: -1 }, title),
       h("p", { class: "subtitle" }, subtitle),
-      ...facts.flatMap(({ heading, lines }) => [h("h3", {}, heading), h("pre", { class: "fact" }, lines.join("\n"))]),
+      ...facts.flatMap(({ heading, lines }) => [h("h3", {}, heading), factBody(heading, lines)]),
     ];
   }
 }
