@@ -22,6 +22,7 @@ from gradviz.rendering.page_identities import Identities
 from gradviz.rendering.page_items import PageItems, cut
 from gradviz.rendering.page_level import level_of
 from gradviz.rendering.page_memory import page_memory
+from gradviz.rendering.page_notes import page_notes
 from gradviz.rendering.page_parameters import page_parameters
 from gradviz.rendering.page_repetitions import PageRepetitions
 from gradviz.rendering.page_steps import TOO_MANY_STEPS, page_replay
@@ -112,7 +113,7 @@ class HtmlRenderer:
             name=cut(" ".join([program.name, *program.arguments])),
             facts=cut(call_facts(subject)),
             error=cut(error),
-            notes=tuple(map(cut, (*notes, *boxes.notes, *repetitions.notes, *unplayed))),
+            notes=tuple(map(cut, (*page_notes(notes), *boxes.notes, *repetitions.notes, *unplayed))),
             shapes=items.shapes,
             roles={role: (role_words(role, subject), *role_outline(role)) for role in ROLE_STYLES},
             items=page_items,

@@ -43,7 +43,7 @@ def _variables(theme: Theme) -> str:
 
 
 def _tint_rules(theme: Theme) -> Iterator[str]:
-    yield from link_widths('[data-color="gradient"] ')
+    yield from link_widths("[data-weighed] ")
     for by in COLOR_BY:
         tints = [f"category{place}" for place in range(CATEGORIES)] if by == "module" else []
         tints += [f"step{step}" for step in range(STEPS)] if by not in ("module", "role") else []

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from msgspec.structs import replace
 from playwright.sync_api import Browser, expect
+from pypdf import PdfReader
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.folding import FoldOptions
@@ -94,6 +96,22 @@ def test_whatever_is_open_nothing_overlaps_and_every_wire_arrives(show: Opener) 
     for box in ("mlp", "q", "attn", "model"):
         screen.press("f").toggle(box)
         assert (box, screen.overlaps(), screen.stray_ends()) == (box, [], [])
+
+
+def test_titles_of_boxes_stay_in_sight_while_their_box_is(show: Opener) -> None:
+    screen = show(transformer(4), view=ViewOptions(fold=FoldOptions(depth=9)))
+    where = "e => { const r = e.querySelector('.title text').getBoundingClientRect(); return [r.left, r.top]; }"
+    screen.page.set_viewport_size({"width": 900, "height": 500})
+    screen.page.mouse.move(200, 300)
+    screen.page.mouse.wheel(0, -600)
+    screen.page.mouse.down()
+    screen.page.mouse.move(60, -400, steps=2)
+    screen.page.mouse.up()
+    (left, top), (_, below) = (screen.item(title).first.evaluate(where) for title in ("model", "h.0 … h.3"))
+    assert 0 < left < 60 and 48 < top < below < 200
+    assert screen.place("model")[1] < 0
+    screen.press("f")
+    assert screen.item("model").first.evaluate(where)[1] == pytest.approx(screen.place("model")[1], abs=20)
 
 
 def test_everything_can_be_opened_and_closed_at_once(show: Opener) -> None:
@@ -285,6 +303,9 @@ def test_coloured_by_gradient_a_wire_is_as_wide_as_what_flows_back(show: Opener)
     assert len(set(wide)) == 3
     screen.page.select_option("#colour", "role")
     assert len(set(screen.widths())) == 1
+    screen.press("w")
+    assert screen.widths() == wide and "width of wires" in screen.page.inner_text("#legend")
+    assert show(graph_of("w -> Sum -> loss")).page.locator("#weigh").is_hidden()
 
 
 def test_the_table_of_parameters_sorts_and_leads_to_leaves(show: Opener) -> None:
@@ -433,6 +454,18 @@ def test_the_picture_can_be_saved(show: Opener) -> None:
     with screen.page.expect_download() as png:
         screen.page.click("button:text-is('Save as PNG')")
     assert png.value.path().read_bytes().startswith(b"\x89PNG")
+
+
+def test_on_paper_the_whole_picture_stands_above_what_is_told(show: Opener) -> None:
+    screen = show(transformer(4), view=FOLDED)
+    before = screen.page.locator("#scene").get_attribute("transform")
+    seen = "printed = document.querySelector('#picture').getAttribute('viewBox')"
+    screen.page.evaluate(f"globalThis.printed = ''; addEventListener('beforeprint', () => {{ {seen} }})")
+    assert len(PdfReader(BytesIO(screen.page.pdf())).pages) >= 2
+    width, height = map(float, screen.page.evaluate("printed").split()[2:])
+    assert width > 200 and height > 400
+    assert screen.page.locator("#scene").get_attribute("transform") == before
+    assert screen.page.locator("#picture").get_attribute("viewBox") is None
 
 
 def test_a_small_window_shows_the_graph_and_the_panel(show: Opener) -> None:

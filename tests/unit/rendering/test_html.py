@@ -14,6 +14,7 @@ from gradviz.capture.capture import Capture, Program
 from gradviz.errors import BadInput
 from gradviz.graph.folding import FoldOptions
 from gradviz.graph.model import Graph
+from gradviz.graph.selection import SelectOptions
 from gradviz.graph.viewing import ViewOptions
 from gradviz.rendering.html import HtmlRenderer
 from gradviz.rendering.page_document import PageDocument
@@ -55,6 +56,14 @@ def test_wherever_data_crosses_a_border_a_wire_comes_or_goes(graph: Graph) -> No
         going = {port for wire in around.wires if wire.source == item and not wire.enters for port in wire.ports}
         exits = {outside for port in box.exits for outside in box.stands_for.get(port, (port,))}
         assert set(box.entries) <= coming and exits <= going
+
+
+def test_notes_of_a_page_name_no_options_of_the_command_line() -> None:
+    graph, view = transformer(3), ViewOptions(SelectOptions(around="h.1"), fold=FoldOptions(depth=0))
+    still = subject_of(Capture(Program("train.py")), graph, view).view.notes
+    assert sum("--" in note for note in still) == 3
+    notes = document(graph, view).notes
+    assert any("around 'h.1'" in note for note in notes) and not any("--" in note for note in notes)
 
 
 def test_all_that_a_box_holds_lies_within_it() -> None:

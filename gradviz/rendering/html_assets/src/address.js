@@ -15,6 +15,7 @@ export function hashOf(model, state) {
   if (opened.length) parts.push(`open=${opened.map((box) => nameOf(model, box)).join(",")}`);
   if (closed.length) parts.push(`close=${closed.map((box) => nameOf(model, box)).join(",")}`);
   if (state.colour !== model.firstColour) parts.push(`color=${state.colour}`);
+  if (state.isWeighed !== null) parts.push(`weigh=${state.isWeighed ? "yes" : "no"}`);
   return parts.join("&");
 }
 
@@ -29,7 +30,8 @@ export function stateOf(model, hash) {
   const selected = asked.has("node") ? node ?? null : asked.has("item") && model.items[item] ? item : null;
   if (selected !== null) opened = model.withOpen(opened, model.boxesAround(selected));
   const colour = asked.get("color");
-  return { opened, selected, colour: colour in model.document.legends || colour === "role" ? colour : model.firstColour };
+  const isWeighed = { yes: true, no: false }[asked.get("weigh")] ?? null;
+  return { opened, selected, isWeighed, colour: colour in model.document.legends || colour === "role" ? colour : model.firstColour };
 }
 
 /** Its module where no other box stands for the same, else its number. */

@@ -13,6 +13,7 @@ import { announce } from "./parts.js";
 import { Picture } from "./picture.js";
 import { besideOf, nearestOf } from "./places.js";
 import { Player } from "./player.js";
+import { printWhole } from "./printing.js";
 import { isWithin } from "./rects.js";
 import { savePng, saveSvg } from "./saving.js";
 import { Search } from "./search.js";
@@ -68,8 +69,9 @@ export class App {
     this.#offerColours();
     this.#offerCalls();
     byId("play").hidden = !facts.replay;
+    byId("weigh").hidden = !("gradient" in facts.legends);
     this.state = stateOf(this.model, location.hash);
-    this.picture.recolour(this.state.colour);
+    this.#recolour();
     this.#show();
     this.viewport.fit(this.picture.scene, { isLegible: true, isMoved: false });
     if (this.state.selected !== null) this.reveal(this.state.selected);
@@ -193,6 +195,10 @@ export class App {
     this.#change({ colour });
   }
 
+  weigh() {
+    if ("gradient" in this.model.document.legends) this.#change({ isWeighed: !this.#isWeighed });
+  }
+
   help() {
     showHelp();
   }
@@ -200,8 +206,13 @@ export class App {
   /** @param {"svg"|"png"} kind */
   save(kind) {
     const name = this.model.document.name.split(/[\\/]/).at(-1).replace(/\.py\b.*/, "").replace(/[^\w.-]+/g, "_").slice(0, 80) || "graph";
-    const area = this.picture.isWhole ? this.picture.scene : this.viewport.seen;
+    const area = this.#area;
     this.picture.withElements(() => (kind === "svg" ? saveSvg : savePng)(area, name));
+  }
+
+  /** What can be saved and printed. */
+  get #area() {
+    return this.picture.isWhole ? this.picture.scene : this.viewport.seen;
   }
 
   /** Begins or ends playing the backward pass, where it can be played. */
@@ -225,9 +236,9 @@ export class App {
       this.state.selected = this.model.shownFor(this.state.selected, this.state.opened);
     }
     if (before.selected !== this.state.selected) this.only = false;
-    if (before.colour !== this.state.colour) {
-      this.picture.recolour(this.state.colour);
-      showLegend(this.model, this.picture.scene, this.state.colour);
+    if (before.colour !== this.state.colour || before.isWeighed !== this.state.isWeighed) {
+      this.#recolour();
+      this.#showLegend();
     }
     if (before.opened !== this.state.opened) this.#show(anchor);
     else {
@@ -249,9 +260,26 @@ export class App {
     this.picture.show(scene);
     this.connections = new Connections(scene);
     this.minimap.show(scene);
-    showLegend(this.model, scene, this.state.colour);
+    this.#showLegend();
     this.#fillPanel();
     this.#mark();
+  }
+
+  /** Whether wires are as wide as their gradients are large: as was asked for, or else where colours tell gradients. */
+  get #isWeighed() {
+    const { isWeighed, colour } = this.state;
+    return "gradient" in this.model.document.legends && (isWeighed ?? colour === "gradient");
+  }
+
+  #recolour() {
+    byId("stage").toggleAttribute("data-weighed", this.#isWeighed);
+    byId("weigh").setAttribute("aria-pressed", this.#isWeighed);
+    byId("colour").value = this.state.colour;
+    this.picture.recolour(this.state.colour);
+  }
+
+  #showLegend() {
+    showLegend(this.model, this.picture.scene, { colour: this.state.colour, isWeighed: this.#isWeighed });
   }
 
   /** Brings into sight what runs, and tells of it. */
@@ -317,7 +345,6 @@ export class App {
   #offerColours() {
     const available = ["role", ...Object.keys(this.model.document.legends)];
     byId("colour").append(...available.map((by) => h("option", { value: by }, COLOURS[by])));
-    byId("colour").value = this.model.firstColour;
     byId("colour").addEventListener("change", (event) => this.colourBy(event.target.value));
   }
 
@@ -355,6 +382,7 @@ export class App {
       this.tip.hide();
       this.picture.look();
     });
+    printWhole({ area: () => this.#area, picture: this.picture });
     addEventListener("popstate", () => this.#follow());
     addEventListener("hashchange", () => this.#follow());
     const buttons = {
@@ -364,6 +392,7 @@ export class App {
       theme: () => { announce(`theme: ${nextTheme()}`); this.minimap.show(this.picture.scene); },
       help: () => this.help(),
       play: () => this.play(),
+      weigh: () => this.weigh(),
       "panel-toggle": () => document.body.classList.toggle("no-panel"),
     };
     for (const [id, action] of Object.entries(buttons)) byId(id).addEventListener("click", action);
@@ -375,10 +404,9 @@ export class App {
     if (placeOf(location.hash) !== this.model.document.place) return location.reload();
     const state = stateOf(this.model, location.hash);
     const isSame = hashOf(this.model, state) === hashOf(this.model, this.state);
-    if (isSame) return;
-    if (state.colour !== this.state.colour) this.picture.recolour(state.colour);
-    byId("colour").value = state.colour;
+    if (isSame) return undefined;
     this.state = state;
+    this.#recolour();
     this.goal = null;
     this.only = false;
     this.#show(state.selected ?? undefined);

@@ -12,6 +12,7 @@ const KEYS = [
   ["a", "show each of several alike (×12), or one of them", (app) => withSelected(app, "showEach")],
   ["c", "bring what is selected into sight", (app) => withSelected(app, "reveal")],
   ["o", "show only what is joined to it", (app) => app.showOnly(!app.only)],
+  ["w", "wires as wide as the gradient that flows along them, or all alike", (app) => app.weigh()],
   ["ArrowUp", "follow the data back, and the gradient onwards", (app) => app.follow("up")],
   ["ArrowDown", "follow the data onwards", (app) => app.follow("down")],
   ["ArrowLeft", "to what stands beside it", (app) => app.follow("left")],

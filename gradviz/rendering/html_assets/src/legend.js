@@ -5,15 +5,16 @@ import { byId, h, s } from "./dom.js";
  * @param {import("./model.js").Model} model
  * @param {import("./composition.js").Scene} scene
  */
-export function showLegend(model, scene, colour) {
+export function showLegend(model, scene, { colour, isWeighed }) {
   const { legends, roles } = model.document;
   const legend = legends[colour];
   const present = new Set([...scene.items.keys()].map((number) => model.items[number].role));
   const rows = [];
   if (legend?.is_scale) {
     const steps = legend.tints.filter(([tint]) => tint.startsWith("step"));
-    rows.push(h("span", { class: "entry" }, swatchRow(steps.map(([tint]) => tint)), legend.words + (legend.ends ? "; wires are as wide as it is large" : "")));
+    rows.push(h("span", { class: "entry" }, swatchRow(steps.map(([tint]) => tint)), legend.words));
   }
+  if (isWeighed) rows.push(h("span", { class: "entry" }, colour === "gradient" ? "wires are as wide as it is large" : `width of wires: ${legends.gradient.words}`));
   for (const [tint, words] of legend?.tints ?? []) if (words) rows.push(h("span", { class: "entry" }, swatchRow([tint]), words));
   for (const [role, [words, ...paths]] of Object.entries(roles)) {
     const isPlain = legend && ["box", "operation"].includes(role);

@@ -14,7 +14,7 @@ export class Looks {
       onChange();
     });
     observer.observe(document.documentElement, { attributeFilter: ["data-theme"] });
-    observer.observe(byId("stage"), { attributeFilter: ["data-color"] });
+    observer.observe(byId("stage"), { attributeFilter: ["data-color", "data-weighed"] });
     observer.observe(byId("picture"), { attributeFilter: ["class"] });
   }
 

@@ -91,6 +91,12 @@ export class Model {
     return this.items[number].parent ?? null;
   }
 
+  /** What is drawn around an item; null for nothing. */
+  boxAround(number) {
+    const parent = this.parentOf(number);
+    return parent === null ? null : this.shownAs(parent);
+  }
+
   /** The boxes around an item, the outermost first. */
   boxesAround(number) {
     const around = [];

@@ -2,6 +2,7 @@
 import { Crowd } from "./crowd.js";
 import { byId, s } from "./dom.js";
 import { boundsOf, isWithin, touch, widened } from "./rects.js";
+import { keepTitlesInSight } from "./titles.js";
 import { itemElement, moveWire, openElements, sizeOpen, translate, wireElement } from "./shapes.js";
 
 const DURATION = 220;
@@ -74,9 +75,13 @@ export class Picture {
     return { x: x + (clientX - left) / scale, y: y + (clientY - top) / scale };
   }
 
-  /** Does something for which what is in sight must have elements, as saving does. */
+  /** Does something for which what is in sight must have elements, and titles their own places, as saving does. */
   withElements(action) {
-    if (!this.#isCrowd) return action();
+    if (!this.#isCrowd) {
+      this.#keepTitles({ ...this.#scene, scale: 1, y: this.#scene.y - this.#scene.height });
+      action();
+      return this.#keepTitles();
+    }
     this.#turn(false);
     try {
       this.#drawAnew(this.#scene);
@@ -131,6 +136,7 @@ export class Picture {
     const isStill = !before || moves.length > MOST_MOVED || matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (isStill) {
       moves.forEach((move) => move(1));
+      this.#keepTitles();
       return this.#settle();
     }
     byId("picture").removeAttribute("data-settled");
@@ -139,6 +145,7 @@ export class Picture {
       const part = Math.min(1, Math.max(0, (now - start) / DURATION));
       const eased = 1 - (1 - part) ** 3;
       moves.forEach((move) => move(eased));
+      this.#keepTitles();
       if (part < 1) this.#frame = requestAnimationFrame(step);
       else this.#settle();
     };
@@ -154,8 +161,12 @@ export class Picture {
     if (this.#isCrowd && wasCrowd) return this.crowd.look();
     if (this.#isCrowd) this.#paint();
     else if (wasCrowd || this.#isOutgrown()) this.#drawAnew(this.#scene);
-    else return undefined;
+    else return this.#keepTitles();
     return this.onDrawn();
+  }
+
+  #keepTitles(seen = this.seen()) {
+    if (!this.#isCrowd) keepTitlesInSight(this.#drawn.open, this.#elements.items, seen, (number) => this.model.boxAround(number));
   }
 
   /** Whether so much is in sight that it has to be painted. */
@@ -190,6 +201,7 @@ export class Picture {
     cancelAnimationFrame(this.#frame);
     this.#drawn = this.#inSight(scene);
     this.#update(this.#drawn, null).forEach((move) => move(1));
+    this.#keepTitles();
     this.#settle();
   }
 

@@ -21,7 +21,7 @@ function svgText({ x, y, width, height }) {
     style,
     byId("picture").querySelector("defs").cloneNode(true),
     s("rect", { class: "page", x: box[0], y: box[1], width: box[2], height: box[3] }),
-    s("g", { "data-color": byId("stage").dataset.color }, layers),
+    s("g", { "data-color": byId("stage").dataset.color, "data-weighed": byId("stage").hasAttribute("data-weighed") }, layers),
   );
   return new XMLSerializer().serializeToString(picture);
 }

@@ -4,6 +4,8 @@ import { pathOf } from "./routes.js";
 
 /** How many widths there are for wires: one for each colour of a scale. */
 const WIDTHS = 7;
+/** The ground of a title that stands over other things than its box. */
+const SIDE_OF_PLATE = 6;
 const short = (value) => Math.round(value * 10) / 10;
 
 export function translate({ x, y }) {
@@ -63,7 +65,9 @@ export function openElements(model, number, { box, depth }) {
     "g",
     { class: "h item", "data-item": number, "data-box": box.item, role: "button", tabindex: -1, "aria-label": spoken(item), "aria-expanded": "true" },
     s("rect", { class: "grip", x: 0, y: 0, height: 30, width: 10 }),
-    s("g", { class: "title" }, lineElement({ ...box.header, style: `t ${shade}` }),
+    s("g", { class: "title" },
+      s("rect", { class: "plate", x: -SIDE_OF_PLATE, y: 6, width: box.header_width + 2 * SIDE_OF_PLATE, height: 24, rx: 6 }),
+      lineElement({ ...box.header, style: `t ${shade}` }),
       box.chip ? s("g", { class: "box" }, chipElement(box.chip)) : null),
     toggle(10, 0, "−"),
   );

@@ -56,7 +56,7 @@ export class Viewport {
   }
 
   get #bottom() {
-    return Math.max(BOTTOM, byId("play-bar").offsetHeight + 20);
+    return Math.max(BOTTOM, ...["play-bar", "legend"].map((id) => byId(id).offsetHeight + 20));
   }
 
   /** All of a rectangle, as large as it can be read; with `isLegible`, no smaller than that either. */

@@ -1,0 +1,20 @@
+/** On paper the whole picture stands above what the panel tells, as large as the page is wide. */
+import { byId } from "./dom.js";
+
+const MARGIN = 12;
+
+/** @param {{area: () => import("./composition.js").Rect, picture: import("./picture.js").Picture}} page */
+export function printWhole({ area, picture }) {
+  const svg = byId("picture");
+  const scene = byId("scene");
+  addEventListener("beforeprint", () => picture.withElements(() => {
+    const { x, y, width, height } = area();
+    svg.setAttribute("viewBox", [x - MARGIN, y - MARGIN, width + 2 * MARGIN, height + 2 * MARGIN].join(" "));
+    svg.dataset.transform = scene.getAttribute("transform");
+    scene.removeAttribute("transform");
+  }));
+  addEventListener("afterprint", () => {
+    svg.removeAttribute("viewBox");
+    scene.setAttribute("transform", svg.dataset.transform);
+  });
+}
