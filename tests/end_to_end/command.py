@@ -46,16 +46,7 @@ def gradviz(*arguments: str | Path, cwd: Path, stdin: str = "", env: dict[str, s
     """
     if reads_at_start(env or {}):
         return installed_gradviz(*arguments, cwd=cwd, stdin=stdin, env=env)
-    pipes = [os.pipe() for _ in range(3)]
-    (reading, typing), *printing = pipes
-    theirs = (reading, *(writing for _, writing in printing))
-    with ThreadPoolExecutor(3) as pool:
-        done = pool.submit(_forked, [GRADVIZ, *arguments], theirs, cwd, env)
-        printed = [pool.submit(_read, reading) for reading, _ in printing]
-        with os.fdopen(typing, "w", encoding="utf-8") as keyboard:
-            keyboard.write(stdin)
-        exit_code = done.result()
-        return Run(exit_code, *(each.result() for each in printed))
+    return _fork("gradviz.cli:main", [GRADVIZ, *arguments], cwd, stdin, env)
 
 
 def installed_gradviz(*arguments: str | Path, cwd: Path, stdin: str = "", env: dict[str, str] | None = None) -> Run:
@@ -64,14 +55,35 @@ def installed_gradviz(*arguments: str | Path, cwd: Path, stdin: str = "", env: d
 
 
 def python(*arguments: str | Path, cwd: Path, stdin: str = "", env: dict[str, str] | None = None) -> Run:
-    """Runs ``python ARGUMENTS`` in `cwd`, with `env` on top of the environment."""
+    """Runs ``python ARGUMENTS``, which begin with a script or ``-c``; forked as `gradviz` is."""
+    if reads_at_start(env or {}):
+        return installed_python(*arguments, cwd=cwd, stdin=stdin, env=env)
+    entry = "run_text" if arguments[0] == "-c" else "run_script"
+    return _fork(f"tests.prepared.programs:{entry}", arguments, cwd, stdin, env)
+
+
+def installed_python(*arguments: str | Path, cwd: Path, stdin: str = "", env: dict[str, str] | None = None) -> Run:
+    """The same from nothing, with whatever arguments Python takes."""
     return _run([sys.executable, *arguments], cwd, stdin, env)
 
 
-def _forked(command: Sequence[str | Path], streams: Sequence[int], cwd: Path, env: dict[str, str] | None) -> int:
-    words = [str(word) for word in command]
+def _fork(entry: str, words: Sequence[str | Path], cwd: Path, stdin: str, env: dict[str, str] | None) -> Run:
+    (reading, typing), *printing = [os.pipe() for _ in range(3)]
+    theirs = (reading, *(writing for _, writing in printing))
+    with ThreadPoolExecutor(3) as pool:
+        exit_code = pool.submit(_exit_code, entry, words, theirs, cwd, env)
+        printed = [pool.submit(_read, reading) for reading, _ in printing]
+        with contextlib.suppress(BrokenPipeError), os.fdopen(typing, "w", encoding="utf-8") as keyboard:
+            keyboard.write(stdin)
+        return Run(exit_code.result(), *(each.result() for each in printed))
+
+
+def _exit_code(
+    entry: str, words: Sequence[str | Path], streams: Sequence[int], cwd: Path, env: dict[str, str] | None
+) -> int:
     try:
-        return prepared_process().run("gradviz.cli:main", words, streams, cwd, {**os.environ, **(env or {})}, _SECONDS)
+        environment = {**os.environ, **(env or {})}
+        return prepared_process().run(entry, list(map(str, words)), streams, cwd, environment, _SECONDS)
     finally:
         for stream in streams:
             os.close(stream)

@@ -6,12 +6,13 @@ The same program runs both ways, with nothing but ``gradviz record --keep-going`
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.end_to_end.command import SCRIPTS, Run, gradviz, installed_gradviz, python, written_script
+from tests.end_to_end.command import SCRIPTS, Run, gradviz, installed_gradviz, installed_python, written_script
 from tests.shared_runs import SharedFolders
 
 RECORD = ("record", "--keep-going", "-o", "run.gradviz")
@@ -57,17 +58,16 @@ FACTS = (
 )
 
 
-def both(script: str, *arguments: str, cwd: Path, env: dict[str, str] | None = None) -> tuple[Run, Run]:
+def both(script: str, cwd: Path) -> tuple[Run, Run]:
     """The script under python and under gradviz."""
     path = SCRIPTS / script
-    native = python(path, *arguments, cwd=cwd, env=env)
-    return native, installed_gradviz(*RECORD, path, "--", *arguments, cwd=cwd, env=env)
+    return installed_python(path, cwd=cwd), installed_gradviz(*RECORD, path, cwd=cwd)
 
 
 def both_modules(name: str, *arguments: str, cwd: Path) -> tuple[Run, Run]:
     """The module under ``python -m`` and under ``gradviz record -m``."""
     env = {"PYTHONPATH": str(SCRIPTS)}
-    native = python("-m", name, *arguments, cwd=cwd, env=env)
+    native = installed_python("-m", name, *arguments, cwd=cwd, env=env)
     return native, installed_gradviz(*RECORD, "-m", name, "--", *arguments, cwd=cwd, env=env)
 
 
@@ -83,7 +83,7 @@ def facts(shared: SharedFolders) -> tuple[dict[str, Any], dict[str, Any]]:
 
     def fill(folder: Path) -> None:
         options: dict[str, Any] = {"cwd": folder, "stdin": "typed\n", "env": ENVIRONMENT}
-        runs = python(SEEING, *WORDS, **options), installed_gradviz(*RECORD, SEEING, "--", *WORDS, **options)
+        runs = installed_python(SEEING, *WORDS, **options), installed_gradviz(*RECORD, SEEING, "--", *WORDS, **options)
         for name, run in zip(("native", "recorded"), runs, strict=True):
             (folder / f"{name}.json").write_text(json.dumps(seen_in(run)))
 
@@ -144,7 +144,9 @@ def test_a_module_runs_as_under_python_m(module: str, tmp_path: Path) -> None:
 )
 def test_an_uncaught_exception_is_shown_as_python_shows_it(ending: str, tmp_path: Path) -> None:
     (tmp_path / "broken_neighbour.py").write_text("this is not python\n")
-    native, recorded = both("ways_to_end.py", ending, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+    script = shutil.copy(SCRIPTS / "ways_to_end.py", tmp_path)
+    native = installed_python(script, ending, cwd=tmp_path)
+    recorded = gradviz(*RECORD, script, "--", ending, cwd=tmp_path)
     assert native.exit_code == 1
     assert recorded.exit_code == 1
     assert recorded.stderr == native.stderr
@@ -159,7 +161,7 @@ def test_a_script_that_leaves_by_itself_succeeds_or_fails(
     ending: str, exit_code: int, last_word: str, tmp_path: Path
 ) -> None:
     """Whatever number a script that failed has left with, it is exit code 1 of gradviz."""
-    run = installed_gradviz(*RECORD, SCRIPTS / "ways_to_end.py", "--", ending, cwd=tmp_path)
+    run = gradviz(*RECORD, SCRIPTS / "ways_to_end.py", "--", ending, cwd=tmp_path)
     assert (run.exit_code, run.stderr) == (exit_code, last_word)
     assert run.programs_output == "about to end\n"
     assert (tmp_path / "run.gradviz").exists()
@@ -192,7 +194,7 @@ def test_python_m_gradviz_is_the_same_command(tmp_path: Path) -> None:
     script = written_script(
         tmp_path, "import sys, torch\nprint(sys.path[0])\ntorch.ones(1, requires_grad=True).exp()\n"
     )
-    by_module = python("-m", "gradviz", "render", script, cwd=tmp_path)
+    by_module = installed_python("-m", "gradviz", "render", script, cwd=tmp_path)
     by_name = installed_gradviz("render", script, cwd=tmp_path)
     assert by_module == by_name
 
@@ -219,14 +221,14 @@ def test_a_script_in_another_folder_finds_its_neighbours_and_works_in_ours(tmp_p
         "import os, settings, torch\nprint(os.getcwd())\nx = torch.ones(settings.WIDTH)\n"
         "torch.nn.Linear(settings.WIDTH, 1)(x).backward()\n",
     )
-    run = installed_gradviz("render", "project/deep/train.py", cwd=tmp_path)
+    run = gradviz("render", "project/deep/train.py", cwd=tmp_path)
     assert run.exit_code == 0, run.stderr
     assert run.stdout.splitlines()[0] == str(tmp_path)
     assert (tmp_path / "train.svg").exists()
 
 
 def test_by_default_a_script_ends_politely_after_its_first_backward(tmp_path: Path) -> None:
-    run = installed_gradviz("render", SCRIPTS / "stops_politely.py", cwd=tmp_path)
+    run = gradviz("render", SCRIPTS / "stops_politely.py", cwd=tmp_path)
     assert (run.exit_code, run.stderr) == (0, "")
     lines = run.stdout.splitlines()
     assert lines[:4] == ["opened", "closed", "finally", "wrote stops_politely.svg"]
@@ -235,7 +237,7 @@ def test_by_default_a_script_ends_politely_after_its_first_backward(tmp_path: Pa
 
 
 def test_a_script_that_swallows_everything_runs_on_and_is_drawn_all_the_same(tmp_path: Path) -> None:
-    run = installed_gradviz("render", SCRIPTS / "swallows_everything.py", cwd=tmp_path)
+    run = gradviz("render", SCRIPTS / "swallows_everything.py", cwd=tmp_path)
     assert (run.exit_code, run.stderr) == (0, "")
     assert "did step 2\nthe end\n" in run.stdout
     assert (tmp_path / "swallows_everything.svg").exists()
@@ -247,7 +249,7 @@ def test_what_a_script_prints_keeps_out_of_a_picture_on_standard_output(tmp_path
         "import os, torch\nprint('by python')\nos.write(1, b'below python\\n')\n"
         "torch.ones(1, requires_grad=True).exp().backward()\n",
     )
-    run = installed_gradviz("render", script, "-o", "-", "--format", "json", cwd=tmp_path)
+    run = gradviz("render", script, "-o", "-", "--format", "json", cwd=tmp_path)
     assert run.exit_code == 0
     assert len(json.loads(run.stdout)["graph"]["nodes"]) == 2
     stopped = "gradviz: the script was stopped after backward 1 (--keep-going lets it run on)"
@@ -262,12 +264,12 @@ print("first", end="")
 sys.stderr.write("second")
 torch.ones(1, requires_grad=True).exp().backward()
 """
-    run = installed_gradviz(*RECORD, written_script(tmp_path, script), cwd=tmp_path)
+    run = gradviz(*RECORD, written_script(tmp_path, script), cwd=tmp_path)
     assert run.stdout.startswith("first")
     assert run.stderr == "second"
 
 
 def test_nothing_is_left_in_the_working_folder_but_the_output(tmp_path: Path) -> None:
     script = written_script(tmp_path, "import torch\ntorch.ones(1, requires_grad=True).exp().backward()\n")
-    assert installed_gradviz("render", script, cwd=tmp_path).exit_code == 0
+    assert gradviz("render", script, cwd=tmp_path).exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py", "train.svg"]

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import FORMAT_VERSION, load_capture
 from gradviz.cli.demo import DEMO
-from tests.end_to_end.command import gradviz, python, refusal
+from tests.end_to_end.command import gradviz, installed_python, refusal
 from tests.end_to_end.demo_capture import recorded_sample
 
 
 def test_it_shows_a_tree_and_what_to_do_next(tmp_path: Path) -> None:
-    run = python("-m", "gradviz", "demo", cwd=tmp_path)
+    run = installed_python("-m", "gradviz", "demo", cwd=tmp_path)
     assert (run.exit_code, run.stderr) == (0, "")
     assert "loss = nn.functional.cross_entropy(logits, labels)" in run.stdout
     assert "NllLossBackward0" in run.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.end_to_end.command import Run, python
+from tests.end_to_end.command import Run, installed_python
 
 REPOSITORY = Path(__file__).parents[2]
 HEAD = """
@@ -28,7 +28,7 @@ def run_tests(folder: Path, text: str, *options: str) -> Run:
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers -p no:cacheprovider\n", encoding="utf-8")
     (folder / "test_it.py").write_text(text, encoding="utf-8")
     path = [str(folder / "site"), str(REPOSITORY)]
-    return python("-m", "pytest", "-q", *options, cwd=folder, env={"PYTHONPATH": os.pathsep.join(path)})
+    return installed_python("-m", "pytest", "-q", *options, cwd=folder, env={"PYTHONPATH": os.pathsep.join(path)})
 
 
 def test_the_fixture_fails_a_test_whose_gradients_are_wrong_and_names_the_line(tmp_path: Path) -> None:
@@ -114,5 +114,5 @@ def test_pytest_starts_without_torch(tmp_path: Path) -> None:
     )
     assert "@pytest.mark.gradviz(select=(), ignore=(), fail_on='warning')" in run.stdout
     path = os.pathsep.join([str(tmp_path / "site"), str(REPOSITORY)])
-    run = python("-m", "pytest", "-q", cwd=tmp_path, env={"PYTHONPATH": path})
+    run = installed_python("-m", "pytest", "-q", cwd=tmp_path, env={"PYTHONPATH": path})
     assert run.exit_code == 0, run.stdout

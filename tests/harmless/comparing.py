@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
-from tests.prepared import forks
+from tests.harmless import forked_programs
+from tests.prepared import forks, programs
 
 MOST_PEAK_MEMORY = 96 * 2**20
 """Bytes that a recorded run may have in use at once beyond those of the plain one, for gradviz itself."""
@@ -17,7 +17,7 @@ MOST_BYTES_A_NODE = 2048
 """The same for each node that is recorded: its place in the graph, and in the file that is written."""
 
 _OURS_ON_STDOUT = ("wrote ", "next:  ", "       gradviz ", "left ")
-_FORKED_BY = (str(Path(__file__).with_name("forked_programs.py")), str(Path(forks.__file__)))
+_FORKED_BY = tuple(module.__file__ for module in (forks, programs, forked_programs))
 _NO_GRAPH = (2, 0)
 """Exit codes, recorded and plain, where the script ends well without any graph to record."""
 

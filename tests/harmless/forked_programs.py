@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from tests.prepared import programs
 from tests.prepared.process import PreparedProcess
 
 LOGGING_CALLS = "gradviz, logging calls"
@@ -35,21 +34,9 @@ def run_forked(process: PreparedProcess, command: list[str], folder: Path, cwd: 
 
 
 def run_script() -> None:
-    """The script that ``sys.argv`` names, as python runs it."""
+    """The script that ``sys.argv`` names."""
     _reset_peak_memory()
-    script = Path(sys.argv[0])
-    namespace: dict[str, Any] = sys.modules["__main__"].__dict__
-    namespace.update(__builtins__=sys.modules["builtins"], __cached__=None, __annotations__={})
-    code = compile(script.read_text(encoding="utf-8"), script, "exec", dont_inherit=True)
-    try:
-        exec(code, namespace)
-    except SystemExit:
-        raise
-    except BaseException as error:
-        trace = error.__traceback__
-        assert trace is not None
-        sys.excepthook(type(error), error.with_traceback(trace.tb_next), trace.tb_next)
-        raise SystemExit(1) from None
+    programs.run_script()
 
 
 def run_command() -> None:

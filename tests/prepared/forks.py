@@ -102,7 +102,7 @@ def _take_surroundings(asked: dict[str, Any], streams: Sequence[int]) -> None:
     os.chdir(asked["cwd"])
     sys.argv = asked["words"]
     sys.orig_argv = [sys.executable, *sys.argv]
-    sys.path[0] = str(Path(sys.argv[0]).parent)
+    sys.path[0] = "" if sys.argv[0] == "-c" else str(Path(sys.argv[0]).resolve().parent)
     main = ModuleType("__main__")
     main.__file__ = sys.argv[0]
     sys.modules["__main__"] = main

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.command import python
+from tests.end_to_end.command import installed_python
 
 PROMPT = """\
 import torch, gradviz
@@ -25,7 +25,7 @@ recording.svg()
 
 
 def test_a_prompt_shows_trees_as_they_are(tmp_path: Path) -> None:
-    run = python("-i", "-q", "-c", "", cwd=tmp_path, stdin=PROMPT)
+    run = installed_python("-i", "-q", "-c", "", cwd=tmp_path, stdin=PROMPT)
     assert run.exit_code == 0
     assert "Error" not in run.stderr
     trees = [line.split() for line in run.stdout.splitlines() if "TBackward0" in line or "weight" in line]
@@ -38,7 +38,7 @@ def test_a_prompt_shows_trees_as_they_are(tmp_path: Path) -> None:
 
 
 def test_a_program_from_standard_input_is_recorded(tmp_path: Path) -> None:
-    run = python("-", cwd=tmp_path, stdin=PROMPT + "print(recording.tree())")
+    run = installed_python("-", cwd=tmp_path, stdin=PROMPT + "print(recording.tree())")
     assert (run.exit_code, run.stderr) == (0, "")
     assert "SumBackward0" in run.stdout
 
