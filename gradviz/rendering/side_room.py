@@ -7,11 +7,12 @@ enough to hold it on both sides: that costs width, but nothing can be in it then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from gradviz.rendering.box_problem import Block, BoxProblem, BoxSolution, Wire
-from gradviz.rendering.geometry import Route
 
 CLEARANCE = 12.0
 """Between what sticks out of a block and whatever is next to it."""
@@ -19,6 +20,16 @@ MAX_ROUNDS = 3
 """After that every block is made wide enough."""
 
 Ask = Callable[[BoxProblem], BoxSolution | None]
+
+
+class _Stretch(NamedTuple):
+    """A straight part of a wire."""
+
+    wire: Wire
+    left: float
+    right: float
+    top: float
+    bottom: float
 
 
 def solve_with_side_room(problem: BoxProblem, ask: Ask) -> BoxSolution | None:
@@ -64,14 +75,16 @@ def _lacking_room(problem: BoxProblem, solution: BoxSolution, concerned: set[int
     if not concerned:
         return set()
     found: set[int] = set()
-    for row in _rows(problem, solution):
+    rows = list(_rows(problem, solution))
+    for row in rows:
         for one, other in pairwise(row):
             if _gap(problem, solution, one, other) < CLEARANCE:
                 able = [block for block in (one, other) if block in concerned]
                 found.update(sorted(able, key=lambda block: max(problem.blocks[block][3:]))[:1])
-    for block in concerned - found:
-        if any(_runs_beside(problem, solution, block, wire, route) for wire, route in _wires(problem, solution)):
-            found.add(block)
+    for row, stretches in zip(rows, _stretches_through(rows, problem, solution), strict=True):
+        for block in row:
+            if block in concerned and any(_runs_beside(problem, solution, block, each) for each in stretches):
+                found.add(block)
     return found
 
 
@@ -84,7 +97,7 @@ def _rows(problem: BoxProblem, solution: BoxSolution) -> Iterator[list[int]]:
         if row and _top(problem, solution, block) >= bottom:
             yield sorted(row, key=lambda member: solution.centers[member].x)
             row = []
-        lower = solution.centers[block].y + problem.blocks[block].height / 2
+        lower = _bottom(problem, solution, block)
         bottom = max(bottom, lower) if row else lower
         row.append(block)
     if row:
@@ -93,6 +106,10 @@ def _rows(problem: BoxProblem, solution: BoxSolution) -> Iterator[list[int]]:
 
 def _top(problem: BoxProblem, solution: BoxSolution, block: int) -> float:
     return solution.centers[block].y - problem.blocks[block].height / 2
+
+
+def _bottom(problem: BoxProblem, solution: BoxSolution, block: int) -> float:
+    return solution.centers[block].y + problem.blocks[block].height / 2
 
 
 def _gap(problem: BoxProblem, solution: BoxSolution, one: int, other: int) -> float:
@@ -107,21 +124,29 @@ def _right(problem: BoxProblem, solution: BoxSolution, block: int) -> float:
     return solution.centers[block].x + problem.blocks[block].width / 2 + problem.blocks[block].right
 
 
-def _wires(problem: BoxProblem, solution: BoxSolution) -> Iterable[tuple[Wire, Route]]:
-    return zip(problem.wires, solution.routes, strict=True)
+def _stretches_through(
+    rows: Sequence[Sequence[int]], problem: BoxProblem, solution: BoxSolution
+) -> list[list[_Stretch]]:
+    """For each row the stretches of wires that come into it: looking at all wires for each block is quadratic."""
+    bottoms = [max(_bottom(problem, solution, block) for block in row) for row in rows]
+    tops = [min(_top(problem, solution, block) for block in row) for row in rows]
+    through: list[list[_Stretch]] = [[] for _ in rows]
+    for wire, route in zip(problem.wires, solution.routes, strict=True):
+        for start, end in pairwise(route):
+            left, right = sorted((start.x, end.x))
+            top, bottom = sorted((start.y, end.y))
+            stretch = _Stretch(wire, left, right, top, bottom)
+            for row in range(bisect_right(bottoms, top), bisect_left(tops, bottom)):
+                through[row].append(stretch)
+    return through
 
 
-def _runs_beside(problem: BoxProblem, solution: BoxSolution, block: int, wire: Wire, route: Route) -> bool:
+def _runs_beside(problem: BoxProblem, solution: BoxSolution, block: int, stretch: _Stretch) -> bool:
     """Whether a wire of other blocks comes into the room of this one."""
-    if block in (wire.source, wire.target):
-        return False
-    left, right = _left(problem, solution, block), _right(problem, solution, block)
-    top = _top(problem, solution, block)
-    bottom = top + problem.blocks[block].height
-    return any(
-        min(start.x, end.x) < right + CLEARANCE / 2
-        and max(start.x, end.x) > left - CLEARANCE / 2
-        and min(start.y, end.y) < bottom
-        and max(start.y, end.y) > top
-        for start, end in pairwise(route)
+    return (
+        block not in (stretch.wire.source, stretch.wire.target)
+        and stretch.left < _right(problem, solution, block) + CLEARANCE / 2
+        and stretch.right > _left(problem, solution, block) - CLEARANCE / 2
+        and stretch.top < _bottom(problem, solution, block)
+        and stretch.bottom > _top(problem, solution, block)
     )
