@@ -43,10 +43,13 @@ def mathematics_with_numbers(
         settings: the node's own, which decide what is left out of its formulas.
         tensors: what it was computed from, what it gave and what arrived.
     """
+    numbers = tensor_numbers(tensors)
+    if not numbers:
+        return {}
     read = partial(reading, plain, settings=settings, complex_numbers=have_complex_numbers(tensors))
     scalars = setting_numbers(settings)
     letters = read(minus_signs(scalars)).gradients
-    put_in = read(minus_signs(scalars | tensor_numbers(tensors))).gradients
+    put_in = read(minus_signs(scalars | numbers)).gradients
     are_scalars = all(each.tensor is not None and not each.tensor.shape for each in tensors)
     return {
         # Of scalars element by element is plain multiplication.

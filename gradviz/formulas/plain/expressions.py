@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 
@@ -15,16 +16,26 @@ def parsed(expression: str) -> ast.expr:
 
 
 def decided(expression: str, settings: Mapping[str, object]) -> ast.expr:
-    """What is left of an expression where `settings` are known.
+    """What is left of an expression where `settings` are known; it belongs to all who ask for it.
 
     Each ``a if condition else b`` is decided that asks for nothing else; factors and divisors that are 1 are left out.
     """
-    whole = parsed(expression)
-    if settings.keys().isdisjoint(_known_names(expression)):
-        return whole
-    # The remembered one belongs to all who ask for it.
-    decided: ast.expr = _Deciding(settings).visit(copy.deepcopy(whole))
-    return decided
+    known = {name: settings[name] for name in sorted(_known_names(expression) & settings.keys())}
+    return _decided(expression, _Known(repr(known), known)) if known else parsed(expression)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Those settings that an expression asks for; lists among them have no hash."""
+
+    words: str
+    values: Mapping[str, object] = field(compare=False)
+
+
+@lru_cache(maxsize=2000)
+def _decided(expression: str, known: _Known) -> ast.expr:
+    left: ast.expr = _Deciding(known.values).visit(copy.deepcopy(parsed(expression)))
+    return left
 
 
 @lru_cache(maxsize=2000)
