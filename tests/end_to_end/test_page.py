@@ -337,6 +337,9 @@ def test_memory_is_a_map_by_module_or_line_that_leads_to_what_keeps_it(show: Ope
     sizes = "rects => rects.map(rect => rect.width.baseVal.value * rect.height.baseVal.value)"
     areas = screen.page.locator(".treemap rect.d1").evaluate_all(sizes)
     assert len(areas) == 3 and max(areas) < 1.15 * min(areas)
+    width = int(screen.page.locator(".treemap").get_attribute("width") or 0)
+    screen.page.locator("#panel-edge").press("ArrowLeft")
+    expect(screen.page.locator(".treemap")).to_have_attribute("width", str(width + 24))
     screen.page.click("button:text-is('by line')")
     assert screen.page.locator(".treemap .o").count() == 0 < screen.page.locator(".treemap .operation").count()
 

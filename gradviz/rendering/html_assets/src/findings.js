@@ -6,7 +6,7 @@ const MOST_PLACES = 8;
 
 /** @param {object[]} findings of the document */
 export function findingParts(findings) {
-  return findings.map((finding) => h("article", { class: `finding ${finding.severity}` }, told(finding)));
+  return findings.map((finding) => h("article", { class: "finding", "data-severity": finding.severity }, told(finding)));
 }
 
 /** All of a graph; each with the places that it is about. */
@@ -15,7 +15,7 @@ export function findingList(model, go, selected) {
     const items = [...new Set(finding.nodes.flatMap((node) => model.itemOfNode(node) ?? []))];
     const places = items.slice(0, MOST_PLACES).map((number) => itemButton(model, number, go, { isCurrent: number === selected }));
     if (items.length > MOST_PLACES) places.push(h("p", { class: "quiet" }, `and ${(items.length - MOST_PLACES).toLocaleString("en")} more`));
-    return h("article", { class: `finding ${finding.severity}` }, told(finding), places);
+    return h("article", { class: "finding", "data-severity": finding.severity }, told(finding), places);
   });
 }
 

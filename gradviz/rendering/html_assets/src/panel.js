@@ -3,6 +3,7 @@ import { aboutItem } from "./about.js";
 import { callParts } from "./calls.js";
 import { Details } from "./data.js";
 import { byId, h } from "./dom.js";
+import { listenToEdge } from "./edge.js";
 import { findingList } from "./findings.js";
 import { Memory } from "./memory.js";
 import { Parameters } from "./parameters.js";
@@ -22,6 +23,8 @@ export class Panel {
     this.actions = actions;
     this.element = byId("panel-content");
     this.details = new Details(model.document);
+    listenToEdge();
+    new ResizeObserver(() => this.#fitMap()).observe(byId("panel"));
     this.tab = tabOf(location.hash);
     this.number = null;
     this.around = null;
@@ -58,6 +61,13 @@ export class Panel {
     this.isGoing = true;
     this.actions.select(number);
     this.isGoing = false;
+  }
+
+  /** A map is as wide as the panel. */
+  #fitMap() {
+    const { offsetWidth } = byId("panel");
+    if (offsetWidth !== this.width && this.element.querySelector(".treemap")) this.#draw();
+    this.width = offsetWidth;
   }
 
   #draw() {
