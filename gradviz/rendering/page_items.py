@@ -14,7 +14,7 @@ from gradviz.rendering.colouring import QUANTITY_WORDS, Measured, common_scale, 
 from gradviz.rendering.faces import SMALL_SIZE, Face, TextLine, badge_width, line_width, printable
 from gradviz.rendering.geometry import Rect
 from gradviz.rendering.item_marks import worst_finding
-from gradviz.rendering.module_colours import module_categories
+from gradviz.rendering.page_categories import PageCategories
 from gradviz.rendering.page_document import PageChip, PageItem, PageLegend, PageLine
 from gradviz.rendering.page_level import Level
 from gradviz.rendering.palette import ROLE_STYLES
@@ -49,8 +49,10 @@ class PageItems:
     _items: dict[int, PageItem] = field(default_factory=dict)
     _measured: dict[int, dict[Quantity, Measured]] = field(default_factory=dict)
     _shapes: dict[Shape, int] = field(default_factory=dict)
-    _modules: dict[int, str] = field(default_factory=dict)
-    _categories: list[str] = field(default_factory=list)
+    _categories: PageCategories = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._categories = PageCategories(self.graph)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -59,15 +61,12 @@ class PageItems:
 
     def add(self, level: Level) -> None:
         """Take what a level shows for the first time."""
-        self._categories, modules = module_categories(level.words)
+        self._categories.add(level)
         quantities = [by for by in QUANTITIES if was_measured(self.graph, by)]
         for item in level.closed:
             number = level.number(item.id)
             self._items[number] = self._page_item(level, item)
             self._measured[number] = {by: measured(level.words, item, by) for by in quantities}
-            module = modules[item.id]
-            if item.root is None:
-                self._modules[number] = "plain" if module is None else f"category{module}"
         self._add_boxes_with_each(level)
 
     def _add_boxes_with_each(self, level: Level) -> None:
@@ -89,11 +88,10 @@ class PageItems:
                 for number, each in found.items():
                     tints[number][by] = each.tints(scale)
                 legends[by] = _legend_of_scale(by, scale, tints)
-        if len(self._categories) > 1:
-            for number, category in self._modules.items():
-                tints[number]["module"] = (category,)
-            names = tuple((f"category{place}", printable(name)) for place, name in enumerate(self._categories))
-            legends["module"] = PageLegend("module", names)
+        for category, tinted, legend in self._categories.finished():
+            legends[category] = legend
+            for number, own in tinted.items():
+                tints[number][category] = own
         return tuple(
             replace(
                 self._items[number],

@@ -6,10 +6,15 @@ from collections.abc import Iterator
 
 from gradviz.rendering.colouring import ink_of
 from gradviz.rendering.notebook import confined
+from gradviz.rendering.page_categories import PAGE_CATEGORIES
+from gradviz.rendering.page_items import QUANTITIES
 from gradviz.rendering.palette import THEMES, Theme
 from gradviz.rendering.svg_style import SHAPE_RULES, colour_rules, font_faces, ghost_rules, mark_rules
 from gradviz.rendering.svg_tints import link_state_rules, link_widths, tint_rule
-from gradviz.rendering.tints import CATEGORIES, COLOR_BY, STEPS
+from gradviz.rendering.tints import CATEGORIES, STEPS
+
+OWN_OUTLINE = ">.s"
+"""Of an item, and not of the bands inside it, which have other tints."""
 
 
 def colours_and_shapes() -> str:
@@ -44,9 +49,9 @@ def _variables(theme: Theme) -> str:
 
 def _tint_rules(theme: Theme) -> Iterator[str]:
     yield from link_widths("[data-weighed] ")
-    for by in COLOR_BY:
-        tints = [f"category{place}" for place in range(CATEGORIES)] if by == "module" else []
-        tints += [f"step{step}" for step in range(STEPS)] if by not in ("module", "role") else []
-        for tint in (*tints, "plain", "unknown", "broken"):
-            if by != "role":
-                yield tint_rule(tint, ink_of(tint, by, theme), f'[data-color="{by}"] ')
+    for by in QUANTITIES:
+        for tint in (*(f"step{step}" for step in range(STEPS)), "plain", "unknown", "broken"):
+            yield tint_rule(tint, ink_of(tint, by, theme), f'[data-color="{by}"] ', OWN_OUTLINE)
+    coloured = f":is({','.join(f'[data-color={by}]' for by in PAGE_CATEGORIES)}) "
+    for tint in (*(f"category{place}" for place in range(CATEGORIES)), "plain", "broken"):
+        yield tint_rule(tint, ink_of(tint, "module", theme), coloured, OWN_OUTLINE)

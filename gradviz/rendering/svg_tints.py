@@ -25,11 +25,11 @@ def tint_rules(colouring: Colouring, *, and_also: Iterable[Tint] = ()) -> More:
     return rules
 
 
-def tint_rule(tint: Tint, ink: Ink, within: str = "") -> str:
+def tint_rule(tint: Tint, ink: Ink, within: str = "", outline: str = ".s") -> str:
     """The rule of one tint, for what lies in elements that the selector `within` fits."""
     own = f"{within}.{tint}"
     return (
-        f"{own} .s{{fill:{ink.fill};stroke:{ink.line}}}{own} .i{{stroke:{ink.line}}}"
+        f"{own} {outline}{{fill:{ink.fill};stroke:{ink.line}}}{own} .i{{stroke:{ink.line}}}"
         f"{own} text,{own} .q{{fill:{ink.text}}}{own} .c{{fill:none;stroke:{ink.line}}}"
         f"{within}stop.{tint}{{stop-color:{ink.fill}}}"
     )

@@ -16,7 +16,7 @@ from pypdf import PdfReader
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.folding import FoldOptions
 from gradviz.graph.gradients import TensorFigures
-from gradviz.graph.model import Graph, Node, Root
+from gradviz.graph.model import Graph, Node, Root, TensorFacts
 from gradviz.graph.node_findings import NodeFinding
 from gradviz.graph.viewing import ViewOptions, view_of
 from gradviz.rendering.labels import item_texts
@@ -160,6 +160,18 @@ def test_light_passes_through_borders_of_boxes(show: Opener) -> None:
     assert screen.lit("to") == ["loss", "nll_loss"]
 
 
+def test_the_shortest_way_between_two_lights_up(show: Opener) -> None:
+    screen = show(graph_of("x -> Mul -> Sin -> Add -> loss; Mul -> Cos -> Exp -> Add; y -> Tan -> other"))
+    screen.click("mul")
+    screen.page.click("#panel button:text-is('Way to …')")
+    screen.click("add")
+    assert screen.lit("to") == ["add", "mul", "sin"] and screen.heading() == "mul"
+    screen.click("x", modifiers=["Shift"])
+    assert (screen.lit("from"), screen.lit("to")) == (["mul", "x"], [])
+    screen.click("tan", modifiers=["Shift"])
+    assert screen.page.inner_text("#status") == "no data flows between the two"
+
+
 def test_arrow_keys_follow_the_data_and_enter_opens(show: Opener) -> None:
     screen = show(transformer(2), view=FOLDED)
     screen.click("head")
@@ -295,6 +307,16 @@ def test_colours_can_be_chosen_with_their_legend(show: Opener) -> None:
     assert len({screen.item(title).evaluate(fill) for title in ("mul", "sin", "exp", "sum")}) == 1
 
 
+def test_a_folded_box_has_the_colours_of_all_that_it_holds(show: Opener) -> None:
+    half = with_fields(transformer(2), "NllLoss", outputs=(TensorFacts((), "float64"),))
+    screen = show(with_fields(half, "Softmax", outputs=(TensorFacts((4,), "float16"),)), view=FOLDED)
+    screen.page.select_option("#colour", "dtype")
+    assert screen.page.locator("#legend .entry").all_inner_texts()[:3] == ["float32", "float16", "float64"]
+    bands = "element => [...element.querySelectorAll('.bands .s')].map(band => getComputedStyle(band).fill)"
+    found = screen.item("h.0 … h.1").evaluate(bands)
+    assert len(found) == len(set(found)) == 2
+
+
 def test_coloured_by_gradient_a_wire_is_as_wide_as_what_flows_back(show: Opener) -> None:
     graph = fading(graph_of("w -> Mul -> Sin -> Exp -> loss"))
     nodes = (replace(node, gradients=tuple(node.arrived[0] for _ in node.edges)) for node in graph.nodes)
@@ -396,6 +418,8 @@ def test_what_a_check_found_is_marked_listed_and_found(show: Opener) -> None:
     screen.page.click("#panel .finding button:has-text('sqrt')")
     assert screen.settled().heading() == "sqrt"
     assert screen.search("finding") == "1 found"
+    screen.page.select_option("#colour", "finding")
+    assert {"error", "nothing found"} <= set(screen.page.locator("#legend .entry").all_inner_texts())
 
 
 ODD_GRAPHS = {

@@ -23,7 +23,7 @@ import { Viewport } from "./viewport.js";
 
 /** Unfolding all below stops before more than this would be drawn. */
 const MOST_SHOWN = 3000;
-const COLOURS = { role: "what it is", gradient: "gradient", memory: "memory", time: "time", module: "module" };
+const COLOURS = { role: "what it is", gradient: "gradient", memory: "memory", time: "time", module: "module", dtype: "dtype", finding: "findings" };
 
 export class App {
   /** @param {import("./model.js").Model} model */
@@ -35,10 +35,12 @@ export class App {
     this.found = null;
     this.only = false;
     this.goal = null;
+    this.isWayAsked = false;
     this.panel = new Panel(model, {
       toggle: (number) => this.toggle(number),
       unfoldAll: (number) => this.unfoldAll(number),
       showEach: (number) => this.showEach(number),
+      askForWay: () => this.askForWay(),
       reveal: (number) => this.reveal(number),
       only: () => this.showOnly(!this.only),
       select: (number) => this.goTo(number),
@@ -150,9 +152,28 @@ export class App {
 
   /** The shortest way between what is selected and another item lights up. */
   showWay(number) {
+    this.#askForWay(false);
     if (this.state.selected === null || number === this.state.selected) return this.select(number);
     this.goal = number;
     return this.#mark();
+  }
+
+  /** What is clicked next is the other end of a way. */
+  askForWay() {
+    this.#askForWay(true);
+    announce("now click the other end");
+  }
+
+  #askForWay(isAsked) {
+    this.isWayAsked = isAsked;
+    byId("picture").classList.toggle("asking", isAsked);
+  }
+
+  /** Leaves what was begun last: a way, a selection, the backward pass. */
+  leave() {
+    if (this.isWayAsked) this.#askForWay(false);
+    else if (this.player.isOn && this.state.selected === null) this.play();
+    else this.select(null);
   }
 
   showOnly(only) {
@@ -416,8 +437,11 @@ export class App {
 
   #click(event) {
     const number = this.picture.numberAt(event);
-    if (number === null) return this.select(null);
+    if (number === null) {
+      this.#askForWay(false);
+      return this.select(null);
+    }
     if (event.target.closest(".toggle")) return this.toggle(number);
-    return event.shiftKey ? this.showWay(number) : this.select(number);
+    return event.shiftKey || this.isWayAsked ? this.showWay(number) : this.select(number);
   }
 }

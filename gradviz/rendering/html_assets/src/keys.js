@@ -20,7 +20,7 @@ const KEYS = [
   ["+", "zoom in; - zooms out", (app) => app.viewport.zoomBy(1.3)],
   ["-", "", (app) => app.viewport.zoomBy(1 / 1.3)],
   ["p", "play the backward pass; then ← → step through it, and space runs it", (app) => app.play()],
-  ["Escape", "select nothing; leave the backward pass", (app) => (app.player.isOn && app.state.selected === null ? app.play() : app.select(null))],
+  ["Escape", "select nothing; leave the backward pass", (app) => app.leave()],
   ["?", "this list", (app) => app.help()],
 ];
 /** What keys mean while the backward pass is played. */

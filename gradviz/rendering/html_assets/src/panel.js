@@ -143,6 +143,7 @@ export class Panel {
       holdsMore ? button(isOpen ? "Unfold all inside" : "Unfold all", this.actions.unfoldAll, "Shift+E") : null,
       this.model.eachBox.has(number) ? button(isEach ? `Show one of ${repeat}` : `Show each of ${repeat}`, this.actions.showEach, "a") : null,
       button("Centre", this.actions.reveal, "c"),
+      button("Way to …", this.actions.askForWay, "the shortest way to what is clicked next; Shift + click"),
       button(isOnly ? "Show everything" : "Show only this", this.actions.only, "o"),
       button("Copy", () => copy(this.#asText()), "everything below as text"));
   }

@@ -4,6 +4,9 @@ import { entriesOf, parse } from "./query.js";
 
 const MOST_LISTED = 200;
 
+/** Of an entry of the list. */
+const idOf = (at) => `found-${at}`;
+
 export class Search {
   #entries = null;
   #found = [];
@@ -85,6 +88,8 @@ export class Search {
     const count = this.#at < 0 ? `${length.toLocaleString("en")} found` : `${this.#at + 1} of ${length.toLocaleString("en")}`;
     byId("search-count").textContent = problem || (typed ? (length ? count : "nothing found") : "");
     [...byId("search-list").children].forEach((entry, at) => entry.setAttribute("aria-selected", at === this.#at));
+    if (this.#at < 0 || this.#at >= MOST_LISTED) this.field.removeAttribute("aria-activedescendant");
+    else this.field.setAttribute("aria-activedescendant", idOf(this.#at));
   }
 
   #list(problem) {
@@ -93,6 +98,7 @@ export class Search {
     if (rest > 0) rows.push(h("li", { class: "rest" }, `and ${rest.toLocaleString("en")} more`));
     byId("search-list").replaceChildren(...rows);
     byId("search-list").hidden = !rows.length || Boolean(problem);
+    this.field.setAttribute("aria-expanded", !byId("search-list").hidden);
   }
 
   #row(number, at) {
@@ -101,7 +107,7 @@ export class Search {
     const where = around === undefined ? "" : this.model.nameOf(around);
     return h(
       "li",
-      { role: "option", "aria-selected": "false", onclick: () => this.step(at - this.#at) },
+      { role: "option", id: idOf(at), "aria-selected": "false", onclick: () => this.step(at - this.#at) },
       h("span", { class: `swatch ${item.role}` }),
       h("b", {}, item.title),
       h("span", { class: "quiet" }, [item.shape_words, item.line].filter(Boolean).join(" · ")),
