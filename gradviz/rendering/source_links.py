@@ -64,6 +64,13 @@ def source_link(template: str, file: str, line: int) -> str | None:
     """
     if not file.startswith("/") and not _DRIVE.match(file):
         return None
-    # What is no UTF-8 in a file's name reaches us as lone surrogates.
-    path = quote("/" + file.replace("\\", "/").lstrip("/"), safe="/:", errors="surrogateescape")
+    path = quote(_bytes_of("/" + file.replace("\\", "/").lstrip("/")), safe="/:")
     return template.replace("{file}", path).replace("{line}", str(line))
+
+
+def _bytes_of(path: str) -> bytes:
+    """What is no UTF-8 in a file's name reaches us as lone surrogates; on Windows other ones may be part of a name."""
+    try:
+        return path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return path.encode("utf-8", "surrogatepass")

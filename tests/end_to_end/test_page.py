@@ -396,14 +396,33 @@ def test_keys_are_listed(show: Opener) -> None:
     assert screen.page.evaluate("document.activeElement.id") == "search"
 
 
+EVIL_NAME = " ".join(
+    ["<img src=x onerror=alert(1)>", "javascript:alert(1)", *sorted(HOSTILE_NAMES, key=len), "x" * 1_000_000]
+)
+
+
 def test_no_name_does_harm(show: Opener) -> None:
-    screen = show(graph_of("w -> Sum"))
-    for name in [*HOSTILE_NAMES, "<img src=x onerror=alert(1)>", "x" * 1_000_000]:
-        subject = named_everywhere(name)
-        screen.reopen(page_of(subject.graph, subject.capture))
-        assert len(screen.titles()) > 3, name
-        screen.page.locator("#picture .item.custom").first.click()
-        assert screen.settled().page.locator("#panel :is(img, script), #picture img").count() == 0, name
+    subject = named_everywhere(EVIL_NAME)
+    screen = show(subject.graph, capture=subject.capture, editor="vscode")
+    screen.page.on("dialog", lambda dialog: screen.complaints.append(dialog.message))
+    assert len(screen.titles()) > 3 and "<img src=x onerror=alert(1)>" in screen.panel()
+    strange = "#panel :is(img, script, iframe), #search-list :is(img, b b), #picture :is(img, foreignObject), #tip img"
+    screen.page.locator("#picture .item.custom").first.click()
+    assert screen.settled().heading().startswith("<img src=x onerror=alert(1)> javascript:alert(1)")
+    for tab in screen.page.locator("#panel [role=tab]").all_inner_texts():
+        screen.turn_to(tab)
+        assert screen.page.locator(strange).count() == 0, tab
+    links = screen.page.locator("a[href]").evaluate_all("links => links.map(link => link.protocol)")
+    assert set(links) <= {"vscode:"}
+    assert screen.search("onerror=alert(1)") != "nothing found" and screen.page.locator(strange).count() == 0
+    screen.page.locator("#picture .item.custom text").first.hover()
+    screen.page.wait_for_selector("#tip:not([hidden])")
+    assert screen.page.locator(strange).count() == 0
+    with screen.page.expect_download() as saved:
+        screen.press("Escape", "Escape").turn_to("About")
+        screen.page.click("button:text-is('Save as SVG')")
+    assert not list(ElementTree.parse(saved.value.path()).iter("{http://www.w3.org/1999/xhtml}img"))
+    assert re.fullmatch(r"[\w.-]+\.svg", saved.value.suggested_filename)
 
 
 def test_what_a_check_found_is_marked_listed_and_found(show: Opener) -> None:

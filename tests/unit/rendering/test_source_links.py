@@ -23,6 +23,7 @@ def test_every_editor_gets_the_file_and_all_but_the_system_the_line() -> None:
         ("C:\\nets\\train.py", "file:///C:/nets/train.py"),
         ('/a"><script>.py', "file:///a%22%3E%3Cscript%3E.py"),
         ("/not-utf8-\udcff.py", "file:///not-utf8-%FF.py"),
+        ("/windows-\ud800.py", "file:///windows-%ED%A0%80.py"),
         ("<stdin>", None),
         ("<ipython-input-1>", None),
         ("train.py", None),
