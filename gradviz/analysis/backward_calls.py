@@ -46,8 +46,9 @@ class BackwardCalls:
 
     def next_after(self, row: int, most: int) -> tuple[int, ...]:
         """The first calls after another call, whether it is one of them or not."""
-        start = bisect_right(self._rows, row)
-        return self._rows[start : start + most]
+        rows = self.flow.rows_of_kind("backward")
+        start = bisect_right(rows, row)
+        return rows[start : start + most]
 
     def graph_of(self, row: int) -> int | None:
         """The graph that was kept of a call."""
@@ -74,14 +75,9 @@ class BackwardCalls:
     def _that_raised(self) -> Iterator[RaisedBackward]:
         for row, number in sorted(self._graph_of_row.items()):
             call, graph = self.flow.log.calls[row], self.graphs[number]
-            if call.raised is not None and graph.backward is not None and not graph.refused:
-                failed = graph.backward.failed_node
-                node = None if failed is None else graph.nodes[failed]
+            if call.raised is not None and not graph.refused:
+                node = None if graph.failed_node is None else graph.nodes[graph.failed_node]
                 yield RaisedBackward(call, number, node, _starved(graph, node), _starved(graph, None))
-
-    @cached_property
-    def _rows(self) -> tuple[int, ...]:
-        return tuple(row for row, call in enumerate(self.flow.log.calls) if call.kind == "backward")
 
     @cached_property
     def _graph_of_row(self) -> dict[int, int]:

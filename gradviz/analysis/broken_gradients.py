@@ -63,7 +63,7 @@ class BrokenGradients:
         first = self._first_unscaled()
         for number, graph in enumerate(self._graphs[first:], first):
             leaves = tuple(leaf.id for leaf in graph.leaves if state_of(leaf.arrived) in BROKEN)
-            failed = None if graph.backward is None else graph.backward.failed_node
+            failed = graph.failed_node
             is_lost = not leaves and failed is None and self._is_loss_broken(number)
             if leaves or failed is not None or is_lost:
                 birth = self._birth(graph, leaves, failed) or (graph.nodes[graph.roots[0].node] if is_lost else None)
@@ -83,7 +83,8 @@ class BrokenGradients:
         row = self._backward_calls.row_of(number)
         if row is None:
             return False
-        return any(use.place.startswith("root") for use in self._origins.inputs_of_kind(row, is_broken))
+        roots = self._flow.log.calls[row].roots
+        return any(use in roots for use in self._origins.inputs_of_kind(row, is_broken))
 
     def _birth(self, graph: Graph, leaves: tuple[int, ...], failed: int | None) -> Node | None:
         """The first node in the engine's order from which NaN or Inf went on to a broken leaf, or torch refused."""
@@ -100,7 +101,7 @@ class BrokenGradients:
         plain = BrokenGradient(
             "nan_from_op", number, leaves, is_nan, birth.id, birth.id, way=_way_to_a_leaf(graph, birth)
         )
-        row = None if birth.sequence_nr is None else self._flow.call_of_node(birth.sequence_nr)
+        row = self._flow.call_of_node(birth.sequence_nr)
         if row is None:
             return plain
         origin = _forward_origin(self._flow, self._origins, row)
@@ -153,10 +154,9 @@ class BrokenGradients:
 
     def _node(self, plain: BrokenGradient, origin: Origin) -> int | None:
         """The newest node of the origin's call in the graph."""
-        call = self._flow.log.calls[origin.call]
-        if origin.is_unseen or call.sequence_nr is None:
+        if origin.is_unseen:
             return None
-        numbers = range(call.sequence_nr, call.sequence_nr + call.node_count)
+        numbers = self._flow.log.calls[origin.call].node_numbers
         made = [node for node in self._graphs[plain.graph].nodes if node.sequence_nr in numbers]
         return max(made, key=lambda node: node.sequence_nr or 0).id if made else None
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from operator import itemgetter
 
-from gradviz.graph.call_log import Call, CallLog, TensorUse, ValueFacts
+from gradviz.graph.call_log import Call, CallKind, CallLog, TensorUse, ValueFacts
 
 
 class CallIndex:
@@ -39,15 +39,19 @@ class CallIndex:
         storage = self.log.tensors[tensor].storage
         return (tensor,) if storage is None else tuple(self._by_storage[storage])
 
-    def call_of_node(self, sequence_nr: int) -> int | None:
-        """The call that made the autograd node with this number (`Node.sequence_nr`)."""
+    def rows_of_kind(self, kind: CallKind) -> tuple[int, ...]:
+        """Every call of one kind, oldest first."""
+        return self._by_kind.get(kind, ())
+
+    def call_of_node(self, sequence_nr: int | None) -> int | None:
+        """The call that made the autograd node with this number (`Node.sequence_nr`); none made one without."""
+        if sequence_nr is None:
+            return None
         starts, rows = self._by_node
         place = bisect_right(starts, sequence_nr) - 1
         if place < 0:
             return None
-        call = self.log.calls[rows[place]]
-        is_inside = sequence_nr < (call.sequence_nr or 0) + call.node_count
-        return rows[place] if is_inside else None
+        return rows[place] if sequence_nr in self.log.calls[rows[place]].node_numbers else None
 
     def inside(self, row: int) -> tuple[int, ...]:
         """Calls that ran directly inside of another one."""
@@ -103,13 +107,19 @@ class CallIndex:
         return around is not None and around.kind == "custom" and any(use.tensor == tensor for use in around.outputs)
 
     @cached_property
+    def _by_kind(self) -> dict[CallKind, tuple[int, ...]]:
+        rows: dict[CallKind, list[int]] = defaultdict(list)
+        for number, call in enumerate(self.log.calls):
+            rows[call.kind].append(number)
+        return {kind: tuple(of_kind) for kind, of_kind in rows.items()}
+
+    @cached_property
     def _backward_rows(self) -> dict[str | None, int]:
-        rows = [row for row, call in enumerate(self.log.calls) if call.kind == "backward"]
-        return {self.log.calls[row].name: row for row in reversed(rows)}
+        return {self.log.calls[row].name: row for row in reversed(self.rows_of_kind("backward"))}
 
     @cached_property
     def _module_rows(self) -> dict[str | None, int]:
-        return {call.name: row for row, call in enumerate(self.log.calls) if call.kind == "make_module"}
+        return {self.log.calls[row].name: row for row in self.rows_of_kind("make_module")}
 
     @cached_property
     def _users(self) -> dict[int, list[int]]:

@@ -126,10 +126,7 @@ class Case:
 
     def nodes_of_call(self, call: int) -> tuple[NodeAt, ...]:
         """Every node that a call of the log made and that one of the graphs has, in creation order."""
-        row = self.dataflow.log.calls[call]
-        if row.sequence_nr is None:
-            return ()
-        made = range(row.sequence_nr, row.sequence_nr + row.node_count)
+        made = self.dataflow.log.calls[call].node_numbers
         return tuple(self._node_by_number[number] for number in made if number in self._node_by_number)
 
     def scope_of_call(self, number: int, call: int) -> int | None:
@@ -152,7 +149,7 @@ class Case:
 
     def place_of_call(self, row: int) -> Place | None:
         """The reader's own line that made a call of the log."""
-        return self.place_of_site(self.dataflow.log.calls[row].call_site)
+        return place_of_line(self.dataflow.line_of(row))
 
     def place_of_backward(self, number: int) -> Place | None:
         """The reader's own line that called backward for a graph."""

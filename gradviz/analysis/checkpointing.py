@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
-from gradviz.analysis.produced_storages import Output, behind_views, bytes_of_output, storages_of_outputs
+from gradviz.analysis.produced_storages import Output, bytes_of_output, storages_of_outputs
 from gradviz.graph.model import Graph
+from gradviz.graph.traversal import behind_views, scopes_around
 
 _NUMBER = re.compile(r"\d+")
 
@@ -127,7 +129,7 @@ class _KeptInCalls:
                 if edge is None or node.scope is None or self._graph.nodes[edge.target].is_leaf:
                     continue
                 around = self._around_both(node.scope, self._graph.nodes[edge.target].scope)
-                output = behind_views(self._graph, (edge.target, edge.input_nr))
+                output = behind_views(self._graph, edge.target, edge.input_nr)
                 for call in self._outwards(node.scope, around):
                     given[call, output] = None
         for call, output in given:
@@ -139,9 +141,7 @@ class _KeptInCalls:
 
     def _outwards(self, call: int | None, end: int | None) -> Iterator[int]:
         """`call` and those around it, up to `end`, which is left out."""
-        while call is not None and call != end:
-            yield call
-            call = self._graph.scopes[call].parent
+        return takewhile(lambda each: each != end, scopes_around(self._graph.scopes, call))
 
     def _around_both(self, one: int | None, other: int | None) -> int | None:
         while one != other:

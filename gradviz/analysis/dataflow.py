@@ -27,7 +27,7 @@ from heapq import heappop, heappush
 from gradviz.analysis.call_index import CallIndex
 from gradviz.analysis.cuts import TAKES_ONLY_THE_SHAPE, Cut, find_cuts
 from gradviz.analysis.reentries import Reentry, find_reentries
-from gradviz.graph.call_log import Call, TensorUse
+from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 
 
@@ -53,27 +53,26 @@ class Dataflow(CallIndex):
 
     def roots(self) -> Iterator[tuple[int, int]]:
         """Every backward call of the program, with each tensor that it started from."""
-        for number, call in enumerate(self.log.calls):
-            if call.kind == "backward" and call.inside is None:
-                yield from ((number, use.tensor) for use in call.inputs if use.place.startswith("root"))
+        for number in self.rows_of_kind("backward"):
+            call = self.log.calls[number]
+            if call.inside is None:
+                yield from ((number, use.tensor) for use in call.roots)
 
     def step_before(self, row: int) -> int:
         """The newest optimizer step before a call: what was computed before that belongs to an earlier step."""
-        place = bisect_left(self._steps, row)
-        return self._steps[place - 1] if place else 0
+        steps = self.rows_of_kind("step")
+        place = bisect_left(steps, row)
+        return steps[place - 1] if place else 0
 
     def has_step_after(self, row: int) -> bool:
         """Whether an optimizer takes a step later on."""
-        return bool(self._steps) and self._steps[-1] > row
+        steps = self.rows_of_kind("step")
+        return bool(steps) and steps[-1] > row
 
     @cached_property
     def hook_registrations(self) -> tuple[tuple[int, Call], ...]:
         """Calls of ``register_hook``, with their numbers."""
         return tuple(each for each in enumerate(self.log.calls) if each[1].function == "torch.Tensor.register_hook")
-
-    @cached_property
-    def _steps(self) -> list[int]:
-        return [number for number, call in enumerate(self.log.calls) if call.kind == "step"]
 
     # -- what it was computed from, and what from it -------------------------------------------------------------
 
@@ -185,7 +184,7 @@ class Dataflow(CallIndex):
     def _above(self, row: int) -> Iterator[tuple[int, int]]:
         call = self.log.calls[row]
         for use in call.inputs if call.function not in TAKES_ONLY_THE_SHAPE else ():
-            if not _is_live_leaf(use):
+            if not use.is_live_leaf:
                 yield from ((maker, use.tensor) for maker in self.producers(use.tensor, row))
             yield from self._behind(use.tensor, row)
         yield from ((reentry.exit, reentry.tensor) for reentry in self.reentries.get(row, ()))
@@ -193,10 +192,14 @@ class Dataflow(CallIndex):
     def _behind(self, tensor: int, before: int | None) -> Iterator[tuple[int, int]]:
         """For a tensor that no call made: where the memory that it lies in came from."""
         if tensor not in self._producers or self.log.tensors[tensor].role == "parameter":
-            first = self.log.tensors[tensor].first_seen
-            for reentry in self.reentries.get(first, ()) if first is not None else ():
-                if reentry.into == tensor and (before is None or reentry.exit < before):
-                    yield reentry.exit, reentry.tensor
+            yield from ((reentry.exit, reentry.tensor) for reentry in self.reentries_as(tensor, before))
+
+    def reentries_as(self, tensor: int, before: int | None) -> Iterator[Reentry]:
+        """Values that came into torch as this tensor when it was first seen, and had left before a call."""
+        first = self.log.tensors[tensor].first_seen
+        for reentry in self.reentries.get(first, ()) if first is not None else ():
+            if reentry.into == tensor and (before is None or reentry.exit < before):
+                yield reentry
 
     @cached_property
     def _cut_of_call(self) -> dict[int, Cut]:
@@ -212,7 +215,3 @@ class Dataflow(CallIndex):
 
 
 _MAKE_TENSORS = frozenset({"operation", "custom", "compiled", "backward"})
-
-
-def _is_live_leaf(use: TensorUse) -> bool:
-    return use.requires_grad and use.is_leaf

@@ -82,7 +82,8 @@ class DeadLeaves:
         row = self._backward_calls.row_of(number)
         if row is None:
             return False
-        return any(use.place.startswith("root") for use in self._origins.inputs_of_kind(row, is_all_zero))
+        roots = self._backward_calls.flow.log.calls[row].roots
+        return any(use in roots for use in self._origins.inputs_of_kind(row, is_all_zero))
 
 
 def _births_by_receiver(graph: Graph, born: Container[int]) -> dict[int, frozenset[int]]:

@@ -22,7 +22,7 @@ def order_of_run(graph: Graph) -> list[int]:
     if not ran:
         return []
     order = [node.id for node in sorted(ran, key=lambda node: node.run.order if node.run else 0)]
-    failed = graph.backward.failed_node if graph.backward is not None else None
+    failed = graph.failed_node
     if failed is not None and graph.nodes[failed].run is None:
         order.append(failed)
     given_back = (node for node in reversed(graph.nodes) if node.run is None and node.id != failed)

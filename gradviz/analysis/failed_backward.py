@@ -82,9 +82,7 @@ class FailedBackwards:
         return tuple(each for each in found if each is not None)
 
     def _that_raised(self, words: str) -> list[int]:
-        return [
-            row for row, call in enumerate(self._log.calls) if call.kind == "backward" and words in (call.raised or "")
-        ]
+        return [row for row in self._flow.rows_of_kind("backward") if words in (self._log.calls[row].raised or "")]
 
     def _graph(self, backward: int) -> tuple[int | None, Graph | None]:
         number = self._backward_calls.graph_of(backward)
@@ -98,7 +96,7 @@ class FailedBackwards:
             return None
         wanted = _Wanted(math.prod(int(size) for size in said[1].split(",") if size.strip()), int(said[3]))
         for place, node in self._suspects(backward):
-            saver = self._flow.call_of_node(node.sequence_nr) if node.sequence_nr is not None else None
+            saver = self._flow.call_of_node(node.sequence_nr)
             slots = [saved for saved in node.saved if saved.tensor is not None and wanted.is_as_large(saved.tensor)]
             if saver is not None and slots:
                 for found in self._changed_since(saver, backward, wanted, "result" in slots[0].slot):
@@ -111,9 +109,9 @@ class FailedBackwards:
     def _suspects(self, backward: int) -> Iterator[tuple[int, Node]]:
         """The node that failed, then all that saved something that was changed, in the order of backward."""
         place, graph = self._graph(backward)
-        if place is None or graph is None or graph.backward is None:
+        if place is None or graph is None:
             return
-        failed = graph.backward.failed_node
+        failed = graph.failed_node
         if failed is not None:
             yield place, graph.nodes[failed]
         for node in reversed(graph.nodes):
@@ -151,9 +149,8 @@ class FailedBackwards:
 
     def _freed(self, backward: int) -> Freed | None:
         place, graph = self._graph(backward)
-        failed = graph.backward.failed_node if graph is not None and graph.backward is not None else None
-        number = graph.nodes[failed].sequence_nr if graph is not None and failed is not None else None
-        call = None if number is None else self._flow.call_of_node(number)
+        failed = None if graph is None else graph.failed_node
+        call = None if graph is None or failed is None else self._flow.call_of_node(graph.nodes[failed].sequence_nr)
         node = (place, failed) if place is not None and failed is not None else None
         own = self.reached(backward)
         for earlier in reversed(self._that_freed(backward)):
@@ -167,8 +164,8 @@ class FailedBackwards:
         calls = self._log.calls
         return [
             row
-            for row in range(backward)
-            if calls[row].kind == "backward"
+            for row in self._flow.rows_of_kind("backward")
+            if row < backward
             and calls[row].raised is None
             and not calls[row].scalars.get("retain_graph")
             and not calls[row].scalars.get("create_graph")

@@ -21,7 +21,7 @@ def asked_without_flag(fates: ParameterFates) -> Iterator[tuple[int, int]]:
         if is_read or (call.function in _ASKS and call.raised is not None):
             asked = call.inputs[:1]
         elif call.kind == "backward" and call.raised is not None:
-            asked = tuple(use for use in call.inputs if use.place.startswith("input"))
+            asked = call.asked
         else:
             continue
         yield from ((use.tensor, row) for use in asked if _is_meant(fates, use, row))
@@ -38,7 +38,7 @@ def loss_of_frozen(fates: ParameterFates) -> Iterator[tuple[int, list[int]]]:
     """Backward calls on a loss above which nothing requires grad and nothing is cut, with what should have."""
     for row in fates.backward_calls:
         call = fates.log.calls[row]
-        roots = [use.tensor for use in call.inputs if use.place.startswith("root")]
+        roots = [use.tensor for use in call.roots]
         if call.raised is None or any(use.requires_grad for use in call.inputs if use.tensor in roots):
             continue
         if any(_uses_what_trains(fates, above) for root in roots for above in fates.flow.ancestors(root, before=row)):

@@ -12,6 +12,7 @@ from typing import Literal
 
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node
+from gradviz.graph.traversal import behind_views
 
 GradientState = Literal["fine", "zero", "none", "inf", "nan"]
 """``zero``: every element is; ``none``: autograd was sent no tensor at all; ``inf`` and ``nan``: some element is."""
@@ -101,10 +102,7 @@ def _birth_in(graph: Graph, node: Node, arrived: GradientState | None) -> Birth 
 
 def leads_to_a_leaf(graph: Graph, target: int) -> bool:
     """Straight, or through views: a linear layer transposes its weight."""
-    node = graph.nodes[target]
-    while node.kind == "view" and len(node.edges) == 1 and node.edges[0] is not None:
-        node = graph.nodes[node.edges[0].target]
-    return node.is_leaf
+    return graph.nodes[behind_views(graph, target)[0]].is_leaf
 
 
 def _is_nothing(gradient: TensorFigures | None) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from math import hypot, log10, sqrt
-from statistics import median
+from math import hypot, sqrt
 from typing import Any
 
 from gradviz.analysis.gradient_births import BROKEN, BirthPlace, births_in
+from gradviz.analysis.growth import typical
 from gradviz.analysis.lost_gradients import where_it_became_zero, why_nothing_arrived
 from gradviz.capture.capture import Capture, Parameter
 from gradviz.graph.model import Graph, Node, TensorFacts
@@ -230,14 +230,10 @@ def _trend(profile: Sequence[float]) -> Trend | None:
     if len(profile) < _FEWEST:
         return None
     third = len(profile) // 3
-    near_loss, near_input = _typical(profile[-third:]), _typical(profile[:third])
+    near_loss, near_input = typical(profile[-third:]), typical(profile[:third])
     factor = near_input / near_loss
     verdict = "vanishing" if factor < 1 / STEEP else "exploding" if factor > STEEP else "steady"
     return Trend(near_loss, near_input, verdict)
-
-
-def _typical(sizes: Sequence[float]) -> float:
-    return float(10 ** median(map(log10, sizes)))
 
 
 def _first_nan(graph: Graph) -> dict[str, Any]:

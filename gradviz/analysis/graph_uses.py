@@ -33,9 +33,8 @@ class GraphUses:
         self._flow = flow
         self._calls = flow.log.calls
         self._outcome = capture.outcome
-        self._backwards = [
-            row for row, call in enumerate(self._calls) if call.kind == "backward" and flow.is_in_plain_sight(call)
-        ]
+        backwards = flow.rows_of_kind("backward")
+        self._backwards = [row for row in backwards if flow.is_in_plain_sight(self._calls[row])]
         self.is_complete = (
             bool(self._backwards) and not flow.log.dropped and capture.backward_calls <= len(self._backwards)
         )
@@ -101,7 +100,7 @@ class GraphUses:
 
     def _idle_run(self, scope: int, rows: list[int]) -> IdleRun:
         nodes = sum(self._calls[row].node_count for row in rows)
-        leaves = (use.tensor for row in rows for use in self._calls[row].inputs if use.requires_grad and use.is_leaf)
+        leaves = (use.tensor for row in rows for use in self._calls[row].inputs if use.is_live_leaf)
         return IdleRun(self._flow.log.scopes[scope].path, self._calling_line(rows), nodes, frozenset(leaves))
 
     def _calling_line(self, rows: list[int]) -> Place | None:

@@ -61,7 +61,7 @@ def descent(graph: Graph) -> Descent | None:
     if len(norms) < FEWEST_LAYERS:
         return None
     third = len(norms) // 3
-    return Descent(_typical(norms[:third]), _typical(norms[-third:]), len(norms))
+    return Descent(typical(norms[:third]), typical(norms[-third:]), len(norms))
 
 
 def _arrivals_at_layers(graph: Graph) -> Iterator[tuple[int, float]]:
@@ -117,7 +117,7 @@ def _change(graph: Graph, node: Node) -> float | None:
 
 def _trend(arrivals: Sequence[float]) -> float:
     third = -(-len(arrivals) // 3)
-    return log10(_typical(arrivals[-third:]) / _typical(arrivals[:third]))
+    return log10(typical(arrivals[-third:]) / typical(arrivals[:third]))
 
 
 def _norm(gradients: Iterable[TensorFigures | None]) -> float:
@@ -125,5 +125,6 @@ def _norm(gradients: Iterable[TensorFigures | None]) -> float:
     return hypot(*(figures.norm for figures in gradients if figures is not None and figures.norm is not None))
 
 
-def _typical(norms: Iterable[float]) -> float:
-    return float(10 ** median(map(log10, norms)))
+def typical(sizes: Iterable[float]) -> float:
+    """The median of their powers of ten."""
+    return float(10 ** median(map(log10, sizes)))

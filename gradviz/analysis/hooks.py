@@ -81,7 +81,7 @@ def definitions_of_hooks(flow: Dataflow, graph: Graph, node: Node) -> tuple[Defi
     """Where the hooks on what a node gave, or on a leaf, are written, as far as they are the program's own."""
     if node.name == MODULE_HOOK:
         return _of_module(flow, None if node.scope is None else graph.scopes[node.scope].path)
-    made = None if node.sequence_nr is None or node.is_leaf else flow.call_of_node(node.sequence_nr)
+    made = None if node.is_leaf else flow.call_of_node(node.sequence_nr)
     found: dict[Definition, None] = {}
     for _, call in flow.hook_registrations:
         definition = None if call.definition is None else flow.log.definitions[call.definition]

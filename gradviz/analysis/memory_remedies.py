@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gradviz.analysis.memory import GraphMemory, StorageUse, line_of
-from gradviz.analysis.produced_storages import behind_views, storages_of_outputs
+from gradviz.analysis.produced_storages import storages_of_outputs
 from gradviz.graph.model import Graph
 from gradviz.graph.operation_words import stem_of
-from gradviz.graph.traversal import topological_order
+from gradviz.graph.traversal import behind_views, topological_order
 
 _COPIES = {
     "ToCopy": "the same values in another dtype or on another device",
@@ -61,7 +61,7 @@ def _copies_beside_their_source(graph: Graph) -> Iterator[SavedTwice]:
         if what is None or copy is None or copy in told:
             continue
         edges = [edge for edge in node.edges if edge is not None]
-        sources = [storages.get(behind_views(graph, (edge.target, edge.input_nr))) for edge in edges]
+        sources = [storages.get(behind_views(graph, edge.target, edge.input_nr)) for edge in edges]
         if sources and all(source is not None and source != copy for source in sources):
             told.add(copy)
             yield SavedTwice(graph.storages[copy].bytes, what, node.name, *line_of(graph, node))

@@ -107,7 +107,7 @@ class MissingGradients:
     def _wants(self, backward: int, root: int) -> frozenset[int]:
         """Tensors that this call should have brought a gradient to, and that have none."""
         call = self._log.calls[backward]
-        asked = {use.tensor: use for use in call.inputs if use.place.startswith("input")}
+        asked = {use.tensor: use for use in call.asked}
         if self._is_refused(backward):
             return frozenset(asked or self._candidates)
         if call.function.endswith("backward"):
@@ -130,8 +130,8 @@ class MissingGradients:
     def _is_trained_by_hand(self) -> bool:
         """Whether a call after the first backward changed a leaf that requires grad."""
         calls = self._log.calls
-        first = next((row for row, call in enumerate(calls) if call.kind == "backward"), len(calls))
-        return any(use.requires_grad and use.is_leaf for call in calls[first:] for use in call.changed)
+        first = next(iter(self._flow.rows_of_kind("backward")), len(calls))
+        return any(use.is_live_leaf for call in calls[first:] for use in call.changed)
 
     @cached_property
     def is_training(self) -> bool:
@@ -146,8 +146,9 @@ class MissingGradients:
     def _roots(self) -> Iterator[tuple[int, int]]:
         """Of each line that calls backward the first call and the last, and every call that was refused."""
         by_line: dict[int | None, list[int]] = {}
-        for number, call in enumerate(self._log.calls):
-            if call.kind == "backward" and self._flow.is_in_plain_sight(call):
+        for number in self._flow.rows_of_kind("backward"):
+            call = self._log.calls[number]
+            if self._flow.is_in_plain_sight(call):
                 by_line.setdefault(call.call_site, []).append(number)
         chosen = {
             number
@@ -155,14 +156,11 @@ class MissingGradients:
             for number in (rows[0], rows[-1], *(row for row in rows if self._log.calls[row].raised is not None))
         }
         for number in sorted(chosen):
-            uses = self._log.calls[number].inputs
-            yield from ((number, use.tensor) for use in uses if use.place.startswith("root"))
+            yield from ((number, use.tensor) for use in self._log.calls[number].roots)
 
     def _is_refused(self, backward: int) -> bool:
         call = self._log.calls[backward]
-        return call.raised is not None and not any(
-            use.requires_grad for use in call.inputs if use.place.startswith("root")
-        )
+        return call.raised is not None and not any(use.requires_grad for use in call.roots)
 
     def _to_blame(self, backward: int, root: int, wants: frozenset[int]) -> Iterator[CutOff]:
         for shadow, cuts in shadows_on(self._flow, root, backward, self._key):
@@ -179,7 +177,7 @@ class MissingGradients:
         calls = self._log.calls
         taken = [use for use in calls[shadow.cut.call].inputs if use.requires_grad]
         copied = {use.tensor for row in shadow.way for use in calls[row].outputs}
-        leaves = (use for row in shadow.way[1:] for use in calls[row].inputs if use.requires_grad and use.is_leaf)
+        leaves = (use for row in shadow.way[1:] for use in calls[row].inputs if use.is_live_leaf)
         return all(use.is_leaf for use in taken) and any(
             use.tensor in copied and use.tensor in self._received for use in leaves
         )

@@ -14,6 +14,7 @@ from gradviz.graph.gradients import TensorFigures, at_place
 from gradviz.graph.model import Constant, Edge, Graph, Node
 from gradviz.graph.operation_words import autograd_name, constant_names
 from gradviz.graph.tensor_facts import TensorFacts
+from gradviz.graph.traversal import behind_views
 
 
 class NamedTensor(Struct, frozen=True, omit_defaults=True):
@@ -93,11 +94,8 @@ def _from_what_was_saved(node: Node, arguments: Collection[str]) -> Iterator[Nam
 
 
 def _names_behind_views(graph: Graph, node: Node) -> tuple[str, ...]:
-    edge: Edge | None = None
-    while node.kind == "view" and len(node.edges) == 1 and node.edges[0] is not None:
-        edge = node.edges[0]
-        node = graph.nodes[edge.target]
-    return () if edge is None else node.names_at(edge.input_nr)
+    behind, output_nr = behind_views(graph, node.id)
+    return () if behind == node.id else graph.nodes[behind].names_at(output_nr)
 
 
 def _names_of_constants(node: Node, constants: list[Constant], derivative: Derivative | None) -> list[str]:

@@ -93,7 +93,7 @@ class _Numbers:
     def _unsaid(self, tensors: Iterable[NamedTensor]) -> Iterator[str]:
         if self.graph.backward is None:
             yield "no backward was recorded with this graph: there are no gradients"
-        elif self.graph.backward.failed_node == self.node.id:
+        elif self.graph.failed_node == self.node.id:
             yield "backward raised in this node: it sent nothing"
         elif self.node.run is None:
             yield "the engine did not run this node, or what it did was not measured"

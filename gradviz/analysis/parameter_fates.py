@@ -85,7 +85,7 @@ class ParameterFates:
 
     def given_at(self, optimizer: int) -> list[int]:
         """The calls by which an optimizer got its groups: first of all those of its making."""
-        return [row for row in self._rows_of_kind("add_param_group") if self.log.calls[row].optimizer == optimizer]
+        return [row for row in self.flow.rows_of_kind("add_param_group") if self.log.calls[row].optimizer == optimizer]
 
     def optimizers_of(self, number: int) -> tuple[int, ...]:
         """Optimizers that hold it, or were given it."""
@@ -94,23 +94,13 @@ class ParameterFates:
     @cached_property
     def steps(self) -> tuple[int, ...]:
         """Calls of ``step()``."""
-        return tuple(self._rows_of_kind("step"))
+        return self.flow.rows_of_kind("step")
 
     @cached_property
     def backward_calls(self) -> tuple[int, ...]:
         """Calls of ``backward()`` and ``grad()``, but those that run inside of another."""
         calls = self.log.calls
-        return tuple(row for row in self._rows_of_kind("backward") if not self._is_in_backward(calls[row]))
-
-    def _rows_of_kind(self, kind: str) -> list[int]:
-        return self._by_kind.get(kind, [])
-
-    @cached_property
-    def _by_kind(self) -> dict[str, list[int]]:
-        rows: dict[str, list[int]] = {}
-        for number, call in enumerate(self.log.calls):
-            rows.setdefault(call.kind, []).append(number)
-        return rows
+        return tuple(row for row in self.flow.rows_of_kind("backward") if not self._is_in_backward(calls[row]))
 
     def _is_in_backward(self, call: Call) -> bool:
         return call.inside is not None and self.log.calls[call.inside].kind == "backward"
@@ -143,14 +133,14 @@ class ParameterFates:
 
     def _leaves_of(self, backward: int) -> tuple[frozenset[int], int]:
         call = self.log.calls[backward]
-        roots = [use.tensor for use in call.inputs if use.place.startswith("root") and use.requires_grad]
-        wanted = frozenset(use.tensor for use in call.inputs if use.place.startswith("input"))
+        roots = [use.tensor for use in call.roots if use.requires_grad]
+        wanted = frozenset(use.tensor for use in call.asked)
         leaves, looks = self.live_leaves(roots, backward)
         recomputed = {
             use.tensor
             for row in self._inside_backward.get(backward, ())
             for use in self.log.calls[row].inputs
-            if use.requires_grad and use.is_leaf and self.tensor(use.tensor).role == "parameter"
+            if use.is_live_leaf and self.tensor(use.tensor).role == "parameter"
         }
         leaves = leaves | recomputed
         return (leaves & wanted if wanted else leaves), looks
@@ -173,7 +163,7 @@ class ParameterFates:
         while waiting:
             row = waiting.pop()
             for use in self.log.calls[row].inputs:
-                if use.requires_grad and use.is_leaf:
+                if use.is_live_leaf:
                     leaves.add(use.tensor)
                 elif use.requires_grad:
                     waiting += self._live_makers(use.tensor, row, seen)

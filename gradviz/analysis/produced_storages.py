@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from gradviz.graph.model import Graph
 
 Output = tuple[int, int]
@@ -20,21 +18,10 @@ def storages_of_outputs(graph: Graph) -> dict[Output, int]:
     }
 
 
-def behind_views(graph: Graph, output: Output) -> Output:
-    """The output that made the memory, where `output` is a view of it."""
-    node = graph.nodes[output[0]]
-    while node.kind == "view" and len(node.edges) == 1 and node.edges[0] is not None:
-        output = node.edges[0].target, node.edges[0].input_nr
-        node = graph.nodes[output[0]]
-    return output
-
-
 def bytes_of_output(graph: Graph, output: Output) -> int:
     """What the output needs if nothing shares it; 0 where its shape is not known."""
     facts = graph.nodes[output[0]].output(output[1])
-    if facts is None or not all(isinstance(size, int) for size in facts.shape):
-        return 0
-    return prod(size for size in facts.shape if isinstance(size, int)) * item_size(facts.dtype)
+    return 0 if facts is None else (facts.elements or 0) * item_size(facts.dtype)
 
 
 def item_size(dtype: str) -> int:

@@ -46,7 +46,7 @@ class ReachedCalls:
         """Tensors that the gradient is for."""
         calls = self._flow.log.calls
         uses = (use for row in self.rows for use in calls[row].inputs)
-        return tuple(sorted({use.tensor for use in uses if use.requires_grad and use.is_leaf}))
+        return tuple(sorted({use.tensor for use in uses if use.is_live_leaf}))
 
     def above(self, row: int) -> ReachedCalls:
         """What lies above one of the calls, itself included."""
@@ -82,5 +82,4 @@ class ReachedCalls:
 
 def reached_by(flow: Dataflow, backward: int) -> ReachedCalls:
     """The calls that one call of ``backward`` or ``grad`` goes through."""
-    roots = tuple(use.tensor for use in flow.log.calls[backward].inputs if use.place.startswith("root"))
-    return ReachedCalls(flow, roots, backward)
+    return ReachedCalls(flow, tuple(use.tensor for use in flow.log.calls[backward].roots), backward)

@@ -31,9 +31,8 @@ class ReceivedGradients:
             use.tensor
             for call in self._log.calls
             if call.kind == "backward" and call.outputs
-            for use in call.inputs
-            if use.place.startswith("input")
-            and any(out.place.removeprefix("return") == use.place.removeprefix("input") for out in call.outputs)
+            for use in call.asked
+            if any(out.place.removeprefix("return") == use.place.removeprefix("input") for out in call.outputs)
         }
         return frozenset(given | {tensor.gradient_of for tensor in self._log.tensors if tensor.gradient_of is not None})
 

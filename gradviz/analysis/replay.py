@@ -181,7 +181,7 @@ class Replay:
 
     def _sent_to_other_steps(self, sender: int, step: Step) -> Iterator[Flow]:
         node = self.graph.nodes[sender]
-        if sender == self._failed:
+        if sender == self.graph.failed_node:
             return
         for place, edge in enumerate(node.edges):
             if edge is not None and self._step_of.get(edge.target) != step.number:
@@ -189,10 +189,6 @@ class Replay:
                 flow = Flow(sender, place, edge.target, edge.input_nr, step.number, gradient)
                 step.leaving.append(flow)
                 yield flow
-
-    @property
-    def _failed(self) -> int | None:
-        return None if self.graph.backward is None else self.graph.backward.failed_node
 
     def arrived_at(self, slot: Slot) -> TensorFigures | None:
         """What arrived at a slot, after the hooks on it; None where it was not measured."""
@@ -204,7 +200,7 @@ class Replay:
 
     def has_failed(self, step: Step) -> bool:
         """Whether backward raised in it."""
-        return self._failed in step.nodes
+        return self.graph.failed_node in step.nodes
 
     def _count_waiting(self) -> list[int]:
         change = [0] * (len(self.steps) + 2)

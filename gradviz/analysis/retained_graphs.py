@@ -123,7 +123,7 @@ class RetainedGraphs:
     @cached_property
     def _backwards(self) -> list[int]:
         calls = self._log.calls
-        return [row for row, call in enumerate(calls) if call.kind == "backward" and call.raised is None]
+        return [row for row in self._flow.rows_of_kind("backward") if calls[row].raised is None]
 
     @cached_property
     def _first(self) -> dict[int, int]:
@@ -169,7 +169,7 @@ class RetainedGraphs:
 
     def _step_numbers(self) -> Iterator[tuple[int, int]]:
         """Backwards and their steps. Several before one step of an optimizer belong to it; without one, each counts."""
-        ends = [row for row, call in enumerate(self._log.calls) if call.kind == "step"] or self._backwards
+        ends = self._flow.rows_of_kind("step") or self._backwards
         return ((backward, bisect_left(ends, backward)) for backward in self._backwards)
 
     @cached_property

@@ -207,20 +207,14 @@ class _Walk:
             return
         makers = self._flow.producers(use.tensor, before)
         for row in makers:
-            if not (use.requires_grad and use.is_leaf and self._takes_alive(row, use.tensor)):
+            if not (use.is_live_leaf and self._takes_alive(row, use.tensor)):
                 yield _Step(row, use.tensor)
         if not makers:
-            yield from self._from_outside(use.tensor, before)
+            for reentry in self._flow.reentries_as(use.tensor, before):
+                yield _Step(reentry.exit, reentry.tensor, reentry)
 
     def _takes_alive(self, row: int, tensor: int) -> bool:
         return any(use.tensor == tensor and use.requires_grad for use in self._flow.log.calls[row].inputs)
-
-    def _from_outside(self, tensor: int, before: int) -> Iterator[_Step]:
-        """For a tensor that no call made: where its values came from."""
-        first = self._flow.log.tensors[tensor].first_seen
-        for reentry in self._flow.reentries.get(first, ()) if first is not None else ():
-            if reentry.into == tensor and reentry.exit < before:
-                yield _Step(reentry.exit, reentry.tensor, reentry)
 
     def _shadow(self, cut: Cut, step: _Step) -> Shadow:
         way: list[int] = []

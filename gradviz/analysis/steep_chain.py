@@ -92,22 +92,17 @@ def _line_to_change(case: Case, number: int, culprit: Growth) -> Place | None:
     """Where most of the guilty nodes' weights got their values, or else where their modules were made."""
     flow = case.dataflow
     nodes = case.graphs[number].nodes
-    rows = [_row(flow, nodes[node].sequence_nr) for node in culprit.nodes]
+    rows = [flow.call_of_node(nodes[node].sequence_nr) for node in culprit.nodes]
     weights: dict[int, tuple[bool, int | None]] = {}
     sites = Counter(site for row in rows if row is not None and (site := _site_behind(flow, row, weights)) is not None)
     return case.place_of_site(sites.most_common(1)[0][0]) if sites else None
-
-
-def _row(flow: Dataflow, sequence_nr: int | None) -> int | None:
-    return None if sequence_nr is None else flow.call_of_node(sequence_nr)
 
 
 def _site_behind(flow: Dataflow, row: int, weights: dict[int, tuple[bool, int | None]]) -> int | None:
     """Of several weights the first that was set by hand. `weights` keeps what is known already: a recurrent weight is
     used at every step."""
     call = flow.log.calls[row]
-    own = [use for use in call.inputs if use.requires_grad and use.is_leaf]
-    own = [use for use in own if len(flow.log.tensors[use.tensor].facts.shape) > 1]
+    own = [use for use in call.inputs if use.is_live_leaf and len(flow.log.tensors[use.tensor].facts.shape) > 1]
     for use in own:
         if use.tensor not in weights:
             writes = first_writes(flow, use.tensor, row)

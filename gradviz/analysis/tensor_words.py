@@ -43,7 +43,7 @@ def leaf_names_above(flow: Dataflow, tensor: int, before: int | None = None, sin
     """Of the leaves that required grad and that a tensor was computed from."""
     rows = flow.ancestors(tensor, before, since)
     uses = (use for row in rows for use in flow.log.calls[row].inputs)
-    return names_of(flow, sorted({use.tensor for use in uses if use.requires_grad and use.is_leaf}))
+    return names_of(flow, sorted({use.tensor for use in uses if use.is_live_leaf}))
 
 
 def leaf_names(nodes: Iterable[Node]) -> tuple[str, ...]:

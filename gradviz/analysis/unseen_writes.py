@@ -96,8 +96,7 @@ def _by_sequence_nr(graph: Graph) -> _Nodes:
 def _saved_by(flow: Dataflow, nodes: _Nodes, saver: int) -> Iterator[tuple[int, SavedTensor, Node]]:
     """Tensors of a call that its nodes saved: as large as what is in the slot, on the side that the slot is for."""
     call = flow.log.calls[saver]
-    first = call.sequence_nr or 0
-    for node in (nodes[number] for number in range(first, first + call.node_count) if number in nodes):
+    for node in (nodes[number] for number in call.node_numbers if number in nodes):
         for saved in node.saved:
             uses = call.outputs if "result" in saved.slot or saved.slot == "output" else call.inputs
             for use in uses if saved.tensor is not None and saved.kept_in == "slot" else ():

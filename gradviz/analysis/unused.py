@@ -74,14 +74,12 @@ def asked_in_vain(fates: ParameterFates) -> Iterator[tuple[int, int]]:
         call = fates.log.calls[row]
         if call.raised is None or "not have been used in the graph" not in call.raised:
             continue
-        roots = [use.tensor for use in call.inputs if use.place.startswith("root")]
+        roots = [use.tensor for use in call.roots]
         above = set(roots)
         for root in roots:
             for maker in fates.flow.ancestors(root, before=row):
                 above.update(use.tensor for use in fates.log.calls[maker].inputs)
-        for use in call.inputs:
-            if use.place.startswith("input") and use.requires_grad and use.tensor not in above:
-                yield use.tensor, row
+        yield from ((use.tensor, row) for use in call.asked if use.requires_grad and use.tensor not in above)
 
 
 def where_it_belongs(
@@ -107,19 +105,12 @@ def where_it_belongs(
 
 def _siblings(fates: ParameterFates, number: int) -> list[int]:
     """The same parameter of the modules beside its own: ``net.a.weight`` for ``net.b.weight``."""
-    module, _, own = fates.name(number).rpartition(".")
+    name = fates.name(number)
+    module, _, own = name.rpartition(".")
     parent = module.rpartition(".")[0]
-    return (
-        [
-            other
-            for other in fates.parameters_below(parent)
-            if other != number
-            and fates.name(other).count(".") == fates.name(number).count(".")
-            and fates.name(other).endswith(f".{own}")
-        ]
-        if parent
-        else []
-    )
+    others = [other for other in fates.parameters_below(parent) if other != number] if parent else []
+    names = [(other, fates.name(other)) for other in others]
+    return [other for other, its in names if its.count(".") == name.count(".") and its.endswith(f".{own}")]
 
 
 def _is_in_list(fates: ParameterFates, number: int) -> bool:

@@ -89,7 +89,7 @@ class ZeroGradients:
         plain = ZeroGradient(
             "zero_gradient_op", number, node.id, (leaf.name,), (leaf.node,), leaf.steps, was_alive=leaf.was_alive
         )
-        row = None if node.sequence_nr is None else flow.call_of_node(node.sequence_nr)
+        row = flow.call_of_node(node.sequence_nr)
         if row is None:
             return None if is_aside or not is_flat(node) else plain
         if is_aside or is_product(node, flow.log.calls[row]):
@@ -126,7 +126,7 @@ class ZeroGradients:
         """What the call that gave a tensor to `row` made it with: a bias before a weight."""
         makers = self._flow.producers(tensor, row)
         uses = self._flow.log.calls[makers[-1]].inputs if makers else ()
-        weights = [use for use in uses if use.requires_grad and use.is_leaf]
+        weights = [use for use in uses if use.is_live_leaf]
         return sorted(weights, key=lambda use: len(self._flow.log.tensors[use.tensor].facts.shape))
 
     def _site_of_weights(self, weights: list[TensorUse], row: int, values: ValueFacts) -> int | None:
@@ -171,7 +171,7 @@ class ZeroGradients:
             cause = cause_by_name(maker, values)
             told = replace(told, cause=cause, call=origin.call, operand=values, blamed_site=line_of_module(flow, maker))
             return told if values is None else self._by_weights(told, live.tensor, origin.call, values)
-        if use.is_leaf and use.requires_grad:
+        if use.is_live_leaf:
             writes = first_writes(flow, use.tensor, told.call or origin.call)
             site = flow.log.calls[writes[-1]].call_site if writes else maker.call_site
             return replace(told, cause="masked_out", blamed_site=site, by="value")

@@ -222,7 +222,7 @@ def _broken(row: FlowRow) -> list[str]:
 
 
 def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
-    failed = graph.backward.failed_node if graph.backward is not None else None
+    failed = graph.failed_node
     if failed is not None:
         yield f"backward failed in {_node_words(graph, graph.nodes[failed])}", "bold red"
     if flow.first_nan is not None:

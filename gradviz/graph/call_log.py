@@ -83,6 +83,11 @@ class TensorUse(Struct, frozen=True, array_like=True, gc=False):
     def has_grad_fn(self) -> bool:
         return self.requires_grad and not self.is_leaf
 
+    @property
+    def is_live_leaf(self) -> bool:
+        """Whether a gradient ends at it."""
+        return self.requires_grad and self.is_leaf
+
 
 class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """One call. Its number is its place in `CallLog.calls`."""
@@ -126,6 +131,21 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     definition: int | None = None
     """Index in `CallLog.definitions`: of a custom function its backward, of ``register_hook`` the hook. Hooks of
     modules are ``torch.nn.Module.register_full_backward_hook``, in the scope of the first call they were seen in."""
+
+    @property
+    def roots(self) -> tuple[TensorUse, ...]:
+        """What a backward call started from."""
+        return tuple(use for use in self.inputs if use.place.startswith("root"))
+
+    @property
+    def asked(self) -> tuple[TensorUse, ...]:
+        """The tensors whose gradients a backward call was asked for, where it was: ``inputs=``."""
+        return tuple(use for use in self.inputs if use.place.startswith("input"))
+
+    @property
+    def node_numbers(self) -> range:
+        """The sequence numbers of the autograd nodes that it made."""
+        return range(0) if self.sequence_nr is None else range(self.sequence_nr, self.sequence_nr + self.node_count)
 
     @property
     def live_inputs(self) -> tuple[TensorUse, ...]:

@@ -271,6 +271,11 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
         return tuple(node for node in self.nodes if node.kind == "parameter")
 
     @property
+    def failed_node(self) -> int | None:
+        """The node in which backward raised; None where it did not, or torch does not tell."""
+        return None if self.backward is None else self.backward.failed_node
+
+    @property
     def all_findings(self) -> tuple[Verdict, ...]:
         """`findings`, and those that are drawn as `ghost_edges`."""
         return (*self.findings, *(edge.finding for edge in self.ghost_edges))

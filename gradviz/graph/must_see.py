@@ -17,5 +17,5 @@ def guilty_operations(graph: Graph) -> frozenset[int]:
 
 def failed_operations(graph: Graph) -> tuple[int, ...]:
     """The operation in which backward failed; none where it did not, or failed at a leaf."""
-    failed = graph.backward.failed_node if graph.backward else None
+    failed = graph.failed_node
     return () if failed is None or graph.nodes[failed].is_leaf else (failed,)

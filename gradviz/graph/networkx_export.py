@@ -94,8 +94,8 @@ def _graph_attributes(graph: Graph) -> Iterator[tuple[str, PlainAttribute]]:
     if graph.backward is not None:
         yield "backward", graph.backward.number
         yield "function", graph.backward.function
-        if graph.backward.failed_node is not None:
-            yield "failed_node", graph.backward.failed_node
+        if graph.failed_node is not None:
+            yield "failed_node", graph.failed_node
 
 
 def _node_attributes(graph: Graph, node: Node, *, shares_its_call: bool) -> Iterator[tuple[str, PlainAttribute]]:

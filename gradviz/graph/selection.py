@@ -86,7 +86,7 @@ def _common_part(graph: Graph, parts: list[Part]) -> tuple[Graph, list[str]]:
         raise NotInThisGraph(f"nothing is left to show: no autograd node is {words}")
     notes = [f"{len(nodes):,} of {len(graph.nodes):,} autograd nodes: {words}"]
     notes.extend(remark for part in parts for remark in part.remarks)
-    failed = graph.backward.failed_node if graph.backward else None
+    failed = graph.failed_node
     if failed is not None and failed not in nodes:
         notes.append(f"the node in which backward failed ({graph.nodes[failed].name}) is not among them")
     return subgraph(graph, nodes, constants), notes

@@ -67,6 +67,15 @@ def descendants(graph: Graph, starts: Iterable[int]) -> set[int]:
     return reached
 
 
+def behind_views(graph: Graph, node: int, output_nr: int = 0) -> tuple[int, int]:
+    """The node, and which of its outputs, that made the memory of an output: itself where that is no view."""
+    known = graph.nodes[node]
+    while known.kind == "view" and len(known.edges) == 1 and known.edges[0] is not None:
+        node, output_nr = known.edges[0].target, known.edges[0].input_nr
+        known = graph.nodes[node]
+    return node, output_nr
+
+
 def scopes_around(scopes: Sequence[ModuleScope], scope: int | None) -> Iterator[int]:
     """A module call and those around it, from the inside out; none where there is no call."""
     while scope is not None:

@@ -85,9 +85,8 @@ class HtmlRenderer:
     def _document(self, subject: Subject, calls: PageCalls, place: int) -> PageContent:
         plan = subject.plan or plan_folding(subject.graph)
         identities = Identities(subject.graph)
-        failed = subject.graph.backward.failed_node if subject.graph.backward else None
         findings = PageFindings(subject.graph)
-        boxes, items = PageBoxes(), PageItems(subject.graph, failed, self._link_template())
+        boxes, items = PageBoxes(), PageItems(subject.graph, subject.graph.failed_node, self._link_template())
         details = PageItemDetails(subject.graph, findings)
         finest = View((), ())
         for depth, view in enumerate(plan.levels()):

@@ -163,7 +163,7 @@ def role_of(item: Item, graph: Graph) -> Role:
 
 def failed_item(view: View, graph: Graph) -> int | None:
     """Id of the innermost item that holds the node in which backward raised."""
-    failed = graph.backward.failed_node if graph.backward else None
+    failed = graph.failed_node
     if failed is None:
         return None
     found = None

@@ -125,7 +125,7 @@ def _copied_from(fates: ParameterFates, source: int) -> list[int]:
     call = fates.log.calls[producer] if producer is not None else None
     if call is None or call.function not in _COPIES:
         return []
-    return [use.tensor for use in call.inputs if use.is_leaf and use.requires_grad]
+    return [use.tensor for use in call.inputs if use.is_live_leaf]
 
 
 _COPIES = frozenset(f"torch.Tensor.{name}" for name in ("clone", "to", "contiguous", "view", "reshape", "view_as"))

@@ -116,9 +116,9 @@ class GradArgument(Rule):
         if call.kind != "backward" or call.inside is not None or call.raised is not None:
             return None
         by_place = {use.place: use for use in call.inputs}
-        for use in call.inputs:
+        for use in call.roots:
             gradient = by_place.get(use.place.replace("root", "gradient"))
-            if not use.place.startswith("root") or gradient is None or gradient is use:
+            if gradient is None:
                 continue
             said = _what_is_wrong(flow, row, use.tensor, gradient)
             if said is not None and _is_trained_on(flow, row):

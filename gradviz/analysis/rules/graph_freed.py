@@ -115,7 +115,5 @@ def is_same_line(flow: Dataflow, call: int, other: int) -> bool:
 
 
 def _have_same_root(flow: Dataflow, call: int, other: int) -> bool:
-    roots = [
-        {use.tensor for use in flow.log.calls[row].inputs if use.place.startswith("root")} for row in (call, other)
-    ]
+    roots = [{use.tensor for use in flow.log.calls[row].roots} for row in (call, other)]
     return bool(roots[0] & roots[1])

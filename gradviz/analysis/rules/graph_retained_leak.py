@@ -103,7 +103,7 @@ class GraphRetainedLeak(Rule):
                         yield self._cycle(flow, NodeAt(number, node.id), node, saved)
 
     def _cycle(self, flow: Dataflow, at: NodeAt, node: Node, saved: SavedTensor) -> Finding:
-        call = None if node.sequence_nr is None else flow.call_of_node(node.sequence_nr)
+        call = flow.call_of_node(node.sequence_nr)
         used = None if call is None else place_of_call(flow, call)
         return self.finding(
             f"{node.name.removesuffix('Backward')} keeps its own result in ctx.{saved.slot}: the result holds ctx and "

@@ -49,7 +49,7 @@ class NoBackward(Rule):
         capture = case.capture
         if capture.calls is None or capture.backward_calls or capture.error is not None:
             return
-        steps = [row for row, call in enumerate(capture.calls.calls) if call.kind == "step"]
+        steps = case.dataflow.rows_of_kind("step")
         if not steps or any(capture.calls.calls[row].outputs for row in steps):
             return
         first = capture.calls.calls[steps[0]]

@@ -108,7 +108,7 @@ def _wanting(flow: Dataflow, row: int) -> Iterator[int]:
     """Leaves that the checkpoint uses, and those that what it was given was computed from."""
     calls = flow.log.calls
     for inner in flow.inside(row):
-        yield from (use.tensor for use in calls[inner].inputs if use.requires_grad and use.is_leaf)
+        yield from (use.tensor for use in calls[inner].inputs if use.is_live_leaf)
     for use in calls[row].inputs:
         for above in flow.ancestors(use.tensor, row, flow.step_before(row)) if use.requires_grad else ():
-            yield from (each.tensor for each in calls[above].inputs if each.requires_grad and each.is_leaf)
+            yield from (each.tensor for each in calls[above].inputs if each.is_live_leaf)

@@ -177,7 +177,7 @@ def _where_left_out(fates: ParameterFates, number: int, row: int) -> Place | Non
     Whoever asks for several lists them in the order of their use: a bias after its weight, a weight before the next.
     """
     rows = [each for each in fates.flow.descendants(number, until=row, live=True) if fates.log.calls[each].outputs]
-    asked = [use.tensor for use in fates.log.calls[row].inputs if use.place.startswith("input")]
+    asked = [use.tensor for use in fates.log.calls[row].asked]
     here = asked.index(number)
     before, behind = asked[:here][::-1], asked[here + 1 :]
     is_bias = len(fates.tensor(number).facts.shape) < 2
