@@ -58,10 +58,10 @@ def crossings_into(flow: Dataflow, root: int, backward: int, since: int = 0) -> 
         if not _is_on_purpose(flow, each):
             accidents.setdefault(each.result, []).append(each)
     beside = {shape: _tables_of(flow, found, backward) for shape, found in accidents.items()}
+    by_accident = {each.call for found in accidents.values() for each in found}
     for each in crossings:
-        is_accident = each in accidents.get(each.result, ())
         if flow.log.calls[each.call].function in _LOSSES or (
-            is_accident and _is_only_reduced_as_a_whole(flow, each, beside[each.result], backward)
+            each.call in by_accident and _is_only_reduced_as_a_whole(flow, each, beside[each.result], backward)
         ):
             yield each
 

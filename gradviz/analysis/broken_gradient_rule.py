@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 
 from gradviz.analysis.broken_gradients import BrokenGradient
+from gradviz.analysis.call_words import call_words
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Place, Symptom
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.singularities import call_words, singularity_of
+from gradviz.analysis.singularities import Singularity, singularity_of
 from gradviz.analysis.tensor_words import together
+from gradviz.analysis.values_in_words import values_in_words
 from gradviz.graph.call_log import Call, ValueFacts
 from gradviz.graph.model import Attribute, Node
 from gradviz.graph.operation_words import autograd_name, operation_word
@@ -49,7 +52,7 @@ class BrokenGradientRule(Rule):
             place=told.place,
             symptom_place=told.symptom_place,
             op=autograd_name(graph.nodes[broken.blamed]) if broken.blamed is not None else None,
-            tensors=tuple(name for leaf in broken.leaves for name in graph.nodes[leaf].names[:1]),
+            tensors=told.tensors,
             nodes=case.marks(broken.graph, tuple(dict.fromkeys((broken.birth, *broken.leaves)))),
             path=told.path,
             evidence=told.evidence,
@@ -86,6 +89,11 @@ class BrokenWords:
         return operation_word(self._graph.nodes[node].name)
 
     @property
+    def operation_with_operands(self) -> str:
+        """``sqrt() of 32 values from 0 to 4.2``; the operation alone where nobody read them."""
+        return f"{self.operation} of {self.operands}" if self.operands else self.operation
+
+    @property
     def in_forward(self) -> bool:
         """Whether its values are broken, not only its slope."""
         return self._broken.in_forward
@@ -103,12 +111,16 @@ class BrokenWords:
         return "grad_nan" if self._broken.is_nan else "grad_inf"
 
     @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of the leaves that got it."""
+        return tuple(name for leaf in self._broken.leaves for name in self._graph.nodes[leaf].names[:1])
+
+    @property
     def effect(self) -> str:
         """What came of it: ``the gradient of net.0.weight and 3 more is NaN``."""
-        names = [name for leaf in self._broken.leaves for name in self._graph.nodes[leaf].names[:1]]
         if not self._broken.leaves:
             return "the loss is NaN or Inf" if self._broken.in_forward else f"backward meets {self.kind}"
-        return f"the gradient of {together(names) or 'a tensor without a name'} is {self.kind}"
+        return f"the gradient of {together(self.tensors) or 'a tensor without a name'} is {self.kind}"
 
     @property
     def place(self) -> Place | None:
@@ -140,26 +152,28 @@ class BrokenWords:
     @property
     def reason(self) -> str:
         """What is wrong with the function for such operands."""
-        known = singularity_of(self.call) if self.call is not None else None
-        return known.reason if known is not None else ""
+        return self._singularity.reason if self._singularity is not None else ""
 
     @property
     def remedy(self) -> str:
         """What to do about it."""
-        known = singularity_of(self.call) if self.call is not None else None
-        return known.remedy if known is not None else ""
+        return self._singularity.remedy if self._singularity is not None else ""
+
+    @cached_property
+    def _singularity(self) -> Singularity | None:
+        return None if self.call is None else singularity_of(self.call)
 
     @property
     def operands(self) -> str:
-        """What it computed with: ``32 values from 0 to 4.2, 1 of them 0``."""
-        facts = [words_for(values) for _, values in self._given()]
+        """What it computed with: ``32 values from 0 to 4.2, 1 of them 0``; empty where nobody read it."""
+        facts = [values_in_words(values) for _, values in self._given()]
         return " and ".join(facts[:2])
 
     @property
     def results(self) -> str:
         """What it gave."""
-        facts = [words_for(use.values) for use in self.call.outputs if use.values is not None] if self.call else []
-        return facts[0] if facts else ""
+        outputs = () if self.call is None else self.call.outputs
+        return next((values_in_words(use.values) for use in outputs if use.values is not None), "")
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -197,18 +211,6 @@ class BrokenWords:
 
     def _station(self, node: Node) -> str:
         return node.names[0] if node.is_leaf and node.names else autograd_name(node)
-
-
-def words_for(values: ValueFacts) -> str:
-    """``32 values from 0 to 4.2, 1 of them 0``."""
-    kinds = ((values.zeros, "0"), (values.nans, "NaN"), (values.infs, "Inf"))
-    special = [f"{count:,} of them {what}" for count, what in kinds if count]
-    if values.count == 1:
-        return "NaN" if values.nans else "Inf" if values.infs else f"{values.minimum:.4g}"
-    words = f"{values.count:,} values"
-    if values.minimum is not None and values.maximum is not None:
-        words += f" from {values.minimum:.4g} to {values.maximum:.4g}"
-    return ", ".join([words, *special])
 
 
 def _figures(values: ValueFacts) -> dict[str, Attribute]:

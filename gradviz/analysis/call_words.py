@@ -18,6 +18,12 @@ _OPERATORS = {
     "__getitem__": "indexing",
     "data.__set__": "assigning to .data",
 }
+_SPELLINGS = {
+    "truediv": "div", "rtruediv": "div", "rdiv": "div", "itruediv": "div", "divide": "div", "ipow": "pow",
+    "rpow": "pow", "radd": "add", "iadd": "add", "rmul": "mul", "imul": "mul", "multiply": "mul", "rsub": "sub",
+    "isub": "sub", "rmatmul": "matmul",
+}  # fmt: skip
+"""Other spellings of an operation: methods behind signs, and synonyms."""
 
 
 def operation(call: Call) -> str:
@@ -34,6 +40,18 @@ def short_name(function: str) -> str:
         return _OPERATORS[method]
     owner, _, name = function.rpartition(".")
     return f"{owner.rpartition('.')[2]}.apply" if name == "apply" else name
+
+
+def plain_name(function: str) -> str:
+    """``div`` of ``torch.Tensor.__rtruediv__`` and of ``torch.Tensor.div_``."""
+    name = function.rpartition(".")[2]
+    name = name.strip("_") if name.startswith("__") else name.rstrip("_")
+    return _SPELLINGS.get(name, name)
+
+
+def call_words(call: Call) -> str:
+    """What was called, as readers know it: ``div()``, and the name of a custom function."""
+    return call.function.removesuffix(".apply") if call.kind == "custom" else f"{plain_name(call.function)}()"
 
 
 def at_line(site: CallSite | Place | None) -> str:

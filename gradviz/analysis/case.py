@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache, cached_property
+from typing import Any
 
 from gradviz.analysis.backward_calls import BackwardCalls
 from gradviz.analysis.broken_gradients import BrokenGradient, BrokenGradients
@@ -176,6 +177,13 @@ class Case:
     def source_line(self, place: Place | None) -> str | None:
         """The text of a line, where the capture holds it."""
         return text_at(self.capture.sources, place) or None
+
+    def facts_of_node(self, at: tuple[int, int] | None) -> dict[str, Any]:
+        """The fields of a finding that tell of a node, by its graph and its id; none where it is not known."""
+        if at is None:
+            return {}
+        graph, node = at
+        return {"op": self.graphs[graph].nodes[node].name, "nodes": self.marks(graph, (node,))}
 
     def marks(self, number: int, nodes: tuple[int, ...]) -> tuple[NodeAt, ...]:
         """The nodes of a graph as a finding names them."""

@@ -15,10 +15,9 @@ _ASKS = frozenset({"torch.Tensor.retain_grad", "torch.Tensor.register_hook"})
 
 def asked_without_flag(fates: ParameterFates) -> Iterator[tuple[int, int]]:
     """Leaves of which a gradient is asked for, with the call that asks; only what something was computed from."""
-    first = next((row for row in fates.backward_calls if fates.log.calls[row].raised is None), None)
+    read = frozenset(fates.reads_of_no_gradient)
     for row, call in enumerate(fates.log.calls):
-        is_read = call.function == "torch.Tensor.grad" and first is not None and row > first
-        if is_read or (call.function in _ASKS and call.raised is not None):
+        if row in read or (call.function in _ASKS and call.raised is not None):
             asked = call.inputs[:1]
         elif call.kind == "backward" and call.raised is not None:
             asked = call.asked

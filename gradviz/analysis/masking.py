@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gradviz.analysis.call_words import plain_name
 from gradviz.analysis.dataflow import Dataflow
-from gradviz.analysis.singularities import plain_name
 from gradviz.graph.call_log import Call
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node

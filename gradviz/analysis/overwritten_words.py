@@ -16,7 +16,7 @@ from gradviz.analysis.tensor_words import names_of, tensor_words
 def overwritten_facts(case: Case, flow: Dataflow, reached: ReachedCalls, found: Overwritten) -> dict[str, Any]:
     """The fields of a finding that are the same whatever the cause."""
     change, calls = found.changes[0], flow.log.calls
-    facts: dict[str, Any] = {
+    return {
         "symptom": "raises",
         "place": place_of_call(flow, change),
         "symptom_place": place_of_call(flow, found.backward),
@@ -28,12 +28,8 @@ def overwritten_facts(case: Case, flow: Dataflow, reached: ReachedCalls, found: 
             "version": version_after(flow, found),
             "changes": len(found.changes),
         },
+        **case.facts_of_node(found.node),
     }
-    if found.node is not None:
-        graph, node = found.node
-        facts["op"] = case.graphs[graph].nodes[node].name
-        facts["nodes"] = case.marks(graph, (node,))
-    return facts
 
 
 def version_after(flow: Dataflow, found: Overwritten) -> int:

@@ -102,6 +102,13 @@ class ParameterFates:
         calls = self.log.calls
         return tuple(row for row in self.flow.rows_of_kind("backward") if not self._is_in_backward(calls[row]))
 
+    @cached_property
+    def reads_of_no_gradient(self) -> tuple[int, ...]:
+        """Calls that found some ``.grad`` to be None, after a backward call that did not fail."""
+        calls = self.log.calls
+        first = next((row for row in self.backward_calls if calls[row].raised is None), len(calls))
+        return tuple(row for row in range(first + 1, len(calls)) if calls[row].function == "torch.Tensor.grad")
+
     def _is_in_backward(self, call: Call) -> bool:
         return call.inside is not None and self.log.calls[call.inside].kind == "backward"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gradviz.analysis.call_words import plain_name
 from gradviz.graph.call_log import Call
 
 
@@ -59,23 +60,6 @@ _KINDS: tuple[tuple[Singularity, tuple[str, ...]], ...] = (
     (_LIKELIHOOD, ("binary_cross_entropy", "kl_div", "nll_loss", "poisson_nll_loss", "gaussian_nll_loss")),
 )
 _BY_NAME = {name: kind for kind, names in _KINDS for name in names}
-_OPERATORS = {
-    "truediv": "div", "rtruediv": "div", "rdiv": "div", "itruediv": "div", "divide": "div", "ipow": "pow",
-    "rpow": "pow", "getitem": "getitem", "setitem": "setitem", "radd": "add", "iadd": "add", "rmul": "mul",
-    "imul": "mul", "multiply": "mul", "rsub": "sub", "isub": "sub", "rmatmul": "matmul",
-}  # fmt: skip
-
-
-def plain_name(function: str) -> str:
-    """``div`` of ``torch.Tensor.__rtruediv__`` and of ``torch.Tensor.div_``."""
-    name = function.rpartition(".")[2]
-    name = name.strip("_") if name.startswith("__") else name.rstrip("_")
-    return _OPERATORS.get(name, name)
-
-
-def call_words(call: Call) -> str:
-    """What was called, as readers know it: ``div()``, and the name of a custom function."""
-    return call.function.removesuffix(".apply") if call.kind == "custom" else f"{plain_name(call.function)}()"
 
 
 def singularity_of(call: Call) -> Singularity | None:

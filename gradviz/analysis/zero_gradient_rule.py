@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 
-from gradviz.analysis.broken_gradient_rule import words_for
+from gradviz.analysis.call_words import call_words
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.singularities import call_words
 from gradviz.analysis.tensor_words import together
+from gradviz.analysis.values_in_words import values_in_words
 from gradviz.analysis.zero_gradients import ZeroGradient
 from gradviz.graph.model import Attribute
 from gradviz.graph.operation_words import autograd_name, operation_word
@@ -63,7 +63,7 @@ class ZeroGradientRule(Rule):
 
 def operand_words(zero: ZeroGradient) -> str:
     """What the operation computed with."""
-    return words_for(zero.operand) if zero.operand is not None else "what it got"
+    return values_in_words(zero.operand) if zero.operand is not None else "what it got"
 
 
 def _steps(zero: ZeroGradient) -> str:

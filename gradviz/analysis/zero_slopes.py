@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gradviz.analysis.singularities import plain_name
+from gradviz.analysis.call_words import plain_name
 from gradviz.graph.call_log import Call, ValueFacts
 from gradviz.graph.model import Node
 from gradviz.graph.operation_words import stem_of

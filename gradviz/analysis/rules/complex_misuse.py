@@ -53,7 +53,7 @@ class ComplexMisuse(Rule):
         by_place: dict[Place | None, list[int]] = {}
         for row, call in enumerate(flow.log.calls):
             if _drops_imaginary_part(flow, call):
-                by_place.setdefault(case.place_of_site(call.call_site), []).append(row)
+                by_place.setdefault(case.place_of_call(row), []).append(row)
         for place, rows in by_place.items():
             marks = [node for row in rows if (node := case.node_of_call(row)) is not None]
             if marks:

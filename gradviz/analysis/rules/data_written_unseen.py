@@ -8,7 +8,6 @@ from gradviz.analysis.call_words import at_line, operation, place_of_call
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, place_of_line
-from gradviz.analysis.reached_calls import ReachedCalls
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.tensor_words import names_of, tensor_words
 from gradviz.analysis.unseen_writes import UnseenWrite, unseen_writes
@@ -53,7 +52,7 @@ class DataWrittenUnseen(Rule):
     def _explain(self, case: Case, flow: Dataflow, found: UnseenWrite) -> Finding:
         calls, line = flow.log.calls, flow.line_of(found.write)
         saver, saved = operation(calls[found.saver]), tensor_words(flow, found.tensor)
-        reached = ReachedCalls(flow, tuple(use.tensor for use in calls[found.saver].outputs), found.saver + 1)
+        reached = case.backward_calls.reached(found.backward).above(found.saver)
         return self.finding(
             f"{saved} was saved for backward by {saver}{at_line(flow.line_of(found.saver))}, "
             f"and is overwritten through .data{at_line(line)}: backward does not notice, and its gradient is wrong",

@@ -64,7 +64,7 @@ class GraphFreed(Rule):
                 "earlier_backward": flow.log.calls[found.earlier].name,
                 "backward": flow.log.calls[found.backward].name,
             },
-            **failed_node(case, found),
+            **case.facts_of_node(found.node),
         }
         shared = operation(calls[found.call])
         if computed is not None:
@@ -99,14 +99,6 @@ class GraphFreed(Rule):
         makers = [flow.newest_producer(use.tensor, user) for user, use in crossing]
         shared = [maker for maker in makers if maker is not None and maker in members]
         return line_in_function_of(flow, max(shared), found.backward) if shared else None
-
-
-def failed_node(case: Case, found: Freed) -> dict[str, Any]:
-    """The node that found its tensors freed, where it is known."""
-    if found.node is None:
-        return {}
-    graph, node = found.node
-    return {"op": case.graphs[graph].nodes[node].name, "nodes": case.marks(graph, (node,))}
 
 
 def is_same_line(flow: Dataflow, call: int, other: int) -> bool:

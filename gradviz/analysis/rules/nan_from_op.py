@@ -36,9 +36,8 @@ class NanFromOp(BrokenGradientRule):
     name = "nan_from_op"
 
     def verdict(self, told: BrokenWords) -> str:
-        of = f" of {told.operands}" if told.operands else ""
         made = f"gives {told.results}" if told.in_forward and told.results else f"sends {told.kind} back"
-        return f"{told.operation}{of} {made}; {told.effect}"
+        return f"{told.operation_with_operands} {made}; {told.effect}"
 
     def why(self, told: BrokenWords) -> str:
         return told.reason or "finite numbers came in, and what went out is not: by value or by slope"

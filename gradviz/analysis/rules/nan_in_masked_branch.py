@@ -34,9 +34,10 @@ class NanInMaskedBranch(BrokenGradientRule):
     name = "nan_in_masked_branch"
 
     def verdict(self, told: BrokenWords) -> str:
-        of = f" of {told.operands}" if told.operands else ""
         made = f"gives {told.results}" if told.in_forward and told.results else "has no finite slope everywhere"
-        return f"{told.operation}{of} {made}; {told.hider} hides that in forward, not in backward: {told.effect}"
+        return (
+            f"{told.operation_with_operands} {made}; {told.hider} hides that in forward, not in backward: {told.effect}"
+        )
 
     def why(self, told: BrokenWords) -> str:
         reason = f"{told.reason}; " if told.reason else ""

@@ -47,16 +47,14 @@ class NonLeaf(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         fates = case.fates
-        refused = [
-            (use.tensor, row)
-            for row, call in enumerate(fates.log.calls)
-            if call.kind == "add_param_group"
-            for use in call.inputs
+        refused = {
+            (use.tensor, row): None
+            for row in fates.flow.rows_of_kind("add_param_group")
+            for use in fates.log.calls[row].inputs
             if use.has_grad_fn
-        ]
-        read = list(_read_without_gradient(fates))
+        }
         told: set[int] = set()
-        for number, row in (*refused, *read):
+        for number, row in (*refused, *_read_without_gradient(fates)):
             producer = max(fates.flow.producers(number, row), default=None)
             if producer is not None and producer not in told:
                 told.add(producer)
@@ -85,10 +83,8 @@ class NonLeaf(Rule):
 
 def _read_without_gradient(fates: ParameterFates) -> Iterator[tuple[int, int]]:
     """Tensors with a ``grad_fn`` whose ``.grad`` the program found to be None after a backward call."""
-    first = next((row for row in fates.backward_calls if fates.log.calls[row].raised is None), None)
-    for row, call in enumerate(fates.log.calls):
-        if call.function == "torch.Tensor.grad" and first is not None and row > first and call.inputs[0].has_grad_fn:
-            yield call.inputs[0].tensor, row
+    read = ((fates.log.calls[row].inputs[0], row) for row in fates.reads_of_no_gradient)
+    return ((use.tensor, row) for use, row in read if use.has_grad_fn)
 
 
 def _made_alike(fates: ParameterFates, number: int) -> Iterator[int]:

@@ -80,12 +80,14 @@ class NotRegistered(Rule):
             hidden = [n for n in fates.log.parameters if fates.tensor(n).hidden_in is not None]
             yield from self._of_modules(fates, hidden, is_raised=True)
             return
-        yield from self._of_modules(fates, [n for n in hidden if not _is_read(fates, n)], is_raised=False)
+        read = _with_gradients_read(fates)
+        yield from self._of_modules(fates, [n for n in hidden if n not in read], is_raised=False)
         yield from self._made_in_forward(fates)
 
     def _of_modules(self, fates: ParameterFates, hidden: list[int], *, is_raised: bool) -> Iterator[Finding]:
-        by_line = sorted(hidden, key=lambda n: (str(_place_where_kept(fates, n)), n))
-        for _, group in groupby(by_line, key=lambda n: str(_place_where_kept(fates, n))):
+        places = {n: _place_where_kept(fates, n) for n in hidden}
+        by_line = sorted(hidden, key=lambda n: (str(places[n]), n))
+        for _, group in groupby(by_line, key=lambda n: str(places[n])):
             tensors = list(group)
             owner = fates.tensor(tensors[0]).hidden_in
             verb = "is" if len(tensors) == 1 else "are"
@@ -97,7 +99,7 @@ class NotRegistered(Rule):
                 why="a module only knows what is assigned to it as a parameter or a module; not what lies in a plain "
                 "list, dict or tensor attribute",
                 fix=_remedy(fates, tensors),
-                place=_place_where_kept(fates, tensors[0]),
+                place=places[tensors[0]],
                 tensors=names_of(fates.flow, tensors),
                 evidence={"module": owner, "tensors": len(tensors)},
             )
@@ -133,12 +135,10 @@ def _found_no_parameters(error: ScriptError | None) -> bool:
     return error is not None and "empty parameter list" in error.message
 
 
-def _is_read(fates: ParameterFates, number: int) -> bool:
-    """Whether the program itself uses the gradient, of what is no parameter: then it has its own plans with it."""
-    if fates.tensor(number).role == "parameter":
-        return False
-    gradients = [n for n, tensor in enumerate(fates.log.tensors) if tensor.gradient_of == number]
-    return any(fates.flow.users(gradient) for gradient in gradients)
+def _with_gradients_read(fates: ParameterFates) -> set[int]:
+    """Tensors that are no parameters, and whose gradients the program itself uses: it has its own plans with them."""
+    leaves = (each.gradient_of for number, each in enumerate(fates.log.tensors) if fates.flow.users(number))
+    return {leaf for leaf in leaves if leaf is not None and fates.tensor(leaf).role != "parameter"}
 
 
 def _remedy(fates: ParameterFates, tensors: list[int]) -> str:

@@ -34,8 +34,7 @@ class Overflow(BrokenGradientRule):
     yields_to = ("exploding_chain",)
 
     def verdict(self, told: BrokenWords) -> str:
-        of = f" of {told.operands}" if told.operands else ""
-        return f"{told.operation}{of} overflows to Inf; {told.effect}"
+        return f"{told.operation_with_operands} overflows to Inf; {told.effect}"
 
     def why(self, told: BrokenWords) -> str:
         return (

@@ -94,15 +94,14 @@ class RequiresGradFalse(Rule):
         )
 
     def _in_optimizer(self, fates: ParameterFates, tensors: list[int], row: int | None) -> Finding:
-        verb = "is" if len(tensors) == 1 else "are"
         one = len(tensors) == 1
-        how = f"{'it was' if one else 'they were'} frozen after the optimizer got {'it' if one else 'them'}"
+        it = "it" if one else "them"
         return self.finding(
-            f"{fates.together(tensors)} {verb} in the optimizer and never train{'s' if len(tensors) == 1 else ''}: "
+            f"{fates.together(tensors)} {'is' if one else 'are'} in the optimizer and never train{'s' if one else ''}: "
             + (
-                f"{how}, and nothing unfreezes {'it' if len(tensors) == 1 else 'them'}"
+                f"{'it was' if one else 'they were'} frozen after the optimizer got {it}, and nothing unfreezes {it}"
                 if row is not None
-                else f"{'it does' if len(tensors) == 1 else 'they do'} not require grad"
+                else f"{'it does' if one else 'they do'} not require grad"
             ),
             severity="warning",
             symptom="grad_none",

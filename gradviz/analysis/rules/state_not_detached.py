@@ -12,7 +12,6 @@ from gradviz.analysis.failed_backward import FailedBackwards
 from gradviz.analysis.finding import Finding, place_of_line
 from gradviz.analysis.overwritten_words import overwritten_facts
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.graph_freed import failed_node
 from gradviz.analysis.tensor_words import names_of, together
 from gradviz.graph.model import CallSite
 
@@ -61,7 +60,7 @@ class StateNotDetached(Rule):
                 facts = {
                     "tensors": names_of(flow, reached.above(freed.call).leaves),
                     "evidence": {"backward": flow.log.calls[freed.backward].name},
-                    **failed_node(case, freed),
+                    **case.facts_of_node(freed.node),
                 }
                 words = f"whose graph the backward{at_line(flow.line_of(freed.earlier))} of an earlier step has freed"
                 yield self._explain(flow, failed, freed.backward, freed.earlier, words, facts)
