@@ -14,7 +14,7 @@ from typing import Any
 
 from gradviz.analysis.gradient_births import BROKEN, BirthPlace, births_in
 from gradviz.analysis.growth import typical
-from gradviz.analysis.lost_gradients import where_it_became_zero, why_nothing_arrived
+from gradviz.analysis.lost_gradients import LostGradients
 from gradviz.capture.capture import Capture, Parameter
 from gradviz.graph.model import Graph, Node, TensorFacts
 
@@ -107,11 +107,11 @@ def has_gradients(graph: Graph) -> bool:
 def gradient_flow(capture: Capture, graph: Graph) -> GradientFlow:
     """The flow of one graph of the capture."""
     leaves = {name: node for node in graph.nodes if node.is_leaf for name in node.names}
-    arrivals = _arrivals(graph)
+    arrivals, lost = _arrivals(graph), LostGradients(capture, graph)
     rows, shown = [], set()
     for parameter in capture.parameters:
         leaf = next((leaves[name] for name in parameter.names if name in leaves), None)
-        rows.append(_row_of(capture, graph, parameter, leaf, arrivals))
+        rows.append(_row_of(parameter, leaf, lost, arrivals))
         if leaf is not None:
             shown.add(leaf.id)
     for node in graph.nodes:
@@ -119,7 +119,7 @@ def gradient_flow(capture: Capture, graph: Graph) -> GradientFlow:
             tensor = node.outputs[0] if node.outputs else None
             name = node.names[0] if node.names else f"{node.kind} {node.id}"
             known = Parameter((name,), tensor or TensorFacts((), "?"))
-            rows.append(_row_of(capture, graph, known, node, arrivals))
+            rows.append(_row_of(known, node, lost, arrivals))
     return replace(flow_of_rows(rows), **_first_nan(graph))
 
 
@@ -144,13 +144,11 @@ def _arrivals(graph: Graph) -> dict[int, int]:
     return arrivals | {node.id: node.run.order for node in graph.nodes if node.is_leaf and node.run is not None}
 
 
-def _row_of(
-    capture: Capture, graph: Graph, parameter: Parameter, leaf: Node | None, arrivals: Mapping[int, int]
-) -> FlowRow:
+def _row_of(parameter: Parameter, leaf: Node | None, lost: LostGradients, arrivals: Mapping[int, int]) -> FlowRow:
     row = FlowRow(parameter.names[0], parameter.tensor.shape)
     arrived = leaf.arrived[0] if leaf is not None and leaf.arrived else None
     if leaf is None or arrived is None or arrived.is_undefined:
-        return replace(row, nothing=why_nothing_arrived(capture, graph, parameter, leaf))
+        return replace(row, nothing=lost.why_nothing_arrived(parameter, leaf))
     if arrived.unmeasured is not None:
         return replace(row, nothing=f"not measured: {arrived.unmeasured}")
     return replace(
@@ -163,7 +161,7 @@ def _row_of(
         infs=arrived.infs,
         order=arrivals.get(leaf.id),
         outcome=leaf.leaf_gradient.outcome if leaf.leaf_gradient is not None else None,
-        lost_at=where_it_became_zero(graph, leaf) if arrived.is_zero else None,
+        lost_at=lost.where_it_became_zero(leaf) if arrived.is_zero else None,
         leaves=(leaf.id,),
     )
 

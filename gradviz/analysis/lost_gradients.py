@@ -2,45 +2,58 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from gradviz.capture.capture import Capture, Parameter
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph, Node
+from gradviz.graph.traversal import topological_order
 
 NOT_IN_GRAPH = "not in the graph: the loss was not computed from it, or the path is cut"
 
 
-def why_nothing_arrived(capture: Capture, graph: Graph, parameter: Parameter, leaf: Node | None) -> str:
-    """A few words on why this parameter, whose leaf may not be in the graph, got nothing."""
-    if not parameter.requires_grad:
-        return "frozen (requires_grad=False)"
-    if leaf is None:
-        callers = callers_of_backward(graph)
+class LostGradients:
+    """Answers for all leaves of one graph, which is looked through once."""
+
+    def __init__(self, capture: Capture, graph: Graph) -> None:
+        self._capture, self._graph = capture, graph
+
+    def why_nothing_arrived(self, parameter: Parameter, leaf: Node | None) -> str:
+        """A few words on why this parameter, whose leaf may not be in the graph, got nothing."""
+        if not parameter.requires_grad:
+            return "frozen (requires_grad=False)"
+        if leaf is None:
+            return self._why_not_in_graph
+        if leaf.run is not None:
+            return "undefined: the node above sent None"
+        if self._capture.error is not None and self._capture.error.in_backward:
+            return "backward failed before it came here"
+        if self._graph.backward is not None and self._graph.backward.function == "grad":
+            return "autograd.grad was not asked for it"
+        return "not run: backward was called for other inputs"
+
+    @cached_property
+    def _why_not_in_graph(self) -> str:
+        callers = callers_of_backward(self._graph)
         if callers:
             return f"not in the graph; perhaps used inside {words_for_callers(callers)}, and got its gradient there"
         return NOT_IN_GRAPH
-    if leaf.run is not None:
-        return "undefined: the node above sent None"
-    if capture.error is not None and capture.error.in_backward:
-        return "backward failed before it came here"
-    if graph.backward is not None and graph.backward.function == "grad":
-        return "autograd.grad was not asked for it"
-    return "not run: backward was called for other inputs"
 
+    def where_it_became_zero(self, leaf: Node) -> int | None:
+        """The node that the engine ran last of those that got something else than zero, and sent zero to `leaf`."""
+        found = self._last_makers.get(leaf.id)
+        return None if found is None else found[1]
 
-def where_it_became_zero(graph: Graph, leaf: Node) -> int | None:
-    """The node that the engine ran last of those that got something else than zero, and sent zero towards `leaf`."""
-    senders: dict[int, list[Node]] = {}
-    for node in graph.nodes:
-        for edge, sent in zip(node.edges, node.gradients, strict=False):
-            if edge is not None and sent is not None and sent.is_zero:
-                senders.setdefault(edge.target, []).append(node)
-    waiting, seen, makers = [leaf.id], {leaf.id}, []
-    while waiting:
-        for sender in senders.get(waiting.pop(), ()):
-            if any(arrived is not None and not arrived.is_zero for arrived in sender.arrived):
-                makers.append(sender)
-            elif sender.id not in seen:
-                seen.add(sender.id)
-                waiting.append(sender.id)
-    ran = [(node.run.order, node.id) for node in makers if node.run is not None]
-    return max(ran)[1] if ran else None
+    @cached_property
+    def _last_makers(self) -> dict[int, tuple[int, int]]:
+        """By node that got zero from somewhere: the last to run of those where that zero was made, and when it did."""
+        found: dict[int, tuple[int, int]] = {}
+        for number in reversed(topological_order(self._graph)):
+            node = self._graph.nodes[number]
+            own = found.get(number)
+            if any(arrived is not None and not arrived.is_zero for arrived in node.arrived):
+                own = None if node.run is None else (node.run.order, number)
+            for edge, sent in zip(node.edges, node.gradients, strict=False):
+                if own is not None and edge is not None and sent is not None and sent.is_zero:
+                    found[edge.target] = max(own, found.get(edge.target, own))
+        return found

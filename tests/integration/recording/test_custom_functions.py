@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradviz.analysis.lost_gradients import why_nothing_arrived
+from gradviz.analysis.lost_gradients import LostGradients
 from gradviz.recording.plan import RecordingPlan
 from tests.integration.recording.helpers import (
     line_of,
@@ -277,7 +277,7 @@ def test_a_function_that_calls_backward_itself_is_told_of_as_its_layer_is_not_in
         "parameters get their gradients",
     )
     for parameter in recording.capture.parameters:
-        reason = why_nothing_arrived(recording.capture, recording.graph, parameter, None)
+        reason = LostGradients(recording.capture, recording.graph).why_nothing_arrived(parameter, None)
         assert reason == "not in the graph; perhaps used inside ReversibleBackward, and got its gradient there"
 
 
