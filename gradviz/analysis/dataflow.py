@@ -27,7 +27,6 @@ from heapq import heappop, heappush
 from gradviz.analysis.call_index import CallIndex
 from gradviz.analysis.cuts import TAKES_ONLY_THE_SHAPE, Cut, find_cuts
 from gradviz.analysis.reentries import Reentry, find_reentries
-from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 
 
@@ -68,11 +67,6 @@ class Dataflow(CallIndex):
         """Whether an optimizer takes a step later on."""
         steps = self.rows_of_kind("step")
         return bool(steps) and steps[-1] > row
-
-    @cached_property
-    def hook_registrations(self) -> tuple[tuple[int, Call], ...]:
-        """Calls of ``register_hook``, with their numbers."""
-        return tuple(each for each in enumerate(self.log.calls) if each[1].function == "torch.Tensor.register_hook")
 
     # -- what it was computed from, and what from it -------------------------------------------------------------
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Literal
 
 from msgspec import Struct
 
 from gradviz.analysis.dataflow import Dataflow
-from gradviz.graph.call_log import Definition
+from gradviz.graph.call_log import Call, Definition
 from gradviz.graph.gradients import TensorFigures, at_place
 from gradviz.graph.model import Graph, Node
 
@@ -18,6 +20,7 @@ else, which is what hooks are for."""
 
 MODULE_HOOK = "BackwardHookFunctionBackward"
 """The node at which hooks of a module are called."""
+_REGISTER, _REGISTER_ON_MODULE = "torch.Tensor.register_hook", "torch.nn.Module.register_full_backward_hook"
 _SAME = 1e-3
 
 
@@ -77,32 +80,60 @@ def _lost_its_sign(before: TensorFigures, after: TensorFigures) -> bool:
     return before.minimum < 0 <= after.minimum and abs(after.norm - before.norm) <= _SAME * before.norm
 
 
-def definitions_of_hooks(flow: Dataflow, graph: Graph, node: Node) -> tuple[Definition, ...]:
-    """Where the hooks on what a node gave, or on a leaf, are written, as far as they are the program's own."""
-    if node.name == MODULE_HOOK:
-        return _of_module(flow, None if node.scope is None else graph.scopes[node.scope].path)
-    made = None if node.is_leaf else flow.call_of_node(node.sequence_nr)
-    found: dict[Definition, None] = {}
-    for _, call in flow.hook_registrations:
-        definition = None if call.definition is None else flow.log.definitions[call.definition]
-        if definition is None or definition.name.removesuffix(".__call__") not in node.hooks or not call.inputs:
-            continue
-        tensor = call.inputs[0].tensor
-        is_on_it = made in flow.producers(tensor) if made is not None else _is_called(flow, tensor, node)
-        if is_on_it:
-            found[definition] = None
-    return tuple(found)
+class Hooks:
+    """Which hooks of the program are on what, and where they are written; found once for each log."""
 
+    def __init__(self, flow: Dataflow) -> None:
+        self._flow = flow
+        self._log = flow.log
 
-def _of_module(flow: Dataflow, path: str | None) -> tuple[Definition, ...]:
-    log = flow.log
-    rows = [
-        (None if call.scope is None else log.scopes[call.scope].path, log.definitions[call.definition])
-        for call in log.calls
-        if call.definition is not None and call.function == "torch.nn.Module.register_full_backward_hook"
-    ]
-    return tuple(dict.fromkeys(definition for where, definition in rows if path is None or where == path))
+    def definitions(self, graph: Graph, node: Node) -> tuple[Definition, ...]:
+        """Of those on what a node gave, or on a leaf, as far as they are the program's own."""
+        if node.name == MODULE_HOOK:
+            return self._of_module(None if node.scope is None else graph.scopes[node.scope].path)
+        made = None if node.is_leaf else self._flow.call_of_node(node.sequence_nr)
+        by_name = {row for name in node.names for row in self.registrations_on(name)}
+        rows = by_name if made is None else self._by_maker.get(made, [])
+        known = (self._definition(self._log.calls[row]) for row in sorted(rows))
+        found = (each for each in known if each is not None and each.name.removesuffix(".__call__") in node.hooks)
+        return tuple(dict.fromkeys(found))
 
+    def registrations_on(self, name: str) -> list[int]:
+        """The calls of ``register_hook`` of what has this name, oldest first."""
+        return self._by_name.get(name, [])
 
-def _is_called(flow: Dataflow, tensor: int, node: Node) -> bool:
-    return not set(flow.log.tensors[tensor].names).isdisjoint(node.names)
+    def _of_module(self, path: str | None) -> tuple[Definition, ...]:
+        return tuple(dict.fromkeys(found for where, found in self._on_modules if path is None or where == path))
+
+    def _definition(self, call: Call) -> Definition | None:
+        return None if call.definition is None else self._log.definitions[call.definition]
+
+    @cached_property
+    def _registrations(self) -> tuple[tuple[int, int], ...]:
+        """Calls of ``register_hook``, each with the tensor that the hook is on."""
+        calls = ((row, call) for row, call in enumerate(self._log.calls) if call.inputs)
+        return tuple((row, call.inputs[0].tensor) for row, call in calls if call.function == _REGISTER)
+
+    @cached_property
+    def _by_maker(self) -> dict[int, list[int]]:
+        """By call: the registrations on what it gave."""
+        rows: dict[int, list[int]] = defaultdict(list)
+        for row, tensor in self._registrations:
+            for maker in self._flow.producers(tensor):
+                rows[maker].append(row)
+        return dict(rows)
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[int]]:
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, tensor in self._registrations:
+            for name in self._log.tensors[tensor].names:
+                rows[name].append(row)
+        return dict(rows)
+
+    @cached_property
+    def _on_modules(self) -> list[tuple[str | None, Definition]]:
+        """Paths of modules, each with the definition of a hook on it."""
+        calls = (call for call in self._log.calls if call.function == _REGISTER_ON_MODULE)
+        paths = ((None if call.scope is None else self._log.scopes[call.scope].path, call) for call in calls)
+        return [(path, found) for path, call in paths if (found := self._definition(call)) is not None]

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from gradviz.analysis.backward_calls import RaisedBackward
 from gradviz.analysis.case import Case
 from gradviz.analysis.custom_functions import return_place
-from gradviz.analysis.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, Place, Severity
-from gradviz.analysis.hooks import Alteration, HookedGradient, definitions_of_hooks, hooked_gradients
+from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.hooks import Alteration, HookedGradient, Hooks, hooked_gradients
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.tensor_words import leaf_names
 from gradviz.graph.call_log import Definition
@@ -68,30 +67,32 @@ class HookAltersGrad(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        flow = case.dataflow
+        hooks = Hooks(case.dataflow)
         for failed in case.backward_calls.raised:
-            if finding := self._refused(case, flow, failed):
+            if finding := self._refused(case, hooks, failed):
                 yield finding
         told: dict[Place | None, Finding] = {}
         for number in case.measured_graphs:
-            for hooked in hooked_gradients(case.graphs[number]):
-                finding = self._altered(case, flow, number, hooked)
-                known = told.get(finding.place)
-                if known is None or (finding.is_alarm and not known.is_alarm):
-                    told[finding.place] = finding
-        piled_up = tuple(self._piled_up(case, flow))
+            graph = case.graphs[number]
+            for hooked in hooked_gradients(graph):
+                definition = _own(hooks, graph, hooked.node, None)
+                place = _place(case, number, hooked.node.id, definition)
+                known = told.get(place)
+                if known is None or (not known.is_alarm and not _is_harmless(hooked, definition)):
+                    told[place] = self._altered(case, number, hooked, definition)
+        piled_up = tuple(self._piled_up(case, hooks))
         yield from piled_up
         many = {name for finding in piled_up for name in finding.tensors}
         yield from (finding for finding in told.values() if many.isdisjoint(finding.tensors))
 
     # -- what torch refuses --------------------------------------------------------------------------------------
 
-    def _refused(self, case: Case, flow: Dataflow, failed: RaisedBackward) -> Finding | None:
+    def _refused(self, case: Case, hooks: Hooks, failed: RaisedBackward) -> Finding | None:
         changed, no_tensor = _CHANGED.search(failed.message), _NO_TENSOR.search(failed.message)
         if changed is None and no_tensor is None:
             return None
         name = changed["name"] if changed is not None else None
-        definition = _own(flow, case.graphs[failed.graph], failed.node, name) if failed.node is not None else None
+        definition = _own(hooks, case.graphs[failed.graph], failed.node, name) if failed.node is not None else None
         called = definition.name if definition is not None else "a hook"
         what = f"a gradient of another {changed['what']}" if changed else f"a {no_tensor['kind']}" if no_tensor else ""
         return self.finding(
@@ -110,11 +111,9 @@ class HookAltersGrad(Rule):
 
     # -- what it takes -------------------------------------------------------------------------------------------
 
-    def _altered(self, case: Case, flow: Dataflow, number: int, hooked: HookedGradient) -> Finding:
-        definition = _own(flow, case.graphs[number], hooked.node, None)
+    def _altered(self, case: Case, number: int, hooked: HookedGradient, definition: Definition | None) -> Finding:
         called = definition.name if definition is not None else hooked.node.hooks[0] if hooked.node.hooks else "a hook"
-        in_place = definition is not None and not definition.returns and len(set(hooked.node.hooks)) == 1
-        severity: Severity = "note" if hooked.alteration == "changed" and not in_place else self.severity
+        in_place = _is_in_place(hooked.node, definition)
         verdict = _VERDICTS[hooked.alteration].format(
             before=f"{hooked.before.norm or 0:.3g}", after=f"{hooked.after.norm or 0:.3g}"
         )
@@ -122,7 +121,7 @@ class HookAltersGrad(Rule):
         behind = (*graph.ancestors(hooked.node), hooked.node)
         return self.finding(
             f"the hook {called} {verdict}{', in place' if in_place else ''}",
-            severity=severity,
+            severity="note" if _is_harmless(hooked, definition) else self.severity,
             symptom=_SYMPTOMS.get(hooked.alteration, "grad_wrong"),
             why="it gives nothing back, but what it changes in place is the gradient itself"
             if in_place
@@ -137,7 +136,7 @@ class HookAltersGrad(Rule):
             evidence={"norm_before": hooked.before.norm, "norm_after": hooked.after.norm},
         )
 
-    def _piled_up(self, case: Case, flow: Dataflow) -> Iterator[Finding]:
+    def _piled_up(self, case: Case, hooks: Hooks) -> Iterator[Finding]:
         """The same hook once more on the same leaf in every step: what it does is done again and again."""
         first: dict[str, HookedGradient] = {}
         told: set[str] = set()
@@ -150,17 +149,13 @@ class HookAltersGrad(Rule):
                 more = len(node.hooks) - len(earlier.node.hooks)
                 if more > 0 and set(node.hooks) == set(earlier.node.hooks) and _is_stronger(earlier, hooked):
                     told.add(node.names[0])
-                    yield self._piled_up_finding(case, flow, number, earlier, hooked)
+                    yield self._piled_up_finding(case, hooks, number, earlier, hooked)
 
     def _piled_up_finding(
-        self, case: Case, flow: Dataflow, number: int, earlier: HookedGradient, hooked: HookedGradient
+        self, case: Case, hooks: Hooks, number: int, earlier: HookedGradient, hooked: HookedGradient
     ) -> Finding:
         name, count = hooked.node.names[0], len(hooked.node.hooks)
-        rows = [
-            row
-            for row, call in flow.hook_registrations
-            if any(name in flow.log.tensors[use.tensor].names for use in call.inputs)
-        ]
+        rows = hooks.registrations_on(name)
         return self.finding(
             f"{count} copies of the hook {hooked.node.hooks[0]} are on {name}: its gradient is multiplied by "
             f"{hooked.factor or 0:.3g}, where one copy multiplies it by {earlier.factor or 0:.3g}",
@@ -189,9 +184,19 @@ def _is_stronger(earlier: HookedGradient, later: HookedGradient) -> bool:
     return one is not None and other is not None and abs(other - one) > 0.01 * one
 
 
-def _own(flow: Dataflow, graph: Graph, node: Node, name: str | None) -> Definition | None:
+def _is_in_place(node: Node, definition: Definition | None) -> bool:
+    """Whether the only hook there gives nothing back, so that it changed the gradient itself."""
+    return definition is not None and not definition.returns and len(set(node.hooks)) == 1
+
+
+def _is_harmless(hooked: HookedGradient, definition: Definition | None) -> bool:
+    """Whether it did what hooks are for."""
+    return hooked.alteration == "changed" and not _is_in_place(hooked.node, definition)
+
+
+def _own(hooks: Hooks, graph: Graph, node: Node, name: str | None) -> Definition | None:
     """The definition of the hook that is meant: by the short name that torch tells, or the last one that gives back."""
-    known = definitions_of_hooks(flow, graph, node)
+    known = hooks.definitions(graph, node)
     if name is not None:
         known = tuple(each for each in known if each.name.rpartition(".")[2] == name) or known
     giving = [each for each in known if each.returns]
