@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -34,8 +35,9 @@ def never_used(fates: ParameterFates) -> list[Forgotten]:
         if fates.is_ever_stepped_live(number) and _is_on(fates, number) and not fates.is_used(number)
     ]
     groups: dict[tuple[Place | None, bool, str], list[tuple[int, int | None]]] = defaultdict(list)
+    neighbours = Neighbours(fates)
     for number in silent:
-        place, instead = where_it_belongs(fates, [number])
+        place, instead = neighbours.where_it_belongs([number])
         line = fates.line_where_made(number)
         key = place, _is_made_by_library(fates, number), str(line) if place is None else ""
         groups[key].append((number, instead))
@@ -82,35 +84,58 @@ def asked_in_vain(fates: ParameterFates) -> Iterator[tuple[int, int]]:
         yield from ((use.tensor, row) for use in call.asked if use.requires_grad and use.tensor not in above)
 
 
-def where_it_belongs(
-    fates: ParameterFates, tensors: Sequence[int], *, any_sibling: bool = False
-) -> tuple[Place | None, int | None]:
-    """The line that should have used them, as their siblings in the module tell, and the sibling that tells it.
+class Neighbours:
+    """The same parameter of modules beside each other, ``net.a.weight`` and ``net.b.weight``: how one of them is used
+    tells where another one should have been. Each row of modules is looked at once."""
 
-    A sibling of the same shape that is called twice in one call of their parent was meant once; siblings that all
-    are called from one line, as elements of a list are, tell that line.
-    """
-    for number in tensors:
-        siblings = _siblings(fates, number)
-        for sibling in siblings:
-            row = _second_call(fates, sibling) if _is_alike(fates, sibling, number) else None
-            if row is not None:
-                return place_of_call(fates.flow, row), sibling
-        used = [rows[-1] for sibling in siblings if (rows := fates.forward_uses(sibling))]
-        lines = {place_of_call(fates.flow, row) for row in used}
-        if used and len(lines) == 1 and (any_sibling or _is_in_list(fates, number)):
-            return lines.pop(), None
-    return None, None
+    def __init__(self, fates: ParameterFates) -> None:
+        self._fates = fates
+        self._families: dict[tuple[str, str, int], _Family] = {}
+
+    def where_it_belongs(self, tensors: Sequence[int], *, any_sibling: bool = False) -> tuple[Place | None, int | None]:
+        """The line that should have used them, as their siblings in the module tell, and the sibling that tells it.
+
+        A sibling of the same shape that is called twice in one call of their parent was meant once; siblings that all
+        are called from one line, as elements of a list are, tell that line.
+        """
+        fates = self._fates
+        for number in tensors:
+            family = self._family(number)
+            for sibling, row in family.called_twice:
+                if sibling != number and _is_alike(fates, sibling, number):
+                    return place_of_call(fates.flow, row), sibling
+            lines = {place for sibling, place in family.used_at.items() if sibling != number}
+            if len(lines) == 1 and (any_sibling or _is_in_list(fates, number)):
+                return lines.pop(), None
+        return None, None
+
+    def _family(self, number: int) -> _Family:
+        """Itself among its siblings."""
+        module, _, own = self._fates.name(number).rpartition(".")
+        key = module.rpartition(".")[0], own, module.count(".")
+        if key not in self._families:
+            self._families[key] = self._looked_at(*key)
+        return self._families[key]
+
+    def _looked_at(self, parent: str, own: str, depth: int) -> _Family:
+        fates = self._fates
+        names = [(number, fates.name(number)) for number in (fates.parameters_below(parent) if parent else ())]
+        members = [number for number, name in names if name.count(".") == depth + 1 and name.endswith(f".{own}")]
+        uses = {number: rows for number in members if (rows := fates.forward_uses(number))}
+        again = ((number, _second_call(fates, rows)) for number, rows in uses.items())
+        return _Family(
+            tuple((number, row) for number, row in again if row is not None),
+            {number: place_of_call(fates.flow, rows[-1]) for number, rows in uses.items()},
+        )
 
 
-def _siblings(fates: ParameterFates, number: int) -> list[int]:
-    """The same parameter of the modules beside its own: ``net.a.weight`` for ``net.b.weight``."""
-    name = fates.name(number)
-    module, _, own = name.rpartition(".")
-    parent = module.rpartition(".")[0]
-    others = [other for other in fates.parameters_below(parent) if other != number] if parent else []
-    names = [(other, fates.name(other)) for other in others]
-    return [other for other, its in names if its.count(".") == name.count(".") and its.endswith(f".{own}")]
+class _Family(NamedTuple):
+    """What is known of the uses of parameters beside each other."""
+
+    called_twice: tuple[tuple[int, int], ...]
+    """Those that are called twice in one call of their parent, with the last of these calls."""
+    used_at: dict[int, Place | None]
+    """Those that are used, with the line of their last use."""
 
 
 def _is_in_list(fates: ParameterFates, number: int) -> bool:
@@ -121,10 +146,10 @@ def _is_alike(fates: ParameterFates, one: int, other: int) -> bool:
     return fates.tensor(one).facts.shape == fates.tensor(other).facts.shape
 
 
-def _second_call(fates: ParameterFates, number: int) -> int | None:
+def _second_call(fates: ParameterFates, uses: Sequence[int]) -> int | None:
     """The last of several uses in the same call of the parent module."""
     newest: dict[int | None, int] = {}
-    for row in fates.forward_uses(number):
+    for row in uses:
         scope = fates.log.calls[row].scope
         parent = fates.log.scopes[scope].parent if scope is not None else None
         if parent is not None and parent in newest:

@@ -10,7 +10,7 @@ from gradviz.analysis.finding import Finding, Place, place_of_line
 from gradviz.analysis.parameter_fates import ParameterFates
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.tensor_words import names_of
-from gradviz.analysis.unused import Forgotten, asked_in_vain, dropped, never_used, used_elsewhere, where_it_belongs
+from gradviz.analysis.unused import Forgotten, Neighbours, asked_in_vain, dropped, never_used, used_elsewhere
 from gradviz.capture.capture import ScriptError
 
 
@@ -153,7 +153,7 @@ class UnusedParameter(Rule):
             symptom="raises",
             why="DDP exchanges gradients when all parameters of the module have one; some of them never do in a step",
             fix="pass find_unused_parameters=True to DistributedDataParallel, or let every loss use all parameters",
-            place=where_it_belongs(fates, silent, any_sibling=True)[0],
+            place=Neighbours(fates).where_it_belongs(silent, any_sibling=True)[0],
             symptom_place=place_of_call(fates.flow, last),
             tensors=names_of(fates.flow, silent),
             evidence={"parameters": len(silent)},
