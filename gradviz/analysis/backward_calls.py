@@ -62,7 +62,7 @@ class BackwardCalls:
     def refused_root(self, row: int, tensor: int) -> CutRoot | None:
         """Where the graph that was kept of a refused call shows one of the tensors that it was called on."""
         number = self.graph_of(row)
-        roots = [use.tensor for use in self.flow.log.calls[row].inputs if use.place.startswith("root")]
+        roots = [use.tensor for use in self.flow.log.calls[row].roots]
         if number is None or tensor not in roots or len(self.graphs[number].refused) != len(roots):
             return None
         return CutRoot(number, roots.index(tensor))

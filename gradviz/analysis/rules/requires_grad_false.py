@@ -80,7 +80,7 @@ class RequiresGradFalse(Rule):
         )
 
     def _loss(self, case: Case, fates: ParameterFates, row: int, tensors: list[int]) -> Finding:
-        root = next(use.tensor for use in fates.log.calls[row].inputs if use.place.startswith("root"))
+        root = fates.log.calls[row].roots[0].tensor
         verb = "does" if len(tensors) == 1 else "do"
         return self.finding(
             f"nothing that the loss was computed from requires grad: {fates.together(tensors)} {verb} not",
