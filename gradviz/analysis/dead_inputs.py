@@ -6,15 +6,20 @@ from collections.abc import Iterator
 from itertools import islice, pairwise
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import DeadInput, NodeAt
 from gradviz.analysis.missing_gradients import CutOff
+from gradviz.analysis.shadows import alive_above
 from gradviz.graph.model import Graph
 from gradviz.graph.tensor_facts import TensorFacts
 
 MOST_INPUTS = 10_000
 """So many places are told at most, in all graphs: a loop cuts once in each step."""
+_MOST_REACHED = 100_000
+"""Tensors above the cuts of one line that are looked at, to tell what each of them costs its gradient."""
 _MOST_STEPS = 50_000
 """Calls that are followed from the cuts of one line on: where they all lead somewhere else, a graph shows nothing."""
 
@@ -22,13 +27,35 @@ _MOST_STEPS = 50_000
 def dead_inputs(case: Case, flow: Dataflow, found: CutOff) -> tuple[DeadInput, ...]:
     """The nodes that took it, in whatever graph: the line cuts in every step. None where it came to no graph."""
     takers = islice(filter(None, islice(_followed(flow, found), _MOST_STEPS)), MOST_INPUTS)
-    inputs = [dead for taker in takers if (dead := _input_of(case, flow, taker)) is not None]
-    own = case.backward_calls.graph_of(found.backward)
-    if all(dead.at.graph != own for dead in inputs):
+    own = _OwnTensors(case, flow, found)
+    inputs = [
+        replace(dead, tensors=own.names(taker.cut))
+        for taker in takers
+        if (dead := _input_of(case, flow, taker)) is not None
+    ]
+    number = case.backward_calls.graph_of(found.backward)
+    if all(dead.at.graph != number for dead in inputs):
         # The values left torch and came back: only the way of the shadow tells where.
         last = _input_of(case, flow, _at_end_of_way(flow, found))
         inputs += [] if last is None else [last]
     return tuple({dead.at: dead for dead in inputs}.values())
+
+
+class _OwnTensors:
+    """What gets no gradient because of each of the cuts of one line."""
+
+    def __init__(self, case: Case, flow: Dataflow, found: CutOff) -> None:
+        self._case, self._flow, self._found = case, flow, found
+        self._names: dict[int, tuple[str, ...]] = {}
+        self._left = _MOST_REACHED
+
+    def names(self, cut: int) -> tuple[str, ...]:
+        """Those of the call; none where finding out about all of them would take too long."""
+        if cut not in self._names and self._left > 0:
+            above = alive_above(self._flow, ((use.tensor, cut) for use in self._flow.log.calls[cut].live_inputs))
+            self._left -= len(above)
+            self._names[cut] = tuple(self._case.tensor_name(each) for each in self._found.tensors if each in above)
+        return self._names.get(cut, ())
 
 
 class _Taker(NamedTuple):

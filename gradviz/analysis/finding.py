@@ -56,6 +56,8 @@ class DeadInput(Struct, frozen=True):
     """Index in the graph's `constants` of what it took, where that can be told."""
     scope: int | None = None
     """Index in the graph's `scopes` of the module call in which the cut ran."""
+    tensors: tuple[str, ...] = ()
+    """Where a line cuts several times, what gets no gradient because of this cut; else all of the finding."""
 
 
 class CutRoot(Struct, frozen=True):

@@ -72,7 +72,8 @@ def _ghost_edges(number: int, graph: Graph, finding: Finding, cut: CutSeen) -> I
     edge = GhostEdge(Verdict(*_verdict(finding)), cut.call, finding.tensors, place.file, place.line)
     for dead in cut.inputs:
         if dead.at.graph == number:
-            yield replace(edge, node=dead.at.node, constant=dead.constant, scope=dead.scope)
+            own = replace(edge, node=dead.at.node, constant=dead.constant, scope=dead.scope)
+            yield replace(own, tensors=dead.tensors or finding.tensors)
     root = cut.root
     if root is not None and root.graph == number:
         behind = {name for node in ancestors(graph, root.sources) for name in graph.nodes[node].names}

@@ -47,6 +47,8 @@ class _Ghosts:
         self._graph, self._connections, self._placement = graph, connections, placement
         self._cuts: dict[_Place, int] = {}
         """The drafts of cuts."""
+        self._ending_at: dict[_Place, list[int]] = {}
+        """Indices of the edges that end there."""
 
     def where_taken(self, number: int, edge: GhostEdge) -> Iterator[tuple[int, int]]:
         """A cut whose result an operation of the graph took, or that made a leaf of it."""
@@ -76,11 +78,13 @@ class _Ghosts:
 
     def _cut_before(self, user: int, number: int, place: _Place, beside: int | None) -> Iterator[tuple[int, int]]:
         """One draft for each cut in each box, behind it what it cuts off, where the graph does not show that."""
+        edge, new = self._graph.ghost_edges[number], self._placement.new
+        ghosts = self._ending_at.setdefault(place, [])
+        if not ghosts or edge.node is None or not self._placement.is_later[edge.node]:
+            ghosts.append(number)  # What is drawn of repetitions is the first.
         if place not in self._cuts:
-            new = self._placement.new
-            cut_off = self._graph.ghost_edges[number].tensors
-            behind = [new(Draft("cut_off", place.box, ghost=number), beside=beside)] if cut_off else []
-            self._cuts[place] = new(Draft("cut", place.box, ghost=number), beside=beside)
+            behind = [new(Draft("cut_off", place.box, ghosts=ghosts), beside=beside)] if edge.tensors else []
+            self._cuts[place] = new(Draft("cut", place.box, ghosts=ghosts), beside=beside)
             yield from ((each, self._cuts[place]) for each in behind)
         yield self._cuts[place], user
 

@@ -8,7 +8,8 @@ from functools import cache
 
 from gradviz.graph.model import CallSite, Graph, Node
 from gradviz.graph.operation_words import operation_names
-from gradviz.graph.root_names import root_names
+from gradviz.graph.root_names import refused_name, root_names
+from gradviz.graph.source_lines import line_words_of
 
 Meanings = dict[str, list[int]]
 """Whole names that fit, each with its nodes."""
@@ -60,6 +61,17 @@ def _by_line(graph: Graph, name: str) -> Meanings:
     return _while_running(graph, name, lambda site: site.line == number and _is_file(site.file, file))
 
 
+def _by_cut(graph: Graph, name: str) -> Meanings:
+    """What took the result of a cut, or gave it what it cut off: by its call, its line, or what gets no gradient."""
+    fits_path, line = end_of_path(name), SOURCE_LINE.fullmatch(name)
+    found: Meanings = {}
+    for edge in graph.ghost_edges:
+        is_line = line is not None and edge.line == int(line[2]) and _is_file(edge.file, slashed(line[1]))
+        if is_line or name in (edge.cut, edge.cut.partition(" ")[0]) or any(map(fits_path, edge.tensors)):
+            found.setdefault(f"{edge.cut} at {line_words_of(edge.file, edge.line)}", []).extend(edge.nodes)
+    return found
+
+
 def _by_function(graph: Graph, name: str) -> Meanings:
     function = f".{name.removesuffix('()')}"
     return _while_running(graph, name, lambda site: not site.is_library and f".{site.function}".endswith(function))
@@ -76,6 +88,7 @@ WAYS: tuple[tuple[str, Callable[[Graph, str], Meanings]], ...] = (
     ("operation", _by_operation),
     ("class", _by_class),
     ("function", _by_function),
+    ("cut", _by_cut),
 )
 
 
@@ -93,6 +106,9 @@ def tensor_names(graph: Graph, node: Node) -> Iterator[str]:
 def named_tensors(graph: Graph) -> Iterator[tuple[str, int]]:
     for root, name in zip(graph.roots, root_names(graph), strict=True):
         yield name, root.node
+    for edge in graph.ghost_edges:
+        if edge.refused is not None:
+            yield from ((refused_name(graph.refused[edge.refused]), node) for node in edge.sources)
     for node in graph.nodes:
         for name in tensor_names(graph, node):
             yield name, node.id

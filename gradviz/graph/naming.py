@@ -13,6 +13,7 @@ What may be written, tried in this order; the first that fits anything is meant:
 ``softmax``          an operation, as pictures call it
 ``GPT2Attention``    the class of a module: everything computed in its calls
 ``step()``           a function of the program: everything computed while it ran
+``detach``           a call that cuts off a gradient, its line, or what gets none: the nodes beside the cut
 ==================== ===================================================================================
 
 In names and paths ``*`` stands for one part: ``h.*.attn``. A name that fits several means all of them.
@@ -52,6 +53,8 @@ class Named:
             told = ", ".join(self.meanings[:MOST_MEANINGS_TOLD])
             more = len(self.meanings) - MOST_MEANINGS_TOLD
             return f"{self.name!r} fits {told}{f' and {more:,} more' if more > 0 else ''}: all of them are meant"
+        if self.kind == "cut":
+            return f"{self.name!r} is a cut, which makes no node: what stands beside it is meant"
         if self.kind in ("operation", "grad_fn") and len(self.nodes) > 1:
             return f"{self.name!r} fits {len(self.nodes):,} operations: all of them are meant"
         return None
@@ -83,6 +86,8 @@ def _constants_named(graph: Graph, meanings: Meanings) -> tuple[int, ...]:
 
 
 def _unknown(graph: Graph, name: str) -> NotInThisGraph:
+    if not graph.nodes:
+        return NotInThisGraph("this graph has no nodes to choose from", hint="all of it is shown without any choice")
     if name.startswith("node:"):
         return NotInThisGraph(f"there is no {name!r}", hint=f"nodes are numbered 0 to {len(graph.nodes) - 1}")
     return NotInThisGraph(f"nothing in this graph is named {name!r}", hint=near_matches(name, _choices(graph, name)))
@@ -105,4 +110,5 @@ def _choices(graph: Graph, name: str) -> list[str]:
         *(end for scope in scopes if not (end := _last(graph.scopes[scope].path, parts)).isdecimal()),
         *(word for node in operations for word in operation_names(node)),
         *map(autograd_name, operations),
+        *(edge.cut for edge in graph.ghost_edges),
     ]

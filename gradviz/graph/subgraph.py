@@ -2,7 +2,8 @@
 
 What comes from outside becomes None in `Node.edges`, as where no gradient is wanted, so that the other inputs keep
 their places, and the gradient that was sent there is left out; a saved tensor loses its source. Tables of scopes, call
-sites, constants and storages stay whole. A root that lies outside is dropped.
+sites, constants and storages stay whole. A root that lies outside is dropped, and a refused one that nothing inside was
+cut off from.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _Figures = TypeVar("_Figures")
 def subgraph(graph: Graph, nodes: Sequence[int], constants: Collection[int]) -> Graph:
     """The graph of `nodes`, given in rising order, in which operations take only those of `constants`."""
     number = {node: place for place, node in enumerate(nodes)}
+    refused = _refused_inside(graph, number)
     return replace(
         graph,
         nodes=tuple(_renumbered(graph.nodes[node], number, constants) for node in nodes),
@@ -29,15 +31,31 @@ def subgraph(graph: Graph, nodes: Sequence[int], constants: Collection[int]) -> 
         backward=None if graph.backward is None else _with_failure_inside(graph.backward, number),
         root_shares=None,
         findings=tuple(replace(each, node=number[each.node]) for each in graph.findings if each.node in number),
+        refused=tuple(graph.refused[index] for index in refused),
         ghost_edges=tuple(
-            _renumbered_ghost(each, number) for each in graph.ghost_edges if each.node is None or each.node in number
+            _renumbered_ghost(each, number, refused)
+            for each in graph.ghost_edges
+            if each.node in number or each.refused in refused
         ),
     )
 
 
-def _renumbered_ghost(edge: GhostEdge, number: dict[int, int]) -> GhostEdge:
-    sources = tuple(number[node] for node in edge.sources if node in number)
-    return replace(edge, node=None if edge.node is None else number[edge.node], sources=sources)
+def _refused_inside(graph: Graph, number: dict[int, int]) -> dict[int, int]:
+    """New numbers of the refused roots that something inside was cut off from."""
+    inside = number.keys()
+    cut_off = {
+        edge.refused for edge in graph.ghost_edges if edge.refused is not None and not inside.isdisjoint(edge.sources)
+    }
+    return {index: place for place, index in enumerate(sorted(cut_off))}
+
+
+def _renumbered_ghost(edge: GhostEdge, number: dict[int, int], refused: dict[int, int]) -> GhostEdge:
+    return replace(
+        edge,
+        node=None if edge.node is None else number[edge.node],
+        refused=None if edge.refused is None else refused[edge.refused],
+        sources=tuple(number[node] for node in edge.sources if node in number),
+    )
 
 
 def _renumbered(node: Node, number: dict[int, int], constants: Collection[int]) -> Node:

@@ -28,8 +28,8 @@ class Item(Struct, frozen=True, omit_defaults=True):
                neighbours drawn as one because there are too many of them
     carried    in a repeated box, what `source` gave in an earlier repetition: links between
                repetitions would run in a circle, so it stands beside its user instead
-    cut        the call that cuts off a gradient, where ``graph.ghost_edges[ghost]`` would have
-               gone on; its links are such edges
+    cut        the call that cuts off a gradient, where its `ghosts` among ``graph.ghost_edges``
+               would have gone on; its links are such edges
     cut_off    the tensors behind it that get none
     ========== =============================================================================
 
@@ -64,11 +64,17 @@ class Item(Struct, frozen=True, omit_defaults=True):
     """Of something carried, the item that made it."""
     repetitions_back: int = 1
     """How many repetitions ago that was; 0 where it is not the same for all."""
-    ghost: int | None = None
-    """Of a cut and what it cuts off, an index in `Graph.ghost_edges`; of several that end there, the first."""
+    ghosts: tuple[int, ...] = ()
+    """Of a cut and what it cuts off, indices in `Graph.ghost_edges`: all that end there in what is shown."""
     refused: int | None = None
+    """Of a refused root, its index in `Graph.refused`."""
     instead: int | None = None
     """The item from which the first repetition takes its data instead, where it is drawn and for nothing else."""
+
+    @property
+    def ghost(self) -> int | None:
+        """The first of `ghosts`: all of them are of one cut."""
+        return self.ghosts[0] if self.ghosts else None
 
 
 GHOST_KINDS: frozenset[ItemKind] = frozenset({"cut", "cut_off"})

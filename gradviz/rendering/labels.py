@@ -112,7 +112,7 @@ def _text_of(subject: SubjectWords, item: Item) -> ItemText:
         return _carried(subject, item)
     if item.ghost is not None:
         edge = subject.graph.ghost_edges[item.ghost]
-        return _cut(subject, edge) if item.kind == "cut" else _cut_off(subject, item, edge)
+        return _cut(subject, edge) if item.kind == "cut" else _cut_off(subject, item)
     assert item.node is not None, "an item of kind node has one"
     return _leaf(subject, item, item.node) if subject.graph.nodes[item.node].is_leaf else _operation(subject, item)
 
@@ -243,10 +243,11 @@ def _cut(subject: SubjectWords, edge: GhostEdge) -> ItemText:
     )
 
 
-def _cut_off(subject: SubjectWords, item: Item, edge: GhostEdge) -> ItemText:
-    more = len(edge.tensors) - 1
+def _cut_off(subject: SubjectWords, item: Item) -> ItemText:
+    tensors = subject.cut_off_at(item)
+    more = len(tensors) - 1
     return ItemText(
-        title=_within(subject, item, edge.tensors[0]) if edge.tensors else "",
+        title=_within(subject, item, tensors[0]) if tensors else "",
         settings=f"and {more:,} more" if more > 0 else "",
         subtitle="get no gradient" if more > 0 else "gets no gradient",
     )

@@ -78,6 +78,11 @@ class SubjectWords:
                 found.setdefault(box, []).append(edge.finding)
         return found
 
+    def cut_off_at(self, item: Item) -> tuple[str, ...]:
+        """What gets no gradient because of a cut, as far as it lies in what is drawn of repetitions."""
+        edges = (self.graph.ghost_edges[ghost] for ghost in item.ghosts)
+        return tuple(dict.fromkeys(name for edge in edges for name in edge.tensors))
+
     @cached_property
     def births(self) -> GradientBirths:
         """Where gradients become zero, NaN or Inf."""

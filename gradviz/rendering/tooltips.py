@@ -52,7 +52,7 @@ def sections(subject: SubjectWords, item: Item) -> Iterator[Section]:
         yield "", _refused(subject, subject.graph.refused[item.refused])
     elif item.ghost is not None:
         edge = subject.graph.ghost_edges[item.ghost]
-        yield "findings", _cut(subject, edge) if item.kind == "cut" else _cut_off(edge)
+        yield "findings", _cut(subject, edge) if item.kind == "cut" else _cut_off(subject.cut_off_at(item))
     elif item.node is not None:
         node = subject.graph.nodes[item.node]
         yield from _leaf(subject, item, node) if node.is_leaf else _operation(subject, item, node)
@@ -110,10 +110,10 @@ def _cut(subject: SubjectWords, edge: GhostEdge) -> tuple[str, ...]:
     return (*filter(None, [text]), f"{found.severity} {found.code} {found.cause}: {found.message}")
 
 
-def _cut_off(edge: GhostEdge) -> tuple[str, ...]:
+def _cut_off(tensors: tuple[str, ...]) -> tuple[str, ...]:
     """About the tensors that get no gradient because of it."""
-    more = len(edge.tensors) - _MOST_CUT_OFF
-    return (*edge.tensors[:_MOST_CUT_OFF], *([f"and {more:,} more"] if more > 0 else []))
+    more = len(tensors) - _MOST_CUT_OFF
+    return (*tensors[:_MOST_CUT_OFF], *([f"and {more:,} more"] if more > 0 else []))
 
 
 _MOST_CUT_OFF = 20

@@ -163,7 +163,7 @@ def _shows(item: Item, found: Found) -> bool:
     if item.refused is not None:
         return item.refused in found.refused
     if item.ghost is not None:
-        return item.kind == "cut" and item.ghost in found.ghosts
+        return item.kind == "cut" and not found.ghosts.isdisjoint(item.ghosts)
     if item.scope in found.scopes or item.last_scope in found.scopes:
         return True
     return not item.is_open and not found.nodes.isdisjoint(item.nodes)

@@ -159,6 +159,14 @@ def test_every_node_that_took_it_is_told_with_the_constant_that_it_took(tmp_path
     assert len({each.constant for each in first_step} - {None}) == 2
 
 
+def test_a_line_that_cuts_several_times_tells_of_each_cut_what_it_costs(tmp_path: Path) -> None:
+    middle = "loss = x.sum()\nfor layer in (body, head):\n    loss = loss + layer(x).detach().sum() + layer.bias.sum()"
+    (finding,) = findings_in(middle, tmp_path)
+    assert finding.tensors == ("body.weight", "head.weight")
+    assert finding.cut is not None
+    assert [each.tensors for each in finding.cut.inputs if each.at.graph == 0] == [("body.weight",), ("head.weight",)]
+
+
 def test_a_line_that_is_left_out_is_told_where_that_is_certain(tmp_path: Path) -> None:
     (finding,) = findings_in("loss = (head(x) + body(x).detach()[:, :2]).square().mean()", tmp_path)
     assert finding.changed_line == "    loss = (head(x) + body(x)[:, :2]).square().mean()"

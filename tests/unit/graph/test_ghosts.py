@@ -176,8 +176,39 @@ def test_a_cut_before_a_refused_root_is_drawn_in_the_box_where_it_ran() -> None:
     assert cut.parent is not None and haunted.scopes[view.items[cut.parent].scope or 0].path == "net"
 
 
-def test_a_refused_root_is_found_by_its_name() -> None:
-    assert search(refused_graph("Sum"), "loss").refused == {0}
+def test_a_refused_root_is_found_by_its_name_and_leads_to_what_was_cut_off_from_it() -> None:
+    haunted = refused_graph("Sum")
+    assert search(haunted, "loss").refused == {0}
+    assert [node.name for node in haunted.find("loss")] == ["SumBackward0"]
+
+
+def test_a_part_keeps_a_refused_root_only_with_what_was_cut_off_from_it() -> None:
+    haunted = refused_graph("Sum")
+    whole = view_of(haunted, ViewOptions(SelectOptions(start="loss"))).graph
+    assert (len(whole.nodes), len(whole.refused), len(whole.ghost_edges)) == (len(haunted.nodes), 1, 1)
+    part = view_of(haunted, ViewOptions(SelectOptions(start="Addmm"))).graph
+    assert (part.refused, part.ghost_edges) == ((), ())
+
+
+@pytest.mark.parametrize("name", ["detach", "train.py:7", "b0"])
+def test_a_cut_is_a_name_for_what_took_its_result(name: str) -> None:
+    graph = graph_of(NET)
+    haunted = with_ghosts(graph, ghost(node_named(graph, "Addmm")))
+    viewed = view_of(haunted, ViewOptions(SelectOptions(start=name)))
+    assert viewed.graph.nodes[-1].name == "AddmmBackward0"
+    assert [item.kind for item in viewed.view.items].count("cut") == 1
+    assert any("is a cut, which makes no node" in note for note in viewed.selection_notes)
+
+
+def test_cuts_of_one_line_in_one_box_name_together_what_they_cost_and_in_repetitions_only_that_of_the_first() -> None:
+    graph = graph_of("w -> Mul -> Add -> loss; v -> Exp -> Add")
+    edges = [replace(ghost(node_named(graph, name)), tensors=(name,)) for name in ("Mul", "Exp")]
+    assert [item.ghosts for item in fold(with_ghosts(graph, *edges)).items if item.ghosts] == [(0, 1), (0, 1)]
+    blocks = "".join(f" -> net.{number}/Mul.{number} -> net.{number}/Exp.{number}" for number in range(40))
+    graph = graph_of(f"w{blocks} -> Sum -> loss")
+    cut = [node for node in graph.nodes if node.name == "MulBackward0"]
+    view = fold(with_ghosts(graph, *(ghost(node.id, scope=node.scope) for node in cut)))
+    assert {len(item.ghosts) for item in view.items if item.kind == "cut"} == {1}
 
 
 @pytest.mark.parametrize("words", ["detach", "b0", r"train\.py:7$"])
