@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class InvalidGraph(GradvizError):
-    """A graph refers to something that it does not hold."""
+    """A graph refers to something that it does not hold, or is computed from itself."""
 
 
 def check_references(graph: Graph) -> None:
-    """Raise `InvalidGraph` at the first reference that points nowhere."""
+    """Raise `InvalidGraph` at the first reference that points nowhere, or in a circle."""
 
     def check(where: str, index: int | None, count: int, what: str) -> None:
         if index is not None and not 0 <= index < count:
@@ -49,6 +49,7 @@ def check_references(graph: Graph) -> None:
     if graph.backward is not None:
         check("backward", graph.backward.call_site, len(graph.call_sites), "call site")
         check("backward", graph.backward.failed_node, len(graph.nodes), "node")
+    _check_for_circles(graph)
     _check_findings(graph, check)
     if graph.root_shares is not None:
         count = len(graph.root_shares.losses)
@@ -60,6 +61,27 @@ def check_references(graph: Graph) -> None:
             check("a share of losses", entry.leaf, len(graph.nodes), "node")
             if len(entry.products) != count * count:
                 raise InvalidGraph(f"{count} losses have {len(entry.products)} products at node {entry.leaf}")
+
+
+def _check_for_circles(graph: Graph) -> None:
+    """No node is computed from itself. Where all take data from earlier ones, as usual, that is seen at once."""
+    if all(edge is None or edge.target < node.id for node in graph.nodes for edge in node.edges):
+        return
+    takers = [0] * len(graph.nodes)
+    for node in graph.nodes:
+        for edge in node.edges:
+            if edge is not None:
+                takers[edge.target] += 1
+    free = [place for place, count in enumerate(takers) if not count]
+    for place in free:  # grows while it is walked
+        for edge in graph.nodes[place].edges:
+            if edge is not None:
+                takers[edge.target] -= 1
+                if not takers[edge.target]:
+                    free.append(edge.target)
+    if len(free) < len(graph.nodes):
+        first = next(place for place, count in enumerate(takers) if count)
+        raise InvalidGraph(f"the edges around node {first} run in a circle")
 
 
 def _check_findings(graph: Graph, check: Callable[[str, int | None, int, str], None]) -> None:

@@ -335,5 +335,5 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
         return tuple(self.nodes[node] for node in sorted(found) if node != start)
 
     def check_invariants(self) -> None:
-        """Raise `InvalidGraph` at the first reference that points nowhere."""
+        """Raise `InvalidGraph` at the first reference that points nowhere, or in a circle."""
         graph_check.check_references(self)

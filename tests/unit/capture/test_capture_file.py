@@ -133,6 +133,13 @@ def test_a_reference_to_nothing_is_refused_with_its_place() -> None:
     assert "node 0 refers to node 7, but there are 1 at $.graphs[1]" in refusal(write_capture(loose))
 
 
+@pytest.mark.parametrize("circle", [(0,), (1, 0), (2, 0, 1)])
+def test_nodes_that_are_computed_from_themselves_are_refused(circle: tuple[int, ...]) -> None:
+    nodes = tuple(Node(id=place, name="A", edges=(Edge(target),)) for place, target in enumerate(circle))
+    line = refusal(write_capture(Capture(Program("train.py"), graphs=(Graph(nodes=nodes),))))
+    assert "the edges around node 0 run in a circle at $.graphs[0]" in line
+
+
 @pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x91" * 100_000, b"\x80\x80"])
 def test_a_payload_that_is_no_capture_is_refused(payload: bytes) -> None:
     assert "is damaged" in refusal(file_with(payload))
