@@ -23,12 +23,14 @@ from gradviz.rendering.page_findings import PageFindings
 from gradviz.rendering.page_items import cut
 from gradviz.rendering.page_level import Level
 from gradviz.rendering.subject_words import SubjectWords
+from gradviz.rendering.tooltips import callers
 from gradviz.rendering.value_words import value_words
 from gradviz.rendering.words import shape_words_of
 
 MOST_EDGES = 24
 MOST_SLOTS = 24
 MOST_SHARING = 6
+MOST_CALLERS = 12
 MOST_NORMS = 200
 """Of repetitions: each of them has a bar that can be seen."""
 
@@ -68,6 +70,7 @@ class PageItemDetails:
         told_otherwise = _IN_A_FORM_OF_ITS_OWN["other" if node is None else "operation"]
         return PageDetails(
             sections=tuple(_sections(words, item, told_otherwise)),
+            callers=tuple(_callers(words, item)),
             entering=tuple(self._sent(edge, edge.sender) for edge in entering[:MOST_EDGES]),
             arrived=() if node is None else tuple(_arrived(node)),
             leaving=tuple(self._sent(edge, edge.receiver) for edge in leaving[:MOST_EDGES]),
@@ -97,6 +100,12 @@ def _sections(words: SubjectWords, item: Item, left_out: frozenset[str]) -> Iter
         shown = tuple(dict.fromkeys(cut(line) for line in lines if line))
         if shown and heading not in left_out:
             yield PageSection(heading, shown)
+
+
+def _callers(words: SubjectWords, item: Item) -> Iterator[tuple[str, int]]:
+    site = words.common_call_site(item) if item.node is None else words.graph.nodes[item.node].call_site
+    if site is not None:
+        yield from ((cut(caller.file), caller.line) for caller in islice(callers(words, site), MOST_CALLERS))
 
 
 def _arrived(node: Node) -> Iterator[PageGradient]:

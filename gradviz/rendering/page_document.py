@@ -115,6 +115,8 @@ class PageDetails(Struct, frozen=True, omit_defaults=True, gc=False):
     """What is known of one item beyond what the picture shows; of several repetitions, of the first."""
 
     sections: tuple[PageSection, ...] = ()
+    callers: tuple[tuple[str, int], ...] = ()
+    """Files and numbers of the reader's own lines above the one that made it, the innermost first."""
     entering: tuple[PageGradient, ...] = ()
     """Along each edge from something else."""
     arrived: tuple[PageGradient, ...] = ()
@@ -306,6 +308,8 @@ class PageMemory(Struct, frozen=True):
     bytes: int
     """Without parameters and buffers."""
     parameter_bytes: int
+    recomputed_bytes: int
+    """What checkpointing gave up, and computes again."""
     unknown: int
     """How many sorts of saved tensors could not be sized."""
     by_module: tuple[PageCell, ...]

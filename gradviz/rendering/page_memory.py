@@ -22,6 +22,7 @@ def page_memory(graph: Graph) -> PageMemory | None:
     return PageMemory(
         memory.saved_bytes,
         memory.parameter_bytes,
+        memory.recomputed_bytes,
         len(memory.unknown),
         _page_cells(cells_of(graph, memory)),
         _page_cells(cells_by_line(memory)),

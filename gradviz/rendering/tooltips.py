@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gradviz.analysis.finding import Place, text_at
-from gradviz.graph.model import Constant, HeldTensor, Node, NodeKind, RefusedRoot, Root
+from gradviz.graph.model import CallSite, Constant, HeldTensor, Node, NodeKind, RefusedRoot, Root
 from gradviz.graph.node_findings import GhostEdge
 from gradviz.graph.operation_words import autograd_name
 from gradviz.graph.source_lines import line_words
@@ -189,19 +189,19 @@ def _source(subject: SubjectWords, call_site: int | None) -> Iterator[str]:
         yield f"inside {line_words(innermost)} in {innermost.function}"
     text = subject.source_text(own)
     yield f"{line_words(own)} in {own.function}" + (f": {text}" if text else "")
-    callers = [line_words(subject.graph.call_sites[caller]) for caller in _callers(subject, index) if caller != index]
-    outer = [words for words in callers if words != line_words(own)]
+    outer = [line_words(site) for site in callers(subject, index)]
     if outer:
         yield f"called from {listed(outer, 3)}"
 
 
-def _callers(subject: SubjectWords, call_site: int) -> Iterator[int]:
-    """Call sites above one, the reader's own only."""
-    index: int | None = call_site
+def callers(subject: SubjectWords, call_site: int) -> Iterator[CallSite]:
+    """The reader's own lines above the one that a call site is told of, the innermost first."""
+    own = subject.readers_site(call_site)
+    index = subject.graph.call_sites[call_site].caller
     while index is not None:
         site = subject.graph.call_sites[index]
-        if not site.is_library:
-            yield index
+        if not site.is_library and (own is None or (site.file, site.line) != (own.file, own.line)):
+            yield site
         index = site.caller
 
 

@@ -4,7 +4,7 @@ import { findingParts } from "./findings.js";
 import { gradientParts } from "./gradients.js";
 import { factBody } from "./mathematics.js";
 import { counted, itemButton, itemLink, lines, section } from "./parts.js";
-import { sourceAround } from "./source.js";
+import { coloured, sourceAround } from "./source.js";
 
 const MOST_NEIGHBOURS = 30;
 const FIGURES = { gradient: "gradient norm", memory: "kept for backward", time: "engine time" };
@@ -20,7 +20,7 @@ export function aboutItem(model, number, details, { from, to }, actions) {
   return [
     figures(item),
     findings.length ? section("findings", findingParts(findings)) : null,
-    codeOf(model, item),
+    codeOf(model, item, details?.callers),
     ...formula(model, item),
     neighbours(model, "takes data from", from, "and sends its gradient there", go),
     neighbours(model, "gives data to", to, "and gets its gradient from there", go),
@@ -38,12 +38,17 @@ function figures(item) {
   return h("dl", { class: "figures" }, told.map(([by, name]) => h("div", {}, h("dt", {}, name), h("dd", {}, item.figures[by]))));
 }
 
-/** The line that made it, in its context. */
-function codeOf({ document: { sources } }, item) {
+/** The line that made it, in its context, and those above it. */
+function codeOf({ document: { sources } }, item, callers = []) {
   const code = item.source && sources[item.source[0]] && sourceAround(sources[item.source[0]], item.source[1]);
   if (!code) return null;
-  return section(item.line, [code], { beside: item.link ? h("a", { href: item.link, class: "edit" }, "open in editor") : null });
+  const above = callers.map(([file, line]) => callerRow(file, line, sources[file]?.[line] ?? ""));
+  const beside = item.link ? h("a", { href: item.link, class: "edit" }, "open in editor") : null;
+  return section(item.line, [code, above.length ? h("div", { class: "source callers", tabindex: 0 }, above) : null], { beside });
 }
+
+const callerRow = (file, line, text) =>
+  h("div", {}, h("span", { class: "quiet" }, `from ${file.split(/[\\/]/).at(-1)}:${line}`), h("code", {}, coloured(text.trim())));
 
 /** What backward computes there: said by the step in which it ran, of several alike by the first of them. */
 function formula(model, item) {

@@ -23,10 +23,14 @@ export class Memory {
 
   /** @param {number|null} selected an item */
   parts(selected) {
-    const { bytes: whole, parameter_bytes: parameters, unknown } = this.model.document.memory;
+    const { bytes: whole, parameter_bytes: parameters, recomputed_bytes: recomputed, unknown } = this.model.document.memory;
     const all = this.#cells(selected);
     const cells = within(all, this.zoomed);
-    const more = [`${bytes(parameters)} of parameters and buffers are kept as well, and not counted`, unknown ? "some saved tensors could not be sized" : ""];
+    const more = [
+      parameters ? `${bytes(parameters)} of parameters and buffers are kept as well, and not counted` : "",
+      recomputed ? `${bytes(recomputed)} were given up by checkpointing, which computes them again` : "",
+      unknown ? "some saved tensors could not be sized" : "",
+    ];
     return [
       h("p", {}, h("b", {}, bytes(whole)), " kept for backward, every storage counted once"),
       h("p", { class: "quiet" }, more.filter(Boolean).join("; ")),

@@ -78,7 +78,7 @@ const fits = (words, room) => pen.measureText(words).width <= room - 9;
 
 function shortened(words, room) {
   if (fits(words, room)) return words;
-  let kept = words;
+  let kept = words.slice(0, Math.ceil(room / 2)); // however long a name is
   while (kept && !fits(`${kept}…`, room)) kept = kept.slice(0, -1);
   return kept ? `${kept}…` : "";
 }
