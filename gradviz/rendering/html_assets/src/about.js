@@ -1,7 +1,7 @@
 /** What the panel says of one item. */
 import { h } from "./dom.js";
 import { findingParts } from "./findings.js";
-import { gradientParts } from "./gradients.js";
+import { gradientParts, ofTheFirst } from "./gradients.js";
 import { factBody } from "./mathematics.js";
 import { counted, itemButton, itemLink, lines, section } from "./parts.js";
 import { coloured, sourceAround } from "./source.js";
@@ -26,7 +26,7 @@ export function aboutItem(model, number, details, { from, to }, actions) {
     neighbours(model, "gives data to", to, "and gets its gradient from there", go),
     ...(details ? [
       ...gradientParts(model, details, go),
-      details.saved?.length ? section("saved for backward", details.saved.map((each) => savedTensor(model, each, go))) : null,
+      details.saved?.length ? section("saved for backward", [...ofTheFirst(details.norms ?? []), ...details.saved.map((each) => savedTensor(model, each, go))]) : null,
       ...(details.sections ?? []).map(({ heading, lines: told }) => section(heading, lines(told.map(withQuietName)))),
     ] : [h("p", { class: "quiet" }, "…")]),
   ].filter(Boolean);

@@ -15,11 +15,14 @@ export function gradientParts(model, details, go) {
     : [...rows("from", entering), ...arrived.map((each) => gradientRow(h("b", {}, sumWords(each, entering.length)), each, scale))];
   const out = rows("to", leaving);
   return [
-    into.length ? section("gradient in", into) : null,
-    out.length ? section("gradient out", out) : null,
+    into.length ? section("gradient in", [...ofTheFirst(norms), ...into]) : null,
+    out.length ? section("gradient out", [...ofTheFirst(norms), ...out]) : null,
     alongRepetitions(norms),
   ].filter(Boolean);
 }
+
+/** Of what stands for several repetitions, edge by edge only the first is told. */
+export const ofTheFirst = (norms) => (norms.length ? [h("p", { class: "quiet" }, "of the first repetition:")] : []);
 
 const isTold = (gradient) => Boolean(gradient.facts?.length);
 const isSame = (one, other) => String(one.facts) === String(other.facts) && String(one.histogram) === String(other.histogram);
