@@ -184,7 +184,7 @@ export class App {
 
   reveal(number) {
     const rect = this.#rectOf(number);
-    if (rect) this.viewport.reveal(rect);
+    if (rect) this.viewport.reveal(rect, this.model.boxesAround(number).length);
   }
 
   fit() {

@@ -34,7 +34,7 @@ const PLAYING = new Map([
 const SIGNS = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "← →" };
 const MOUSE = [
   ["click", "select: what its gradient flows to, and what it came from, light up"],
-  ["Shift + click", "the shortest way from what is selected"],
+  ["Shift + click", "the shortest way from what is selected; Way to … in the panel, too"],
   ["drag, wheel", "pan and zoom"],
   ["Back", "the view before"],
 ];
@@ -66,4 +66,5 @@ export function showHelp() {
     h("section", {}, h("h3", {}, "Mouse and touch"), table(MOUSE), h("h3", {}, "Search"), table(EXAMPLES)),
   );
   byId("help-dialog").showModal();
+  byId("help-dialog").scrollTop = 0; // The button that closes it has the focus, and stands at its end.
 }

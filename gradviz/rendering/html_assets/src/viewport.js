@@ -8,6 +8,8 @@ const MARGIN = 28;
 /** Room for the breadcrumbs, and for the legend or the bar of the backward pass. */
 const TOP = 38;
 const BOTTOM = 40;
+/** Of a box, in the picture. */
+const TITLE = 25;
 const LEGIBLE = 0.75;
 const LARGEST_FIT = 1.25;
 
@@ -71,14 +73,14 @@ export class Viewport {
     this.go(zoomIdentity.translate(x, y).scale(k), isMoved);
   }
 
-  /** Moves as little as brings a rectangle into sight. */
-  reveal(rect) {
+  /** Moves as little as brings a rectangle into sight, below the titles of so many boxes around it. */
+  reveal(rect, boxesAround = 0) {
     const { width, height } = this.size;
     const least = Math.max(this.transform.k, 0.55);
     const centre = { x: rect.x + rect.width / 2, y: rect.y + Math.min(rect.height, height / least - 80) / 2 };
     const x = this.transform.applyX(centre.x);
     const y = this.transform.applyY(centre.y);
-    const isSeen = x > 60 && x < width - 60 && y > 50 && y < height - this.#bottom - 10 && this.transform.k >= 0.4;
+    const isSeen = x > 60 && x < width - 60 && y > 50 + boxesAround * TITLE * this.transform.k && y < height - this.#bottom - 10 && this.transform.k >= 0.4;
     if (!isSeen) this.go(zoomIdentity.translate(width / 2 - centre.x * least, height / 2 - centre.y * least).scale(least));
   }
 
