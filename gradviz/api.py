@@ -96,6 +96,7 @@ def record(
     values: int = 0,
     root_shares: bool = False,
     calls: bool = False,
+    model: Any = None,
 ) -> Recording:
     """Record what a ``with`` block computes: each operation with its line and module, and every backward call.
 
@@ -112,12 +113,15 @@ def record(
             ``graph.root_shares``. Each costs a backward, and memory for its gradients of all leaves.
         calls: log every torch call, too, so that `Inspection.check` knows what was cut off and changed on the way to
             the loss. Of many backward calls those are kept that tell something.
+        model: the module (or a list or dict of modules) whose parameters are named ``model.…`` where no variable holds
+            it, as inside a library that trains.
 
     Returns:
         An `Inspection` that can be looked at once the block has ended.
 
     Raises:
-        BadInput: ``backward`` is no such number; or, when the block is entered, a recording is running already.
+        BadInput: ``backward`` is no such number; or, when the block is entered, ``model`` is no module, or a recording
+            is running already.
 
     Example:
         >>> import torch, gradviz
@@ -141,7 +145,7 @@ def record(
         begins_midway=True,
         remedy_when_full="record(backward=N) picks a single one, and backward='last' keeps the last",
     )
-    return Recording(plan)
+    return Recording(plan, model)
 
 
 def watch(
@@ -226,8 +230,9 @@ def load(path: str | os.PathLike[str]) -> Inspection:
 class Recording(Inspection):
     """The `Inspection` of a ``with gradviz.record():`` block, once that has ended."""
 
-    def __init__(self, plan: RecordingPlan) -> None:
+    def __init__(self, plan: RecordingPlan, model: Any = None) -> None:
         self._plan = plan
+        self._model = model
         self._recorder: BlockRecorder | None = None
         self._finished: Capture | None = None
 
@@ -244,7 +249,8 @@ class Recording(Inspection):
         if self._recorder is not None or self._finished is not None:
             raise BadInput("this recording was used already", hint="call gradviz.record() for each block")
         recorder = BlockRecorder(self._plan)
-        recorder.start(sys._getframe(1))
+        model, self._model = self._model, None
+        recorder.start(sys._getframe(1), model)
         self._recorder = recorder
         return self
 

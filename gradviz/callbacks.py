@@ -43,14 +43,14 @@ class StepChecks:
 
             check_choice("severity", self.fail_on, SEVERITIES)
 
-    def begin(self) -> None:
-        """A step begins."""
+    def begin(self, model: Any) -> None:
+        """A step of this model begins."""
         import gradviz
 
         self.end()
         self.step += 1
         if self.step == 1 or self.step % self.every == 0:
-            self._recording = gradviz.record(calls=True)
+            self._recording = gradviz.record(calls=True, model=model)
             self._recording.__enter__()
 
     def finish(self) -> None:
@@ -104,8 +104,8 @@ def trainer_callback(
         raise MissingDependency("transformers is not installed", hint="pip install transformers") from error
 
     class GradvizCallback(TrainerCallback):
-        def on_step_begin(self, *_: Any, **__: Any) -> None:
-            checks.begin()
+        def on_step_begin(self, *_: Any, model: Any = None, **__: Any) -> None:
+            checks.begin(model)
 
         def on_optimizer_step(self, *_: Any, **__: Any) -> None:
             # Before the trainer clears the gradients.
@@ -132,8 +132,8 @@ def lightning_callback(
     base = _lightning_base()
 
     class GradvizCallback(base):  # type: ignore[misc, valid-type]
-        def on_train_batch_start(self, *_: Any, **__: Any) -> None:
-            checks.begin()
+        def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any, **__: Any) -> None:
+            checks.begin(pl_module)
 
         def on_train_batch_end(self, *_: Any, **__: Any) -> None:
             checks.finish()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
 from gradviz.analysis.baseline import Baseline, without_known
 from gradviz.analysis.case import Case
-from gradviz.analysis.checker import check_case
+from gradviz.analysis.checker import check_case, chosen_rules
 from gradviz.analysis.finding import Finding, Place, SourceText, text_at
 from gradviz.analysis.installed_rules import all_rules
 from gradviz.analysis.outcomes import counted_outcomes
@@ -50,12 +50,13 @@ def check_report(
     capture = case.capture
     result = check_case(case, rules)
     shown, suppressed = without_suppressed(capture, (*result.findings, *besides))
-    shown += on_unknown_words(capture, all_rules().rules)
+    known_rules = all_rules().rules
+    shown += on_unknown_words(capture, known_rules)
     source = _source(capture, shown)
     known: list[Finding] = []
     if baseline is not None:
         shown, known = without_known(baseline, shown, source)
-    checked = tuple(_what_was_checked(case))
+    checked = (*_what_was_checked(case), *_what_was_left_out(known_rules, result.rules))
     return Report(
         capture.program.name, tuple(shown), source, checked, result.rules, len(suppressed), len(known),
         capture.disclosures, None if capture.error is None else capture.error.type_name,
@@ -94,6 +95,12 @@ def _what_was_checked(case: Case) -> Iterable[str]:
         for figures in node.gradients
     )
     yield f"{edges:,} gradients measured"
+
+
+def _what_was_left_out(known: Sequence[type[Rule]], ran: Sequence[str]) -> Iterable[str]:
+    usual = {rule.code for rule in chosen_rules(known, (), ())}
+    if not usual.issubset(ran):
+        yield f"{len(usual.intersection(ran)):,} of {counted(len(usual), 'rule')} ran"
 
 
 def _rows_in_words(case: Case) -> str:

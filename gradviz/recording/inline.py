@@ -57,11 +57,7 @@ def inspect_values(values: tuple[Any, ...], models: Any, frame: FrameType) -> tu
     torch_compat.check()
     names = names_on_stack(frame)
     given_models = names.add_models(models)
-    if models is not None and not given_models:
-        raise BadInput(
-            f"model is an object of type {type(models).__name__}, not a module",
-            hint="pass the torch.nn.Module that computed the tensors, or leave it out",
-        )
+    _check_models(models, given_models)
     roots = roots_of_values(values, names)
     running = running_recorder()
     builder = running.new_builder() if running is not None else _builder_without_recording()
@@ -72,6 +68,14 @@ def inspect_values(values: tuple[Any, ...], models: Any, frame: FrameType) -> tu
         builder.disclose(sentence)
     capture = builder.capture(program_name(frame.f_code.co_filename), (), "finished", None)
     return with_cells_named(capture), InspectedRoots.of(roots)
+
+
+def _check_models(models: Any, found: list[Any]) -> None:
+    if models is not None and not found:
+        raise BadInput(
+            f"model is an object of type {type(models).__name__}, not a module",
+            hint="pass the torch.nn.Module that computed the tensors, or leave it out",
+        )
 
 
 def _builder_without_recording() -> CaptureBuilder:
@@ -90,8 +94,12 @@ class BlockRecorder:
         self._graphs_before: tuple[Graph, ...] = ()
         self._first_sequence_nr = 0
 
-    def start(self, frame: FrameType) -> None:
-        """Begin to watch a block in `frame`; raises `BadInput` where another one is being recorded."""
+    def start(self, frame: FrameType, models: Any = None) -> None:
+        """Begin to watch a block in `frame` that computes with `models`.
+
+        Raises `BadInput` where another one is being recorded, or these are none.
+        """
+        _check_models(models, NameTable().add_models(models))
         if not _one_block_at_a_time.acquire(blocking=False):
             raise BadInput(
                 "a recording is running already, and there can be one at a time",
@@ -103,6 +111,7 @@ class BlockRecorder:
             self._recorder = running or Recorder(self._plan)
             if running is None:
                 self._recorder.start()
+                self._recorder.name_models(models)
                 self._recorder.note_names(frame)
         except BaseException:
             self.abandon()

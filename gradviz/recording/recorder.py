@@ -58,6 +58,8 @@ class Recorder:
         if self._forward.calls is not None:
             self._forward.calls.watch_limit(self._limit)
         self.backward_calls = 0
+        self._models: Any = None
+        """Given by the program, to be named."""
         self._last_sequence_nr = 0
         """As it was after the last backward call."""
         self._failures = FailedBackwards(self._builder)
@@ -103,7 +105,16 @@ class Recorder:
     def note_names(self, frame: FrameType) -> None:
         """Where calls are logged, name what the variables of the program hold now."""
         if self._call_log is not None:
-            self._call_log.note_names(names_on_stack(frame))
+            self._call_log.note_names(self._names(frame))
+
+    def name_models(self, models: Any) -> None:
+        """Name a module, or those in a list or dict, after ``model``, where no variable holds it."""
+        self._models = models
+
+    def _names(self, frame: FrameType) -> NameTable:
+        names = names_on_stack(frame)
+        names.add_models(self._models)
+        return names
 
     def note_end(self, namespaces: list[Mapping[str, Any]]) -> None:
         """The program has ended with these variables; where calls are logged, the leaves among them are looked at."""
@@ -182,7 +193,7 @@ class Recorder:
 
     def _record_request(self, request: BackwardRequest, number: int) -> Recorded | None:
         try:
-            names = names_on_stack(request.frame)
+            names = self._names(request.frame)
             roots = [root for value in request.roots if (root := root_of(value, names.name_of(value))) is not None]
             backward = BackwardCall(number, request.function, None, request.retain_graph, request.create_graph)
             if not roots:
@@ -327,6 +338,7 @@ class Recorder:
 
     def let_go_of_all(self) -> None:
         """Nothing more will be asked: refer to no tensor of the program, not even weakly."""
+        self._models = None
         self._forward.let_go_of_all()
 
 

@@ -57,7 +57,10 @@ def test_a_capture_is_checked_like_its_script(tmp_path: Path) -> None:
     ],
 )
 def test_what_counts_as_a_failure_is_the_users_choice(options: list[str], exit_code: int, tmp_path: Path) -> None:
-    assert gradviz("check", written_script(tmp_path, VANISHING), *options, cwd=tmp_path).exit_code == exit_code
+    run = gradviz("check", written_script(tmp_path, VANISHING), *options, cwd=tmp_path)
+    assert run.exit_code == exit_code
+    chooses_rules = not {"--select", "--ignore"}.isdisjoint(options)
+    assert ("rules ran" in run.stdout) == chooses_rules, "a bill is only as clean as what was looked for"
 
 
 def test_only_new_findings_count_beside_a_baseline(tmp_path: Path) -> None:
