@@ -104,14 +104,10 @@ def frozen_in_optimizer(fates: ParameterFates) -> Iterator[tuple[list[int], int 
 
 def _frozen_after(fates: ParameterFates, tensor: int, optimizer: int) -> int | None:
     """The call that froze the tensor when the optimizer had it, and it required grad."""
-    given = [row for row in fates.given_at(optimizer) if _has(fates.log.calls[row], tensor)]
-    if not given or not next(use for use in fates.log.calls[given[0]].inputs if use.tensor == tensor).requires_grad:
+    given, use = fates.first_given(optimizer).get(tensor, (0, None))
+    if use is None or not use.requires_grad:
         return None
-    return next((row for row, flag in fates.flag_changes(tensor) if row > given[0] and not flag), None)
-
-
-def _has(call: Call, tensor: int) -> bool:
-    return any(use.tensor == tensor for use in call.inputs)
+    return next((row for row, flag in fates.flag_changes(tensor) if row > given and not flag), None)
 
 
 def place_of_flag(fates: ParameterFates, row: int) -> Place | None:
@@ -119,11 +115,5 @@ def place_of_flag(fates: ParameterFates, row: int) -> Place | None:
     line = fates.flow.line_of(row)
     if line is None or line.caller is None:
         return place_of_line(line)
-    callers = {
-        fates.log.call_sites[site.caller].line
-        for other in fates.flagging_calls
-        if (site := fates.flow.line_of(other)) is not None
-        and site.caller is not None
-        and (site.file, site.line) == (line.file, line.line)
-    }
+    callers = fates.callers_of_flagging[line.file, line.line]
     return place_of_line(fates.flow.line(line.caller) if len(callers) > 1 else line)

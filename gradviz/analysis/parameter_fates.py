@@ -6,13 +6,14 @@ All of it is read from the log of calls, and holds for parameters of modules as 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.received_gradients import ReceivedGradients
 from gradviz.analysis.tensor_words import tensor_words, together
-from gradviz.graph.call_log import Call, LoggedTensor
+from gradviz.graph.call_log import Call, LoggedTensor, TensorUse
 from gradviz.graph.model import CallSite
 
 _COMPUTE = frozenset({"operation", "custom", "compiled"})
@@ -86,6 +87,19 @@ class ParameterFates:
     def given_at(self, optimizer: int) -> list[int]:
         """The calls by which an optimizer got its groups: first of all those of its making."""
         return [row for row in self.flow.rows_of_kind("add_param_group") if self.log.calls[row].optimizer == optimizer]
+
+    def first_given(self, optimizer: int) -> dict[int, tuple[int, TensorUse]]:
+        """By tensor that an optimizer was given: the first of these calls, and how the tensor was then."""
+        return self._first_given[optimizer]
+
+    @cached_property
+    def _first_given(self) -> list[dict[int, tuple[int, TensorUse]]]:
+        found: list[dict[int, tuple[int, TensorUse]]] = [{} for _ in self.log.optimizers]
+        for optimizer, first in enumerate(found):
+            for row in self.given_at(optimizer):
+                for use in self.log.calls[row].inputs:
+                    first.setdefault(use.tensor, (row, use))
+        return found
 
     def optimizers_of(self, number: int) -> tuple[int, ...]:
         """Optimizers that hold it, or were given it."""
@@ -215,9 +229,14 @@ class ParameterFates:
         return bool(self.flow.changes(number, after, len(self.log.calls)))
 
     @cached_property
-    def flagging_calls(self) -> tuple[int, ...]:
-        """Calls that set ``requires_grad`` of a tensor."""
-        return tuple(row for row, call in enumerate(self.log.calls) if "requires_grad" in call.function)
+    def callers_of_flagging(self) -> dict[tuple[str, int], set[int]]:
+        """By file and line that sets ``requires_grad`` in a function: the lines from which that was called."""
+        callers: dict[tuple[str, int], set[int]] = defaultdict(set)
+        for row, call in enumerate(self.log.calls):
+            line = self.flow.line_of(row) if "requires_grad" in call.function else None
+            if line is not None and line.caller is not None:
+                callers[line.file, line.line].add(self.log.call_sites[line.caller].line)
+        return dict(callers)
 
     def flag_changes(self, number: int) -> list[tuple[int, bool]]:
         """The calls that set its ``requires_grad``, with what it was afterwards."""
