@@ -16,7 +16,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -29,7 +30,7 @@ _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 def serve(requests: socket.socket) -> None:
     """Answer until the other end is closed."""
-    _load()
+    loads = _load_all()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us will close the socket
     while True:
         byte, descriptors, _, _ = socket.recv_fds(requests, 1, 2 + len(_STREAMS))
@@ -37,14 +38,15 @@ def serve(requests: socket.socket) -> None:
             return
         if os.fork() == 0:
             requests.close()
-            _oversee(*descriptors)
+            _oversee(loads, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         _forget_the_ended()
 
 
-def _load() -> None:
-    import numpy  # noqa: F401 - scripts import it
+def _load_all() -> tuple[set[str], set[str]]:
+    """Import what programs need; the modules of torch, and those that it imports itself for an optimizer."""
+    import numpy  # noqa: F401
     import torch  # noqa: F401
 
     import gradviz
@@ -52,8 +54,12 @@ def _load() -> None:
     for module in pkgutil.walk_packages(gradviz.__path__, "gradviz."):
         if module.name not in ("gradviz.__main__", "gradviz.pytest_plugin"):
             import_module(module.name)
+    at_first = set(sys.modules)
+    with warnings.catch_warnings():  # it brings filters of its own
+        import_module("torch._dynamo")
     gc.collect()
     gc.freeze()  # no program needs to copy what it only looks through for garbage
+    return {name for name in at_first if name.partition(".")[0] == "torch"}, set(sys.modules) - at_first
 
 
 def _forget_the_ended() -> None:
@@ -64,12 +70,12 @@ def _forget_the_ended() -> None:
         pass
 
 
-def _oversee(request: int, replies: int, *streams: int) -> NoReturn:
+def _oversee(loads: Iterable[set[str]], request: int, replies: int, *streams: int) -> NoReturn:
     """Fork the program, and tell how it ended."""
     program = os.fork()
     if program == 0:
         os.close(replies)
-        _be_the_program(request, streams)
+        _be_the_program(loads, request, streams)
     for stream in streams:
         os.close(stream)  # or who reads what the program prints would wait for us
     os.write(replies, f"{program}\n".encode())
@@ -78,14 +84,15 @@ def _oversee(request: int, replies: int, *streams: int) -> NoReturn:
     os._exit(0)
 
 
-def _be_the_program(request: int, streams: Sequence[int]) -> NoReturn:
+def _be_the_program(loads: Iterable[set[str]], request: int, streams: Sequence[int]) -> NoReturn:
     code = 1
     try:
         with os.fdopen(request) as file:
             file.seek(0)
             asked: dict[str, Any] = json.load(file)
         _take_surroundings(asked, streams)
-        unload("torch")
+        for modules in loads:
+            unload(modules)
         code = _exit_code(asked["entry"])
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()

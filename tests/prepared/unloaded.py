@@ -1,50 +1,68 @@
-"""Makes a loaded package look as if it were not: its next import takes no time, but is an import to all who listen."""
+"""Makes loaded modules look as if they were not: their next import takes no time, but is one to all who listen."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 
-def unload(package: str) -> None:
-    """Take the package and its modules out of `sys.modules`, until it is imported."""
-    modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == package}
+def unload(names: Collection[str]) -> None:
+    """Take modules out of `sys.modules`, and out of their packages; all of them are back once one is imported."""
+    modules = {name: module for name, module in sys.modules.items() if name in names}
+    attributes = [
+        (sys.modules[package], attribute, module)
+        for name, module in modules.items()
+        for package, _, attribute in [name.rpartition(".")]
+        if package not in modules and getattr(sys.modules.get(package), attribute, None) is module
+    ]
+    for package, attribute, _ in attributes:
+        delattr(package, attribute)
     for name in modules:
         del sys.modules[name]
-    sys.meta_path.insert(0, _Finder(package, modules))
+    sys.meta_path.insert(0, _Finder(modules, attributes))
 
 
 class _Finder:
-    """Finds one package where it always was, and has it loaded by `_Loader`."""
+    """Finds the modules where they always were, and has them loaded by `_Loader`."""
 
-    def __init__(self, package: str, modules: dict[str, ModuleType]) -> None:
-        self._package = package
+    def __init__(
+        self, modules: dict[str, ModuleType], attributes: Collection[tuple[ModuleType, str, ModuleType]]
+    ) -> None:
         self._modules = modules
+        self._attributes = attributes
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(name, path) if name == self._package else None
+        spec = PathFinder.find_spec(name, path) if name in self._modules else None
         if spec is not None:
-            spec.loader = _Loader(self, self._modules)  # type: ignore[assignment]
+            spec.loader = _Loader(self)  # type: ignore[assignment]
         return spec
+
+    def module(self, name: str) -> ModuleType:
+        return self._modules[name]
+
+    def give_back(self) -> None:
+        """As it was."""
+        sys.meta_path.remove(self)
+        sys.modules.update(self._modules)
+        for package, attribute, module in self._attributes:
+            setattr(package, attribute, module)
 
 
 class _Loader:
-    """Gives the modules back as they were."""
+    """Gives back one module, and with it all."""
 
-    def __init__(self, finder: _Finder, modules: dict[str, ModuleType]) -> None:
+    def __init__(self, finder: _Finder) -> None:
         self._finder = finder
-        self._modules = modules
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        module = self._modules[spec.name]
+        module = self._finder.module(spec.name)
         self._facts = module.__spec__, module.__loader__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__, module.__loader__ = self._facts
-        sys.modules.update(self._modules)
-        sys.meta_path.remove(self._finder)
+        self._finder.give_back()
