@@ -88,14 +88,15 @@ class HtmlRenderer:
         findings = PageFindings(subject.graph)
         boxes, items = PageBoxes(), PageItems(subject.graph, subject.graph.failed_node, self._link_template())
         details = PageItemDetails(subject.graph, findings)
-        finest = View((), ())
+        finest, sizes = View((), ()), []
         for depth, view in enumerate(plan.levels()):
             finest = view
+            sizes.append(len(view.items))
             level = level_of(subject, view, depth, identities)
             boxes.add(level)
             items.add(level)
             details.add(level)
-        repetitions = PageRepetitions(plan)
+        repetitions = PageRepetitions(plan, sizes)
         for each in repetitions.boxes():
             identities.begin_each()
             for depth, view in enumerate(each.views, each.depth):
@@ -103,7 +104,7 @@ class HtmlRenderer:
                 boxes.add(level)
                 items.add(level)
                 details.add(level)
-        page_items, legends = items.finished()
+        page_items, tints, legends = items.finished()
         error, notes = remarks(subject)
         replay = page_replay(subject, finest)
         unplayed = [] if replay is not None or subject.graph.refused else [TOO_MANY_STEPS]
@@ -116,7 +117,10 @@ class HtmlRenderer:
             shapes=items.shapes,
             roles={role: (role_words(role, subject), *role_outline(role)) for role in ROLE_STYLES},
             items=page_items,
+            lines=items.lines,
+            tints=tints,
             boxes=boxes.finished(),
+            flows=boxes.flows,
             opened=tuple(number for number in _opened(subject, identities) if number < len(page_items)),
             legends=legends,
             sources=_sources(subject),

@@ -46,10 +46,16 @@ class PageBoxes:
     def __init__(self) -> None:
         self._engine = LayoutEngine(BUDGET)
         self._boxes: list[PageBox] = []
+        self._flows: dict[PageFlow, int] = {}
         self._ports: dict[_Way, dict[int, None]] = {}
         self._notes: list[str] = []
         self._shown_by: dict[int, dict[int, int]] = {}
         """For boxes that show the first of several repetitions: which of its members shows a node."""
+
+    @property
+    def flows(self) -> tuple[PageFlow, ...]:
+        """All that is said of wires: mostly the same of many."""
+        return tuple(self._flows)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -59,7 +65,7 @@ class PageBoxes:
     def add(self, level: Level) -> None:
         """Lay out the boxes that hold closed boxes only, and note where data crosses those that are open."""
         nested = NestedView(level.view, level.faces, "TB")
-        words = _WordsOfWires(level, nested)
+        words = _WordsOfWires(level, nested, self._flows)
         for box in level.opened:
             self._engine.lay_out(nested, box)
             self._boxes.append(_page_box(level, nested, box, words, self._stand_ins(level, box)))
@@ -71,10 +77,10 @@ class PageBoxes:
 
     def _stand_ins(self, level: Level, box: int | None) -> dict[int, tuple[int, ...]]:
         """See `PageBox.stands_for`."""
-        if box is None:
+        if box is None or not (level.view.items[box].repeat > 1 or level.view.items[box].each):
             return {}
         item, number = level.view.items[box], level.number(box)
-        members = {member.id: member for member in level.closed if member.parent == box}
+        members = {member.id: member for member in level.closed_in.get(box, ())}
         if item.repeat > 1:
             self._shown_by[number] = {
                 node: level.number(member.id) for member in members.values() for node in member.nodes
@@ -117,7 +123,9 @@ class PageBoxes:
 class _WordsOfWires:
     """What is said of each wire, and of the way of each leaf: of the first of the links that run along it."""
 
-    def __init__(self, level: Level, nested: NestedView) -> None:
+    def __init__(self, level: Level, nested: NestedView, flows: dict[PageFlow, int]) -> None:
+        """`flows` are those that are known, with their numbers; new ones are added."""
+        self._flows = flows
         self._view, self._gradients = level.view, LinkGradients(level.words)
         self._texts = LinkWords(level.words, self._gradients, level.texts)
         self._links: dict[tuple[int | None, int], Link] = {}
@@ -128,17 +136,18 @@ class _WordsOfWires:
             if not path:
                 self._ways_of_leaves.setdefault(link.source, link)
 
-    def of_wire(self, box: int | None, wire: int) -> PageFlow:
+    def of_wire(self, box: int | None, wire: int) -> int:
         return self._of(self._links[box, wire])
 
-    def of_leaf(self, leaf: int) -> PageFlow:
+    def of_leaf(self, leaf: int) -> int:
         return self._of(self._ways_of_leaves[leaf])
 
-    def _of(self, link: Link) -> PageFlow:
-        """The page itself says where it comes from and goes to."""
+    def _of(self, link: Link) -> int:
+        """The number of what is said; the page itself says where it comes from and goes to."""
         state = link_look(self._view, self._gradients, link).state
         words = tuple(map(cut, self._texts.of(link).tooltip[1:]))
-        return PageFlow(words, state, None if state else largest_norm(self._gradients, link))
+        flow = PageFlow(words, state, None if state else largest_norm(self._gradients, link))
+        return self._flows.setdefault(flow, len(self._flows))
 
 
 def _page_box(

@@ -53,7 +53,8 @@ class PageItem(Struct, frozen=True, omit_defaults=True):
     parent: int | None = None
     """The box in which it lies."""
     is_leaf: bool = False
-    lines: tuple[PageLine, ...] = ()
+    lines: tuple[int, ...] = ()
+    """In `PageDocument.lines`."""
     chips: tuple[PageChip, ...] = ()
     subtitle: str = ""
     path: str = ""
@@ -71,10 +72,10 @@ class PageItem(Struct, frozen=True, omit_defaults=True):
     repeat: int = 1
     each_of: int | None = None
     """Of a box that is open with each of its repetitions, the box that is open with the first of them."""
-    tints: dict[str, Lines] = {}
-    """By what items can be coloured by."""
+    tints: int | None = None
+    """In `PageDocument.tints`."""
     figures: dict[str, str] = {}
-    """What was measured, in words, by the same."""
+    """What was measured, in words, by what items can be coloured by."""
     numbers: dict[str, float] = {}
     """The largest of what was measured, by the same."""
     finding: str = ""
@@ -148,7 +149,8 @@ class PagePlace(Struct, frozen=True, array_like=True, gc=False):
     x: float
     y: float
     route: tuple[float, ...] = ()
-    flow: PageFlow | None = None
+    flow: int | None = None
+    """In `PageDocument.flows`."""
 
 
 class PageCluster(Struct, frozen=True, gc=False):
@@ -175,7 +177,8 @@ class PageWire(Struct, frozen=True, omit_defaults=True, gc=False):
     enters: bool = False
     ports: tuple[int, ...] = ()
     """What exactly the data comes from, one level of boxes deeper: where it crosses the border of an open box."""
-    flow: PageFlow | None = None
+    flow: int | None = None
+    """In `PageDocument.flows`."""
     is_quiet: bool = False
 
 
@@ -357,7 +360,11 @@ class PageDocument(Struct, frozen=True):
     roles: dict[str, Lines]
     """What each role is called, its outline in a legend, and the lines inside that; in the order of legends."""
     items: tuple[PageItem, ...]
+    lines: tuple[PageLine, ...]
+    tints: tuple[dict[str, Lines], ...]
+    """By what items can be coloured by."""
     boxes: tuple[PageBox, ...]
+    flows: tuple[PageFlow, ...]
     opened: tuple[int, ...]
     """The boxes that are open at first, by their items."""
     legends: dict[str, PageLegend]

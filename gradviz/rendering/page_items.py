@@ -15,7 +15,7 @@ from gradviz.rendering.faces import SMALL_SIZE, Face, TextLine, badge_width, lin
 from gradviz.rendering.geometry import Rect
 from gradviz.rendering.item_marks import worst_finding
 from gradviz.rendering.page_categories import PageCategories
-from gradviz.rendering.page_document import PageChip, PageItem, PageLegend, PageLine
+from gradviz.rendering.page_document import Lines, PageChip, PageItem, PageLegend, PageLine
 from gradviz.rendering.page_level import Level
 from gradviz.rendering.palette import ROLE_STYLES
 from gradviz.rendering.placed_words import placed_words
@@ -34,7 +34,7 @@ MOST_CHARACTERS = 2000
 QUANTITIES: tuple[Quantity, ...] = ("gradient", "memory", "time")
 
 Shape = tuple[str, ...]
-Tints = dict[int, dict[str, tuple[str, ...]]]
+Tints = dict[int, dict[str, Lines]]
 """By the number of an item and what it is coloured by."""
 
 
@@ -49,6 +49,7 @@ class PageItems:
     _items: dict[int, PageItem] = field(default_factory=dict)
     _measured: dict[int, dict[Quantity, Measured]] = field(default_factory=dict)
     _shapes: dict[Shape, int] = field(default_factory=dict)
+    _lines: dict[PageLine, int] = field(default_factory=dict)
     _categories: PageCategories = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,6 +59,11 @@ class PageItems:
     def shapes(self) -> tuple[Shape, ...]:
         """Every outline, with the lines inside it and the sheets behind it."""
         return tuple(self._shapes)
+
+    @property
+    def lines(self) -> tuple[PageLine, ...]:
+        """All lines that stand on items: mostly the same on many."""
+        return tuple(self._lines)
 
     def add(self, level: Level) -> None:
         """Take what a level shows for the first time."""
@@ -77,8 +83,22 @@ class PageItems:
             self._items[number] = replace(self._items[run], each_of=run)
             self._measured[number] = self._measured[run]
 
-    def finished(self) -> tuple[tuple[PageItem, ...], dict[str, PageLegend]]:
-        """All items in the order of their numbers, with their colours, and what these mean."""
+    def finished(self) -> tuple[tuple[PageItem, ...], tuple[dict[str, Lines], ...], dict[str, PageLegend]]:
+        """All items in the order of their numbers, all ways in which they are coloured, and what the colours mean."""
+        tints, legends = self._tints()
+        numbered: dict[tuple[tuple[str, Lines], ...], int] = {}
+        items = tuple(
+            replace(
+                self._items[number],
+                tints=numbered.setdefault(tuple(tints[number].items()), len(numbered)),
+                figures={by: each.figure for by, each in self._measured[number].items() if each.figure},
+                numbers={by: each.largest for by, each in self._measured[number].items() if each.largest is not None},
+            )
+            for number in sorted(self._items)
+        )
+        return items, tuple(map(dict, numbered)), legends
+
+    def _tints(self) -> tuple[Tints, dict[str, PageLegend]]:
         tints: Tints = {number: {} for number in self._items}
         legends: dict[str, PageLegend] = {}
         for by in QUANTITIES:
@@ -92,15 +112,7 @@ class PageItems:
             legends[category] = legend
             for number, own in tinted.items():
                 tints[number][category] = own
-        return tuple(
-            replace(
-                self._items[number],
-                tints=tints[number],
-                figures={by: each.figure for by, each in self._measured[number].items() if each.figure},
-                numbers={by: each.largest for by, each in self._measured[number].items() if each.largest is not None},
-            )
-            for number in sorted(self._items)
-        ), legends
+        return tints, legends
 
     def _page_item(self, level: Level, item: Item) -> PageItem:
         face, text = level.faces[item.id], level.texts[item.id]
@@ -114,7 +126,7 @@ class PageItems:
             title=cut(text.title),
             parent=level.number_of(item.parent),
             is_leaf=face.is_leaf,
-            lines=lines,
+            lines=tuple(self._lines.setdefault(line, len(self._lines)) for line in lines),
             chips=chips,
             subtitle=cut(text.subtitle),
             path=cut(text.path),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -43,6 +44,14 @@ class Level:
     def showing_each(self) -> list[Item]:
         """Of those, the box that shows each of its repetitions."""
         return [item for box in self.opened if box is not None and (item := self.view.items[box]).each]
+
+    @cached_property
+    def closed_in(self) -> dict[int | None, list[Item]]:
+        """Those by the box around them."""
+        found: dict[int | None, list[Item]] = {}
+        for item in self.closed:
+            found.setdefault(item.parent, []).append(item)
+        return found
 
     def number(self, item: int) -> int:
         """The number of an item that is known to this level."""

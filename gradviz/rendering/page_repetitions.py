@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gradviz.graph.counts import counted
@@ -29,18 +29,22 @@ class ShownEach:
 class PageRepetitions:
     """Chooses among the repeated boxes of a plan, the outermost first."""
 
-    def __init__(self, plan: FoldPlan) -> None:
-        self._plan = plan
+    def __init__(self, plan: FoldPlan, items_in_levels: Sequence[int]) -> None:
+        """`items_in_levels` are the counts in the views that show one of each: what shows more has more."""
+        self._plan, self._items_in_levels = plan, items_in_levels
         self._left = MOST_ITEMS
         self._left_out = 0
 
     def boxes(self) -> Iterator[ShownEach]:
         """What is to be shown; the views have to be walked before the next."""
         for box in self._plan.repeated_boxes():
-            if box.count > MOST_REPETITIONS or self._left <= 0:
+            if box.count > MOST_REPETITIONS or self._left <= 0 or self._least_items(box) > MOST_ITEMS:
                 self._left_out += 1
             else:
                 yield ShownEach(box.level + 1, self._views(box))
+
+    def _least_items(self, box: RepeatedBox) -> int:
+        return self._items_in_levels[min(box.level + 1, len(self._items_in_levels) - 1)]
 
     def _views(self, box: RepeatedBox) -> Iterator[View]:
         for view in self._plan.levels(box):

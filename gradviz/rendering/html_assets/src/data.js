@@ -40,8 +40,20 @@ export class Details {
 
 const pieces = (kind, place) => [...document.querySelectorAll(`script.${kind}[data-graph="${place}"]`)];
 
-async function unpacked(script) {
-  const bytes = Uint8Array.from(atob(script.textContent), (character) => character.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-  return new Response(stream).json();
+/** So many letters of base64 become bytes at a time: all of them at once would be a second copy of a large graph. */
+const LETTERS = 1 << 18;
+
+function unpacked(script) {
+  const packed = script.firstChild.data;
+  let at = 0;
+  const bytes = new ReadableStream({
+    pull(controller) {
+      if (at >= packed.length) return controller.close();
+      const letters = atob(packed.slice(at, (at += LETTERS)));
+      const piece = new Uint8Array(letters.length);
+      for (let place = 0; place < letters.length; place++) piece[place] = letters.charCodeAt(place);
+      return controller.enqueue(piece);
+    },
+  });
+  return new Response(bytes.pipeThrough(new DecompressionStream("deflate-raw"))).json();
 }

@@ -9,6 +9,7 @@ export class Model {
   /** @param {object} document what `readDocument` gives */
   constructor(document) {
     this.document = document;
+    putInPlace(document);
     /** The boxes that are open now. */
     this.opened = new Set(document.opened);
     this.items = document.items;
@@ -126,5 +127,17 @@ export class Model {
   nameOf(number) {
     const item = this.items[number];
     return item.path || item.title;
+  }
+}
+
+/** Many things share their words, so these have numbers in what the file carries: here they take the place of the numbers. */
+function putInPlace({ items, lines, tints, boxes, flows }) {
+  for (const item of items) {
+    item.lines &&= item.lines.map((number) => lines[number]);
+    item.tints = tints[item.tints];
+  }
+  for (const { wires, clusters } of boxes) {
+    for (const wire of wires) wire.flow = flows[wire.flow];
+    for (const { places } of clusters) for (const place of places) place[4] = flows[place[4]];
   }
 }
