@@ -10,7 +10,6 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 Snapshot = dict[str, Any]
@@ -45,6 +44,8 @@ def snapshot() -> Snapshot:
 
 def changes(before: Snapshot, after: Snapshot) -> list[str]:
     """A line for each thing that differs. What only `after` knows came with a module that was loaded meanwhile."""
+    if before == after:
+        return []
     return [
         f"{name}: was {_shown(value)}, is {_shown(after.get(name))}"
         for name, value in before.items()
@@ -102,7 +103,7 @@ def _torch_state(torch: Any) -> Snapshot:
         "gradients enabled": torch.is_grad_enabled(),
         "anomaly mode": torch.is_anomaly_enabled(),
         "global module hooks": _global_module_hooks(torch.nn.modules.module),
-        **dict(_functions()),
+        **_functions(),
     }
 
 
@@ -111,12 +112,25 @@ def _global_module_hooks(module: Any) -> dict[str, int]:
     return {name: len(value) for name, value in found.items() if isinstance(value, dict) and value}
 
 
-def _functions() -> Iterator[tuple[str, object]]:
+def _functions() -> Snapshot:
     """Functions that could have been replaced, with their full names."""
+    found: Snapshot = {}
     for owner_name in PATCHABLE:
         owner = _loaded(owner_name)
         if owner is not None:
-            yield from ((f"{owner_name}.{name}", value) for name, value in vars(owner).items() if _is_code(value))
+            found.update(_functions_in(owner_name, dict(vars(owner))))
+    return found
+
+
+_seen_last: dict[str, tuple[Snapshot, Snapshot]] = {}
+"""By owner: what was in it when it was last looked at, and the functions among that. Hardly a test changes it."""
+
+
+def _functions_in(owner_name: str, content: Snapshot) -> Snapshot:
+    if owner_name not in _seen_last or _seen_last[owner_name][0] != content:
+        functions = {f"{owner_name}.{name}": value for name, value in content.items() if _is_code(value)}
+        _seen_last[owner_name] = content, functions
+    return _seen_last[owner_name][1]
 
 
 def _is_code(value: object) -> bool:

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
 
-import nbformat
 import pytest
 from msgspec.structs import replace
-from nbconvert import HTMLExporter
 from playwright.sync_api import Browser, FrameLocator, Page, expect
 
 from gradviz.graph.model import BackwardCall, Root
@@ -165,6 +163,9 @@ def test_it_runs_where_others_allow_little_and_turns_to_another_graph(
 
 
 def test_nbconvert_keeps_the_page(show: Opener) -> None:
+    import nbformat
+    from nbconvert import HTMLExporter  # 4 s, for this alone
+
     output = nbformat.v4.new_output("execute_result", Inspection(small_capture())._repr_mimebundle_())
     output.execution_count = 1
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("recording", outputs=[output])])
