@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradviz.errors import BadInput, GradvizError, NothingFound, NothingRecorded, NotInThisGraph, near_matches
+from gradviz.drawn_graphs import DrawnGraphs
+from gradviz.errors import BadInput, near_matches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,13 +25,10 @@ if TYPE_CHECKING:
     from gradviz.rendering.memory_report import MemoryTable
     from gradviz.rendering.notebook import SvgPicture, TreeText
     from gradviz.rendering.notebook_page import NotebookPage
-    from gradviz.rendering.renderer import Format, Subject
+    from gradviz.rendering.renderer import Format
 
 MOST_TREES = 5
 """So many graphs are printed one below the other."""
-MOST_TOGETHER = 12
-MOST_NODES_TOGETHER = 5_000
-"""So many graphs are in one page, and fewer where they are large: whoever shows one in a notebook waits for them."""
 
 
 class Inspection:
@@ -62,9 +59,7 @@ class Inspection:
     """
 
     _roots: InspectedRoots | None = None
-    _checked: tuple[Capture, Capture, tuple[str, ...]] | None = None
-    """What was checked to be drawn, with its findings, and their sentences."""
-
+    _drawn_before: DrawnGraphs | None = None
     _model_is_given = False
 
     def __init__(self, capture: Capture, roots: InspectedRoots | None = None, *, model_is_given: bool = False) -> None:
@@ -89,7 +84,7 @@ class Inspection:
         Raises:
             NothingRecorded: there is none.
         """
-        return self._graph(None)
+        return self._drawn.graph(None)
 
     def backward(self, gradient: Any = None, *, values: int = 0, root_shares: bool = False) -> Inspection:
         """What a backward of the tensors that were inspected would send along every edge, measured now.
@@ -251,7 +246,7 @@ class Inspection:
         from gradviz.rendering.notebook import TreeText
 
         options = ReportOptions(by, rows, 100 if width is None else width, color)
-        return TreeText(memory_report(self.capture, self._graph(backward), options))
+        return TreeText(memory_report(self.capture, self._drawn.graph(backward), options))
 
     def replay(
         self,
@@ -287,7 +282,7 @@ class Inspection:
         from gradviz.rendering.subjects import subject_of
 
         look = PageLook(100 if width is None else width, color)
-        subject = subject_of(self.capture, self._graph(backward), view_options(options))
+        subject = subject_of(self.capture, self._drawn.graph(backward), view_options(options))
         replay = Replay(subject.graph, subject.view)
         pages = ReplayPages(ReplayWords(subject, replay), look, replay_notes(subject))
         return TreeText("".join(pages.joined(replay.steps_between(first, last))))
@@ -305,8 +300,8 @@ class Inspection:
         renderer = chosen.renderer(**look)
         backward = showing.pop("backward", None)
         if isinstance(renderer, RendersTogether) and backward is None and len(self.graphs) > 1:
-            return renderer.render_together(self._subjects(showing))
-        return renderer.render(self._subject(showing, backward))
+            return renderer.render_together(self._drawn.subjects(showing))
+        return renderer.render(self._drawn.subject(showing, backward))
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> Path:
         """Write a file in the format that the suffix of `path` says, such as ``net.svg``.
@@ -362,7 +357,7 @@ class Inspection:
 
     def __str__(self) -> str:
         if not self.graphs:
-            return f"<gradviz.{type(self).__name__} without a graph: {self._why_empty()}>"
+            return f"<gradviz.{type(self).__name__} without a graph: {self._drawn.why_there_is_none}>"
         calls = [graph.backward.number if graph.backward is not None else None for graph in self.graphs]
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         if len(calls) == 1:
@@ -385,96 +380,12 @@ class Inspection:
             page = self.html(backward=first.number)
         return page._repr_mimebundle_() | {"text/plain": str(self)}
 
-    # -- from keywords to what is drawn --------------------------------------------------------------------------
-
-    def _subject(self, showing: dict[str, Any], backward: int | None) -> Subject:
-        """What the keywords select of one graph."""
-        try:
-            subject = self._drawn(self._number(backward), showing)
-        except NotInThisGraph as refusal:
-            if backward is None and len(self.graphs) > 1:
-                refusal.hint = f"{refusal.hint or ''}; {self._other_graphs()}".removeprefix("; ")
-            raise
-        return self._with_note(subject) if backward is None else subject
-
-    def _subjects(self, showing: dict[str, Any]) -> list[Subject]:
-        """The same of as many graphs as are shown together: of several, one may lack a name that another has."""
-        shown: list[Subject] = []
-        refusals: list[GradvizError] = []
-        room = MOST_NODES_TOGETHER
-        for number, graph in enumerate(self.graphs[:MOST_TOGETHER]):
-            room -= len(graph.nodes)
-            if number and room < 0:
-                break
-            try:
-                shown.append(self._drawn(number, showing))
-            except (NotInThisGraph, NothingFound) as refusal:
-                refusals.append(refusal)
-        if not shown:
-            raise refusals[0]
-        together = len(shown) + len(refusals)
-        return [self._with_note(each, together) for each in shown] if together < len(self.graphs) else shown
-
-    def _drawn(self, number: int, showing: dict[str, Any]) -> Subject:
-        from gradviz.graph.view_keywords import view_options
-        from gradviz.rendering.subjects import subject_of
-
-        capture, notes = self._marked()
-        return subject_of(capture, capture.graphs[number], view_options(showing), notes)
-
-    def _marked(self) -> tuple[Capture, tuple[str, ...]]:
-        """What was recorded, with what a check finds on its graphs where the calls of the run were logged for one."""
-        capture = self.capture
-        if capture.calls is None:
-            return capture, ()
-        if self._checked is None or self._checked[0] is not capture:
-            from gradviz.checked import chosen, marked
-
-            self._checked = (capture, *marked(capture, chosen()))
-        return self._checked[1:]
-
-    def _graph(self, backward: int | None) -> Graph:
-        return self.graphs[self._number(backward)]
-
-    def _number(self, backward: int | None) -> int:
-        if not self.graphs:
-            raise NothingRecorded(f"there is no graph: {self._why_empty()}")
-        if backward is None:
-            return 0
-        numbers = [graph.backward.number for graph in self.graphs if graph.backward is not None]
-        if backward not in numbers:
-            known = ", ".join(map(str, numbers)) or "none: no backward ran"
-            raise BadInput(f"backward={backward!r} was not recorded", hint=f"recorded are {known}")
-        return numbers.index(backward)
-
-    def _with_note(self, subject: Subject, together: int = 1) -> Subject:
-        """The subject, which says that there are other graphs as well."""
-        if len(self.graphs) == 1:
-            return subject
-        from msgspec.structs import replace as with_fields
-
-        note = self._other_graphs(together)
-        view = with_fields(subject.view, notes=(note, *subject.view.notes))
-        return replace(subject, view=view, selection_notes=(note, *subject.selection_notes))
-
-    def _other_graphs(self, together: int = 1) -> str:
-        """That there are more than the first so many."""
-        others = self.graphs[together:]
-        numbers = ", ".join(str(other.backward.number) for other in others[:3] if other.backward is not None)
-        more = ", ..." if len(others) > 3 else ""
-        first = "first" if together == 1 else f"first {together:,}"
-        return f"the {first} of {len(self.graphs):,} recorded graphs; backward=N shows another (N = {numbers}{more})"
-
-    def _why_empty(self) -> str:
-        """Why nothing was recorded."""
-        capture = self.capture
-        if capture.disclosures:
-            return capture.disclosures[0]
-        if capture.backward_calls:
-            times = "once" if capture.backward_calls == 1 else f"{capture.backward_calls:,} times"
-            return f"backward() or grad() was called {times}, and not the call that was asked for"
-        ended = f" until {capture.error.type_name} was raised" if capture.error is not None else ""
-        return f"no backward() ran{ended}, and no variable holds a tensor with a grad_fn that was computed meanwhile"
+    @property
+    def _drawn(self) -> DrawnGraphs:
+        """What is drawn of the capture, which is another one where recording goes on."""
+        if self._drawn_before is None or self._drawn_before.capture is not self.capture:
+            self._drawn_before = DrawnGraphs(self.capture)
+        return self._drawn_before
 
 
 def _sorted_out(chosen: Format, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,0 +1,115 @@
+"""Which graphs of a capture are drawn: from the keywords of an `Inspection` to what renderers take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gradviz.errors import BadInput, GradvizError, NothingFound, NothingRecorded, NotInThisGraph
+
+if TYPE_CHECKING:
+    from gradviz.capture.capture import Capture
+    from gradviz.graph.model import Graph
+    from gradviz.rendering.renderer import Subject
+
+MOST_TOGETHER = 12
+MOST_NODES_TOGETHER = 5_000
+"""So many graphs are in one page, and fewer where they are large: whoever shows one in a notebook waits for them."""
+
+
+class DrawnGraphs:
+    """The graphs of one capture, each found and checked once."""
+
+    def __init__(self, capture: Capture) -> None:
+        self.capture = capture
+
+    def subject(self, showing: dict[str, Any], backward: int | None) -> Subject:
+        """What the keywords select of one graph."""
+        try:
+            subject = self._drawn(self._number(backward), showing)
+        except NotInThisGraph as refusal:
+            if backward is None and len(self.capture.graphs) > 1:
+                refusal.hint = f"{refusal.hint or ''}; {self._other_graphs()}".removeprefix("; ")
+            raise
+        return self._with_note(subject) if backward is None else subject
+
+    def subjects(self, showing: dict[str, Any]) -> list[Subject]:
+        """The same of as many graphs as are shown together: of several, one may lack a name that another has."""
+        shown: list[Subject] = []
+        refusals: list[GradvizError] = []
+        room = MOST_NODES_TOGETHER
+        for number, graph in enumerate(self.capture.graphs[:MOST_TOGETHER]):
+            room -= len(graph.nodes)
+            if number and room < 0:
+                break
+            try:
+                shown.append(self._drawn(number, showing))
+            except (NotInThisGraph, NothingFound) as refusal:
+                refusals.append(refusal)
+        if not shown:
+            raise refusals[0]
+        together = len(shown) + len(refusals)
+        return [self._with_note(each, together) for each in shown] if together < len(self.capture.graphs) else shown
+
+    def _drawn(self, number: int, showing: dict[str, Any]) -> Subject:
+        from gradviz.graph.view_keywords import view_options
+        from gradviz.rendering.subjects import subject_of
+
+        capture, notes = self._marked
+        return subject_of(capture, capture.graphs[number], view_options(showing), notes)
+
+    @cached_property
+    def _marked(self) -> tuple[Capture, tuple[str, ...]]:
+        """What was recorded, with what a check finds on its graphs where the calls of the run were logged for one."""
+        if self.capture.calls is None:
+            return self.capture, ()
+        from gradviz.checked import chosen, marked
+
+        return marked(self.capture, chosen())
+
+    def graph(self, backward: int | None) -> Graph:
+        """The graph of that backward call; without one, the first. Raises `NothingRecorded` and `BadInput`."""
+        return self.capture.graphs[self._number(backward)]
+
+    def _number(self, backward: int | None) -> int:
+        if not self.capture.graphs:
+            raise NothingRecorded(f"there is no graph: {self.why_there_is_none}")
+        if backward is None:
+            return 0
+        numbers = [graph.backward.number for graph in self.capture.graphs if graph.backward is not None]
+        if backward not in numbers:
+            known = ", ".join(map(str, numbers)) or "none: no backward ran"
+            raise BadInput(f"backward={backward!r} was not recorded", hint=f"recorded are {known}")
+        return numbers.index(backward)
+
+    def _with_note(self, subject: Subject, together: int = 1) -> Subject:
+        """The subject, which says that there are other graphs as well."""
+        if len(self.capture.graphs) == 1:
+            return subject
+        from msgspec.structs import replace as with_fields
+
+        note = self._other_graphs(together)
+        view = with_fields(subject.view, notes=(note, *subject.view.notes))
+        return replace(subject, view=view, selection_notes=(note, *subject.selection_notes))
+
+    def _other_graphs(self, together: int = 1) -> str:
+        """That there are more than the first so many."""
+        graphs = self.capture.graphs
+        others = graphs[together:]
+        numbers = ", ".join(str(other.backward.number) for other in others[:3] if other.backward is not None)
+        more = ", ..." if len(others) > 3 else ""
+        first = "first" if together == 1 else f"first {together:,}"
+        return f"the {first} of {len(graphs):,} recorded graphs; backward=N shows another (N = {numbers}{more})"
+
+    @property
+    def why_there_is_none(self) -> str:
+        """Why nothing was recorded, in words."""
+        capture = self.capture
+        if capture.disclosures:
+            return capture.disclosures[0]
+        if capture.backward_calls:
+            times = "once" if capture.backward_calls == 1 else f"{capture.backward_calls:,} times"
+            return f"backward() or grad() was called {times}, and not the call that was asked for"
+        ended = f" until {capture.error.type_name} was raised" if capture.error is not None else ""
+        return f"no backward() ran{ended}, and no variable holds a tensor with a grad_fn that was computed meanwhile"
