@@ -22,12 +22,16 @@ from gradviz.rendering.page_document import PageDetails, PageGradient, PageSaved
 from gradviz.rendering.page_findings import PageFindings
 from gradviz.rendering.page_items import cut
 from gradviz.rendering.page_level import Level
+from gradviz.rendering.replay_formulas import node_formulas
+from gradviz.rendering.replay_words import formula_fact
 from gradviz.rendering.subject_words import SubjectWords
 from gradviz.rendering.tooltips import callers
 from gradviz.rendering.value_words import value_words
 from gradviz.rendering.words import shape_words_of
 
 MOST_EDGES = 24
+MOST_FORMULAS = 4_000
+"""In one page: to find one takes longer than all else that is said of an item."""
 MOST_SLOTS = 24
 MOST_SHARING = 6
 MOST_CALLERS = 12
@@ -47,6 +51,7 @@ class PageItemDetails:
     def __init__(self, graph: Graph, findings: PageFindings) -> None:
         self._graph, self._findings = graph, findings
         self._edges = ItemEdges(graph)
+        self._formulas = 0
         self._keepers: list[list[int]] = [[] for _ in graph.storages]
         for node in graph.nodes:
             for place in {saved.storage for saved in node.saved if saved.storage is not None}:
@@ -70,6 +75,7 @@ class PageItemDetails:
         told_otherwise = _IN_A_FORM_OF_ITS_OWN["other" if node is None else "operation"]
         return PageDetails(
             sections=tuple(_sections(words, item, told_otherwise)),
+            formula=None if node is None or node.is_leaf else self._formula(words, node),
             callers=tuple(_callers(words, item)),
             entering=tuple(self._sent(edge, edge.sender) for edge in entering[:MOST_EDGES]),
             arrived=() if node is None else tuple(_arrived(node)),
@@ -79,6 +85,13 @@ class PageItemDetails:
             saved=() if node is None else tuple(self._saved(words, node)),
             findings=self._findings.numbers_of(findings_about(words, item)),
         )
+
+    def _formula(self, words: SubjectWords, node: Node) -> PageSection | None:
+        self._formulas += 1
+        if self._formulas > MOST_FORMULAS:
+            return None
+        fact = formula_fact(words.capture, node_formulas(self._graph, node))
+        return None if fact is None else PageSection(fact.label, tuple(map(cut, fact.lines)))
 
     def _sent(self, edge: GradientEdge, other_end: int) -> PageGradient:
         share = tuple(share_words(self._edges.share(edge)))

@@ -116,6 +116,8 @@ class PageDetails(Struct, frozen=True, omit_defaults=True, gc=False):
     """What is known of one item beyond what the picture shows; of several repetitions, of the first."""
 
     sections: tuple[PageSection, ...] = ()
+    formula: PageSection | None = None
+    """What backward computes there."""
     callers: tuple[tuple[str, int], ...] = ()
     """Files and numbers of the reader's own lines above the one that made it, the innermost first."""
     entering: tuple[PageGradient, ...] = ()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gradviz.analysis.node_explanation import other_torch_words
 from gradviz.analysis.replay import Flow, Replay, Step
+from gradviz.capture.capture import Capture
 from gradviz.formulas.known import known_formulas
 from gradviz.graph.operation_words import autograd_name, stem_of
 from gradviz.rendering.formula_numbers import with_minus
@@ -33,6 +34,16 @@ class Fact:
     lines: tuple[str, ...]
 
 
+def formula_fact(capture: Capture, formulas: NodeFormulas) -> Fact | None:
+    """What a node computes; None where nobody knows."""
+    if not formulas.lines:
+        return None
+    lines = (*formulas.lines, *([listed(formulas.meanings)] if formulas.meanings else []))
+    if formulas.is_torchs_own:
+        return Fact("in torch", lines + other_torch_words(capture, known_formulas()))
+    return Fact("formula", lines)
+
+
 class ReplayWords:
     """Finds the words for the steps of one replay."""
 
@@ -53,11 +64,8 @@ class ReplayWords:
             yield Fact("inside", (self._inside(step),))
         if self.replay.has_failed(step):
             yield Fact("✗ failed", (f"backward raised here{self._error()}",))
-        if formulas.lines:
-            lines = (*formulas.lines, *([listed(formulas.meanings)] if formulas.meanings else []))
-            if formulas.is_torchs_own:
-                lines += other_torch_words(self.subject.capture, known_formulas())
-            yield Fact("in torch" if formulas.is_torchs_own else "formula", lines)
+        if fact := formula_fact(self.subject.capture, formulas):
+            yield fact
         if step.leaving:
             yield Fact("gradient out", tuple(self._leaving(step, formulas)))
         outcome = self._leaf_outcome(step)

@@ -9,7 +9,7 @@ from gradviz.graph.folding import FoldOptions
 from gradviz.graph.model import CallSite, Graph
 from gradviz.graph.viewing import ViewOptions
 from gradviz.rendering.page_details import MOST_EDGES, PageItemDetails
-from gradviz.rendering.page_document import PageDetails
+from gradviz.rendering.page_document import PageDetails, PageSection
 from gradviz.rendering.page_findings import PageFindings
 from gradviz.rendering.page_identities import Identities
 from gradviz.rendering.page_level import level_of
@@ -39,6 +39,11 @@ def test_where_branches_meet_each_edge_is_told_and_their_sum() -> None:
     assert ends(graph, found.entering) == ["Sin", "Cos"]
     assert ends(graph, found.leaving) == ["torch::autograd::AccumulateGrad"]
     assert [each.facts[0] for each in found.arrived] == ["norm 0.001"]
+
+
+def test_what_backward_computes_is_told_of_operations_also_where_it_cannot_be_played() -> None:
+    found = details_of(graph_of("w -> Exp -> loss"), "exp")
+    assert found.formula == PageSection("formula", ("x̄ = ȳ ∘ y", "x is w"))
 
 
 def test_of_a_box_only_edges_through_its_outline_are_told() -> None:

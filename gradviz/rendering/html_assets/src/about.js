@@ -21,7 +21,7 @@ export function aboutItem(model, number, details, { from, to }, actions) {
     figures(item),
     findings.length ? section("findings", findingParts(findings)) : null,
     codeOf(model, item, details?.callers),
-    ...formula(model, item),
+    details?.formula ? section(details.formula.heading, [factBody(details.formula.heading, details.formula.lines)]) : null,
     neighbours(model, "takes data from", from, "and sends its gradient there", go),
     neighbours(model, "gives data to", to, "and gets its gradient from there", go),
     ...(details ? [
@@ -49,12 +49,6 @@ function codeOf({ document: { sources } }, item, callers = []) {
 
 const callerRow = (file, line, text) =>
   h("div", {}, h("span", { class: "quiet" }, `from ${file.split(/[\\/]/).at(-1)}:${line}`), h("code", {}, coloured(text.trim())));
-
-/** What backward computes there: said by the step in which it ran, of several alike by the first of them. */
-function formula(model, item) {
-  const told = model.stepOf((item.nodes ?? [])[0])?.facts.filter(({ heading }) => heading === "formula" || heading === "in torch") ?? [];
-  return told.map(({ heading, lines: formulas }) => section(heading, [factBody(heading, formulas)]));
-}
 
 function neighbours(model, heading, numbers, title, go) {
   if (!numbers.length) return null;

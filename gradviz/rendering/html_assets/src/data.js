@@ -14,10 +14,9 @@ export class Details {
   #read = new Map();
 
   /** @param {object} document of the graph */
-  constructor({ place, items }) {
+  constructor({ place }) {
     this.scripts = pieces("details", place);
-    this.itemsInAPiece = Math.max(1, ...this.scripts.slice(0, 1).map((script) => Number(script.dataset.items)));
-    this.count = items.length;
+    this.itemsInAPiece = Number(this.scripts[0]?.dataset.items ?? 1);
   }
 
   /** Of one item; null as long as its piece is packed. */

@@ -34,11 +34,18 @@ export class Memory {
     return [
       h("p", {}, h("b", {}, bytes(whole)), " kept for backward, every storage counted once"),
       h("p", { class: "quiet" }, more.filter(Boolean).join("; ")),
+      ...(whole ? this.#map(all, cells) : []),
+      h("div", { class: "bytes-list" }, this.#rows(cells, whole)),
+    ];
+  }
+
+  #map(all, cells) {
+    const input = cells.some(({ kind }) => kind === "input") ? ", yellow is input that was there before" : "";
+    return [
       h("div", { class: "ways", role: "group", "aria-label": "what areas are told apart by" }, Object.entries(WAYS).map(([way, words]) => this.#switch(way, words))),
       this.zoomed ? this.#way(all) : null,
       treemap(cells, (cell) => this.#go(cell)),
-      h("p", { class: "quiet" }, `areas are bytes${cells.some(({ kind }) => kind === "input") ? ", yellow is input that was there before" : ""}; a click shows where it is`),
-      h("div", { class: "bytes-list" }, this.#rows(cells, whole)),
+      h("p", { class: "quiet" }, `areas are bytes${input}; a click shows where it is`),
     ];
   }
 

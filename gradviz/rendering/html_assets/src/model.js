@@ -50,12 +50,6 @@ export class Model {
     return this.items[number].each_of ?? number;
   }
 
-  /** The step of the backward pass in which a node ran; undefined where it did not, or cannot be played. */
-  stepOf(node) {
-    this.steps ??= new Map(this.document.replay?.steps.flatMap((step) => step.nodes.map((each) => [each, step])));
-    return this.steps.get(node);
-  }
-
   /** Whether an item is a box that has an inside to show. */
   canOpen(number) {
     return this.boxes.has(number) || this.eachBox.has(number);

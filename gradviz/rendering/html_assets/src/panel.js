@@ -101,7 +101,7 @@ export class Panel {
     if (findings.length) tabs.push(["findings", "Findings", () => findingList(this.model, go, this.number)]);
     if (calls.length) tabs.push(["calls", "Calls", () => callParts(this.model, (place) => this.actions.graph(place, this.tab), go)]);
     if (parameters.length) tabs.push(["parameters", "Parameters", () => this.parameters.parts(this.number)]);
-    if (memory?.bytes) tabs.push(["memory", "Memory", () => this.memory.parts(this.number)]);
+    if (memory?.bytes || memory?.unknown) tabs.push(["memory", "Memory", () => this.memory.parts(this.number)]);
     if (Object.keys(sources).length) tabs.push(["source", "Source", () => sourceParts(this.model, this.actions.light, this.number)]);
     return tabs;
   }
