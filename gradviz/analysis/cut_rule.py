@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gradviz.analysis.call_words import short_name
 from gradviz.analysis.case import Case
 from gradviz.analysis.cut_causes import blamed_call, cause_of
+from gradviz.analysis.cuts import REWRAPS
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.dead_inputs import dead_inputs
 from gradviz.analysis.finding import CutRoot, CutSeen, DeadInput, Finding, NodeAt, Place, Severity
@@ -69,7 +70,7 @@ class CutRule(Rule):
             symptom="raises" if found.is_refused else "grad_none",
             why=self.why(flow, found),
             fix=self.fix(flow, found),
-            changed_line=None if text is None else self.changed_line(text, found),
+            changed_line=None if text is None or _is_cut_again(flow, found) else self.changed_line(text, found),
             place=place,
             symptom_place=case.place_of_site(backward.call_site) if found.is_refused else None,
             tensors=tuple(names),
@@ -112,6 +113,11 @@ class CutRule(Rule):
             rest = [*rest[: _MOST_STATIONS // 2], f"{left_out} more calls", *rest[-_MOST_STATIONS // 2 :]]
         root = name_of(flow.log.tensors[found.root])
         return above, f"cut: {cut}", *rest, *((root,) if root is not None else ())
+
+
+def _is_cut_again(flow: Dataflow, found: CutOff) -> bool:
+    """Whether the values go into a call that would cut as well: then mending one is not enough."""
+    return any(flow.log.calls[row].function in REWRAPS for row in found.shadow.way[1:])
 
 
 def _station(case: Case, call: Call) -> str:

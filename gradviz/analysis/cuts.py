@@ -101,7 +101,9 @@ _CAN_CUT = frozenset({"operation", "custom", "compiled", "register_parameter"})
 _HIDING = frozenset({"custom", "backward", "step"})
 _INTEGERS = frozenset({"bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"})
 _CASTS = frozenset({"long", "int", "short", "char", "byte", "bool", "to", "type", "type_as", "__int__", "view"})
-_REWRAPS = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray", "torch.Tensor.new_tensor"})
+REWRAPS = frozenset({
+    "torch.tensor", "torch.as_tensor", "torch.asarray", "torch.Tensor.new_tensor", "torch.autograd.Variable",
+})  # fmt: skip
 
 
 def _is_hidden(log: CallLog, call: Call) -> bool:
@@ -119,7 +121,7 @@ def _is_dead(use: TensorUse, call: Call) -> bool:
     """True for an output that lost its gradient here: not for one that never had to do with the live inputs."""
     if use.requires_grad:
         is_new_leaf = use.is_leaf and all(given.tensor != use.tensor for given in call.inputs)
-        return is_new_leaf and call.function in _REWRAPS
+        return is_new_leaf and call.function in REWRAPS
     return not call.function.endswith("requires_grad_") or any(
         given.tensor == use.tensor and given.requires_grad for given in call.inputs
     )
@@ -137,7 +139,7 @@ def _kind(log: CallLog, call: Call, dead: tuple[int, ...]) -> CutKind:
         return "custom"
     if by_name := _BY_NAME.get(call.function):
         return by_name
-    if call.function in _REWRAPS:
+    if call.function in REWRAPS:
         return "rewrap"
     if is_exit(call):
         return "numpy" if name in ("numpy", "__array__") else "value"

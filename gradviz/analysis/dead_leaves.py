@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from gradviz.analysis.backward_calls import BackwardCalls
-from gradviz.analysis.gradient_births import births_in, state_of
+from gradviz.analysis.gradient_births import Birth, births_in, state_of
 from gradviz.analysis.value_origins import ValueOrigins, is_all_zero
 from gradviz.graph.model import Graph, Node
 
@@ -43,8 +43,8 @@ class DeadLeaves:
         self._graphs = backward_calls.graphs
         self._origins = origins
 
-    def births(self) -> Iterator[tuple[DeadLeaf, int, Node, bool]]:
-        """Each with a graph and a node in it that sent zero to the leaf first, and whether that was aside only."""
+    def births(self) -> Iterator[tuple[DeadLeaf, int, Node, Birth]]:
+        """Each with a graph and a node in it from which zero came to the leaf first."""
         by_graph: dict[int, list[DeadLeaf]] = {}
         for leaf in self._dead_leaves():
             by_graph.setdefault(leaf.graph, []).append(leaf)
@@ -55,8 +55,8 @@ class DeadLeaves:
             births = _births_by_receiver(graph, zero)
             for leaf in leaves:
                 for node in sorted(births.get(leaf.node, ())):
-                    if zero[node].by == "node":
-                        yield leaf, number, graph.nodes[node], zero[node].is_aside
+                    if zero[node].by in ("node", "sum"):
+                        yield leaf, number, graph.nodes[node], zero[node]
 
     def _dead_leaves(self) -> list[DeadLeaf]:
         histories: dict[str, list[tuple[int, int, bool]]] = {}

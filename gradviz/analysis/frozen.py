@@ -59,13 +59,13 @@ def _uses_what_trains(fates: ParameterFates, row: int) -> bool:
 
 
 def _leaves_above(fates: ParameterFates, roots: list[int], before: int) -> list[int]:
-    """What the loss was computed from and nobody computed, the newest last."""
+    """What the loss was computed from and nobody computed, or an optimizer has all the same, the newest last."""
     found: dict[int, None] = {}
     for root in roots:
         for row in fates.flow.ancestors(root, before=before):
             for use in fates.log.calls[row].inputs:
                 makers = fates.flow.producers(use.tensor, row)
-                is_given = all(
+                is_given = use.tensor in fates.trained or all(
                     not fates.log.calls[maker].inputs or _only_fills(fates.log.calls[maker]) for maker in makers
                 )
                 if is_given and fates.tensor(use.tensor).facts.dtype.startswith(_FLOATING):

@@ -6,8 +6,9 @@ follows it: there something came in, and zero, nothing, NaN or Inf went out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Literal
 
 from gradviz.graph.gradients import TensorFigures
@@ -103,6 +104,37 @@ def _birth_in(graph: Graph, node: Node, arrived: GradientState | None) -> Birth 
 def leads_to_a_leaf(graph: Graph, target: int) -> bool:
     """Straight, or through views: a linear layer transposes its weight."""
     return graph.nodes[behind_views(graph, target)[0]].is_leaf
+
+
+def senders(graph: Graph) -> dict[int, set[int]]:
+    """For each node those that send gradients to it."""
+    found: dict[int, set[int]] = {}
+    for node in graph.nodes:
+        for edge in node.edges:
+            if edge is not None:
+                found.setdefault(edge.target, set()).add(node.id)
+    return found
+
+
+def where_ways_part(above: Mapping[int, Set[int]], node: int) -> int | None:
+    """The nearest node that every gradient which comes to a node has gone through, of the `senders` of a graph.
+
+    None where the ways come from several roots, or are very long.
+    """
+    # Whoever sends has a larger number: the smallest of those on the way is above none of the others.
+    ways = sorted(above.get(node, ()))
+    seen = set(ways)
+    while len(ways) > 1:
+        lowest = heappop(ways)
+        if lowest not in above or len(seen) > _MOST_ON_THE_WAY:
+            return None
+        for sender in above[lowest] - seen:
+            seen.add(sender)
+            heappush(ways, sender)
+    return ways[0] if ways else None
+
+
+_MOST_ON_THE_WAY = 10_000
 
 
 def _is_nothing(gradient: TensorFigures | None) -> bool:

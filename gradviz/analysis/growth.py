@@ -48,11 +48,20 @@ class Descent:
     near_input: float
     """The same for the third that it reached last."""
     layers: int
+    is_from_loss: bool = False
+    """Whether `near_loss` is what the call began with, and `near_input` what comes to all layers, which may be beside
+    each other: a product over time takes one factor from each."""
 
     @property
     def factor(self) -> float:
         """How many times as large it is near the input as near the loss."""
         return self.near_input / self.near_loss
+
+    def in_words(self, share: str) -> str:
+        """Who gets which share of what whom: ``the first layers get 0.001 of what the last ones get``."""
+        if self.is_from_loss:
+            return f"the layers get {share} the loss begins with"
+        return f"the first layers get {share} the last ones get"
 
 
 def descent(graph: Graph) -> Descent | None:
@@ -62,6 +71,15 @@ def descent(graph: Graph) -> Descent | None:
         return None
     third = len(norms) // 3
     return Descent(typical(norms[:third]), typical(norms[-third:]), len(norms))
+
+
+def descent_from_loss(graph: Graph) -> Descent | None:
+    """From what the call began with to the nodes that take a weight; None where those are few."""
+    norms = [norm for _, norm in _arrivals_at_layers(graph)]
+    began = _norm(root.gradient for root in graph.roots)
+    if len(norms) < FEWEST_LAYERS or not began:
+        return None
+    return Descent(began, _typical(norms), len(norms), is_from_loss=True)
 
 
 def _arrivals_at_layers(graph: Graph) -> Iterator[tuple[int, float]]:

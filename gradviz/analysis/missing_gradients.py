@@ -61,13 +61,15 @@ class MissingGradients:
         """Leaves that somebody wants to train, were used, and got no gradient in the whole run.
 
         Where there are optimizers, those that one of them has. Else leaves that were made with ``requires_grad``,
-        and parameters; but not those of a model that was left alone as a whole while others got gradients.
+        and parameters; but not those of a model that was left alone as a whole while others got gradients. What a
+        backward was on its way to when it raised is not cut off.
         """
         found = [
             number
             for number in self._candidates
             if self._log.tensors[number].requires_grad and number not in self._received and self._flow.users(number)
         ]
+        found = [number for number in found if number not in self._waited_for] if found else found
         return tuple(found if self._trained else [number for number in found if not self._is_left_alone(number)])
 
     @cached_property
@@ -103,6 +105,14 @@ class MissingGradients:
     @cached_property
     def _candidates(self) -> tuple[int, ...]:
         return tuple(sorted(self._trained)) if self._trained else self._log.parameters
+
+    @cached_property
+    def _waited_for(self) -> frozenset[int]:
+        """Leaves that a backward which raised on its way would have come to."""
+        calls = self._log.calls
+        failed = [row for row, call in enumerate(calls) if call.kind == "backward" and call.raised is not None]
+        roots = ((use.tensor, row) for row in failed for use in calls[row].inputs if use.place.startswith("root"))
+        return alive_above(self._flow, roots)
 
     def _wants(self, backward: int, root: int) -> frozenset[int]:
         """Tensors that this call should have brought a gradient to, and that have none."""

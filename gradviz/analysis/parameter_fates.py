@@ -132,6 +132,11 @@ class ParameterFates:
         """Calls that computed something from it; what fills it, flags it or looks at it is none."""
         return tuple(row for row in self.flow.users(number, after) if _computes_from(self.log.calls[row], number))
 
+    @property
+    def has_compiled_code(self) -> bool:
+        """Whether some of it ran where no call is seen."""
+        return bool(self._rows_of_kind("compiled"))
+
     def is_used(self, number: int) -> bool:
         """Whether anything was computed from it, as far as is known: on other threads, by a module that has it."""
         return self.tensor(number).is_used_elsewhere or bool(self.forward_uses(number))

@@ -12,12 +12,17 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.gradient_flow import STEEP, FlowRow
-from gradviz.analysis.growth import Descent, Growth, descent, growths
+from gradviz.analysis.growth import Descent, Growth, descent, descent_from_loss, growths
 from gradviz.analysis.makers import first_writes, is_set_by_hand, line_of_module
 from gradviz.analysis.rule import Rule
 
 _LEAST_PART = 0.3
 """Of the powers of ten of the whole, so many must be seen between the first and the last nodes of the culprit."""
+_LEAST_PART_OF_PRODUCT = 0.4
+"""The same where the whole begins at the loss: a gradient that is small because little is left to learn is no chain."""
+
+_WHY_PRODUCT = "the gradient of each factor is the product of all others, and they are many"
+_FIX_PRODUCT = "add logarithms instead of multiplying (logsigmoid, log_softmax, logsumexp), or multiply fewer at a time"
 
 
 class SteepChain(Rule):
@@ -30,8 +35,10 @@ class SteepChain(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         for number in case.measured_graphs:
-            whole = descent(case.graphs[number])
-            if whole is not None and self._is_steep(whole):
+            for measure in (descent, descent_from_loss):
+                whole = measure(case.graphs[number])
+                if whole is None or not self._is_steep(whole):
+                    continue
                 culprit = self._culprit(growths(case.graphs[number]), whole)
                 if culprit is not None:
                     yield self._finding(case, number, whole, culprit)
@@ -42,7 +49,8 @@ class SteepChain(Rule):
         """The message: what one node of the culprit does, and what that makes of the gradient."""
 
     def _is_steep(self, whole: Descent) -> bool:
-        return whole.factor < 1 / STEEP if self.symptom == "vanishing" else whole.factor > STEEP
+        limit = STEEP**2 if whole.is_from_loss else STEEP
+        return whole.factor < 1 / limit if self.symptom == "vanishing" else whole.factor > limit
 
     def _culprit(self, ordered: Sequence[Growth], whole: Descent) -> Growth | None:
         """The operation that does most of it, if its nodes stand one behind another.
@@ -50,11 +58,13 @@ class SteepChain(Rule):
         Small factors in branches beside each other, as new residual branches have them, make no chain.
         """
         sign = -1 if self.symptom == "vanishing" else 1
-        steepest = ordered[0 if sign < 0 else -1] if ordered else None
-        if steepest is None or sign * steepest.decades <= 0:
-            return None
-        is_chain = sign * steepest.trend >= _LEAST_PART * abs(log10(whole.factor))
-        return steepest if is_chain else None
+        steepest_first = [each for each in ordered[::-sign] if sign * each.decades > 0]
+        if whole.is_from_loss:  # what stands beside each other is passed over
+            candidates, part = steepest_first, _LEAST_PART_OF_PRODUCT
+        else:
+            candidates, part = steepest_first[:1], _LEAST_PART
+        least = part * abs(log10(whole.factor))
+        return next((each for each in candidates if sign * each.trend >= least), None)
 
     def _finding(self, case: Case, number: int, whole: Descent, culprit: Growth) -> Finding:
         rows = self._from_the_steepest(case.flow_of(number).rows)
@@ -63,8 +73,8 @@ class SteepChain(Rule):
         return self.finding(
             self.verdict(culprit, whole),
             symptom=self.symptom,
-            why=self.why,
-            fix=self.fix,
+            why=_WHY_PRODUCT if whole.is_from_loss else self.why,
+            fix=_FIX_PRODUCT if whole.is_from_loss else self.fix,
             place=place,
             symptom_place=own_line if own_line != place else None,
             op=culprit.operation,

@@ -19,6 +19,8 @@ class Forgotten(Struct, frozen=True):
     tensors: tuple[int, ...]
     place: Place | None
     """Where they should have been used, or what was computed from them is lost; None where nothing tells."""
+    last: int | None = None
+    """The last call that computed something from them, where that is lost."""
     instead: int | None = None
     """A parameter of a module that is called twice where this one should have been called."""
     is_of_library: bool = False
@@ -42,7 +44,7 @@ def never_used(fates: ParameterFates) -> list[Forgotten]:
         key = place, _is_made_by_library(fates, number), str(line) if place is None else ""
         groups[key].append((number, instead))
     return [
-        Forgotten(tuple(number for number, _ in each), place, each[0][1], is_of_library)
+        Forgotten(tuple(number for number, _ in each), place, None, each[0][1], is_of_library)
         for (place, is_of_library, _), each in groups.items()
     ]
 
@@ -50,14 +52,17 @@ def never_used(fates: ParameterFates) -> list[Forgotten]:
 def dropped(fates: ParameterFates) -> Iterator[Forgotten]:
     """What optimizers step, and what is only used for something that no loss needs, though nothing cuts it off."""
     groups: dict[Place | None, list[int]] = defaultdict(list)
+    last: dict[Place | None, int] = {}
     for number in sorted(fates.trained - fates.reached) if fates.steps and fates.reached_by else ():
         if not fates.is_ever_stepped_live(number) or fates.flow.cuts_below(number):
             continue
         uses = [row for row in fates.forward_uses(number) if _is_live(fates, row, number)]
         if uses:
-            groups[_where_it_is_lost(fates, number, uses[-1])].append(number)
+            place, row = _where_it_is_lost(fates, number, uses[-1])
+            groups[place].append(number)
+            last.setdefault(place, row)
     for place, tensors in groups.items():
-        yield Forgotten(tuple(tensors), place)
+        yield Forgotten(tuple(tensors), place, last[place])
 
 
 def used_elsewhere(fates: ParameterFates) -> tuple[int, ...]:
@@ -168,8 +173,10 @@ def _is_live(fates: ParameterFates, row: int, number: int) -> bool:
     return any(use.requires_grad for use in call.outputs) and any(u.tensor == number for u in call.live_inputs)
 
 
-def _where_it_is_lost(fates: ParameterFates, number: int, use: int) -> Place | None:
+def _where_it_is_lost(fates: ParameterFates, number: int, use: int) -> tuple[Place | None, int]:
     """The next line that takes the same input where it could take the result; else the line of the last result.
+
+    With the call of that last result.
 
     It could if both have one shape. What has another is computed beside it, not in its place.
     """
@@ -183,8 +190,8 @@ def _where_it_is_lost(fates: ParameterFates, number: int, use: int) -> Place | N
     for row in fates.flow.users(given[0], after=last) if could_take else ():
         place = place_of_call(fates.flow, row)
         if place is not None and own is not None and place.file == own.file and place.line > own.line:
-            return place
-    return own
+            return place, last
+    return own, last
 
 
 def _is_made_by_library(fates: ParameterFates, number: int) -> bool:

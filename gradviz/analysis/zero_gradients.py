@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from math import prod, sqrt
 from typing import Literal
 
 from gradviz.analysis.backward_calls import BackwardCalls
 from gradviz.analysis.dead_leaves import DeadLeaf, DeadLeaves
-from gradviz.analysis.gradient_births import state_of
+from gradviz.analysis.gradient_births import Birth, senders, state_of, where_ways_part
 from gradviz.analysis.makers import first_writes, is_set_by_hand, line_of_module, optimizer_that_moved
 from gradviz.analysis.value_origins import Origin, ValueOrigins, is_all_zero
 from gradviz.analysis.zero_slopes import (
@@ -43,8 +44,9 @@ class ZeroGradient:
     """What decides: the operand that is below zero, outside of the range, or zero."""
     blamed_site: int | None = None
     """The line to change, in the log's call sites; None for the line of the operation."""
-    by: Literal["operation", "value"] = "operation"
-    """``value``: what the line made, not what it computed with, is to blame."""
+    by: Literal["operation", "value", "cancelling"] = "operation"
+    """``value``: what the line made, not what it computed with, is to blame; ``cancelling``: the operation sends
+    gradients on several ways, and where these meet again their sum is zero."""
     was_alive: bool = False
     """Whether the leaves got gradients at first."""
     optimizer: int | None = None
@@ -59,15 +61,16 @@ class ZeroGradients:
         self._graphs = backward_calls.graphs
         self._flow = backward_calls.flow
         self._origins = ValueOrigins(self._flow)
+        self._where_ways_part_in = cache(lambda number: partial(where_ways_part, senders(self._graphs[number])))
 
     def all(self) -> tuple[ZeroGradient, ...]:
         """The one that costs most leaves their gradient first."""
         found: dict[tuple[str, int | None, str], ZeroGradient] = {}
-        explained: dict[tuple[int, int, bool], ZeroGradient | None] = {}
-        for leaf, graph, node, is_aside in DeadLeaves(self._backward_calls, self._origins).births():
-            place = graph, node.id, is_aside
+        explained: dict[tuple[int, int, Birth], ZeroGradient | None] = {}
+        for leaf, graph, node, birth in DeadLeaves(self._backward_calls, self._origins).births():
+            place = graph, node.id, birth
             if place not in explained:
-                explained[place] = self._explained(leaf, graph, node, is_aside)
+                explained[place] = self._explained(leaf, graph, node, birth)
             same = explained[place]
             if same is None:
                 continue
@@ -84,11 +87,13 @@ class ZeroGradients:
 
     # -- why -----------------------------------------------------------------------------------------------------
 
-    def _explained(self, leaf: DeadLeaf, number: int, node: Node, is_aside: bool) -> ZeroGradient | None:
-        flow = self._flow
+    def _explained(self, leaf: DeadLeaf, number: int, node: Node, birth: Birth) -> ZeroGradient | None:
+        flow, is_aside = self._flow, birth.is_aside
         plain = ZeroGradient(
             "zero_gradient_op", number, node.id, (leaf.name,), (leaf.node,), leaf.steps, was_alive=leaf.was_alive
         )
+        if birth.by == "sum":
+            return self._by_cancelling(plain)
         row = flow.call_of_node(node.sequence_nr)
         if row is None:
             return None if is_aside or not is_flat(node) else plain
@@ -97,6 +102,14 @@ class ZeroGradients:
         if leaf.is_loss_zero and not is_flat_as_called(node, flow.log.calls[row]):
             return None
         return self._by_slope(plain, node, row)
+
+    def _by_cancelling(self, plain: ZeroGradient) -> ZeroGradient | None:
+        """Ways that part below one operation cancel where they meet again above: it does not depend on its input."""
+        parting = self._where_ways_part_in(plain.graph)(plain.node)
+        if parting is None:
+            return None
+        number = self._graphs[plain.graph].nodes[parting].sequence_nr
+        return replace(plain, node=parting, call=self._flow.call_of_node(number), by="cancelling")
 
     def _by_slope(self, plain: ZeroGradient, node: Node, row: int) -> ZeroGradient:
         """The derivative of the operation is zero: everywhere, or for what it was given."""
@@ -108,9 +121,9 @@ class ZeroGradients:
         told = replace(plain, cause=cause, call=row, operand=values, blamed_site=line_of_module(flow, call))
         if cause not in ("dead_relu", "saturation") or operand is None or values is None:
             return told
-        return self._by_weights(told, operand.tensor, row, values)
+        return self._by_weights(told, operand.tensor, row)
 
-    def _by_weights(self, told: ZeroGradient, tensor: int, row: int, values: ValueFacts) -> ZeroGradient:
+    def _by_weights(self, told: ZeroGradient, tensor: int, row: int) -> ZeroGradient:
         """Blame whoever moved the weights that put an operand where the slope is zero, if that is known."""
         flow = self._flow
         weights = self._weights_just_above(tensor, row)
@@ -119,7 +132,7 @@ class ZeroGradients:
         if optimizer is not None:
             made = flow.log.calls[optimizer]
             return replace(told, blamed_site=made.call_site, optimizer=made.optimizer)
-        site = self._site_of_weights(weights, row, values)
+        site = self._site_of_weights(weights, row, told)
         return told if site is None else replace(told, blamed_site=site)
 
     def _weights_just_above(self, tensor: int, row: int) -> list[TensorUse]:
@@ -129,17 +142,18 @@ class ZeroGradients:
         weights = [use for use in uses if use.is_live_leaf]
         return sorted(weights, key=lambda use: len(self._flow.log.tensors[use.tensor].facts.shape))
 
-    def _site_of_weights(self, weights: list[TensorUse], row: int, values: ValueFacts) -> int | None:
+    def _site_of_weights(self, weights: list[TensorUse], row: int, told: ZeroGradient) -> int | None:
         """The line that set the weights which put every value of an operand where the slope is zero.
 
-        A bias is to blame if it lies where the values lie; a weight if it has one sign, or is large for its width.
+        A bias is to blame if it lies where the values lie; a weight if it is large for its width, or if it has one sign
+        where the sign alone decides.
         """
         flow = self._flow
         for use in weights:
             writes = first_writes(flow, use.tensor, row)
             given = flow.values_of(use, row)
             shape = flow.log.tensors[use.tensor].facts.shape
-            if given is not None and is_set_by_hand(flow, writes) and _puts_there(given, shape, values):
+            if given is not None and is_set_by_hand(flow, writes) and _puts_there(given, shape, told):
                 return flow.log.calls[writes[-1]].call_site
         return None
 
@@ -170,7 +184,7 @@ class ZeroGradients:
             values = flow.values_of(live, origin.call)
             cause = cause_by_name(maker, values)
             told = replace(told, cause=cause, call=origin.call, operand=values, blamed_site=line_of_module(flow, maker))
-            return told if values is None else self._by_weights(told, live.tensor, origin.call, values)
+            return told if values is None else self._by_weights(told, live.tensor, origin.call)
         if use.is_live_leaf:
             writes = first_writes(flow, use.tensor, told.call or origin.call)
             site = flow.log.calls[writes[-1]].call_site if writes else maker.call_site
@@ -226,16 +240,19 @@ def _is_constant(values: ValueFacts) -> bool:
     return values.minimum is not None and values.minimum == values.maximum
 
 
-def _puts_there(weights: ValueFacts, shape: tuple[int | str, ...], values: ValueFacts) -> bool:
-    """Whether these weights alone explain where the values lie."""
-    if weights.minimum is None or weights.maximum is None or values.minimum is None or values.maximum is None:
+def _puts_there(weights: ValueFacts, shape: tuple[int | str, ...], told: ZeroGradient) -> bool:
+    """Whether these weights alone explain where the values of the operand lie."""
+    values = told.operand
+    if weights.minimum is None or weights.maximum is None:
+        return False
+    if values is None or values.minimum is None or values.maximum is None:
         return False
     if len(shape) <= 1:
         middle = (values.minimum + values.maximum) / 2
         return weights.maximum < 0 if middle < 0 else weights.minimum > 0
     inputs = prod(size for size in shape[1:] if isinstance(size, int))
-    has_one_sign = weights.minimum >= 0 or weights.maximum <= 0
-    return has_one_sign or max(-weights.minimum, weights.maximum) > LARGE_WEIGHT / sqrt(inputs)
+    is_by_sign = told.cause == "dead_relu" and (weights.minimum >= 0 or weights.maximum <= 0)
+    return is_by_sign or max(-weights.minimum, weights.maximum) > LARGE_WEIGHT / sqrt(inputs)
 
 
 LARGE_WEIGHT = 6.0

@@ -37,6 +37,7 @@ from gradviz.recording.module_makers import ModuleMakers
 from gradviz.recording.optimizers import Optimizers
 from gradviz.recording.run_limit import RunLimit
 from gradviz.recording.tensor_facts import FactsTable
+from gradviz.recording.variable_constructor import VariableConstructor
 
 
 class Pending:
@@ -63,6 +64,7 @@ class CallRecorder:
         self.events = CallEvents(self.writer)
         self.optimizers = Optimizers(self.writer)
         self.modules = ModuleMakers(self.writer)
+        self.variables = VariableConstructor(self.writer)
         self.living = LivingTensors(self.writer)
         self._functions = FunctionTable()
         self.derivatives: tuple[DerivativeCheck, ...] = ()

@@ -166,6 +166,7 @@ class ForwardWatch:
             setattr(module, name, note_custom_function)
         if self.calls is not None:
             self.calls.modules.start()
+            self.calls.variables.start()
 
     def _remove_probe(self) -> None:
         if self._apply_probe is not None and self._original_probe is not None:
@@ -174,6 +175,7 @@ class ForwardWatch:
             self._original_probe = None
         if self.calls is not None:
             self.calls.modules.stop()
+            self.calls.variables.stop()
 
     # -- noting --------------------------------------------------------------------------------------------------
 

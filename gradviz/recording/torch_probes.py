@@ -45,6 +45,12 @@ def module_made_probe() -> tuple[Any, str, str] | None:
     return (torch._C, name, "python.nn_module") if hasattr(torch._C, name) else None
 
 
+def variable_maker() -> type | None:
+    """The class of the class `torch.autograd.Variable`; None where calling that is already somebody's own affair."""
+    maker = type(torch.autograd.Variable)
+    return maker if maker is not type and "__call__" not in vars(maker) else None
+
+
 def swap_probe() -> tuple[ModuleType, str] | None:
     """A global of ``torch.utils.swap_tensors``, which it asks for weak references before it does anything."""
     is_there = hasattr(torch.utils, "swap_tensors") and hasattr(torch.utils, "weakref")

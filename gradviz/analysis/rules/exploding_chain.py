@@ -50,5 +50,5 @@ class ExplodingChain(SteepChain):
     def verdict(self, culprit: Growth, whole: Descent) -> str:
         return (
             f"the gradient explodes: {len(culprit.nodes)} x {culprit.operation} make it {culprit.factor:.2g} times as "
-            f"large each, and the first layers get {whole.factor:.1g} times what the last ones get"
+            f"large each, and {whole.in_words(f'{whole.factor:.1g} times what')}"
         )

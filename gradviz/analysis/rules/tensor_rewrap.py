@@ -62,4 +62,6 @@ class TensorRewrap(CutRule):
     def fix(self, flow: Dataflow, found: CutOff) -> str:
         if found.cut.kind == "parameter":
             return "use the result itself (torch.func.functional_call runs a module with computed weights)"
+        if flow.log.calls[found.cut.call].function.endswith(".Variable"):
+            return "leave Variable() out: tensors have been variables themselves since torch 0.4"
         return "keep tensors: add them up, or torch.stack them, and take item() only of what is printed"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.call_words import place_of_call
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Place, place_of_line
+from gradviz.analysis.overwritten_variables import Overwriting, overwriting_of
 from gradviz.analysis.parameter_fates import ParameterFates
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.tensor_words import names_of
@@ -77,35 +78,39 @@ class UnusedParameter(Rule):
             yield self._never_used(fates, group)
         if case.capture.error is None:
             for group in dropped(fates):
-                yield self._dropped(fates, group)
+                yield self._dropped(case, group)
             if elsewhere := used_elsewhere(fates):
                 yield self._used_elsewhere(fates, elsewhere)
 
     def _never_used(self, fates: ParameterFates, group: Forgotten) -> Finding:
         verb = "is" if len(group.tensors) == 1 else "are"
         made = place_of_line(fates.line_where_made(group.tensors[0]))
-        instead = group.instead
+        is_hidden = fates.has_compiled_code and group.instead is None
+        nothing = f"nothing is ever computed from {'it' if len(group.tensors) == 1 else 'them'}"
         return self.finding(
-            f"{fates.together(group.tensors)} {verb} in the optimizer, but nothing is ever computed from "
-            f"{'it' if len(group.tensors) == 1 else 'them'}{_instead(fates, instead)}",
+            f"{fates.together(group.tensors)} {verb} in the optimizer, but "
+            + ("no gradient comes back from compiled code" if is_hidden else nothing + _instead(fates, group.instead)),
             severity="note" if group.is_of_library else "warning",
             symptom="grad_none",
-            why="the loss does not depend on what forward never calls: no gradient, no step",
-            fix="call it in forward, or take it out of the model",
+            why=_IN_COMPILED_CODE if is_hidden else "the loss does not depend on what forward never calls: no gradient",
+            fix=_SHOW_COMPILED_CODE if is_hidden else "call it in forward, or take it out of the model",
             place=group.place or made,
             symptom_place=made if group.place and made != group.place else None,
             tensors=names_of(fates.flow, group.tensors),
             evidence={"parameters": len(group.tensors)},
         )
 
-    def _dropped(self, fates: ParameterFates, group: Forgotten) -> Finding:
+    def _dropped(self, case: Case, group: Forgotten) -> Finding:
+        fates = case.fates
+        lost = None if group.last is None else overwriting_of(fates.flow, group.last, case.source_line)
         return self.finding(
             f"{fates.together(group.tensors)} {'is' if len(group.tensors) == 1 else 'are'} used, but no loss needs "
-            "the result",
+            "the result" + ("" if lost is None else f": {lost.variable} is assigned anew before anything reads it"),
             symptom="grad_none",
             why="what was computed from it is overwritten or left out before backward: no gradient comes back",
-            fix="use the result further on, or leave the computation out",
-            place=group.place,
+            fix="use the result further on, or leave the computation out" if lost is None else _use_it(lost),
+            place=group.place if lost is None else lost.overwritten,
+            symptom_place=None if lost is None else lost.computed,
             tensors=names_of(fates.flow, group.tensors),
             evidence={"parameters": len(group.tensors)},
         )
@@ -158,6 +163,17 @@ class UnusedParameter(Rule):
             tensors=names_of(fates.flow, silent),
             evidence={"parameters": len(silent)},
         )
+
+
+_IN_COMPILED_CODE = (
+    "either forward does not call it, or what it gives is cut off: what torch.compile runs is not seen into"
+)
+_SHOW_COMPILED_CODE = "check once more with TORCHDYNAMO_DISABLE=1 in the environment: then every call is seen"
+
+
+def _use_it(lost: Overwriting) -> str:
+    name = lost.variable
+    return f"take the earlier {name} along ({name} = {name} + ..., or as the input), or give one of them another name"
 
 
 def _instead(fates: ParameterFates, instead: int | None) -> str:

@@ -49,5 +49,5 @@ class VanishingChain(SteepChain):
     def verdict(self, culprit: Growth, whole: Descent) -> str:
         return (
             f"the gradient vanishes: {len(culprit.nodes)} x {culprit.operation} pass on {culprit.factor:.2g} of it "
-            f"each, and the first layers get {whole.factor:.1g} of what the last ones get"
+            f"each, and {whole.in_words(f'{whole.factor:.1g} of what')}"
         )

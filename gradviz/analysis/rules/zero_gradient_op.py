@@ -39,15 +39,21 @@ class ZeroGradientOp(ZeroGradientRule):
     name = "zero_gradient_op"
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
+        if zero.by == "cancelling":
+            return f"what {operation}() sends on its several ways cancels out, whatever goes in"
         what = "softmax over a single element" if "softmax" in operation else f"{operation}()"
         return f"{what} passes no gradient on, whatever goes in"
 
     def why(self, zero: ZeroGradient, operation: str) -> str:
+        if zero.by == "cancelling":
+            return "its result does not depend on what goes in, as x - x.mean() of a single element does not"
         if "softmax" in operation:
             return "softmax over one element is 1 whatever the element is: its derivative is zero"
         return f"what {operation}() gives is constant between jumps: its derivative is zero everywhere"
 
     def fix(self, zero: ZeroGradient, operation: str) -> str:
+        if zero.by == "cancelling":
+            return "look at the shapes: a dimension of size 1 that is reduced, or a value that is compared with itself"
         if "softmax" in operation:
             return "use sigmoid for a single output, or softmax over the dimension that holds the classes (dim=)"
         return (
