@@ -86,6 +86,26 @@ def line_in_function_of(flow: Dataflow, call: int, other: int) -> CallSite | Non
     return _first(callers(flow, call), lambda line: (line.file, line.function) in functions) or flow.line_of(call)
 
 
+def line_in_class_of(flow: Dataflow, call: int, other: int) -> CallSite | None:
+    """The line from which a call was made, in another method of the class from which another one was made, too.
+
+    What one method computed and another one uses is kept there, by the object.
+    """
+    own, users = list(callers(flow, call)), list(callers(flow, other))
+    functions = {(line.file, line.function) for line in users}
+    classes = {(line.file, class_of(line)) for line in users if class_of(line)}
+    return _first(
+        iter(own), lambda line: (line.file, class_of(line)) in classes and (line.file, line.function) not in functions
+    )
+
+
+def class_of(line: CallSite) -> str:
+    """The class of the method that a line is in, with what is nested in the method; "" where Python does not tell."""
+    outer, _, own = line.function.rpartition(".<locals>.")
+    method = outer if own.startswith("<") else line.function
+    return method.rpartition(".")[0]
+
+
 def line_outside_modules(flow: Dataflow, call: int) -> CallSite | None:
     """The line that got the result of a call: where it was made in modules, the one that called the outermost."""
     sites = flow.log.call_sites

@@ -80,7 +80,7 @@ class CutRule(Rule):
             evidence={
                 "cut": flow.log.calls[found.cut.call].function,
                 "times": found.count,
-                "backward": int(backward.name or 0),
+                **({} if backward.name is None else {"backward": int(backward.name)}),
                 "certainty": ("certain", "by value", "by order", "by a number", "it decides what runs")[
                     found.shadow.doubt
                 ],

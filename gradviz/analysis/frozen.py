@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gradviz.analysis.finding import Place, place_of_line
 from gradviz.analysis.parameter_fates import ParameterFates
+from gradviz.analysis.refusals import is_refused_hook, refused_roots
 from gradviz.graph.call_log import Call, TensorUse
 
 _FLOATING = ("float", "bfloat", "complex")
-_ASKS = frozenset({"torch.Tensor.retain_grad", "torch.Tensor.register_hook"})
 
 
 def asked_without_flag(fates: ParameterFates) -> Iterator[tuple[int, int]]:
     """Leaves of which a gradient is asked for, with the call that asks; only what something was computed from."""
     read = frozenset(fates.reads_of_no_gradient)
     for row, call in enumerate(fates.log.calls):
-        if row in read or (call.function in _ASKS and call.raised is not None):
+        if row in read:
             asked = call.inputs[:1]
+        elif is_refused_hook(call):
+            asked = () if _parameters(fates, _leaves_above(fates, refused_roots(call), row)) else call.inputs[:1]
         elif call.kind == "backward" and call.raised is not None:
             asked = call.asked
         else:
@@ -34,11 +36,10 @@ def _is_meant(fates: ParameterFates, use: TensorUse, row: int) -> bool:
 
 
 def loss_of_frozen(fates: ParameterFates) -> Iterator[tuple[int, list[int]]]:
-    """Backward calls on a loss above which nothing requires grad and nothing is cut, with what should have."""
-    for row in fates.backward_calls:
-        call = fates.log.calls[row]
-        roots = [use.tensor for use in call.roots]
-        if call.raised is None or any(use.requires_grad for use in call.inputs if use.tensor in roots):
+    """Calls refused for a tensor above which nothing requires grad and nothing is cut, with what should have."""
+    for row, call in enumerate(fates.log.calls):
+        roots = refused_roots(call)
+        if not roots or not fates.flow.is_in_plain_sight(call):
             continue
         if any(_uses_what_trains(fates, above) for root in roots for above in fates.flow.ancestors(root, before=row)):
             continue
@@ -47,10 +48,14 @@ def loss_of_frozen(fates: ParameterFates) -> Iterator[tuple[int, list[int]]]:
             continue
         leaves = _leaves_above(fates, roots, row)
         to_train = [number for number in leaves if number in fates.trained]
-        parameters = [number for number in leaves if fates.tensor(number).role == "parameter"]
+        parameters = _parameters(fates, leaves)
         others = [number for number in leaves if fates.tensor(number).names][-1:]
         if to_train or parameters or others:
             yield row, to_train or parameters or others
+
+
+def _parameters(fates: ParameterFates, leaves: list[int]) -> list[int]:
+    return [number for number in leaves if fates.tensor(number).role == "parameter"]
 
 
 def _uses_what_trains(fates: ParameterFates, row: int) -> bool:
@@ -58,7 +63,7 @@ def _uses_what_trains(fates: ParameterFates, row: int) -> bool:
     return any(fates.log.calls[inner].live_inputs for inner in fates.flow.inside(row))
 
 
-def _leaves_above(fates: ParameterFates, roots: list[int], before: int) -> list[int]:
+def _leaves_above(fates: ParameterFates, roots: Sequence[int], before: int) -> list[int]:
     """What the loss was computed from and nobody computed, or an optimizer has all the same, the newest last."""
     found: dict[int, None] = {}
     for root in roots:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.call_words import callers
+from gradviz.analysis.call_words import callers, class_of
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
@@ -22,9 +22,9 @@ def line_that_keeps(flow: Dataflow, row: int, owner: str) -> CallSite | None:
     made = flow.row_of_module(owner)
     if made is None:
         return flow.line_of(row)
-    classes = {_class_of(line) for line in callers(flow, made) if line.function.endswith("__init__")}
+    classes = {class_of(line) for line in callers(flow, made) if line.function.endswith("__init__")}
     lines = list(callers(flow, row))
-    own = [line for line in lines if _class_of(line) in classes]
+    own = [line for line in lines if class_of(line) in classes]
     return next(iter(own or [line for line in lines if not line.function.endswith("__init__")]), flow.line_of(row))
 
 
@@ -32,13 +32,6 @@ def line_apart(flow: Dataflow, row: int, other: int) -> CallSite | None:
     """The innermost line of a call on which another one does not stand: one function may have made both."""
     beside = {(line.file, line.line) for line in callers(flow, other)}
     return next((line for line in callers(flow, row) if (line.file, line.line) not in beside), flow.line_of(row))
-
-
-def _class_of(line: CallSite) -> str:
-    """The class of the method that a line is in, with what is nested in the method; "" where Python does not tell."""
-    outer, _, own = line.function.rpartition(".<locals>.")
-    method = outer if own.startswith("<") else line.function
-    return method.rpartition(".")[0]
 
 
 def first_writes(flow: Dataflow, tensor: int, before: int) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from gradviz.analysis.cuts import Cut
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.received_gradients import ReceivedGradients
+from gradviz.analysis.refusals import is_refused_hook, refused_roots
 from gradviz.analysis.shadows import Shadow, alive_above, is_draw, shadows_on, steering_shadow
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -109,10 +110,10 @@ class MissingGradients:
     @cached_property
     def _waited_for(self) -> frozenset[int]:
         """Leaves that a backward which raised on its way would have come to."""
-        calls = self._log.calls
-        failed = [row for row, call in enumerate(calls) if call.kind == "backward" and call.raised is not None]
-        roots = ((use.tensor, row) for row in failed for use in calls[row].inputs if use.place.startswith("root"))
-        return alive_above(self._flow, roots)
+        calls = ((row, self._log.calls[row]) for row in self._flow.rows_of_kind("backward"))
+        return alive_above(
+            self._flow, ((use.tensor, row) for row, call in calls if call.raised is not None for use in call.roots)
+        )
 
     def _wants(self, backward: int, root: int) -> frozenset[int]:
         """Tensors that this call should have brought a gradient to, and that have none."""
@@ -156,9 +157,8 @@ class MissingGradients:
     def _roots(self) -> Iterator[tuple[int, int]]:
         """Of each line that calls backward the first call and the last, and every call that was refused."""
         by_line: dict[int | None, list[int]] = {}
-        for number in self._flow.rows_of_kind("backward"):
-            call = self._log.calls[number]
-            if self._flow.is_in_plain_sight(call):
+        for number, call in enumerate(self._log.calls):
+            if (call.kind == "backward" or is_refused_hook(call)) and self._flow.is_in_plain_sight(call):
                 by_line.setdefault(call.call_site, []).append(number)
         chosen = {
             number
@@ -166,11 +166,12 @@ class MissingGradients:
             for number in (rows[0], rows[-1], *(row for row in rows if self._log.calls[row].raised is not None))
         }
         for number in sorted(chosen):
-            yield from ((number, use.tensor) for use in self._log.calls[number].roots)
+            call = self._log.calls[number]
+            roots = refused_roots(call) or [use.tensor for use in call.roots]
+            yield from ((number, root) for root in roots)
 
     def _is_refused(self, backward: int) -> bool:
-        call = self._log.calls[backward]
-        return call.raised is not None and not any(use.requires_grad for use in call.roots)
+        return bool(refused_roots(self._log.calls[backward]))
 
     def _to_blame(self, backward: int, root: int, wants: frozenset[int]) -> Iterator[CutOff]:
         for shadow, cuts in shadows_on(self._flow, root, backward, self._key):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gradviz.analysis.call_words import at_line, callers, line_in_function_of, operation
+from gradviz.analysis.call_words import at_line, callers, line_in_class_of, line_in_function_of, operation
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.failed_backward import FailedBackwards, Freed
@@ -96,9 +96,14 @@ class GraphFreed(Rule):
         if not is_round_of_its_own and not _have_same_root(flow, found.earlier, found.backward):
             return None
         members = failed.reached(found.earlier).members
-        makers = [flow.newest_producer(use.tensor, user) for user, use in crossing]
-        shared = [maker for maker in makers if maker is not None and maker in members]
-        return line_in_function_of(flow, max(shared), found.backward) if shared else None
+        makers = ((flow.newest_producer(use.tensor, user), user, use.tensor) for user, use in crossing)
+        shared = [(maker, user, tensor) for maker, user, tensor in makers if maker is not None and maker in members]
+        if not shared:
+            return None
+        maker, user, tensor = max(shared)
+        if not flow.log.tensors[tensor].names and (kept := line_in_class_of(flow, maker, user)) is not None:
+            return kept
+        return line_in_function_of(flow, maker, found.backward)
 
 
 def is_same_line(flow: Dataflow, call: int, other: int) -> bool:

@@ -14,6 +14,7 @@ from gradviz.analysis.frozen import (
     place_of_flag,
 )
 from gradviz.analysis.parameter_fates import ParameterFates
+from gradviz.analysis.refusals import is_refused_hook
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.tensor_words import names_of
 
@@ -82,11 +83,17 @@ class RequiresGradFalse(Rule):
     def _loss(self, case: Case, fates: ParameterFates, row: int, tensors: list[int]) -> Finding:
         root = fates.log.calls[row].roots[0].tensor
         verb = "does" if len(tensors) == 1 else "do"
+        call = fates.log.calls[row]
+        what = fates.name(call.inputs[0].tensor) if is_refused_hook(call) else "the loss"
         return self.finding(
-            f"nothing that the loss was computed from requires grad: {fates.together(tensors)} {verb} not",
+            f"nothing that {what} was computed from requires grad: {fates.together(tensors)} {verb} not",
             symptom="raises",
-            why="a loss has a grad_fn only if something that it was computed from requires grad",
-            fix="set requires_grad on what is to be trained before the loss is computed",
+            why="a tensor gets a gradient only if something that it was computed from requires grad"
+            if is_refused_hook(call)
+            else "a loss has a grad_fn only if something that it was computed from requires grad",
+            fix="set requires_grad on what is to be trained before the loss is computed"
+            if not is_refused_hook(call)
+            else "call requires_grad_() on the input before it is used: then a frozen model may stay frozen",
             place=_place_where_flagged(fates, tensors[0]),
             symptom_place=place_of_call(fates.flow, row),
             tensors=names_of(fates.flow, tensors),
