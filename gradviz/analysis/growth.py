@@ -79,7 +79,7 @@ def descent_from_loss(graph: Graph) -> Descent | None:
     began = _norm(root.gradient for root in graph.roots)
     if len(norms) < FEWEST_LAYERS or not began:
         return None
-    return Descent(began, _typical(norms), len(norms), is_from_loss=True)
+    return Descent(began, typical(norms), len(norms), is_from_loss=True)
 
 
 def _arrivals_at_layers(graph: Graph) -> Iterator[tuple[int, float]]:

@@ -135,7 +135,7 @@ class ParameterFates:
     @property
     def has_compiled_code(self) -> bool:
         """Whether some of it ran where no call is seen."""
-        return bool(self._rows_of_kind("compiled"))
+        return bool(self.flow.rows_of_kind("compiled"))
 
     def is_used(self, number: int) -> bool:
         """Whether anything was computed from it, as far as is known: on other threads, by a module that has it."""

@@ -14,7 +14,7 @@ from gradviz.analysis.frozen import (
     place_of_flag,
 )
 from gradviz.analysis.parameter_fates import ParameterFates
-from gradviz.analysis.refusals import is_refused_hook
+from gradviz.analysis.refusals import is_refused_hook, refused_roots
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.tensor_words import names_of
 
@@ -81,19 +81,15 @@ class RequiresGradFalse(Rule):
         )
 
     def _loss(self, case: Case, fates: ParameterFates, row: int, tensors: list[int]) -> Finding:
-        root = fates.log.calls[row].roots[0].tensor
-        verb = "does" if len(tensors) == 1 else "do"
         call = fates.log.calls[row]
-        what = fates.name(call.inputs[0].tensor) if is_refused_hook(call) else "the loss"
+        root = refused_roots(call)[0]
+        what, why, fix = (fates.name(root), *_NO_HOOK) if is_refused_hook(call) else ("the loss", *_NO_GRAD_FN)
         return self.finding(
-            f"nothing that {what} was computed from requires grad: {fates.together(tensors)} {verb} not",
+            f"nothing that {what} was computed from requires grad: {fates.together(tensors)} "
+            f"{'does' if len(tensors) == 1 else 'do'} not",
             symptom="raises",
-            why="a tensor gets a gradient only if something that it was computed from requires grad"
-            if is_refused_hook(call)
-            else "a loss has a grad_fn only if something that it was computed from requires grad",
-            fix="set requires_grad on what is to be trained before the loss is computed"
-            if not is_refused_hook(call)
-            else "call requires_grad_() on the input before it is used: then a frozen model may stay frozen",
+            why=why,
+            fix=fix,
             place=_place_where_flagged(fates, tensors[0]),
             symptom_place=place_of_call(fates.flow, row),
             tensors=names_of(fates.flow, tensors),
@@ -119,6 +115,16 @@ class RequiresGradFalse(Rule):
             tensors=names_of(fates.flow, tensors),
             evidence={"parameters": len(tensors)},
         )
+
+
+_NO_GRAD_FN = (
+    "a loss has a grad_fn only if something that it was computed from requires grad",
+    "set requires_grad on what is to be trained before the loss is computed",
+)
+_NO_HOOK = (
+    "no gradient ever comes to a tensor of which nothing requires grad, so a hook on it would never run",
+    "call requires_grad_() on the input before it is used: then a frozen model may stay frozen",
+)
 
 
 def _place_where_flagged(fates: ParameterFates, number: int) -> Place | None:

@@ -33,11 +33,24 @@ FAULTS = (
     "g16_vanishing_vanishing_tanh_rnn",
     "g20_exploding_exploding_residual_gain",
     "g25_grad_wrong_tie_broken_by_new_parameter",
+    "e08_grad_none_unused_overwritten_term",
+    "p22_raises_vq_codebook_ema_in_forward",
+    "p37_grad_zero_dueling_one_action",
+    "p38_grad_zero_tanh_on_pixels",
+    "p41_vanishing_survival_product",
+    "p47_grad_none_variable_of_data",
+    "p48_raises_style_image_clone",
+    "p51_grad_none_loss_in_variable",
+    "p52_raises_gradcam_under_no_grad",
+    "s11_raises_adjacency_in_constructor",
+    "s13_raises_gradcam_hook_frozen",
 )
 CONTROLS = (
     "m22_control_head_swapped_before_optimizer",
     "m37_control_rezero_layerscale",
     "m41_control_hinge_reaches_zero",
+    "z02_control_ranknet_bias_cancels",
+    "z09_control_deep_net_nearly_fitted",
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from gradviz.analysis.gradient_births import Birth, births_in
+from gradviz.analysis.gradient_births import Birth, births_in, senders, where_ways_part
 from gradviz.graph.gradients import NodeRun, TensorFigures
 from gradviz.graph.model import Graph
 from tests.builders import graph_of
@@ -90,3 +90,15 @@ def test_a_node_that_sends_no_tensor_is_told_from_one_that_sends_zeros() -> None
 
 def test_where_no_gradient_was_asked_for_none_is_missing() -> None:
     assert born("w -> Add -> loss; b -> Add", {"Add": (FINE, [FINE, NOTHING]), "w": (FINE, [])}) == {}
+
+
+def test_ways_that_cancel_where_they_meet_part_at_the_nearest_node_that_both_went_through() -> None:
+    graph = graph_of("w -> Exp -> Mean -> Expand -> Sub -> Sum -> loss; Exp -> Sub")
+    numbers = {node.name: node.id for node in graph.nodes}
+    assert where_ways_part(senders(graph), numbers["ExpBackward0"]) == numbers["SubBackward0"]
+
+
+def test_ways_from_two_roots_never_part() -> None:
+    graph = graph_of("w -> Exp -> Sum -> loss; Exp -> Mean -> other")
+    (shared,) = (node.id for node in graph.nodes if node.name == "ExpBackward0")
+    assert where_ways_part(senders(graph), shared) is None
