@@ -71,18 +71,18 @@ def _fork(entry: str, words: Sequence[str | Path], cwd: Path, stdin: str, env: d
     (reading, typing), *printing = [os.pipe() for _ in range(3)]
     theirs = (reading, *(writing for _, writing in printing))
     with ThreadPoolExecutor(3) as pool:
-        exit_code = pool.submit(_exit_code, entry, words, theirs, cwd, env)
+        exit_code = pool.submit(exit_code_of_fork, entry, words, theirs, cwd, {**os.environ, **(env or {})})
         printed = [pool.submit(_read, reading) for reading, _ in printing]
         with contextlib.suppress(BrokenPipeError), os.fdopen(typing, "w", encoding="utf-8") as keyboard:
             keyboard.write(stdin)
         return Run(exit_code.result(), *(each.result() for each in printed))
 
 
-def _exit_code(
-    entry: str, words: Sequence[str | Path], streams: Sequence[int], cwd: Path, env: dict[str, str] | None
+def exit_code_of_fork(
+    entry: str, words: Sequence[str | Path], streams: Sequence[int], cwd: Path, environment: dict[str, str]
 ) -> int:
+    """Runs a function, named ``module:function``, as a program with these standard streams, which are closed then."""
     try:
-        environment = {**os.environ, **(env or {})}
         return prepared_process().run(entry, list(map(str, words)), streams, cwd, environment, _SECONDS)
     finally:
         for stream in streams:

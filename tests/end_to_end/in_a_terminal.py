@@ -6,13 +6,13 @@ import fcntl
 import os
 import re
 import struct
-import subprocess
 import termios
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from select import select
 
-from tests.end_to_end.command import GRADVIZ
+from tests.end_to_end.command import GRADVIZ, exit_code_of_fork
 
 _BETWEEN_KEYS = 0.2
 _CLEARED = re.compile("[^\n]*\r\x1b\\[K")
@@ -44,13 +44,12 @@ def in_a_terminal(
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in (*_OWN, "COLUMNS", "LINES")}
     environment |= {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **(env or {})}
-    process = subprocess.Popen(
-        [GRADVIZ, *map(str, arguments)], cwd=cwd, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
-    )
-    os.close(theirs)
-    with os.fdopen(ours, "rb", buffering=0) as window:
+    streams = (theirs, os.dup(theirs), os.dup(theirs))
+    with os.fdopen(ours, "rb", buffering=0) as window, ThreadPoolExecutor(1) as pool:
+        words = [GRADVIZ, *arguments]
+        exit_code = pool.submit(exit_code_of_fork, "gradviz.cli:main", words, streams, cwd, environment)
         text = _all_that_is_written(window.fileno(), keys.encode())
-    return Window(process.wait(timeout=60), _CLEARED.sub("", text.decode().replace("\r\n", "\n")))
+        return Window(exit_code.result(), _CLEARED.sub("", text.decode().replace("\r\n", "\n")))
 
 
 def _all_that_is_written(terminal: int, keys: bytes) -> bytes:
