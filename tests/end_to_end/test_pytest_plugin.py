@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.end_to_end.command import Run, installed_python
+from tests.shared_runs import SharedFolders
 
 REPOSITORY = Path(__file__).parents[2]
 HEAD = """
@@ -17,25 +20,7 @@ from torch import nn
 def net():
     return nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
 """
-
-
-def run_tests(folder: Path, text: str, *options: str) -> Run:
-    """``pytest`` in a project with these tests, with the plugin installed as pip would install it."""
-    facts = folder / "site" / "plugged-1.0.dist-info"
-    facts.mkdir(parents=True)
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1.0\n", encoding="utf-8")
-    (facts / "entry_points.txt").write_text("[pytest11]\ngradviz = gradviz.pytest_plugin\n", encoding="utf-8")
-    (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers -p no:cacheprovider\n", encoding="utf-8")
-    (folder / "test_it.py").write_text(text, encoding="utf-8")
-    path = [str(folder / "site"), str(REPOSITORY)]
-    return installed_python("-m", "pytest", "-q", *options, cwd=folder, env={"PYTHONPATH": os.pathsep.join(path)})
-
-
-def test_the_fixture_fails_a_test_whose_gradients_are_wrong_and_names_the_line(tmp_path: Path) -> None:
-    run = run_tests(
-        tmp_path,
-        HEAD
-        + """
+FIXTURE = """
 def test_healthy(net, gradviz_check):
     result = gradviz_check(net(torch.ones(3, 2)).sum(), net)
     assert "4 parameters" in str(result)
@@ -55,19 +40,8 @@ def test_refused(net, gradviz_check):
     with torch.no_grad():
         loss = net(torch.ones(3, 2)).sum()
     gradviz_check(loss, net)
-""",
-    )
-    assert "2 failed, 2 passed" in run.stdout, run.stdout
-    assert "detached test_it.py:22" in run.stdout, run.stdout
-    assert "no_grad_block test_it.py:26" in run.stdout
-    assert "gradviz/" not in run.stdout
-
-
-def test_the_marker_checks_all_that_a_test_computes(tmp_path: Path) -> None:
-    run = run_tests(
-        tmp_path,
-        HEAD
-        + """
+"""
+MARKER = """
 @pytest.mark.gradviz
 def test_cut(net):
     net[1](net[0](torch.ones(3, 2)).detach()).sum().backward()
@@ -79,18 +53,8 @@ def test_cut_on_purpose(net):
 @pytest.mark.gradviz
 def test_own_failure_comes_first(net):
     assert 1 == 2
-""",
-    )
-    assert "2 failed, 1 passed" in run.stdout, run.stdout
-    assert "detached test_it.py:12" in run.stdout
-    assert "assert 1 == 2" in run.stdout
-
-
-def test_wrong_options_and_arguments_fail_in_one_line_without_our_frames(tmp_path: Path) -> None:
-    run = run_tests(
-        tmp_path,
-        HEAD
-        + """
+"""
+WRONG_USE = """
 @pytest.mark.gradviz(ignore="detachd")
 def test_unknown_rule(): raise AssertionError("the test itself ran")
 
@@ -99,19 +63,67 @@ def test_unknown_option(): raise AssertionError("the test itself ran")
 
 def test_no_loss(gradviz_check):
     gradviz_check(3)
-""",
-    )
-    assert "no rule 'detachd'; did you mean 'detached'" in run.stdout, run.stdout
-    assert "unknown option of the marker gradviz: 'selct'; did you mean 'select'?" in run.stdout
-    assert "takes a loss that is a tensor, not an object of type int" in run.stdout
-    assert "gradviz/" not in run.stdout
-    assert "the test itself ran" not in run.stdout
+"""
+
+
+def run_tests(folder: Path, files: dict[str, str], *options: str) -> Run:
+    """``pytest`` in a project with these files, with the plugin installed as pip would install it."""
+    facts = folder / "site" / "plugged-1.0.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1.0\n", encoding="utf-8")
+    (facts / "entry_points.txt").write_text("[pytest11]\ngradviz = gradviz.pytest_plugin\n", encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers -p no:cacheprovider\n", encoding="utf-8")
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    path = [str(folder / "site"), str(REPOSITORY)]
+    return installed_python("-m", "pytest", "-q", *options, cwd=folder, env={"PYTHONPATH": os.pathsep.join(path)})
+
+
+@pytest.fixture
+def printed(shared: SharedFolders) -> str:
+    """What a run of all these tests prints."""
+    files = {"test_fixture.py": FIXTURE, "test_marker.py": MARKER, "test_wrong_use.py": WRONG_USE}
+
+    def fill(folder: Path) -> None:
+        run = run_tests(folder, {name: HEAD + text for name, text in files.items()}, "-rA")
+        (folder / "stdout.txt").write_text(run.stdout, encoding="utf-8")
+
+    return (shared.folder("project_with_plugin", fill) / "stdout.txt").read_text(encoding="utf-8")
+
+
+def passed(printed: str, file: str) -> set[str]:
+    """Tests of one file that passed."""
+    start = f"PASSED {file}::"
+    return {line.removeprefix(start) for line in printed.splitlines() if line.startswith(start)}
+
+
+def test_the_fixture_fails_a_test_whose_gradients_are_wrong_and_names_the_line(printed: str) -> None:
+    assert passed(printed, "test_fixture.py") == {"test_healthy", "test_own_backward_is_not_repeated"}, printed
+    assert "detached test_fixture.py:22" in printed
+    assert "no_grad_block test_fixture.py:26" in printed
+
+
+def test_the_marker_checks_all_that_a_test_computes(printed: str) -> None:
+    assert passed(printed, "test_marker.py") == {"test_cut_on_purpose"}, printed
+    assert "detached test_marker.py:12" in printed
+    assert "assert 1 == 2" in printed
+
+
+def test_wrong_options_and_arguments_fail_in_one_line(printed: str) -> None:
+    assert "no rule 'detachd'; did you mean 'detached'" in printed
+    assert "unknown option of the marker gradviz: 'selct'; did you mean 'select'?" in printed
+    assert "takes a loss that is a tensor, not an object of type int" in printed
+    assert "the test itself ran" not in printed
+
+
+def test_no_failure_shows_our_own_frames(printed: str) -> None:
+    assert "7 failed, 3 passed" in printed
+    assert "gradviz/" not in printed
 
 
 def test_pytest_starts_without_torch(tmp_path: Path) -> None:
-    run = run_tests(
-        tmp_path, "import sys\ndef test_light(pytestconfig):\n    assert 'torch' not in sys.modules\n", "--markers"
-    )
+    light = "import sys\ndef test_light(pytestconfig):\n    assert 'torch' not in sys.modules\n"
+    run = run_tests(tmp_path, {"test_it.py": light}, "--markers")
     assert "@pytest.mark.gradviz(select=(), ignore=(), fail_on='warning')" in run.stdout
     path = os.pathsep.join([str(tmp_path / "site"), str(REPOSITORY)])
     run = installed_python("-m", "pytest", "-q", cwd=tmp_path, env={"PYTHONPATH": path})
