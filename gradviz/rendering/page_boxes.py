@@ -26,6 +26,8 @@ from gradviz.rendering.page_level import Level
 from gradviz.rendering.satellites import Cluster
 from gradviz.rendering.wiring import End, Ends
 
+LONGEST_LABEL = 60
+"""Characters beside a wire; there is no room for more."""
 BUDGET = 8.0
 """Estimated seconds for the layout of all boxes together."""
 
@@ -145,8 +147,9 @@ class _WordsOfWires:
     def _of(self, link: Link) -> int:
         """The number of what is said; the page itself says where it comes from and goes to."""
         state = link_look(self._view, self._gradients, link).state
-        words = tuple(map(cut, self._texts.of(link).tooltip[1:]))
-        flow = PageFlow(words, state, None if state else largest_norm(self._gradients, link))
+        text = self._texts.of(link)
+        words, norm = tuple(map(cut, text.tooltip[1:])), None if state else largest_norm(self._gradients, link)
+        flow = PageFlow(words, state, norm, text.label if len(text.label) <= LONGEST_LABEL else "")
         return self._flows.setdefault(flow, len(self._flows))
 
 

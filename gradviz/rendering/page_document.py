@@ -142,6 +142,8 @@ class PageFlow(Struct, frozen=True, omit_defaults=True, gc=False):
     """``lost``, ``broken`` or ``ghost``: see `gradviz.rendering.link_looks`."""
     norm: float | None = None
     """Of the gradient."""
+    label: str = ""
+    """Stands beside the wire: what neither of its ends says."""
 
 
 class PagePlace(Struct, frozen=True, array_like=True, gc=False):

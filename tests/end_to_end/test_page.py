@@ -21,7 +21,7 @@ from gradviz.graph.node_findings import NodeFinding
 from gradviz.graph.viewing import ViewOptions, view_of
 from gradviz.rendering.labels import item_texts
 from gradviz.rendering.subject_words import SubjectWords
-from tests.builders import graph_of, irregular_graph, transformer, unrolled_rnn
+from tests.builders import GraphBuilder, graph_of, irregular_graph, transformer, unrolled_rnn
 from tests.captures import small_capture
 from tests.end_to_end.pages import Screen, page_of, page_of_all, started_browser
 from tests.unit.analysis.memory_graphs import stack_of_blocks
@@ -96,6 +96,15 @@ def test_whatever_is_open_nothing_overlaps_and_every_wire_arrives(show: Opener) 
     for box in ("mlp", "q", "attn", "model"):
         screen.press("f").toggle(box)
         assert (box, screen.overlaps(), screen.stray_ends()) == (box, [], [])
+
+
+def test_words_beside_wires_say_which_output_they_carry(show: Opener) -> None:
+    builder = GraphBuilder()
+    halves = builder.operation("Split", builder.leaf("x", kind="input"))
+    builder.nodes[halves] = replace(builder.nodes[halves], outputs=(TensorFacts((2, 3), "float32"),) * 2)
+    builder.root(builder.operation("Add", builder.operation("Sin", (halves, 0)), builder.operation("Cos", (halves, 1))))
+    labels = show(builder.build()).page.locator("#scene .y text")
+    assert sorted(labels.all_text_contents()) == ["output 0", "output 1"]
 
 
 def test_titles_of_boxes_stay_in_sight_while_their_box_is(show: Opener) -> None:
@@ -216,6 +225,7 @@ def test_the_panel_says_all_that_is_known(show: Opener) -> None:
         assert words in panel
     assert screen.page.locator(".formula math msup").count() == 1
     screen.page.click("section:has(h3:has-text('formula')) .copy")
+    expect(screen.page.locator("#status")).to_have_text("copied")
     screen.press("/")
     screen.page.keyboard.press("Control+v")
     assert "B\u0304 = Aᵀ Ȳ" in screen.page.input_value("#search")

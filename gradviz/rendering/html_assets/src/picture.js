@@ -1,6 +1,7 @@
 /** The picture: keeps the elements of what is shown, and moves them where a new scene has them. */
 import { Crowd } from "./crowd.js";
 import { byId, s } from "./dom.js";
+import { showLabels } from "./labels.js";
 import { boundsOf, isWithin, touch, widened } from "./rects.js";
 import { keepTitlesInSight } from "./titles.js";
 import { itemElement, moveWire, openElements, sizeOpen, translate, wireElement } from "./shapes.js";
@@ -36,7 +37,8 @@ export class Picture {
     this.model = model;
     this.seen = seen;
     this.onDrawn = onDrawn;
-    /** Words over everything. */
+    /** Words beside wires, and words over everything. */
+    this.labels = s("g", { class: "y", "aria-hidden": "true" });
     this.words = s("g", { class: "play-words", "aria-hidden": "true" });
     this.layers = {};
     for (const name of ["back", "wires", "items"]) {
@@ -44,7 +46,7 @@ export class Picture {
       byId("scene").append(this.layers[name]);
     }
     this.crowd = new Crowd(model, this.layers, seen);
-    byId("scene").append(this.words);
+    byId("scene").append(this.labels, this.words);
     this.colour = "role";
   }
 
@@ -224,6 +226,8 @@ export class Picture {
   }
 
   #settle() {
+    if (this.#isCrowd) this.labels.replaceChildren();
+    else showLabels(this.labels, this.#drawn);
     byId("picture").setAttribute("data-settled", "");
   }
 
