@@ -44,6 +44,13 @@ class Crossing(Struct, frozen=True):
     result: Shape
 
     @property
+    def sizes(self) -> frozenset[int]:
+        """Elements of the table, and of what is left of it when the axes that both have in common are summed away."""
+        one, other = (_padded(shape, len(self.result)) for shape in self.shapes)
+        crossed = [size for a, b, size in zip(one, other, self.result, strict=True) if a != b]
+        return frozenset((prod(self.result), prod(crossed)))
+
+    @property
     def times(self) -> int:
         """How many times more elements than there are pairs."""
         return prod(self.result) // max(prod(self.shapes[0]), 1)
@@ -95,10 +102,14 @@ def shape_of(flow: Dataflow, tensor: int) -> Shape:
 def _broadcast(one: Shape, other: Shape) -> Shape | None:
     """The shape that two make together; None where they do not fit."""
     length = max(len(one), len(other))
-    pairs = list(zip((1,) * (length - len(one)) + one, (1,) * (length - len(other)) + other, strict=True))
+    pairs = list(zip(_padded(one, length), _padded(other, length), strict=True))
     if any(a != b and 1 not in (a, b) for a, b in pairs):
         return None
     return tuple(max(pair) for pair in pairs)
+
+
+def _padded(shape: Shape, length: int) -> Shape:
+    return (1,) * (length - len(shape)) + shape
 
 
 def _is_on_purpose(flow: Dataflow, crossing: Crossing) -> bool:
@@ -108,15 +119,15 @@ def _is_on_purpose(flow: Dataflow, crossing: Crossing) -> bool:
 
 
 def _tables_of(flow: Dataflow, crossings: list[Crossing], backward: int) -> set[int]:
-    """What crossings of one shape gave, and what was computed from it element by element."""
-    size = prod(crossings[0].result)
+    """What crossings of one shape gave, and what was computed from it element by element, masks of it as well."""
+    sizes = crossings[0].sizes
     waiting, tables = [flow.log.calls[crossing.call].outputs[0].tensor for crossing in crossings], set[int]()
     while waiting and len(tables) < _MOST_FOLLOWED:
         table = waiting.pop()
         tables.add(table)
         for row in flow.users(table, crossings[0].call):
             outputs = flow.log.calls[row].outputs if row < backward else ()
-            is_table = bool(outputs) and outputs[0].requires_grad and prod(shape_of(flow, outputs[0].tensor)) == size
+            is_table = bool(outputs) and prod(shape_of(flow, outputs[0].tensor)) in sizes
             if is_table and outputs[0].tensor not in tables:
                 waiting.append(outputs[0].tensor)
     return tables
@@ -135,7 +146,7 @@ def _got_its_axis_for_this(flow: Dataflow, use: TensorUse, row: int) -> bool:
 def _is_only_reduced_as_a_whole(flow: Dataflow, crossing: Crossing, beside: set[int], backward: int) -> bool:
     """Whether the table is changed element by element, with no tables but those `beside` it, which came about in the
     same way, and then reduced to one number."""
-    size = prod(crossing.result)
+    sizes = crossing.sizes
     waiting, tables, is_reduced = [flow.log.calls[crossing.call].outputs[0].tensor], set[int](), False
     while waiting and len(tables) < _MOST_FOLLOWED:
         table = waiting.pop()
@@ -144,15 +155,15 @@ def _is_only_reduced_as_a_whole(flow: Dataflow, crossing: Crossing, beside: set[
             call = flow.log.calls[row]
             if row >= backward or not call.outputs or not call.outputs[0].requires_grad:
                 continue
-            if _takes_another_table(flow, call, tables | beside, size):
+            if _takes_another_table(flow, call, tables | beside, min(sizes)):
                 return False
             given = call.outputs[0].tensor
             count = prod(shape_of(flow, given))
-            if count == size and given not in tables:
+            if count in sizes and given not in tables:
                 waiting.append(given)
             elif count == 1:
                 is_reduced = True
-            elif count != size:
+            elif count not in sizes:
                 return False
     return is_reduced
 

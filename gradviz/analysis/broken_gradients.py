@@ -17,6 +17,7 @@ from gradviz.analysis.gradient_births import BROKEN, births_in, state_of
 from gradviz.analysis.masking import hides_by_choice, is_masked_in_backward
 from gradviz.analysis.singularities import singularity_of
 from gradviz.analysis.value_origins import Origin, ValueOrigins, has_nan, is_asked_for, is_broken
+from gradviz.graph.call_log import ValueFacts
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.traversal import descendants
 
@@ -119,7 +120,6 @@ class BrokenGradients:
 
     def _of_values(self, plain: BrokenGradient, origin: Origin) -> BrokenGradient:
         """Values were broken in forward, from `origin` on."""
-        flow, origins = self._flow, self._origins
         backward = self._backward_calls.row_of(plain.graph)
         told = replace(
             plain, call=origin.call, is_unseen=origin.is_unseen, in_forward=True, blamed=self._node(plain, origin)
@@ -129,10 +129,17 @@ class BrokenGradients:
             return replace(told, cause="nan_in_masked_branch", hider=hider)
         if not self._is_computed(origin):
             return replace(told, cause="nan_in_data")
-        outputs = origins.outputs_of_kind(origin.call, is_broken)
-        is_inf = bool(outputs) and not any(use.values is not None and use.values.nans for use in outputs)
-        is_singular = singularity_of(flow.log.calls[origin.call]) is not None
-        return replace(told, cause="overflow" if is_inf and not is_singular else "nan_from_op")
+        is_by_size = singularity_of(self._flow.log.calls[origin.call]) is None and self._is_by_size(origin)
+        return replace(told, cause="overflow" if is_by_size else "nan_from_op")
+
+    def _is_by_size(self, origin: Origin) -> bool:
+        """Whether it gave Inf, or NaN of finite numbers so large that Inf - Inf came up inside of a sum of products."""
+        given = [use.values for use in self._origins.outputs_of_kind(origin.call, is_broken)]
+        if given and not any(values is not None and values.nans for values in given):
+            return True
+        uses = self._flow.log.calls[origin.call].inputs
+        taken = [values for use in uses if (values := self._flow.values_of(use, origin.call)) is not None]
+        return all(values.is_finite for values in taken) and any(_largest(values) > HUGE for values in taken)
 
     def _hider(self, origin: Origin, backward: int | None) -> int | None:
         """The first call that chose other values in the place of the bad ones, where the loss is finite."""
@@ -192,7 +199,11 @@ def _behind_inf(flow: Dataflow, origins: ValueOrigins, origin: Origin) -> Origin
 
 
 HUGE = 1e15
-"""A gradient with such elements is about to overflow by its size alone."""
+"""What has such elements is about to overflow by its size alone."""
+
+
+def _largest(values: ValueFacts) -> float:
+    return max(abs(values.minimum or 0.0), abs(values.maximum or 0.0))
 
 
 def _is_huge(node: Node) -> bool:

@@ -1,7 +1,8 @@
 """What happens to ``.grad`` of each parameter: filled by backward, used by a step, cleared.
 
 A life in the right order is *clear, backward (once or more), step*. Two disorders are told: a step that uses what an
-earlier one has used, and gradients that are cleared before a step.
+earlier one has used, and gradients that are cleared before a step. An optimizer that asks a closure for gradients again
+and again makes many steps in one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Stale(Struct, frozen=True):
     tensors: tuple[int, ...]
     steps: int
     step: int
-    """The first of them."""
+    """The first of them; within a ``step()`` that runs a closure, the first use of the changed tensor there."""
     backward: int
     """The last backward call before it."""
     clear: int | None
@@ -56,9 +57,9 @@ class GradientLifetimes:
 
     @cached_property
     def events(self) -> dict[int, list[tuple[int, Event]]]:
-        """By tensor: what happened, in order."""
+        """By tensor: what happened, in order. What hooks step in the midst of a backward they clear there, unseen."""
         events: dict[int, list[tuple[int, Event]]] = defaultdict(list)
-        for row in self._accumulating:
+        for row in (*self._accumulating, *self._accumulating_in_closures):
             for tensor in self._fates.reached_by[row]:
                 events[tensor].append((row, "backward"))
         for row, tensors in self._clears.items():
@@ -66,22 +67,46 @@ class GradientLifetimes:
                 events[tensor].append((row, "clear"))
         for tensor in list(events):
             events[tensor] += [(row, "step") for row in self._steps_of(tensor, events[tensor][0][0])]
-        return {tensor: sorted(each) for tensor, each in events.items() if any(kind == "step" for _, kind in each)}
+        return {
+            tensor: sorted(each)
+            for tensor, each in events.items()
+            if any(kind == "step" for _, kind in each) and tensor not in self._fates.stepped_by_hooks
+        }
 
     @cached_property
     def _accumulating(self) -> list[int]:
-        """Backward calls that add to ``.grad``. Those inside of a step, in a closure, are the optimizer's business."""
-        calls = self._log.calls
-        return [
-            row
-            for row in self._fates.reached_by
-            if calls[row].function.endswith(".backward") and calls[row].inside is None
-        ]
+        """Backward calls that add to ``.grad``, but those inside of a step."""
+        return [row for row in self._backward_rows if self._log.calls[row].inside is None]
+
+    @cached_property
+    def _accumulating_in_closures(self) -> list[int]:
+        """Those inside of a step of torch's own optimizers: what others do between two of them is their business."""
+        return [row for row in self._backward_rows if self._is_in_step(row)]
+
+    @cached_property
+    def _backward_rows(self) -> list[int]:
+        return [row for row in self._fates.reached_by if self._log.calls[row].function.endswith(".backward")]
+
+    def _is_in_step(self, row: int) -> bool:
+        inside = self._log.calls[row].inside
+        return inside is not None and self._log.calls[inside].function.startswith("torch.optim.")
 
     def _steps_of(self, tensor: int, first: int) -> list[int]:
         if tensor in self._fates.trained:
-            return [row for row in self._step_rows.get(tensor, ()) if row > first]
+            steps = (row for row in self._step_rows.get(tensor, ()) if row > first)
+            return [*steps, *self._moves_in_steps(tensor)]
         return list(self._flow.changes(tensor, first, len(self._log.calls)))
+
+    def _moves_in_steps(self, tensor: int) -> Iterator[int]:
+        """Uses in a closure, one for each time that the optimizer had moved the tensor since the closure ran before."""
+        before: tuple[int | None, int | None] | None = None
+        for row in self._flow.users(tensor) if self._accumulating_in_closures else ():
+            call = self._log.calls[row]
+            if self._is_in_step(row):
+                now = call.inside, next(use.version for use in call.inputs if use.tensor == tensor)
+                if before is not None and before[0] == now[0] and before != now:
+                    yield row
+                before = now
 
     @cached_property
     def _step_rows(self) -> dict[int, list[int]]:

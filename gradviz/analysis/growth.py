@@ -66,7 +66,15 @@ class Descent:
 
 def descent(graph: Graph) -> Descent | None:
     """What arrived at the nodes that take a weight, in the engine's order; None where those are few."""
-    norms = [norm for _, norm in sorted(_arrivals_at_layers(graph))]
+    return _descent([norm for _, norm in sorted(_arrivals_at_layers(graph))])
+
+
+def descent_along(graph: Graph, growth: Growth) -> Descent | None:
+    """What arrived at the nodes of one operation: for loops without weights. None where they are few."""
+    return _descent([norm for node in growth.nodes if (norm := _norm(graph.nodes[node].arrived))])
+
+
+def _descent(norms: list[float]) -> Descent | None:
     if len(norms) < FEWEST_LAYERS:
         return None
     third = len(norms) // 3

@@ -20,7 +20,8 @@ else, which is what hooks are for."""
 
 MODULE_HOOK = "BackwardHookFunctionBackward"
 """The node at which hooks of a module are called."""
-_REGISTER, _REGISTER_ON_MODULE = "torch.Tensor.register_hook", "torch.nn.Module.register_full_backward_hook"
+_REGISTER = frozenset({"torch.Tensor.register_hook", "torch.Tensor.register_post_accumulate_grad_hook"})
+_REGISTER_ON_MODULE = "torch.nn.Module.register_full_backward_hook"
 _SAME = 1e-3
 
 
@@ -112,7 +113,7 @@ class Hooks:
     def _registrations(self) -> tuple[tuple[int, int], ...]:
         """Calls of ``register_hook``, each with the tensor that the hook is on."""
         calls = ((row, call) for row, call in enumerate(self._log.calls) if call.inputs)
-        return tuple((row, call.inputs[0].tensor) for row, call in calls if call.function == _REGISTER)
+        return tuple((row, call.inputs[0].tensor) for row, call in calls if call.function in _REGISTER)
 
     @cached_property
     def _by_maker(self) -> dict[int, list[int]]:

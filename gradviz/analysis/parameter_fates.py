@@ -111,6 +111,12 @@ class ParameterFates:
         return self.flow.rows_of_kind("step")
 
     @cached_property
+    def stepped_by_hooks(self) -> frozenset[int]:
+        """Leaves that an optimizer steps in the midst of a backward."""
+        steps = (call for row in self.steps if self._is_in_backward(call := self.log.calls[row]))
+        return frozenset(use.tensor for step in steps for use in step.inputs)
+
+    @cached_property
     def backward_calls(self) -> tuple[int, ...]:
         """Calls of ``backward()`` and ``grad()``, but those that run inside of another."""
         calls = self.log.calls
@@ -203,9 +209,11 @@ class ParameterFates:
 
     @cached_property
     def reached(self) -> frozenset[int]:
-        """Leaves that any backward call reached, as far as the calls tell or their ``.grad`` shows."""
+        """Leaves that any backward call reached, as far as the calls tell or their ``.grad`` shows, and those that the
+        program gave a gradient itself: that of a copy, say, or a mean over samples."""
         by_calls: set[int] = set().union(*self.reached_by.values())
-        return frozenset(by_calls.union(number for number in self.log.parameters if number in self._received))
+        by_hand = (call.inputs[0].tensor for call in self.log.calls if call.function == _GIVES_A_GRADIENT)
+        return frozenset(by_calls.union(by_hand, (leaf for leaf in self.log.parameters if leaf in self._received)))
 
     # -- left out ------------------------------------------------------------------------------------------------
 
@@ -214,7 +222,7 @@ class ParameterFates:
         """Leaves that get gradients, but that nothing changes: no optimizer has them, and no call writes to them.
 
         Only what is written after the first gradient counts: before that a leaf gets the values that it begins with.
-        Nothing where nothing is trained at all.
+        Nothing where nothing is trained at all. A copy whose gradients are handed on to what is trained needs no step.
         """
         first = next(iter(self.reached_by), None)
         if first is None:
@@ -223,7 +231,25 @@ class ParameterFates:
             n for n in sorted(self.reached - self.trained) if not self._is_changed(n, self._first_reach.get(n, first))
         ]
         is_training = bool(self.steps) or len(candidates) < len(self.reached - self.trained)
-        return tuple(candidates) if is_training else ()
+        return tuple(n for n in candidates if not self._is_handed_on(n)) if is_training else ()
+
+    def _is_handed_on(self, number: int) -> bool:
+        """Whether its gradient, or what was computed from that, went into another leaf or its ``.grad``."""
+        rows = (row for gradient in self._gradients.get(number, ()) for row in self.flow.descendants(gradient))
+        return any(not {number, None}.issuperset(self._leaves_given_to(self.log.calls[row])) for row in rows)
+
+    def _leaves_given_to(self, call: Call) -> Iterator[int | None]:
+        changed = call.inputs[:1] if call.function == _GIVES_A_GRADIENT else call.changed
+        for use in changed:
+            yield use.tensor if use.is_leaf and use.requires_grad else self.tensor(use.tensor).gradient_of
+
+    @cached_property
+    def _gradients(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for number, tensor in enumerate(self.log.tensors):
+            if tensor.gradient_of is not None:
+                found.setdefault(tensor.gradient_of, []).append(number)
+        return found
 
     @cached_property
     def _first_reach(self) -> dict[int, int]:
@@ -268,4 +294,5 @@ def _computes_from(call: Call, number: int) -> bool:
     return any(use.tensor != number for use in call.outputs) and call.function not in _LOOKS_ONLY
 
 
+_GIVES_A_GRADIENT = "torch.Tensor.grad.__set__"
 _LOOKS_ONLY = frozenset({"torch.Tensor.detach", "torch.Tensor.data", "torch.Tensor.__deepcopy__"})

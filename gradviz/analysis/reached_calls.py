@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from gradviz.analysis.call_words import callers
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.graph.call_log import TensorUse
 
@@ -59,15 +60,29 @@ class ReachedCalls:
         return tuple(row for row in self.rows if row > boundary)
 
     def crossing(self, boundary: int) -> tuple[tuple[int, TensorUse], ...]:
-        """Uses of what was made before the boundary by calls after it, and by the backward itself, oldest first."""
+        """Uses of what was made up to the boundary by calls after it, and by the backward itself, oldest first."""
         calls = self._flow.log.calls
         found: list[tuple[int, TensorUse]] = []
         for row in (*self.after(boundary), *self._last_user):
             for use in calls[row].inputs:
                 maker = self._flow.newest_producer(use.tensor, row) if use.has_grad_fn else None
-                if maker is not None and maker < boundary:
+                if maker is not None and maker <= boundary:
                     found.append((row, use))
         return tuple(found)
+
+    def end_of_round(self, boundary: int) -> int:
+        """The last call of the round of a loop in which `boundary` is: those after it from lines further down.
+
+        A running average that is brought up to date behind ``backward()`` belongs to that round, not to the next.
+        """
+        lines = {(line.file, line.function): line.line for line in callers(self._flow, boundary)}
+        last = boundary
+        for row in self.after(boundary):
+            here = next((line for line in callers(self._flow, row) if (line.file, line.function) in lines), None)
+            if here is None or here.line <= lines[here.file, here.function]:
+                break
+            last = row
+        return last
 
     @property
     def _last_user(self) -> tuple[int, ...]:

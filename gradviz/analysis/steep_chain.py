@@ -12,14 +12,18 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.gradient_flow import STEEP, FlowRow
-from gradviz.analysis.growth import Descent, Growth, descent, descent_from_loss, growths
+from gradviz.analysis.growth import Descent, Growth, descent, descent_along, descent_from_loss, growths
 from gradviz.analysis.makers import first_writes, is_set_by_hand, line_of_module
 from gradviz.analysis.rule import Rule
+from gradviz.graph.model import Graph
 
 _LEAST_PART = 0.3
 """Of the powers of ten of the whole, so many must be seen between the first and the last nodes of the culprit."""
 _LEAST_PART_OF_PRODUCT = 0.4
 """The same where the whole begins at the loss: a gradient that is small because little is left to learn is no chain."""
+
+_FEWEST_NODES = 3
+"""What stands alone, as the square of a loss does, makes no chain."""
 
 _WHY_PRODUCT = "the gradient of each factor is the product of all others, and they are many"
 _FIX_PRODUCT = "add logarithms instead of multiplying (logsigmoid, log_softmax, logsumexp), or multiply fewer at a time"
@@ -35,14 +39,24 @@ class SteepChain(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         for number in case.measured_graphs:
-            for measure in (descent, descent_from_loss):
-                whole = measure(case.graphs[number])
-                if whole is None or not self._is_steep(whole):
-                    continue
-                culprit = self._culprit(growths(case.graphs[number]), whole)
-                if culprit is not None:
-                    yield self._finding(case, number, whole, culprit)
-                    return
+            for whole, culprit in self._steep(case.graphs[number]):
+                yield self._finding(case, number, whole, culprit)
+                return
+
+    def _steep(self, graph: Graph) -> Iterator[tuple[Descent, Growth]]:
+        """What changes too much, with the operation that makes it do so: from layer to layer, or from the loss on.
+
+        In a loop without weights, from round to round, where something explodes: what vanishes there may be meant, as
+        running averages and discounted sums forget.
+        """
+        repeated = [growth for growth in growths(graph) if len(growth.nodes) >= _FEWEST_NODES]
+        wholes = [descent(graph), descent_from_loss(graph)]
+        if wholes[0] is None and self.symptom == "exploding" and repeated:
+            wholes.append(descent_along(graph, repeated[-1]))
+        for whole in wholes:
+            culprit = self._culprit(repeated, whole) if whole is not None and self._is_steep(whole) else None
+            if whole is not None and culprit is not None:
+                yield whole, culprit
 
     @abstractmethod
     def verdict(self, culprit: Growth, whole: Descent) -> str:
@@ -68,6 +82,7 @@ class SteepChain(Rule):
 
     def _finding(self, case: Case, number: int, whole: Descent, culprit: Growth) -> Finding:
         rows = self._from_the_steepest(case.flow_of(number).rows)
+        steepest = [row.name for row in rows[: max(1, len(rows) // 3)]]
         own_line = case.place_of(number, culprit.nodes[0])
         place = _line_to_change(case, number, culprit) or own_line
         return self.finding(
@@ -78,7 +93,7 @@ class SteepChain(Rule):
             place=place,
             symptom_place=own_line if own_line != place else None,
             op=culprit.operation,
-            tensors=tuple(row.name for row in rows[: max(1, len(rows) // 3)]),
+            tensors=tuple(dict.fromkeys((*steepest, *_used_again(case, number, culprit)))),
             nodes=case.marks(number, culprit.nodes),
             evidence={
                 "norm_near_loss": whole.near_loss,
@@ -96,6 +111,13 @@ class SteepChain(Rule):
         if self.symptom == "vanishing":
             return sorted((row for row in rows if row.size or row.is_zero), key=lambda row: row.size or 0.0)
         return sorted((row for row in rows if row.size), key=lambda row: -(row.order or 0))
+
+
+def _used_again(case: Case, number: int, culprit: Growth) -> Iterator[str]:
+    """The weights that several of the guilty nodes share, as the steps of a recurrence do."""
+    nodes = case.graphs[number].nodes
+    uses = Counter(edge.target for node in culprit.nodes for edge in nodes[node].edges if edge is not None)
+    return (name for leaf, count in uses.items() if count > 1 and nodes[leaf].is_leaf for name in nodes[leaf].names[:1])
 
 
 def _line_to_change(case: Case, number: int, culprit: Growth) -> Place | None:

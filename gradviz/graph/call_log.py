@@ -173,13 +173,15 @@ class LeafEnd(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defau
     grad: ValueFacts | None = None
 
 
-class Holder(Struct, frozen=True, gc=False):
+class Holder(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """What keeps a tensor alive."""
 
     path: str
     """The way to it from a variable: ``history[0]['logits'][3]``."""
     is_in_module: bool = False
     """True where the way leads through attributes of a module."""
+    lines: tuple[tuple[str, int], ...] = ()
+    """Files and lines that put something into the list or dict that holds it, as far as they name it."""
 
 
 class LoggedTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

@@ -7,8 +7,9 @@ from types import FrameType
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
-from gradviz.graph.call_log import Call, CallLog, LeafEnd, LoggedOptimizer, LoggedTensor, TensorUse
+from gradviz.graph.call_log import Call, CallLog, Holder, LeafEnd, LoggedOptimizer, LoggedTensor, TensorUse
 from gradviz.graph.model import CallSite
 from gradviz.recording.backward_watch import BackwardRequest
 from gradviz.recording.call_recorder import CallRecorder
@@ -25,6 +26,7 @@ from gradviz.recording.module_tree import distinct_modules
 from gradviz.recording.names import ModuleNames, NameTable, names_on_stack, own_namespaces
 from gradviz.recording.optimizers import KnownOptimizer
 from gradviz.recording.stacks import CallSiteTable, StackTable
+from gradviz.recording.storing_lines import StoringLines
 
 MOST_CLASSES = 5
 """Of modules that ran on other threads: so many are named."""
@@ -193,6 +195,7 @@ class _OneLog:
         self._numbers: dict[int, int] = {}
         self._tensors: list[KnownTensor] = []
         self._storages: dict[int, int] = {}
+        self._storing = StoringLines(())
         self._optimizers = {id(optimizer): place for place, optimizer in enumerate(recorder.optimizers.all)}
 
     def build(self) -> CallLog:
@@ -200,6 +203,7 @@ class _OneLog:
         for number, row in enumerate(rows):
             row.number = number
         self._find_all_sites(rows)
+        self._storing = StoringLines(dict.fromkeys(each.file for each in self._sites.sites if not each.is_library))
         calls = tuple([self._call(row) for row in rows])
         for known in self._recorder.writer.uses.tensors.living():
             if known.role == "parameter" or known.status == (True, True):
@@ -299,8 +303,11 @@ class _OneLog:
                 is_used_elsewhere=known.is_used_elsewhere,
                 end=known.end,
                 alive_after=_place_of(known.alive_after),
-                holder=known.holder,
+                holder=self._holder(known.holder),
             )
+
+    def _holder(self, holder: Holder | None) -> Holder | None:
+        return None if holder is None else replace(holder, lines=self._storing.into(holder.path))
 
     def _storage(self, storage: KnownStorage | None) -> int | None:
         return None if storage is None else self._storages.setdefault(id(storage), len(self._storages))

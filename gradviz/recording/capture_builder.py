@@ -206,6 +206,8 @@ def _source_lines(graphs: Iterable[Graph | CallLog], error: ScriptError | None) 
     for graph in graphs:
         for code in graph.definitions if isinstance(graph, CallLog) else graph.custom_functions:
             wanted.update((code.file, line) for line in range(code.first_line, code.last_line + 1))
+        for tensor in graph.tensors if isinstance(graph, CallLog) else ():
+            wanted.update(tensor.holder.lines if tensor.holder is not None else ())
     if error is not None and error.call_site is not None:
         wanted.add(error.call_site)
     sources: dict[str, dict[int, str]] = {}

@@ -229,7 +229,8 @@ class _Lines(TorchFunctionMode):
             self._switched_off = None if args[0] else line
         if getattr(func, "__name__", "") in _ONLY_SHAPES and args:
             line = self._lines.get(id(args[0]), line)
-        for tensor in result if isinstance(result, (tuple, list)) else (result,):
+        changed = args[:1] if result is None else (result,)  # Assigning to elements gives nothing back.
+        for tensor in result if isinstance(result, (tuple, list)) else changed:
             if isinstance(tensor, torch.Tensor) and line is not None:
                 self._lines[id(tensor)] = line
                 self._kept.append(tensor)

@@ -15,7 +15,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture
-from gradviz.graph.call_log import CallLog, Definition
+from gradviz.graph.call_log import CallLog, Definition, LoggedTensor
 from gradviz.graph.model import CallSite, CustomFunction, Graph
 
 _Place = TypeVar("_Place", CallSite, Definition, CustomFunction)
@@ -75,7 +75,16 @@ def _renamed_log(log: CallLog, named: Callable[[str], str]) -> CallLog:
         derivatives=tuple(
             replace(check, line=check.line and (named(check.line[0]), check.line[1])) for check in log.derivatives
         ),
+        tensors=tuple(_renamed_tensor(tensor, named) for tensor in log.tensors),
     )
+
+
+def _renamed_tensor(tensor: LoggedTensor, named: Callable[[str], str]) -> LoggedTensor:
+    holder = tensor.holder
+    if holder is None or not holder.lines:
+        return tensor
+    lines = tuple((named(file), line) for file, line in holder.lines)
+    return replace(tensor, holder=replace(holder, lines=lines))
 
 
 def _renamed(places: tuple[_Place, ...], named: Callable[[str], str]) -> tuple[_Place, ...]:

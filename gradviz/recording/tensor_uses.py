@@ -103,9 +103,9 @@ class TensorUses:
             del self._unclaimed[next(iter(self._unclaimed))]
 
     def note_gradient(self, gradient: torch.Tensor, leaf: torch.Tensor) -> None:
-        """`gradient` was read from the ``.grad`` of `leaf`."""
+        """`gradient` was read from the ``.grad`` of `leaf`; what another leaf is given as well stays its own."""
         known = self.tensors.known(gradient)
-        if known.producer is None:
+        if known.producer is None and known.gradient_of is None:
             known.gradient_of = self.tensors.known(leaf)
 
     def of_arguments(self, row: Row, args: Any, kwargs: Any) -> list[RowUse]:

@@ -73,7 +73,9 @@ class BrokenWeightTie(Rule):
             f"{one} and {other} {how}: {result}",
             symptom="grad_wrong",
             why="autograd and optimizers go by tensor objects, not by memory: nothing adds the two gradients up",
-            fix="assign the Parameter itself, after everything that replaces it: module_b.weight = module_a.weight",
+            fix="assign the Parameter itself, after everything that replaces it: module_b.weight = module_a.weight"
+            if fates.tensor(tie.one).facts.shape == fates.tensor(tie.other).facts.shape
+            else f"keep one of them, and transpose it where it is used: F.linear(x, {one}.t())",
             place=place_of_call(fates.flow, tie.row),
             tensors=names_of(fates.flow, [tie.one, tie.other]),
             evidence={"shares_memory": tie.how == "share memory"},
@@ -120,15 +122,25 @@ def _replacements(places: dict[str, int]) -> Iterator[tuple[int, int]]:
 
 
 def _copied_from(fates: ParameterFates, source: int) -> list[int]:
-    """The parameter that a tensor is nothing but a copy of, made while autograd watched."""
-    producer = fates.tensor(source).producer
-    call = fates.log.calls[producer] if producer is not None else None
-    if call is None or call.function not in _COPIES:
-        return []
-    return [use.tensor for use in call.inputs if use.is_live_leaf]
+    """The parameter that a tensor is nothing but a copy of, perhaps transposed, made while autograd watched."""
+    current, row = source, len(fates.log.calls)
+    while (producer := fates.flow.newest_producer(current, row)) is not None:
+        call = fates.log.calls[producer]
+        if call.function not in _COPIES or not call.inputs:
+            return []
+        use, row = call.inputs[0], producer
+        if use.is_leaf:
+            return [use.tensor] if use.requires_grad else []
+        current = use.tensor
+    return []
 
 
-_COPIES = frozenset(f"torch.Tensor.{name}" for name in ("clone", "to", "contiguous", "view", "reshape", "view_as"))
+_COPIES = frozenset(
+    f"torch.Tensor.{name}"
+    for name in (
+        "clone", "to", "contiguous", "view", "reshape", "view_as", "t", "T", "mT", "transpose", "permute", "swapaxes",
+    )
+)  # fmt: skip
 
 
 def _train_together(fates: ParameterFates, tie: Tie) -> bool:

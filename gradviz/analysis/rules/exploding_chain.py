@@ -45,7 +45,10 @@ class ExplodingChain(SteepChain):
     name = "exploding_chain"
     symptom = "exploding"
     why = "the gradient of a layer is a product over all layers above it; factors above one make it explode"
-    fix = "initialise weights for their width (torch.nn.init.kaiming_normal_), or normalise activations"
+    fix = (
+        "initialise weights for their width (torch.nn.init.kaiming_normal_), or normalise activations; in a loop, take "
+        "smaller steps or fewer rounds"
+    )
 
     def verdict(self, culprit: Growth, whole: Descent) -> str:
         return (

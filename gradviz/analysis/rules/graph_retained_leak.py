@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, NodeAt, Place, place_of_line
 from gradviz.analysis.retained_graphs import Retained
 from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Holder
 from gradviz.graph.model import CallSite, Node
 from gradviz.graph.saved_tensors import SavedTensor
 
@@ -62,6 +63,8 @@ class GraphRetainedLeak(Rule):
     def _held(self, flow: Dataflow, retained: Retained) -> Finding:
         assert retained.holder is not None
         line = _line_of_holder(flow, retained)
+        made = place_of_line(line)
+        kept = _place_of_keeping(retained.holder, made)
         variable = retained.holder.path
         many = len(retained.tensors) > 1
         return self.finding(
@@ -71,7 +74,8 @@ class GraphRetainedLeak(Rule):
             fix="keep the value without its graph: .item() for a number, .detach() for a tensor; compute what is not "
             "trained under torch.no_grad()",
             symptom="memory_leak",
-            place=place_of_line(line),
+            place=kept or made,
+            symptom_place=made if kept is not None else None,
             tensors=(variable,),
             evidence={"graphs": retained.graphs, "tensors": len(retained.tensors), "holder": variable},
         )
@@ -126,6 +130,12 @@ def _line_of_holder(flow: Dataflow, retained: Retained) -> CallSite | None:
     if retained.backward is not None:
         return line_in_function_of(flow, retained.maker, retained.backward)
     return line_outside_modules(flow, retained.maker)
+
+
+def _place_of_keeping(holder: Holder, made: Place | None) -> Place | None:
+    """The one line that puts results into the list or dict that holds them, where another one makes them."""
+    places = [Place(file, line) for file, line in holder.lines]
+    return places[0] if len(places) == 1 and places[0] != made else None
 
 
 def _line_on_ctx(flow: Dataflow, call: int | None, slot: str) -> Place | None:

@@ -11,7 +11,7 @@ from gradviz.analysis.custom_functions import return_place
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.hooks import Alteration, HookedGradient, Hooks, hooked_gradients
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.tensor_words import leaf_names
+from gradviz.analysis.tensor_words import leaf_names, names_of
 from gradviz.graph.call_log import Definition
 from gradviz.graph.model import Graph, Node
 
@@ -72,9 +72,12 @@ class HookAltersGrad(Rule):
             if finding := self._refused(case, hooks, failed):
                 yield finding
         told: dict[Place | None, Finding] = {}
+        stepped = set(names_of(case.dataflow, case.fates.stepped_by_hooks))
         for number in case.measured_graphs:
             graph = case.graphs[number]
             for hooked in hooked_gradients(graph):
+                if stepped.intersection(hooked.node.names):
+                    continue  # A hook that has used a gradient may clear it.
                 definition = _own(hooks, graph, hooked.node, None)
                 place = _place(case, number, hooked.node.id, definition)
                 known = told.get(place)

@@ -69,11 +69,9 @@ class MissingZeroGrad(Rule):
             f"{stale.steps:,} steps of {fates.together(stale.tensors)} use gradients of earlier steps again: {clears}",
             symptom="grad_wrong",
             why="backward() adds to .grad, so each step goes along the sum of all gradients since they were cleared",
-            fix="call optimizer.zero_grad() once for every step, before its backward()"
-            if stale.clears_them is not False
-            else "clear them, too: call zero_grad() of the optimizer that has them",
+            fix=_remedy(fates, stale),
             place=place_of_call(fates.flow, stale.clear if stale.clear is not None else stale.backward),
-            symptom_place=place_of_call(fates.flow, stale.step),
+            symptom_place=place_of_call(fates.flow, _step_around(fates, stale.step)),
             tensors=names_of(fates.flow, stale.tensors),
             evidence={"steps": stale.steps, "parameters": len(stale.tensors)},
         )
@@ -90,3 +88,16 @@ class MissingZeroGrad(Rule):
             tensors=names_of(fates.flow, thrown.tensors),
             evidence={"backward_calls": thrown.backward_calls, "of": thrown.all_backward_calls},
         )
+
+
+def _remedy(fates: ParameterFates, stale: Stale) -> str:
+    if stale.clears_them is False:
+        return "clear them, too: call zero_grad() of the optimizer that has them"
+    if fates.log.calls[stale.backward].inside is not None:
+        return "call optimizer.zero_grad() in the closure, before its backward(): step() runs the closure many times"
+    return "call optimizer.zero_grad() once for every step, before its backward()"
+
+
+def _step_around(fates: ParameterFates, row: int) -> int:
+    call = fates.log.calls[row]
+    return row if call.kind == "step" or call.inside is None else call.inside

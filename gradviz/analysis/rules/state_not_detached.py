@@ -73,7 +73,8 @@ class StateNotDetached(Rule):
     def _explain(
         self, flow: Dataflow, failed: FailedBackwards, backward: int, boundary: int, words: str, facts: dict[str, Any]
     ) -> Finding:
-        crossing = failed.reached(backward).crossing(boundary)
+        reached = failed.reached(backward)
+        crossing = reached.crossing(reached.end_of_round(boundary)) or reached.crossing(boundary)
         states = tuple(dict.fromkeys(use.tensor for _, use in crossing))
         named = names_of(flow, states)
         line = carried_at(flow, backward, crossing[-1]) if crossing else flow.line_of(backward)

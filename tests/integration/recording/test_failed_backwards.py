@@ -87,6 +87,13 @@ for _ in range(3):
     model(torch.randn(1, 2)).backward(retain_graph=True)
     optimizer.step()
 """
+AVERAGE_MOVED_BEHIND_BACKWARD = """
+policy, baseline = nn.Linear(4, 2), 0.0
+for _ in range(3):
+    reward = policy(torch.randn(5, 4)).tanh().sum(1)
+    (reward - baseline).square().mean().backward()
+    baseline = 0.9 * baseline + 0.1 * reward.mean()  # here
+"""
 ROWS_OF_A_TENSOR = """
 hidden = torch.randn(4, 3, requires_grad=True).tanh()
 for number, row in enumerate(hidden):
@@ -156,6 +163,7 @@ def marked_line(program: str) -> int:
         ("graph_freed", LOSSES_IN_A_LIST),
         ("state_not_detached", STATE_IN_A_VARIABLE),
         ("state_not_detached", STATE_IN_A_MODULE),
+        ("state_not_detached", AVERAGE_MOVED_BEHIND_BACKWARD),
         ("view_inplace", ROWS_OF_A_TENSOR),
         ("view_inplace", VIEW_MADE_UNDER_NO_GRAD),
         ("data_access", WEIGHTS_CLAMPED_BEFORE_BACKWARD),

@@ -20,9 +20,9 @@ class Net(nn.Module):
 def main():
     net, stats = Net(), {"loss": []}
     for _ in range(9):
-        loss = net(torch.randn(5, 4)).square().mean()  # here
+        loss = net(torch.randn(5, 4)).square().mean()
         loss.backward()
-        stats["loss"].append(loss)
+        stats["loss"].append(loss)  # here
 
 main()
 """
@@ -43,8 +43,8 @@ PREDICTIONS_OF_A_VALIDATION = """
 net, predictions = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), []
 net(torch.randn(2, 4)).sum().backward()
 for _ in range(6):
-    output = net(torch.randn(2, 4))  # here
-    predictions.append(output)
+    output = net(torch.randn(2, 4))
+    predictions.append(output)  # here
 """
 ACTIVATIONS_IN_A_MODULE = """
 class Net(nn.Module):
@@ -53,13 +53,25 @@ class Net(nn.Module):
         self.layer, self.seen = nn.Linear(4, 1), []
 
     def forward(self, x):
-        hidden = self.layer(x).relu()  # here
-        self.seen.append(hidden)
+        hidden = self.layer(x).relu()
+        self.seen.append(hidden)  # here
         return hidden.sum()
 
 net = Net()
 for _ in range(6):
     net(torch.randn(2, 4)).backward()
+"""
+ACTIVATIONS_KEPT_BY_A_HOOK = """
+from collections import defaultdict
+net, seen = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), defaultdict(list)
+
+def watch(module, args, output):
+    seen["nothing"].append(0)
+    seen["hidden"].append(output)  # here
+
+net[0].register_forward_hook(watch)
+for _ in range(6):
+    net(torch.randn(2, 4)).sum().backward()
 """
 GRAPH_OF_THE_GRADIENT_IN_GRAD = """
 layer = nn.Linear(3, 3)
@@ -128,11 +140,12 @@ for _ in range(5):
         ("meter.total", TOTAL_IN_A_METER),
         ("predictions[4]", PREDICTIONS_OF_A_VALIDATION),
         ("net.seen[5]", ACTIVATIONS_IN_A_MODULE),
+        ("seen['hidden'][5]", ACTIVATIONS_KEPT_BY_A_HOOK),
         ("create_graph=True", GRAPH_OF_THE_GRADIENT_IN_GRAD),
         ("ctx.kept[1]", RESULT_ON_CTX),
     ],
 )
-def test_who_holds_the_graphs_is_named_with_the_line_that_made_them(holder: str, program: str, tmp_path: Path) -> None:
+def test_who_holds_the_graphs_is_named_with_the_line_that_keeps_them(holder: str, program: str, tmp_path: Path) -> None:
     finding = findings_in(program, tmp_path)[0]
     assert finding.place is not None
     assert (finding.cause, finding.place.line) == ("graph_retained_leak", marked_line(program))

@@ -38,6 +38,87 @@ images, masks = torch.rand(5, 3, 4, 4), torch.rand(5, 4, 4)
 loss = nn.functional.l1_loss(model(images), masks)  # HERE
 loss.backward()
 """,
+    ("broadcast_mismatch", "a Huber loss whose halves are chosen by where"): """
+import torch
+from torch import nn
+q = nn.Linear(4, 3)
+states, actions, target = torch.randn(16, 4), torch.randint(0, 3, (16,)), torch.randn(16)
+error = q(states).gather(1, actions.unsqueeze(1)) - target  # HERE
+torch.where(error.abs() < 1, error ** 2, 2 * error.abs() - 1).mean().backward()
+""",
+    ("missing_zero_grad", "a closure that LBFGS runs many times"): """
+import torch
+w = torch.zeros(3, requires_grad=True)
+x = torch.randn(20, 3)
+optimizer = torch.optim.LBFGS([w], max_iter=5)
+def closure():
+    loss = (x @ w - x.sum(1) - 1).square().mean()
+    loss.backward()  # HERE
+    return loss
+optimizer.step(closure)
+""",
+    ("broadcast_mismatch", "codes against centres with an axis between"): """
+import torch
+from torch import nn
+encoder, centres = nn.Linear(5, 3), nn.Embedding(4, 3)
+x, labels = torch.randn(8, 5), torch.randint(0, 4, (8, 1))
+distance = (encoder(x) - centres(labels)).square()  # HERE
+distance.sum(-1).mean().backward()
+""",
+    ("exploding_chain", "steps of a descent that are too large"): """
+import torch
+start = torch.nn.Parameter(torch.randn(4))
+curvature, theta = torch.diag(torch.tensor([1.0, 2.0, 4.0, 9.0])), start
+for _ in range(15):
+    theta = theta - 0.5 * (curvature @ theta)  # HERE
+theta.abs().mean().backward()
+""",
+    ("hook_alters_grad", "a hook that clears what the optimizer needs"): """
+import torch
+model = torch.nn.Linear(4, 2)
+def save_memory(parameter):
+    parameter.grad.zero_()  # HERE
+for parameter in model.parameters():
+    parameter.register_post_accumulate_grad_hook(save_memory)
+model(torch.randn(8, 4)).square().mean().backward()
+""",
+    ("custom_function_wrong_backward", "rows that come up twice are overwritten"): """
+import torch
+class Lookup(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, table, index):
+        ctx.save_for_backward(index)
+        ctx.shape = table.shape
+        return table[index]
+
+    @staticmethod
+    def backward(ctx, gradient):
+        result = torch.zeros(ctx.shape, dtype=gradient.dtype)
+        result[ctx.saved_tensors[0]] = gradient  # HERE
+        return result, None
+table = torch.nn.Parameter(torch.randn(5, 3))
+Lookup.apply(table, torch.tensor([0, 3, 3, 1])).square().sum().backward()
+""",
+    ("broken_weight_tie", "a transposed copy"): """
+import torch
+from torch import nn
+encoder, decoder = nn.Linear(6, 3), nn.Linear(3, 6)
+decoder.weight = nn.Parameter(encoder.weight.t().clone())  # HERE
+decoder(encoder(torch.randn(4, 6))).square().mean().backward()
+""",
+    ("exploding_chain", "a recurrence that overflows in its second step"): """
+import torch
+from torch import nn
+W = nn.Parameter(nn.init.orthogonal_(torch.empty(6, 6)) * 2)  # HERE
+optimizer = torch.optim.SGD([W], 1e-3)
+for _ in range(2):
+    h = torch.randn(4, 6)
+    for _ in range(30):
+        h = h @ W + 0.1
+    optimizer.zero_grad()
+    h.square().mean().backward()
+    optimizer.step()
+""",
     ("grad_argument", "the loss itself as gradient"): """
 import torch
 w = torch.nn.Parameter(torch.randn(4))
@@ -196,6 +277,55 @@ loss.backward()
 """By cause and shape; ``HERE`` is on the line to blame."""
 
 HEALTHY: dict[str, str] = {
+    "a copy whose gradients another model steps along, and gradients of samples that are put into .grad": """
+import copy
+import torch
+from torch.func import functional_call, grad, vmap
+shared = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(shared.parameters(), 0.1)
+def loss_of(parameters, x):
+    return functional_call(shared, parameters, (x,)).square().mean()
+for _ in range(2):
+    local = copy.deepcopy(shared)
+    local(torch.randn(8, 4)).square().mean().backward()
+    for own, other in zip(shared.parameters(), local.parameters()):
+        own.grad = other.grad
+    optimizer.step()
+private = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(private.parameters(), 0.1)
+for _ in range(2):
+    held = {name: parameter.detach() for name, parameter in private.named_parameters()}
+    for name, each in vmap(grad(loss_of), in_dims=(None, 0))(held, torch.randn(8, 4)).items():
+        private.get_parameter(name).grad = each.mean(0)
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+    "optimizers that step in the midst of backward": """
+import torch
+model = torch.nn.Linear(4, 2)
+optimizers = {each: torch.optim.SGD([each], 0.1) for each in model.parameters()}
+def step(parameter):
+    optimizers[parameter].step()
+    optimizers[parameter].zero_grad(set_to_none=False)
+for parameter in model.parameters():
+    parameter.register_post_accumulate_grad_hook(step)
+for _ in range(3):
+    model(torch.randn(8, 4)).square().mean().backward()
+""",
+    "closures that clear and then add up, of optimizers that run them once and many times": """
+import torch
+w = torch.zeros(3, requires_grad=True)
+batches = [torch.randn(20, 3) for _ in range(2)]
+for optimizer in (torch.optim.LBFGS([w], max_iter=4), torch.optim.SGD([w], 0.1)):
+    def closure():
+        optimizer.zero_grad()
+        for x in batches:
+            loss = (x @ w - x.sum(1) - 1).square().mean() / 2
+            loss.backward()
+        return loss
+    for _ in range(3):
+        optimizer.step(closure)
+""",
     "a reentrant checkpoint that only measures what is trained beside it": """
 import torch
 from torch.utils.checkpoint import checkpoint
