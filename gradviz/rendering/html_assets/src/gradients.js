@@ -42,7 +42,7 @@ function byItem(model, gradients) {
 const nameOf = (model, number, go) => (number === undefined ? "something that is not drawn" : itemLink(model, number, go));
 
 /** Of several between the same two items the first is shown. */
-const alike = (others, areMore) => (others ? h("span", { class: "quiet" }, ` the first of ${others + 1}${areMore ? " or more" : ""},`) : null);
+const alike = (others, areMore) => (others ? h("span", { class: "quiet" }, `, the first of ${others + 1}${areMore ? " or more" : ""}`) : null);
 
 function gradientRow(words, gradient, scale) {
   const { shape, facts, numbers, histogram } = gradient;

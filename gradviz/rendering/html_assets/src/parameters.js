@@ -1,6 +1,6 @@
 /** The table of parameters: which gradient each of them got. A click on a heading sorts, one on a row goes to the leaf. */
 import { h } from "./dom.js";
-import { counted, figure } from "./parts.js";
+import { figure } from "./parts.js";
 
 const MOST_ROWS = 400;
 const COLUMNS = [["name", "parameter"], ["norm", "gradient"], ["ratio", "÷ weight"]];
@@ -25,7 +25,7 @@ export class Parameters {
         h("thead", {}, h("tr", {}, COLUMNS.map(([key, words]) => h("th", { "aria-sort": this.#orderOf(key) }, this.#sorter(key, words),
           key === "name" ? this.#sorter("status", "status") : null)))),
         h("tbody", {}, rows.slice(0, MOST_ROWS).map((row) => this.#row(row, selected)))),
-      rows.length > MOST_ROWS ? h("p", { class: "quiet" }, `and ${counted(rows.length - MOST_ROWS, "more")}: search finds them`) : null,
+      rows.length > MOST_ROWS ? h("p", { class: "quiet" }, `and ${(rows.length - MOST_ROWS).toLocaleString("en")} more: search finds them`) : null,
     ];
   }
 
