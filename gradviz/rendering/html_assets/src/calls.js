@@ -1,6 +1,6 @@
 /** The backward calls of the recording side by side, and what changed from one to the next. */
 import { h } from "./dom.js";
-import { section } from "./parts.js";
+import { breakable, section } from "./parts.js";
 
 /**
  * The graphs of the page; below the one that is shown, what differs from the one before it.
@@ -32,6 +32,6 @@ function changeParts(model, before, go) {
 
 function changeRow(model, { what, then, now, node }, go) {
   const item = node === null ? undefined : model.itemOfNode(node);
-  const name = item === undefined ? what : h("button", { type: "button", "data-focus": `change-${what}`, onclick: () => go(item) }, what);
+  const name = item === undefined ? breakable(what) : h("button", { type: "button", "data-focus": `change-${what}`, onclick: () => go(item) }, breakable(what));
   return h("tr", {}, h("td", {}, name), h("td", { class: "figure" }, then), h("td", { class: "figure" }, now));
 }

@@ -1,6 +1,6 @@
 /** The table of parameters: which gradient each of them got. A click on a heading sorts, one on a row goes to the leaf. */
 import { h } from "./dom.js";
-import { figure } from "./parts.js";
+import { breakable, figure } from "./parts.js";
 
 const MOST_ROWS = 400;
 const COLUMNS = [["name", "parameter"], ["norm", "gradient"], ["ratio", "÷ weight"]];
@@ -61,8 +61,8 @@ export class Parameters {
   #row(row, selected) {
     const item = row.node === null ? undefined : this.model.itemOfNode(row.node);
     const isCurrent = selected !== null && (this.model.items[selected].nodes ?? []).includes(row.node);
-    const name = item === undefined ? row.name
-      : h("button", { type: "button", "data-focus": `parameter-${row.name}`, "aria-current": isCurrent ? "true" : null, onclick: () => this.go(item) }, row.name);
+    const name = item === undefined ? breakable(row.name)
+      : h("button", { type: "button", "data-focus": `parameter-${row.name}`, "aria-current": isCurrent ? "true" : null, onclick: () => this.go(item) }, breakable(row.name));
     return h("tr", { class: row.is_lost ? "lost-row" : null },
       h("td", {}, name, h("div", { class: "quiet" }, [row.shape, row.status].filter(Boolean).join(" · "))),
       h("td", { class: "figure" }, figure(row.norm)), h("td", { class: "figure" }, figure(row.ratio)));

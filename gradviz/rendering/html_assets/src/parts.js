@@ -64,6 +64,9 @@ export function announce(words) {
   setTimeout(() => status.removeAttribute("data-shown"), 1800);
 }
 
+/** A dotted name, which is best broken behind a dot. */
+export const breakable = (name) => name.split(/(?<=\.)/).flatMap((part, at) => (at ? [h("wbr"), part] : [part]));
+
 export const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
 /** Three digits. */
