@@ -16,6 +16,7 @@ BENCHMARKS = (
     "recorded_step",
     "render_time",
     "page_time",
+    "peers",
     "saved_capture_time",
     "capture_file_time",
     "memory_total",
