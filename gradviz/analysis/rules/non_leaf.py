@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 
 from gradviz.analysis.call_words import place_of_call
 from gradviz.analysis.case import Case
@@ -54,20 +56,21 @@ class NonLeaf(Rule):
             if use.has_grad_fn
         }
         told: set[int] = set()
+        alike = _MadeAlike(fates)
         for number, row in (*refused, *_read_without_gradient(fates)):
             producer = max(fates.flow.producers(number, row), default=None)
             if producer is not None and producer not in told:
                 told.add(producer)
-                yield self._finding(fates, number, row, producer, (number, row) in refused, case)
+                tensors = [number, *alike.to(number)]
+                yield self._finding(case, tensors, row, producer, is_refused=(number, row) in refused)
 
-    def _finding(
-        self, fates: ParameterFates, number: int, row: int, producer: int, is_refused: bool, case: Case
-    ) -> Finding:
+    def _finding(self, case: Case, tensors: list[int], row: int, producer: int, *, is_refused: bool) -> Finding:
+        """Of the first of these tensors; the others are made alike."""
+        fates = case.fates
         call = fates.log.calls[producer]
         function = call.function.rpartition(".")[2].strip("_")
-        name = fates.together([number])
+        name = fates.name(tensors[0])
         what = "so no optimizer takes it" if is_refused else "so its .grad stays None"
-        alike = [number, *_made_alike(fates, number)]
         return self.finding(
             f"{name} is no leaf: it is the result of {function}(), {what}",
             symptom="raises" if case.capture.error is not None else "grad_none",
@@ -76,7 +79,7 @@ class NonLeaf(Rule):
             "place, under torch.no_grad()",
             place=place_of_call(fates.flow, producer),
             symptom_place=place_of_call(fates.flow, row),
-            tensors=names_of(fates.flow, alike),
+            tensors=names_of(fates.flow, tensors),
             evidence={"function": call.function},
         )
 
@@ -87,13 +90,24 @@ def _read_without_gradient(fates: ParameterFates) -> Iterator[tuple[int, int]]:
     return ((use.tensor, row) for use, row in read if use.has_grad_fn)
 
 
-def _made_alike(fates: ParameterFates, number: int) -> Iterator[int]:
-    """Other variables that are what the same function made of a leaf without a name."""
-    function = {fates.log.calls[row].function for row in fates.flow.producers(number)}
-    for other, tensor in enumerate(fates.log.tensors):
-        if other == number or not tensor.names or tensor.producer is None:
-            continue
-        call = fates.log.calls[tensor.producer]
-        leaves = [use for use in call.inputs if use.requires_grad]
-        if call.function in function and leaves and all(u.is_leaf and not fates.tensor(u.tensor).names for u in leaves):
-            yield other
+class _MadeAlike:
+    """Variables that are what one function made of leaves without a name."""
+
+    def __init__(self, fates: ParameterFates) -> None:
+        self._fates = fates
+
+    def to(self, number: int) -> list[int]:
+        """Those that the function made that made a tensor, without this one."""
+        functions = {self._fates.log.calls[row].function for row in self._fates.flow.producers(number)}
+        return sorted(other for each in functions for other in self._by_function.get(each, ()) if other != number)
+
+    @cached_property
+    def _by_function(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = defaultdict(list)
+        for number, tensor in enumerate(self._fates.log.tensors):
+            if tensor.names and tensor.producer is not None:
+                call = self._fates.log.calls[tensor.producer]
+                live = call.live_inputs
+                if live and all(use.is_leaf and not self._fates.tensor(use.tensor).names for use in live):
+                    found[call.function].append(number)
+        return dict(found)
