@@ -241,7 +241,7 @@ class ParameterFates:
     def _leaves_given_to(self, call: Call) -> Iterator[int | None]:
         changed = call.inputs[:1] if call.function == _GIVES_A_GRADIENT else call.changed
         for use in changed:
-            yield use.tensor if use.is_leaf and use.requires_grad else self.tensor(use.tensor).gradient_of
+            yield use.tensor if use.is_live_leaf else self.tensor(use.tensor).gradient_of
 
     @cached_property
     def _gradients(self) -> dict[int, list[int]]:
