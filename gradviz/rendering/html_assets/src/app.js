@@ -13,17 +13,18 @@ import { announce } from "./parts.js";
 import { Picture } from "./picture.js";
 import { besideOf, nearestOf } from "./places.js";
 import { Player } from "./player.js";
+import { listenToPicture } from "./pointing.js";
 import { printWhole } from "./printing.js";
 import { isWithin } from "./rects.js";
 import { savePng, saveSvg } from "./saving.js";
 import { Search } from "./search.js";
-import { nextTheme, useTheme } from "./theme.js";
+import { useTheme } from "./theme.js";
 import { Tip } from "./tip.js";
+import { listenToTools, offerTools } from "./toolbar.js";
 import { Viewport } from "./viewport.js";
 
 /** Unfolding all below stops before more than this would be drawn. */
 const MOST_SHOWN = 3000;
-const COLOURS = { role: "what it is", gradient: "gradient", memory: "memory", time: "time", module: "module", dtype: "dtype", finding: "findings" };
 
 export class App {
   /** @param {import("./model.js").Model} model */
@@ -40,7 +41,7 @@ export class App {
       toggle: (number) => this.toggle(number),
       unfoldAll: (number) => this.unfoldAll(number),
       showEach: (number) => this.showEach(number),
-      askForWay: () => this.askForWay(),
+      askForWay: () => this.askForWay(true),
       reveal: (number) => this.reveal(number),
       only: () => this.showOnly(!this.only),
       select: (number) => this.goTo(number),
@@ -65,13 +66,8 @@ export class App {
     await this.panel.prepare();
     const { document: facts } = this.model;
     document.title = `${facts.name} · gradviz`;
-    byId("name").textContent = facts.name;
-    byId("facts").textContent = facts.facts;
     useTheme(facts.theme, () => this.minimap.show(this.picture.scene));
-    this.#offerColours();
-    this.#offerCalls();
-    byId("play").hidden = !facts.replay;
-    byId("weigh").hidden = !("gradient" in facts.legends);
+    offerTools(this);
     this.state = stateOf(this.model, location.hash);
     this.#recolour();
     this.#show();
@@ -152,26 +148,22 @@ export class App {
 
   /** The shortest way between what is selected and another item lights up. */
   showWay(number) {
-    this.#askForWay(false);
+    this.askForWay(false);
     if (this.state.selected === null || number === this.state.selected) return this.select(number);
     this.goal = number;
     return this.#mark();
   }
 
-  /** What is clicked next is the other end of a way. */
-  askForWay() {
-    this.#askForWay(true);
-    announce("now click the other end");
-  }
-
-  #askForWay(isAsked) {
+  /** What is clicked next is the other end of a way; or no longer. */
+  askForWay(isAsked) {
     this.isWayAsked = isAsked;
     byId("picture").classList.toggle("asking", isAsked);
+    if (isAsked) announce("now click the other end");
   }
 
   /** Leaves what was begun last: a way, a selection, the backward pass. */
   leave() {
-    if (this.isWayAsked) this.#askForWay(false);
+    if (this.isWayAsked) this.askForWay(false);
     else if (this.player.isOn && this.state.selected === null) this.play();
     else this.select(null);
   }
@@ -363,37 +355,8 @@ export class App {
 
   // -- what is listened to ------------------------------------------------------------------------------------------
 
-  #offerColours() {
-    const available = ["role", ...Object.keys(this.model.document.legends)];
-    byId("colour").append(...available.map((by) => h("option", { value: by }, COLOURS[by])));
-    byId("colour").addEventListener("change", (event) => this.colourBy(event.target.value));
-  }
-
-  /** The graphs of the page, where there are several. */
-  #offerCalls() {
-    const { calls, place } = this.model.document;
-    byId("calls").hidden = !calls.length;
-    byId("call").append(...calls.map(({ title }, number) => h("option", { value: number }, title)));
-    byId("call").value = place;
-    byId("call").addEventListener("change", (event) => this.showGraph(Number(event.target.value), this.panel.tab));
-  }
-
   #listen() {
-    const svg = byId("picture");
-    svg.addEventListener("click", (event) => this.#click(event));
-    svg.addEventListener("dblclick", (event) => {
-      const number = this.picture.numberAt(event);
-      if (number !== null && !event.target.closest(".toggle")) this.toggle(number);
-    });
-    svg.addEventListener("keydown", (event) => {
-      const isMeant = event.key === "Enter" || (event.key === " " && !this.player.isOn);
-      if (!isMeant) return;
-      const number = this.picture.numberAt(event);
-      if (number === null) return;
-      event.preventDefault();
-      if (number === this.state.selected) this.toggle(number);
-      else this.select(number);
-    });
+    listenToPicture(this);
     this.tip = new Tip(this.model, {
       picture: this.picture,
       lineOf: (key) => this.picture.scene.lines.find((line) => line.key === key),
@@ -406,17 +369,7 @@ export class App {
     printWhole({ area: () => this.#area, picture: this.picture });
     addEventListener("popstate", () => this.#follow());
     addEventListener("hashchange", () => this.#follow());
-    const buttons = {
-      "zoom-in": () => this.viewport.zoomBy(1.3), "zoom-out": () => this.viewport.zoomBy(1 / 1.3), fit: () => this.fit(),
-      "unfold-all": () => { this.unfoldAll(null); this.viewport.fit(this.picture.scene, { isLegible: true }); },
-      "fold-all": () => this.foldAll(),
-      theme: () => { announce(`theme: ${nextTheme()}`); this.minimap.show(this.picture.scene); },
-      help: () => this.help(),
-      play: () => this.play(),
-      weigh: () => this.weigh(),
-      "panel-toggle": () => document.body.classList.toggle("no-panel"),
-    };
-    for (const [id, action] of Object.entries(buttons)) byId(id).addEventListener("click", action);
+    listenToTools(this);
     listenToKeys(this);
   }
 
@@ -433,15 +386,5 @@ export class App {
     this.#show(state.selected ?? undefined);
     if (state.selected !== null) this.reveal(state.selected);
     return undefined;
-  }
-
-  #click(event) {
-    const number = this.picture.numberAt(event);
-    if (number === null) {
-      this.#askForWay(false);
-      return this.select(null);
-    }
-    if (event.target.closest(".toggle")) return this.toggle(number);
-    return event.shiftKey || this.isWayAsked ? this.showWay(number) : this.select(number);
   }
 }
