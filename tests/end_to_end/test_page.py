@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
+from unicodedata import normalize
 from xml.etree import ElementTree
 
 import pytest
@@ -19,6 +20,7 @@ from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node, Root, TensorFacts
 from gradviz.graph.node_findings import NodeFinding
 from gradviz.graph.viewing import ViewOptions, view_of
+from gradviz.rendering import page_file
 from gradviz.rendering.labels import item_texts
 from gradviz.rendering.subject_words import SubjectWords
 from tests.builders import GraphBuilder, graph_of, irregular_graph, transformer, unrolled_rnn
@@ -231,6 +233,16 @@ def test_the_panel_says_all_that_is_known(show: Opener) -> None:
     assert "B\u0304 = Aᵀ Ȳ" in screen.page.input_value("#search")
     screen.page.click("#panel .neighbours button:has-text('sum')")
     assert screen.settled().heading() == "sum"
+
+
+def test_details_are_unpacked_once_an_item_is_selected(
+    show: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_file, "ITEMS_IN_A_PIECE", 1)
+    screen = show(graph_of("w -> Exp -> Sin -> loss"))
+    for title, formula in (("exp", "x\u0304 = y\u0304 ∘ y"), ("sin", "x\u0304 = y\u0304 ∘ cos(x)")):
+        screen.click(title)
+        expect(screen.page.locator("#panel math")).to_have_attribute("alttext", normalize("NFC", formula))
 
 
 def test_gradients_are_told_edge_by_edge_with_their_sizes(show: Opener) -> None:
