@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gradviz.errors import BadInput, GradvizError, NothingFound, NothingRecorded, NotInThisGraph
+from gradviz.graph.counts import counted
 
 if TYPE_CHECKING:
     from gradviz.capture.capture import Capture
@@ -32,7 +33,8 @@ class DrawnGraphs:
             if backward is None and len(self.capture.graphs) > 1:
                 refusal.hint = f"{refusal.hint or ''}; {self._other_graphs()}".removeprefix("; ")
             raise
-        return self._with_note(subject) if backward is None else subject
+        is_one_of_several = backward is None and len(self.capture.graphs) > 1
+        return _with_notes(subject, [self._other_graphs()] if is_one_of_several else [])
 
     def subjects(self, showing: dict[str, Any]) -> list[Subject]:
         """The same of as many graphs as are shown together: of several, one may lack a name that another has."""
@@ -50,7 +52,10 @@ class DrawnGraphs:
         if not shown:
             raise refusals[0]
         together = len(shown) + len(refusals)
-        return [self._with_note(each, together) for each in shown] if together < len(self.capture.graphs) else shown
+        notes = [self._other_graphs(together)] if together < len(self.capture.graphs) else []
+        if refusals:
+            notes.append(f"{counted(len(refusals), 'recorded graph')} left out: what is asked for is not in every one")
+        return [_with_notes(each, notes) for each in shown]
 
     def _drawn(self, number: int, showing: dict[str, Any]) -> Subject:
         from gradviz.graph.view_keywords import view_options
@@ -83,16 +88,6 @@ class DrawnGraphs:
             raise BadInput(f"backward={backward!r} was not recorded", hint=f"recorded are {known}")
         return numbers.index(backward)
 
-    def _with_note(self, subject: Subject, together: int = 1) -> Subject:
-        """The subject, which says that there are other graphs as well."""
-        if len(self.capture.graphs) == 1:
-            return subject
-        from msgspec.structs import replace as with_fields
-
-        note = self._other_graphs(together)
-        view = with_fields(subject.view, notes=(note, *subject.view.notes))
-        return replace(subject, view=view, selection_notes=(note, *subject.selection_notes))
-
     def _other_graphs(self, together: int = 1) -> str:
         """That there are more than the first so many."""
         graphs = self.capture.graphs
@@ -113,3 +108,13 @@ class DrawnGraphs:
             return f"backward() or grad() was called {times}, and not the call that was asked for"
         ended = f" until {capture.error.type_name} was raised" if capture.error is not None else ""
         return f"no backward() ran{ended}, and no variable holds a tensor with a grad_fn that was computed meanwhile"
+
+
+def _with_notes(subject: Subject, notes: list[str]) -> Subject:
+    """The subject, which says as well what is to be said of other graphs."""
+    if not notes:
+        return subject
+    from msgspec.structs import replace as with_fields
+
+    view = with_fields(subject.view, notes=(*notes, *subject.view.notes))
+    return replace(subject, view=view, selection_notes=(*notes, *subject.selection_notes))

@@ -235,9 +235,7 @@ def test_the_panel_says_all_that_is_known(show: Opener) -> None:
     assert screen.settled().heading() == "sum"
 
 
-def test_details_are_unpacked_once_an_item_is_selected(
-    show: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_details_are_unpacked_once_an_item_is_selected(show: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_file, "ITEMS_IN_A_PIECE", 1)
     screen = show(graph_of("w -> Exp -> Sin -> loss"))
     for title, formula in (("exp", "x\u0304 = y\u0304 ∘ y"), ("sin", "x\u0304 = y\u0304 ∘ cos(x)")):

@@ -91,6 +91,7 @@ def test_a_page_holds_all_graphs_that_have_what_is_asked_for_or_the_one_that_is(
 
     assert graphs_in(three_calls.html()) == 3
     assert graphs_in(three_calls.html(backward=2)) == graphs_in(three_calls.html(around="Exp")) == 1
+    assert "2 recorded graphs left out: what is asked for is not in every one" in three_calls.html(around="Exp")
     with pytest.raises(BadInput, match="nothing in this graph is named 'Zebra'"):
         three_calls.html(around="Zebra")
 
