@@ -562,5 +562,6 @@ def test_of_several_graphs_one_is_chosen_and_what_changed_is_told(show: Opener) 
     assert "exp" not in screen.titles()
 
 
-def test_a_page_of_one_graph_offers_no_other(show: Opener) -> None:
-    assert show(graph_of("w -> Sum -> loss")).page.locator("#call").is_hidden()
+def test_a_page_of_one_graph_offers_no_other_whatever_the_address_asks_for(show: Opener) -> None:
+    screen = show(graph_of("w -> Sum -> loss"), "#graph=-1&color=__proto__&open=*,9,%00&item=-1&node=x&weigh=toString")
+    assert screen.page.locator("#call").is_hidden() and screen.titles() == ["loss", "sum", "w"]

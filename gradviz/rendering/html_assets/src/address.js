@@ -27,11 +27,11 @@ export function stateOf(model, hash) {
   for (const box of boxesOf(model, asked.get("close"))) opened.delete(box);
   const item = Number(asked.get("item"));
   const node = model.itemOfNode(Number(asked.get("node")), opened);
-  const selected = asked.has("node") ? node ?? null : asked.has("item") && model.items[item] ? item : null;
+  const selected = asked.has("node") ? node ?? null : asked.has("item") && model.items[item] ? model.shownAs(item) : null;
   if (selected !== null) opened = model.withOpen(opened, model.boxesAround(selected));
   const colour = asked.get("color");
-  const isWeighed = { yes: true, no: false }[asked.get("weigh")] ?? null;
-  return { opened, selected, isWeighed, colour: colour in model.document.legends || colour === "role" ? colour : model.firstColour };
+  const isWeighed = new Map([["yes", true], ["no", false]]).get(asked.get("weigh")) ?? null;
+  return { opened, selected, isWeighed, colour: Object.hasOwn(model.document.legends, colour) || colour === "role" ? colour : model.firstColour };
 }
 
 /** Its module where no other box stands for the same, else its number. */
