@@ -74,7 +74,7 @@ def _torchviz(model: Any, given: Any, file: str) -> object:
 def _torchview(model: Any, given: Any, file: str) -> object:
     import torchview  # type: ignore[import-not-found,unused-ignore]
 
-    drawn = torchview.draw_graph(model, input_data=(given,), depth=99, expand_nested=True)
+    drawn = torchview.draw_graph(model, input_data=(given,), depth=99, expand_nested=True, hide_module_functions=False)
     return drawn.visual_graph.render(file, format="svg")
 
 

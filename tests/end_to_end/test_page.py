@@ -502,8 +502,10 @@ def test_more_than_can_move_as_elements_is_painted_and_still_answers(show: Opene
     assert screen.heading() == title
     with screen.page.expect_download() as saved:
         screen.page.keyboard.press("Escape")
+        screen.search("tanh")
         screen.page.click("button:text-is('Save as SVG')")
-    assert saved.value.path().read_text(encoding="utf-8").count('class="item ') > 400
+    content = saved.value.path().read_text(encoding="utf-8")
+    assert content.count('class="item ') > 400 and 'match"' in content
     screen.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     screen.page.mouse.wheel(0, -1500)
     expect(screen.page.locator("#crowd")).to_be_hidden()

@@ -87,10 +87,12 @@ export class Picture {
     this.#turn(false);
     try {
       this.#drawAnew(this.#scene);
+      this.onDrawn();
       return action();
     } finally {
       this.#turn(true);
       this.#paint();
+      this.onDrawn();
     }
   }
 
