@@ -49,7 +49,8 @@ class PageRepetitions:
     def _views(self, box: RepeatedBox) -> Iterator[View]:
         for view in self._plan.levels(box):
             yield view
-            self._left -= len(view.items)
+            # However little it shows, a view costs a pass over the whole graph.
+            self._left -= max(len(view.items), len(self._plan.graph.nodes))
             if box.operations > MOST_OPERATIONS or self._left <= 0:
                 return
 
