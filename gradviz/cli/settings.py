@@ -68,6 +68,9 @@ def check_settings(given: Mapping[str, Any], folder: Path) -> CheckSettings:
     return CheckSettings(**{**_from_file(folder), **own})
 
 
+_CHOICES = ("fail_on", "format")
+
+
 def _check(name: str, value: Any) -> None:
     """Raise `BadInput` for a value of the right type that is none of those that it can be."""
     if name == "fail_on":
@@ -117,6 +120,8 @@ def _name(path: Path, text: str, key: str) -> str:
 def _value(path: Path, text: str, key: str, value: object) -> Any:
     name = key.replace("-", "_")
     try:
+        if name in _CHOICES and isinstance(value, str):
+            _check(name, value)  # It knows near matches, which the conversion does not.
         converted = msgspec.convert(value, get_type_hints(CheckSettings)[name])
         _check(name, converted)
     except msgspec.ValidationError as error:

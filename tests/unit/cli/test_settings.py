@@ -32,7 +32,7 @@ def test_a_project_without_a_table_has_the_defaults(tmp_path: Path) -> None:
     [
         ('[tool.other]\nx = 1\n[tool.gradviz]\nselct = ["GV1"]\n', r"line 4: .*no 'selct'; did you mean 'select'"),
         ('[tool.gradviz]\n\nselect = "GV1"\n', r"line 3: select = 'GV1' cannot be"),
-        ('[tool.gradviz]\nfail-on = "warnings"\n', r"line 2: fail-on = 'warnings'"),
+        ('[tool.gradviz]\nfail-on = "warnings"\n', r"line 2: .*'warnings'; did you mean 'warning'"),
         ('[tool.gradviz]\nsteps = 5\nselect = ["GV1O1"]\n', r"line 3: no rule 'GV1O1'"),
         ('[tool.gradviz]\nformat = "xml"\n', r"line 2: unknown format 'xml'"),
         ("[tool.gradviz]\nseconds = -1\n", r"line 2: seconds = -1 is no time to run"),
