@@ -23,7 +23,7 @@ _LEAST_PART_OF_PRODUCT = 0.4
 """The same where the whole begins at the loss: a gradient that is small because little is left to learn is no chain."""
 
 _FEWEST_NODES = 3
-"""What stands alone, as the square of a loss does, makes no chain."""
+"""What stands alone and makes a gradient large, as the square of a loss does, hides no chain behind it."""
 
 _WHY_PRODUCT = "the gradient of each factor is the product of all others, and they are many"
 _FIX_PRODUCT = "add logarithms instead of multiplying (logsigmoid, log_softmax, logsumexp), or multiply fewer at a time"
@@ -49,12 +49,13 @@ class SteepChain(Rule):
         In a loop without weights, from round to round, where something explodes: what vanishes there may be meant, as
         running averages and discounted sums forget.
         """
-        repeated = [growth for growth in growths(graph) if len(growth.nodes) >= _FEWEST_NODES]
-        wholes = [descent(graph), descent_from_loss(graph)]
-        if wholes[0] is None and self.symptom == "exploding" and repeated:
-            wholes.append(descent_along(graph, repeated[-1]))
+        ordered, wholes = growths(graph), [descent(graph), descent_from_loss(graph)]
+        if self.symptom == "exploding":
+            ordered = [growth for growth in ordered if len(growth.nodes) >= _FEWEST_NODES]
+            if wholes[0] is None and ordered:
+                wholes.append(descent_along(graph, ordered[-1]))
         for whole in wholes:
-            culprit = self._culprit(repeated, whole) if whole is not None and self._is_steep(whole) else None
+            culprit = self._culprit(ordered, whole) if whole is not None and self._is_steep(whole) else None
             if whole is not None and culprit is not None:
                 yield whole, culprit
 
