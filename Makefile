@@ -36,7 +36,7 @@ help:
 	@echo "make bench         what gradviz costs, measured"
 	@echo "make formulas      how much of torch 'gradviz explain' explains, compared with torch itself"
 	@echo "make harmless      programs run plain and recorded, and compared; CORPUS=FOLDER adds scripts of yours"
-	@echo "make corpus        score gradviz check on 365 scripts with known faults or none, and tell what it adds to their run; CASES=c2 for some"
+	@echo "make corpus        score gradviz check on 368 scripts with known faults or none, and tell what it adds to their run; CASES=c2 for some"
 	@echo "make jupyterlab    open notebooks in a real JupyterLab, and look at what they show"
 	@echo "make gallery       draw every sample anew, in samples/gallery; the tests compare with these pictures"
 	@echo "make demo-capture  record anew what 'gradviz demo' shows"

@@ -63,6 +63,7 @@ def find_cuts(log: CallLog) -> Iterator[Cut]:
         if not live or call.function in TAKES_ONLY_THE_SHAPE or _takes_each_for_itself(call):
             continue
         dead = tuple(dict.fromkeys(use.tensor for use in call.outputs if _is_dead(use, call)))
+        dead = dead or _overwritten_leaves(call)
         if dead or is_exit(call):
             kind = _kind(log, call, dead)
             blames_switch = kind in ("no_grad", "inference") and call.grad_mode_site is not None
@@ -72,6 +73,18 @@ def find_cuts(log: CallLog) -> Iterator[Cut]:
 def _takes_each_for_itself(call: Call) -> bool:
     """True where what is given back without a gradient comes from another input than what has one."""
     return call.grad_mode == "enabled" and call.function.startswith(_ONE_BY_ONE)
+
+
+def _overwritten_leaves(call: Call) -> tuple[int, ...]:
+    """Leaves that train and that got, while gradients were off, the values of something with a history."""
+    if call.grad_mode == "enabled" or not any(use.has_grad_fn for use in call.inputs):
+        return ()
+    return tuple(use.tensor for use in call.changed if use.is_live_leaf) if overwrites(call) else ()
+
+
+def overwrites(call: Call) -> bool:
+    """Whether a call puts the values of one tensor in the place of those of another."""
+    return call.function in _OVERWRITE
 
 
 def is_exit(call: Call) -> bool:
@@ -99,6 +112,7 @@ REENTRANT_CHECKPOINT = "CheckpointFunction.apply"
 """The call of torch's reentrant checkpoint, which is a custom function."""
 _CAN_CUT = frozenset({"operation", "custom", "compiled", "register_parameter"})
 _HIDING = frozenset({"custom", "backward", "step"})
+_OVERWRITE = frozenset(f"torch.Tensor.{name}" for name in ("copy_", "set_", "data.__set__"))
 _INTEGERS = frozenset({"bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"})
 _CASTS = frozenset({"long", "int", "short", "char", "byte", "bool", "to", "type", "type_as", "__int__", "view"})
 REWRAPS = frozenset({

@@ -111,6 +111,20 @@ class Dataflow(CallIndex):
                         heappush(waiting, user)
         return tuple(found)
 
+    def newest_data_assignment(self, tensor: int, before: int) -> int | None:
+        """The newest ``tensor.data = ...`` before a call: it gives nothing back, and changes no version."""
+        rows = self._data_assignments.get(tensor, ())
+        place = bisect_left(rows, before)
+        return rows[place - 1] if place else None
+
+    @cached_property
+    def _data_assignments(self) -> dict[int, list[int]]:
+        rows: dict[int, list[int]] = defaultdict(list)
+        for number, call in enumerate(self.log.calls):
+            if call.function == "torch.Tensor.data.__set__" and call.inputs:
+                rows[call.inputs[0].tensor].append(number)
+        return dict(rows)
+
     # -- cuts ----------------------------------------------------------------------------------------------------
 
     @cached_property

@@ -13,7 +13,7 @@ from itertools import count
 
 from msgspec import Struct
 
-from gradviz.analysis.cuts import TAKES_ONLY_THE_SHAPE, Cut
+from gradviz.analysis.cuts import TAKES_ONLY_THE_SHAPE, Cut, overwrites
 from gradviz.analysis.dataflow import Dataflow
 from gradviz.analysis.reentries import Reentry
 from gradviz.graph.call_log import Call, TensorUse
@@ -207,14 +207,28 @@ class _Walk:
             return
         makers = self._flow.producers(use.tensor, before)
         for row in makers:
-            if not (use.is_live_leaf and self._takes_alive(row, use.tensor)):
+            is_trained = use.is_live_leaf and self._takes_alive(row, use.tensor)
+            if not is_trained or self._overwrites_with_result(row, use.tensor):
                 yield _Step(row, use.tensor)
+        assigned = self._flow.newest_data_assignment(use.tensor, before)
+        if assigned is not None and self._overwrites_with_result(assigned, use.tensor):
+            yield _Step(assigned, use.tensor)
         if not makers:
             for reentry in self._flow.reentries_as(use.tensor, before):
                 yield _Step(reentry.exit, reentry.tensor, reentry)
 
     def _takes_alive(self, row: int, tensor: int) -> bool:
         return any(use.tensor == tensor and use.requires_grad for use in self._flow.log.calls[row].inputs)
+
+    def _overwrites_with_result(self, row: int, tensor: int) -> bool:
+        """Whether a call puts something computed in the place of a leaf's values, not those of another leaf."""
+        call = self._flow.log.calls[row]
+        others = [use for use in call.inputs if use.tensor != tensor] if overwrites(call) else []
+        return any(use.has_grad_fn or self._is_cut_from_result(use.tensor, row) for use in others)
+
+    def _is_cut_from_result(self, tensor: int, before: int) -> bool:
+        maker = self._flow.newest_producer(tensor, before)
+        return maker in self._cuts and any(use.has_grad_fn for use in self._flow.log.calls[maker].inputs)
 
     def _shadow(self, cut: Cut, step: _Step) -> Shadow:
         way: list[int] = []

@@ -8,6 +8,7 @@ running lines are looked at.
 from __future__ import annotations
 
 import ast
+import contextlib
 import linecache
 from collections.abc import Iterator
 from types import CodeType, FrameType
@@ -45,6 +46,8 @@ class GradModeWatch:
         while frame is not None and is_torch_file(frame.f_code.co_filename):
             leaves = leaves or frame.f_code.co_name == "__exit__"
             place = place or _decorator_line(frame)
+            frame = frame.f_back
+        while frame is not None and frame.f_code.co_filename == contextlib.__file__:  # an ExitStack that enters it
             frame = frame.f_back
         if leaves:
             if self._switches:

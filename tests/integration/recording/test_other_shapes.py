@@ -44,6 +44,9 @@ FAULTS = (
     "p52_raises_gradcam_under_no_grad",
     "s11_raises_adjacency_in_constructor",
     "s13_raises_gradcam_hook_frozen",
+    "s31_raises_exit_stack_no_grad",
+    "s37_grad_none_vector_to_parameters",
+    "s38_grad_none_load_state_dict_of_results",
 )
 CONTROLS = (
     "m22_control_head_swapped_before_optimizer",
