@@ -25,9 +25,9 @@ class RequiresGradFalse(Rule):
     What it finds
     -------------
     A tensor whose ``.grad`` is read, or that `torch.autograd.grad` is asked about, and that never required grad; a
-    loss for which everything it was computed from is frozen; parameters that an optimizer got to train and that were
-    frozen afterwards and stay so; a parameter group of which every tensor is frozen. A frozen part of a model is no
-    finding.
+    loss, or a tensor that was to get a hook, for which everything it was computed from is frozen; parameters that an
+    optimizer got to train and that were frozen afterwards and stay so; a parameter group of which every tensor is
+    frozen. A frozen part of a model is no finding.
 
     Why it matters
     --------------

@@ -16,8 +16,8 @@ class TensorRewrap(CutRule):
 
     What it finds
     -------------
-    ``item()``, ``float()`` or ``tolist()``, ``torch.tensor(t)`` or ``nn.Parameter(t)`` on a result, where the new
-    number or tensor goes into the loss and trained tensors have no other way to it.
+    ``item()``, ``float()`` or ``tolist()``, ``torch.tensor(t)``, ``Variable(t)`` or ``nn.Parameter(t)`` on a result,
+    where the new number or tensor goes into the loss and trained tensors have no other way to it.
 
     Why it matters
     --------------

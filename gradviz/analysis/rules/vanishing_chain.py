@@ -12,7 +12,8 @@ class VanishingChain(SteepChain):
     What it finds
     -------------
     A model in which what flows between the layers near the input is at least a thousand times smaller than near the
-    loss, because many operations in a row each pass on only a part.
+    loss, because many operations in a row each pass on only a part; or a product of so many small factors that next to
+    nothing of the loss's gradient comes to any of them.
 
     Why it matters
     --------------

@@ -11,8 +11,8 @@ class ZeroGradientOp(ZeroGradientRule):
 
     What it finds
     -------------
-    Rounding, signs, steps, samples, and softmax over a single element: what comes out does not change when what goes
-    in changes a little, so nothing above it learns.
+    Rounding, signs, steps, samples, softmax over a single element, and what is taken from itself, as a single element
+    less its own mean: what comes out does not change when what goes in changes a little, so nothing above it learns.
 
     Why it matters
     --------------
