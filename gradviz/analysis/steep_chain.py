@@ -88,6 +88,7 @@ class SteepChain(Rule):
         place = _line_to_change(case, number, culprit) or own_line
         return self.finding(
             self.verdict(culprit, whole),
+            severity="note" if _is_recurrence_as_made(case, number, culprit) else self.severity,
             symptom=self.symptom,
             why=_WHY_PRODUCT if whole.is_from_loss else self.why,
             fix=_FIX_PRODUCT if whole.is_from_loss else self.fix,
@@ -112,6 +113,23 @@ class SteepChain(Rule):
         if self.symptom == "vanishing":
             return sorted((row for row in rows if row.size or row.is_zero), key=lambda row: row.size or 0.0)
         return sorted((row for row in rows if row.size), key=lambda row: -(row.order or 0))
+
+
+def _is_recurrence_as_made(case: Case, number: int, culprit: Growth) -> bool:
+    """Whether torch's own recurrent modules do it, with the weights that torch drew.
+
+    All of them forget what is long past; their weights, which every step uses, learn from the last steps.
+    """
+    flow, graph = case.dataflow, case.graphs[number]
+    scopes = [graph.nodes[node].scope for node in culprit.nodes]
+    if any(scope is None or graph.scopes[scope].class_name not in _RECURRENT for scope in scopes):
+        return False
+    rows = [row for node in culprit.nodes if (row := flow.call_of_node(graph.nodes[node].sequence_nr)) is not None]
+    first = {use.tensor: row for row in reversed(rows) for use in flow.log.calls[row].inputs if use.is_live_leaf}
+    return not any(is_set_by_hand(flow, first_writes(flow, weight, row)) for weight, row in first.items())
+
+
+_RECURRENT = frozenset({"RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell"})
 
 
 def _used_again(case: Case, number: int, culprit: Growth) -> Iterator[str]:

@@ -277,6 +277,14 @@ loss.backward()
 """By cause and shape; ``HERE`` is on the line to blame."""
 
 HEALTHY: dict[str, str] = {
+    "a recurrent module of torch over many steps, of which the last counts": """
+import torch
+cell, head = torch.nn.GRUCell(4, 8), torch.nn.Linear(8, 2)
+h = torch.zeros(5, 8)
+for _ in range(60):
+    h = cell(torch.randn(5, 4), h)
+head(h).square().mean().backward()
+""",
     "a copy whose gradients another model steps along, and gradients of samples that are put into .grad": """
 import copy
 import torch

@@ -25,4 +25,4 @@ if __name__ == "__main__":
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
-    main(parser.parse_args())
+    main(parser.parse_known_args()[0])
