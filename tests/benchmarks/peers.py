@@ -8,6 +8,7 @@ backward walks, as gradviz does.
 from __future__ import annotations
 
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from typing import Any
 from tests.benchmarks.measuring import REPOSITORY
 
 LIMIT = 60
-"""Seconds of processor time for one picture; `dot`, which most of them call, has as many for itself."""
+"""Seconds of processor time for one picture; `dot`, which all but gradviz call, has as many for itself."""
 
 Action = Callable[[Any, Any, str], object]
 """With a module that gives a loss, its input, and where the picture is to be, without its suffix."""
@@ -57,7 +58,9 @@ def _seconds(peer: str, graph: str, folder: str) -> tuple[float, str]:
     if ran.returncode == 0:
         return seconds, ""
     reason = (ran.stderr.strip().splitlines() or [""])[-1].partition(":")[0].rpartition(".")[2]
-    return seconds, f"over {LIMIT} s" if seconds > LIMIT else reason[:22] or f"ended with {ran.returncode}"
+    stops = (signal.SIGXCPU, signal.SIGKILL)
+    was_stopped = -ran.returncode in stops or any(stop.name in ran.stderr for stop in stops)
+    return seconds, f"over {LIMIT} s" if was_stopped else reason[:22] or f"ended with {ran.returncode}"
 
 
 def _limit() -> None:
