@@ -182,7 +182,7 @@ def _forward_origin(flow: Dataflow, origins: ValueOrigins, row: int) -> Origin |
     for kind in (has_nan, is_broken):
         broken = origins.inputs_of_kind(row, kind)
         if broken:
-            first = min(origin for use in broken for origin in origins.of_kind(use.tensor, row, kind))
+            first = min(origins.oldest_of_kind(use.tensor, row, kind) for use in broken)
             return _behind_inf(flow, origins, first)
     made = origins.outputs_of_kind(row, is_broken)
     return _behind_inf(flow, origins, Origin(row, made[0].tensor)) if made else None

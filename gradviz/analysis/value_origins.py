@@ -6,6 +6,7 @@ they were new. Views are followed by the memory that they share.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from math import isfinite
 from typing import NamedTuple
@@ -14,6 +15,8 @@ from gradviz.analysis.dataflow import Dataflow
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 Kind = Callable[[ValueFacts], bool]
+_Received = tuple[int, int]
+"""A tensor, and the call that took it, by their numbers in the log."""
 
 
 class Origin(NamedTuple):
@@ -47,6 +50,7 @@ class ValueOrigins:
     def __init__(self, flow: Dataflow) -> None:
         self._flow = flow
         self._log = flow.log
+        self._oldest: defaultdict[Kind, dict[_Received, Origin]] = defaultdict(dict)
 
     def of_kind(self, tensor: int, at: int, kind: Kind) -> tuple[Origin, ...]:
         """Where the values of this kind in a tensor, as the call `at` received it, came from; oldest first."""
@@ -54,21 +58,39 @@ class ValueOrigins:
         seen = {(tensor, at)}
         waiting = [(tensor, at)]
         while waiting:
-            current, moment = waiting.pop()
-            maker = self._maker(current, moment, kind)
-            if maker is None:
-                found.add(Origin(self._first_use(current, moment, kind), current, is_unseen=True))
-                continue
-            given = [use.tensor for use in self.inputs_of_kind(maker, kind)]
-            if self._log.calls[maker].kind == "step":  # each parameter goes its own way
-                given = [each for each in given if each == current]
-            if not given:
-                found.add(Origin(maker, current))
-            for step in ((each, maker) for each in given):
-                if step not in seen:
-                    seen.add(step)
-                    waiting.append(step)
+            origin, given = self._step_back(waiting.pop(), kind)
+            if origin is not None:
+                found.add(origin)
+            waiting.extend(each for each in given if each not in seen)
+            seen.update(given)
         return tuple(sorted(found))
+
+    def oldest_of_kind(self, tensor: int, at: int, kind: Kind) -> Origin:
+        """The first of `of_kind`, for who asks at every step of a loop: no way back is followed twice."""
+        oldest = self._oldest[kind]
+        waiting = [(tensor, at)]
+        while waiting:
+            received = waiting[-1]
+            # Each call on the way back is older than the one before it: this ends.
+            origin, given = self._step_back(received, kind)
+            unknown = [each for each in given if each not in oldest]
+            if unknown:
+                waiting.extend(unknown)
+                continue
+            oldest[received] = min(oldest[each] for each in given) if origin is None else origin
+            waiting.pop()
+        return oldest[tensor, at]
+
+    def _step_back(self, received: _Received, kind: Kind) -> tuple[Origin | None, list[_Received]]:
+        """Who made the values of a received tensor: an origin, or a call that received such values itself."""
+        tensor, at = received
+        maker = self._maker(tensor, at, kind)
+        if maker is None:
+            return Origin(self._first_use(tensor, at, kind), tensor, is_unseen=True), []
+        given = [use.tensor for use in self.inputs_of_kind(maker, kind)]
+        if self._log.calls[maker].kind == "step":  # each parameter goes its own way
+            given = [each for each in given if each == tensor]
+        return (None, [(each, maker) for each in given]) if given else (Origin(maker, tensor), [])
 
     def inputs_of_kind(self, row: int, kind: Kind) -> list[TensorUse]:
         """What a call took that had such values."""

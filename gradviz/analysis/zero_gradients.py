@@ -171,7 +171,7 @@ class ZeroGradients:
             return replace(plain, cause="masked_out", call=row, blamed_site=site) if is_chosen else None
         use = zeros[0]
         values = flow.values_of(use, row)
-        origin = origins.of_kind(use.tensor, row, is_all_zero)[0]
+        origin = origins.oldest_of_kind(use.tensor, row, is_all_zero)
         if self._will_move(use, origin):
             return None
         return self._by_origin(replace(plain, call=row, operand=values), origin, use)
@@ -200,7 +200,7 @@ class ZeroGradients:
         flow = self._flow
         is_weight = any(leaf.name in flow.log.tensors[use.tensor].names for use in flow.log.calls[row].inputs)
         zeros = self._origins.inputs_of_kind(row, is_all_zero)[:1] if is_weight else []
-        origins = [self._origins.of_kind(use.tensor, row, is_all_zero)[0] for use in zeros]
+        origins = [self._origins.oldest_of_kind(use.tensor, row, is_all_zero) for use in zeros]
         return any(not flow.log.calls[origin.call].inputs for origin in origins)
 
     def _will_move(self, use: TensorUse, origin: Origin) -> bool:
@@ -221,7 +221,7 @@ class ZeroGradients:
         for use in call.inputs:
             values = flow.values_of(use, row)
             if values is not None and not use.requires_grad and _is_constant(values) and values.maximum in (0.0, 1.0):
-                first = origins.of_kind(use.tensor, row, _is_constant)[0]
+                first = origins.oldest_of_kind(use.tensor, row, _is_constant)
                 return flow.log.calls[first.call].call_site
         return None
 
