@@ -51,6 +51,7 @@ demo: $(INSTALLED)
 
 # pytest comes last: its closing line is the summary of the whole run.
 test: lint
+	$(PYTHON) -m tests.debian_packages
 	$(PYTHON) -m pytest -n 2 --dist worksteal
 
 lint: $(TEST_INSTALLED) $(PAGE_INSTALLED)

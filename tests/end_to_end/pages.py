@@ -18,8 +18,7 @@ from gradviz.graph.viewing import ViewOptions
 from gradviz.rendering.html import HtmlRenderer
 from gradviz.rendering.renderer import format_named
 from gradviz.rendering.subjects import subject_of
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+from tests.debian_packages import BROWSERS
 
 
 @contextmanager
