@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import dropwhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,4 +67,5 @@ def _shown(demo: Inspection) -> str:
 
 def _lines(capture: Capture) -> str:
     """The lines of the program that the graph came from."""
-    return "\n".join(f"  {line:>3}  {text}" for lines in capture.sources.values() for line, text in lines.items())
+    rows = [(line, text) for lines in capture.sources.values() for line, text in lines.items()]
+    return "\n".join(f"  {line:>3}  {text}".rstrip() for line, text in dropwhile(lambda row: not row[1].strip(), rows))

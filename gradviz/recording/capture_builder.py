@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import linecache
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.graph_builder import CallAt, GraphBuilder
 from gradviz.recording.graph_walker import Walk, leaf_variables, walk
 from gradviz.recording.installed_versions import program_of
+from gradviz.recording.kept_lines import kept_lines
 from gradviz.recording.module_tree import outermost, parameters_inside
 from gradviz.recording.names import ModuleNames, NameTable
 from gradviz.recording.roots import GradlessRoot, RootTensor
@@ -142,7 +142,7 @@ class CaptureBuilder:
             program=program_of(program, arguments),
             graphs=graphs,
             parameters=tuple(self._parameters.values()),
-            sources=_source_lines([*graphs, calls] if calls is not None else graphs, error),
+            sources=kept_lines(graphs, calls, error),
             error=error,
             outcome=outcome,
             backward_calls=backward_calls,
@@ -198,21 +198,3 @@ def _held_models_behind(walked: Walk, names: NameTable) -> list[torch.nn.Module]
     leaves = {id(variable) for _, variable in leaf_variables(walked)}
     held = outermost(module for module, _ in names.modules.values())
     return [module for module in held if any(id(parameter) in leaves for parameter in parameters_inside(module))]
-
-
-def _source_lines(graphs: Iterable[Graph | CallLog], error: ScriptError | None) -> dict[str, dict[int, str]]:
-    graphs = list(graphs)
-    wanted = {(site.file, site.line) for graph in graphs for site in graph.call_sites}
-    for graph in graphs:
-        for code in graph.definitions if isinstance(graph, CallLog) else graph.custom_functions:
-            wanted.update((code.file, line) for line in range(code.first_line, code.last_line + 1))
-        for tensor in graph.tensors if isinstance(graph, CallLog) else ():
-            wanted.update(tensor.holder.lines if tensor.holder is not None else ())
-    if error is not None and error.call_site is not None:
-        wanted.add(error.call_site)
-    sources: dict[str, dict[int, str]] = {}
-    for file, line in sorted(wanted):
-        text = linecache.getline(file, line)
-        if text:
-            sources.setdefault(file, {})[line] = text.rstrip("\r\n")
-    return sources

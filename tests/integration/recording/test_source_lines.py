@@ -83,6 +83,14 @@ def test_neither_torchs_lines_nor_ours_are_shown(run: tuple[Capture, Graph]) -> 
     assert set(capture.sources) == {site.file for site in graph.call_sites}
 
 
+def test_lines_around_the_readers_own_are_kept_and_those_far_away_are_not(tmp_path: Path) -> None:
+    before, after = [f"before = {number}" for number in range(30)], [f"after = {number}" for number in range(30)]
+    used = ["import torch", "x = torch.ones(2, requires_grad=True)", "x.sum().backward()"]
+    capture = recorded_script(tmp_path, "\n".join([*before, *used, *after]))
+    (lines,) = capture.sources.values()
+    assert list(lines.values()) == [*before[-8:], *used, *after[:10]]
+
+
 def test_backward_knows_its_own_line(run: tuple[Capture, Graph]) -> None:
     capture, graph = run
     assert graph.backward is not None
