@@ -43,7 +43,7 @@ class TensorUses:
         if flag != known.status[0]:
             known.status = flag, is_leaf(tensor, flag)
         if is_input:
-            self._claim_inner(known, row)
+            self._claim_inner(known, tensor, row)
         version = version_of(tensor)
         values = None
         if known.storage is not None and known.storage.is_uninitialized and is_input:
@@ -79,20 +79,23 @@ class TensorUses:
             node = torch_compat.grad_fn_of(tensor)
             maker = self._unclaimed.get(node._sequence_nr()) if node is not None else None
             if maker is not None and maker is not row:
-                self._give_to(maker, known, "return")
+                self._give_to(maker, known)
 
-    def _claim_inner(self, known: KnownTensor, row: Row) -> None:
+    def _claim_inner(self, known: KnownTensor, tensor: torch.Tensor, row: Row) -> None:
         """A tensor that was made inside a custom function and is used outside of it was given back by it."""
         producer = known.producer
         while producer is not None and (maker := producer.inside) is not None and maker.kind == "custom":
             if maker.is_open or row.inside is maker or (row.inside is not None and row.inside.kind == "backward"):
                 return
-            self._give_to(maker, known, "return")
+            # Inside it was a leaf, even a view that required grad: torch gives it a node when the function is over.
+            flag = requires_grad(tensor)
+            known.status = flag, is_leaf(tensor, flag)
+            self._give_to(maker, known)
             producer = maker
 
-    def _give_to(self, maker: Row, known: KnownTensor, place: str) -> None:
+    def _give_to(self, maker: Row, known: KnownTensor) -> None:
         if not any(use.known is known for use in maker.outputs):
-            maker.outputs.append(RowUse(known, place, 0, None))
+            maker.outputs.append(RowUse(known, "return", 0, None))
         known.producer = maker
 
     def await_results(self, row: Row) -> None:

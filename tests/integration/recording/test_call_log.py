@@ -169,6 +169,23 @@ def test_a_custom_function_is_one_call_with_others_inside() -> None:
     assert not Dataflow(log).cuts
 
 
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return -grad
+
+
+def test_what_a_custom_function_gives_back_as_it_came_is_no_leaf_outside_of_it() -> None:
+    log = log_of(lambda: Same.apply(weight()).sum().backward())
+    (custom,) = (call for call in log.calls if call.kind == "custom")
+    assert custom.outputs[0].has_grad_fn
+    assert the_call(log, "sum").inputs[0].has_grad_fn
+
+
 def test_optimizers_tell_what_they_hold_and_when_they_stepped_and_cleared() -> None:
     def run() -> None:
         model = nn.Linear(2, 1)

@@ -86,6 +86,9 @@ NEEDED = {
     ),
     "a part that another part needs": "h = net.first(x)\nnet.last(h).sum().backward()\n",
     "two losses of one graph": "out = net(x)\nout.sum().backward(retain_graph=True)\nout.mean().backward()\n",
+    "a model that is called with hooks": (
+        "net.last.register_full_backward_hook(lambda module, grad_input, grad_output: None)\nnet(x).sum().backward()\n"
+    ),
     "a loop that retains for the next loss": (
         "h = net.first(x)\nfor scale in (1, 2, 3):\n    (net.last(h) * scale).sum().backward(retain_graph=scale < 3)\n"
     ),
