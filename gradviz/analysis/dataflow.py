@@ -27,6 +27,7 @@ from heapq import heappop, heappush
 from gradviz.analysis.call_index import CallIndex
 from gradviz.analysis.cuts import TAKES_ONLY_THE_SHAPE, Cut, find_cuts
 from gradviz.analysis.reentries import Reentry, find_reentries
+from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 
 
@@ -103,8 +104,7 @@ class Dataflow(CallIndex):
             if not any(use.tensor in reached and (use.requires_grad or not live) for use in call.inputs):
                 continue
             found.append(row)
-            hands_on = call.kind in _MAKE_TENSORS and call.function not in TAKES_ONLY_THE_SHAPE
-            for use in call.outputs if hands_on else ():
+            for use in call.outputs if hands_on(call) else ():
                 if use.tensor not in reached and (use.requires_grad or not live):
                     reached.add(use.tensor)
                     for user in self.users(use.tensor, row):
@@ -220,6 +220,11 @@ class Dataflow(CallIndex):
             for tensor in cut.live_inputs:
                 cuts[tensor].append(cut)
         return dict(cuts)
+
+
+def hands_on(call: Call) -> bool:
+    """Whether what it gives is computed from what it took."""
+    return call.kind in _MAKE_TENSORS and call.function not in TAKES_ONLY_THE_SHAPE
 
 
 _MAKE_TENSORS = frozenset({"operation", "custom", "compiled", "backward"})

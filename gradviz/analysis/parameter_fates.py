@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.handed_on_gradients import GIVES_A_GRADIENT, HandedOnGradients
 from gradviz.analysis.received_gradients import ReceivedGradients
 from gradviz.analysis.tensor_words import tensor_words, together
 from gradviz.graph.call_log import Call, LoggedTensor, TensorUse
@@ -212,7 +213,7 @@ class ParameterFates:
         """Leaves that any backward call reached, as far as the calls tell or their ``.grad`` shows, and those that the
         program gave a gradient itself: that of a copy, say, or a mean over samples."""
         by_calls: set[int] = set().union(*self.reached_by.values())
-        by_hand = (call.inputs[0].tensor for call in self.log.calls if call.function == _GIVES_A_GRADIENT)
+        by_hand = (call.inputs[0].tensor for call in self.log.calls if call.function == GIVES_A_GRADIENT)
         return frozenset(by_calls.union(by_hand, (leaf for leaf in self.log.parameters if leaf in self._received)))
 
     # -- left out ------------------------------------------------------------------------------------------------
@@ -231,25 +232,8 @@ class ParameterFates:
             n for n in sorted(self.reached - self.trained) if not self._is_changed(n, self._first_reach.get(n, first))
         ]
         is_training = bool(self.steps) or len(candidates) < len(self.reached - self.trained)
-        return tuple(n for n in candidates if not self._is_handed_on(n)) if is_training else ()
-
-    def _is_handed_on(self, number: int) -> bool:
-        """Whether its gradient, or what was computed from that, went into another leaf or its ``.grad``."""
-        rows = (row for gradient in self._gradients.get(number, ()) for row in self.flow.descendants(gradient))
-        return any(not {number, None}.issuperset(self._leaves_given_to(self.log.calls[row])) for row in rows)
-
-    def _leaves_given_to(self, call: Call) -> Iterator[int | None]:
-        changed = call.inputs[:1] if call.function == _GIVES_A_GRADIENT else call.changed
-        for use in changed:
-            yield use.tensor if use.is_live_leaf else self.tensor(use.tensor).gradient_of
-
-    @cached_property
-    def _gradients(self) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
-        for number, tensor in enumerate(self.log.tensors):
-            if tensor.gradient_of is not None:
-                found.setdefault(tensor.gradient_of, []).append(number)
-        return found
+        handed_on = HandedOnGradients(self.log)
+        return tuple(n for n in candidates if not handed_on.is_of(n)) if is_training else ()
 
     @cached_property
     def _first_reach(self) -> dict[int, int]:
@@ -294,5 +278,4 @@ def _computes_from(call: Call, number: int) -> bool:
     return any(use.tensor != number for use in call.outputs) and call.function not in _LOOKS_ONLY
 
 
-_GIVES_A_GRADIENT = "torch.Tensor.grad.__set__"
 _LOOKS_ONLY = frozenset({"torch.Tensor.detach", "torch.Tensor.data", "torch.Tensor.__deepcopy__"})
