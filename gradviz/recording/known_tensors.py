@@ -28,7 +28,7 @@ _SWEEP_AFTER = 4_096
 class KnownStorage:
     """Memory that some known tensors share."""
 
-    __slots__ = ("computed", "is_uninitialized", "parameter", "weak")
+    __slots__ = ("computed", "is_uninitialized", "parameter", "source", "weak")
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.weak = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
@@ -36,6 +36,8 @@ class KnownStorage:
         """The newest tensor with a ``grad_fn`` that lay in it."""
         self.parameter: KnownTensor | None = None
         """The first parameter that lay in it."""
+        self.source: KnownTensor | None = None
+        """What was computed in it before: what comes later is a view of the parameter."""
         self.is_uninitialized = False
         """True while nothing was written into it: what it holds is chance."""
 
@@ -111,7 +113,7 @@ class KnownTensors:
         if known.storage is not None and not known.is_leaf:
             known.storage.computed = known
         if known.storage is not None and known.role == "parameter" and known.storage.parameter is None:
-            known.storage.parameter = known
+            known.storage.parameter, known.storage.source = known, known.storage.computed
         self._tensors[_address(tensor)] = known
         return known
 

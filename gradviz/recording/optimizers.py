@@ -180,8 +180,8 @@ class Optimizers:
                 storage = writer.uses.tensors.storage(parameter)
             source = storage.computed if storage is not None else None
             shared = storage.parameter if storage is not None else None
-            if shared is not None and shared is writer.uses.tensors.find(parameter):
-                shared = None
+            if storage is not None and shared is not None and shared is writer.uses.tensors.find(parameter):
+                source, shared = storage.source, None
             if source is None and shared is None and (old is None or old is parameter):
                 return
             row = self._registration(module, "register_parameter", name)

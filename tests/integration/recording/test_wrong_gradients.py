@@ -395,6 +395,13 @@ for _ in range(3):
     l2.backward(torch.ones(2))
     o.step()
 """,
+    "a weight that gets another name after it was used": """
+import torch
+layer = torch.nn.utils.spectral_norm(torch.nn.Linear(3, 3))
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+layer(torch.randn(4, 3)).square().mean().backward()
+optimizer.step()
+""",
     "hooks that mask, clip and log": """
 import torch
 from torch import nn
