@@ -34,6 +34,7 @@ class PageRepetitions:
         self._plan, self._items_in_levels = plan, items_in_levels
         self._left = MOST_ITEMS
         self._left_out = 0
+        self._kept_closed = 0
 
     def boxes(self) -> Iterator[ShownEach]:
         """What is to be shown; the views have to be walked before the next."""
@@ -52,11 +53,23 @@ class PageRepetitions:
             # However little it shows, a view costs a pass over the whole graph.
             self._left -= max(len(view.items), len(self._plan.graph.nodes))
             if box.operations > MOST_OPERATIONS or self._left <= 0:
+                self._kept_closed += _keeps_closed(view)
                 return
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What cannot be shown so, once all is walked."""
-        if not self._left_out:
-            return ()
-        return (f"{counted(self._left_out, 'row')} of alike parts can only be shown by the first of them.",)
+        told = (
+            (self._left_out, "can only be shown by the first of them."),
+            (self._kept_closed, "can be shown one by one, but opened only in the first of them."),
+        )
+        return tuple(f"{counted(rows, 'row')} of alike parts {what}" for rows, what in told if rows)
+
+
+def _keeps_closed(view: View) -> bool:
+    """Whether there is a closed box in the one that shows each of its repetitions."""
+    inside: set[int] = set()
+    for item in view.items:
+        if item.each or item.parent in inside:
+            inside.add(item.id)
+    return any(item.kind == "box" and not item.is_open and item.id in inside for item in view.items)

@@ -83,11 +83,14 @@ def test_of_too_many_alike_only_the_first_is_in_the_file(monkeypatch: pytest.Mon
 
 
 def test_of_long_repetitions_each_is_in_the_file_but_not_what_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not any("opened only" in note for note in document(transformer(5)).notes)
     monkeypatch.setattr("gradviz.rendering.page_repetitions.MOST_OPERATIONS", 3)
     found = document(transformer(5))
     assert [item.title for item in found.items if item.parent is not None and found.items[item.parent].each_of] == [
         f"h.{block}" for block in range(5)
     ]
+    words = "1 row of alike parts can be shown one by one, but opened only in the first of them."
+    assert words in found.notes
 
 
 def test_colours_that_were_not_measured_are_refused() -> None:
