@@ -18,11 +18,13 @@ def with_findings(capture: Capture, findings: Iterable[Finding]) -> Capture:
     """The capture with findings on its graphs, and ghost edges where one is about a cut.
 
     One that names no nodes stands on those of its line, or of that where it shows, which are of its operation; one
-    that names no operation either stands on none.
+    that names no operation either stands on none: each graph has these besides.
     """
     found = list(findings)
-    graphs = tuple(_marked(number, graph, found) for number, graph in enumerate(capture.graphs))
-    return replace(capture, graphs=graphs)
+    graphs = [_marked(number, graph, found) for number, graph in enumerate(capture.graphs)]
+    placed = {_verdict(each) for graph in graphs for each in graph.all_findings}
+    unplaced = tuple(Verdict(*verdict) for verdict in dict.fromkeys(map(_verdict, found)) if verdict not in placed)
+    return replace(capture, graphs=tuple(replace(graph, unplaced_findings=unplaced) for graph in graphs))
 
 
 def finding_notes(findings: Iterable[Finding]) -> tuple[str, ...]:
@@ -63,7 +65,7 @@ def _mark(finding: Finding, node: int) -> NodeFinding:
     return NodeFinding(*_verdict(finding), node=node)
 
 
-def _verdict(finding: Finding) -> tuple[str, str, Severity, str, str, str]:
+def _verdict(finding: Finding | Verdict) -> tuple[str, str, Severity, str, str, str]:
     return finding.code, finding.cause, finding.severity, finding.message, finding.why, finding.fix
 
 

@@ -255,6 +255,8 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Only where the recording was checked, for pictures of it."""
     ghost_edges: tuple[GhostEdge, ...] = ()
     """The same: where the gradient would have gone on, had it not been cut off."""
+    unplaced_findings: tuple[Verdict, ...] = ()
+    """The same: what is about no node of any graph of the recording, as what gets no gradient is in none."""
 
     def __repr__(self) -> str:
         # A prompt that prints every node is of use to nobody.

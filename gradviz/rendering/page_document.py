@@ -261,7 +261,7 @@ class PageFinding(Struct, frozen=True, gc=False):
     fix: str
     """What to do."""
     nodes: tuple[int, ...]
-    """What it is about."""
+    """What it is about; none where that is in no graph."""
 
 
 class PageParameter(Struct, frozen=True, gc=False):

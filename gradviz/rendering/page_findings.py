@@ -1,4 +1,4 @@
-"""What a check found about a graph, for the page: each finding once, with all the nodes that it is about."""
+"""What a check found about a graph, for the page: each finding once, with all the nodes that it is about, if any."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ class PageFindings:
 def _with_nodes(graph: Graph) -> Iterator[tuple[Verdict, Iterable[int]]]:
     yield from ((_of_any_node(finding), [finding.node]) for finding in graph.findings)
     yield from ((edge.finding, edge.nodes) for edge in graph.ghost_edges)
+    yield from ((finding, ()) for finding in graph.unplaced_findings)
 
 
 def _of_any_node(found: Verdict) -> Verdict:

@@ -18,7 +18,7 @@ from gradviz.capture.capture import Capture, Program
 from gradviz.graph.folding import FoldOptions
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node, Root, TensorFacts
-from gradviz.graph.node_findings import NodeFinding
+from gradviz.graph.node_findings import NodeFinding, Verdict
 from gradviz.graph.viewing import ViewOptions, view_of
 from gradviz.rendering import page_file
 from gradviz.rendering.labels import item_texts
@@ -449,6 +449,7 @@ def test_what_a_check_found_is_marked_listed_and_found(show: Opener) -> None:
     graph = replace(
         graph_of("x -> Sqrt -> Sum -> loss"),
         findings=(NodeFinding("GV301", "nan_from_op", "error", "0", why="its slope", fix="add something", node=1),),
+        unplaced_findings=(Verdict("GV105", "parameter_not_used", "warning", "w gets nothing"),),
     )
     screen = show(graph)
     assert "GV301 nan_from_op" in (screen.item("sqrt").text_content() or "")
@@ -456,6 +457,7 @@ def test_what_a_check_found_is_marked_listed_and_found(show: Opener) -> None:
     assert "error GV301 nan_from_op\n\n0\n\nwhy its slope\n\ndo add something" in screen.panel()
     screen.page.click("#panel .finding button:has-text('sqrt')")
     assert screen.settled().heading() == "sqrt"
+    assert "w gets nothing\n\nabout nothing that is in the picture" in screen.panel()
     assert screen.search("finding") == "1 found"
     screen.page.select_option("#colour", "finding")
     assert {"error", "nothing found"} <= set(screen.page.locator("#legend .entry").all_inner_texts())

@@ -51,7 +51,9 @@ def test_a_finding_that_names_nodes_stands_on_them_in_its_own_graph_only() -> No
 
 def test_one_that_names_its_operation_and_line_is_found_there() -> None:
     assert guilty(marked(SQRT).graphs[0]) == ["SqrtBackward0"]
-    assert guilty(marked(replace(SQRT, place=Place("train.py", 9))).graphs[0]) == []
+    nowhere = marked(replace(SQRT, place=Place("train.py", 9))).graphs[1]
+    assert guilty(nowhere) == [] and [each.code for each in nowhere.unplaced_findings] == ["GV301"]
+    assert marked(SQRT).graphs[0].unplaced_findings == ()
     elsewhere = replace(SQRT, place=Place("train.py", 1), symptom_place=Place("train.py", 4))
     assert guilty(marked(elsewhere).graphs[0]) == ["SqrtBackward0"]
 

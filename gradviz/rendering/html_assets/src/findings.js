@@ -6,18 +6,22 @@ const MOST_PLACES = 8;
 
 /** @param {object[]} findings of the document */
 export function findingParts(findings) {
-  return findings.map((finding) => h("article", { class: "finding", "data-severity": finding.severity }, told(finding)));
+  return findings.map((finding) => article(finding));
 }
 
 /** All of a graph; each with the places that it is about. */
 export function findingList(model, go, selected) {
   return model.document.findings.map((finding) => {
     const items = [...new Set(finding.nodes.flatMap((node) => model.itemOfNode(node) ?? []))];
+    if (!items.length) return article(finding, [h("p", { class: "quiet" }, "about nothing that is in the picture")]);
     const places = items.slice(0, MOST_PLACES).map((number) => itemButton(model, number, go, { isCurrent: number === selected }));
     if (items.length > MOST_PLACES) places.push(h("p", { class: "quiet" }, `and ${(items.length - MOST_PLACES).toLocaleString("en")} more`));
-    return h("article", { class: "finding", "data-severity": finding.severity }, told(finding), places);
+    return article(finding, places);
   });
 }
+
+const article = (finding, places = []) =>
+  h("article", { class: "finding", "data-severity": finding.severity }, told(finding), places);
 
 function told({ severity, code, cause, message, why, fix }) {
   return [
