@@ -141,6 +141,11 @@ class Screen:
         found: list[str] = self.page.evaluate(_OVERLAPS)
         return found
 
+    def titles_on_titles(self) -> list[str]:
+        """Pairs of titles of open boxes that lie on one another."""
+        found: list[str] = self.page.evaluate(_TITLES_ON_TITLES)
+        return found
+
     def stray_ends(self) -> list[str]:
         """Wires of which an end touches neither an item nor the border of a box."""
         found: list[str] = self.page.evaluate(_STRAY_ENDS)
@@ -169,6 +174,12 @@ for (const [i, a] of rects.entries()) for (const b of rects.slice(i + 1)) {{
   if (!apart && !(b.isBox && within(a, b)) && !(a.isBox && within(b, a))) found.push(`${{a.title}} / ${{b.title}}`);
 }}
 return found; }}"""
+_TITLES_ON_TITLES = """() => {
+const shown = [...document.querySelectorAll('#picture .h.item .title')].filter(title => getComputedStyle(title).opacity > 0);
+const rects = shown.map(title => ({title: title.textContent, rect: title.querySelector('text').getBoundingClientRect()}));
+const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top + 1 || b.bottom <= a.top + 1;
+return rects.flatMap((a, i) => rects.slice(i + 1).filter(b => !apart(a.rect, b.rect)).map(b => `${a.title} / ${b.title}`));
+}"""
 _STRAY_ENDS = f"""() => {{ {_RECTS}
 const found = [];
 const near = (value, ...edges) => edges.some(edge => Math.abs(value - edge) < 1.5);

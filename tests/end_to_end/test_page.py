@@ -121,6 +121,12 @@ def test_titles_of_boxes_stay_in_sight_while_their_box_is(show: Opener) -> None:
     (left, top), (_, below) = (screen.item(title).first.evaluate(where) for title in ("model", "h.0 … h.3"))
     assert 0 < left < 60 and 48 < top < below < 200
     assert screen.place("model")[1] < 0
+    for _ in range(12):  # Whatever comes and goes.
+        screen.page.mouse.move(200, 400)
+        screen.page.mouse.down()
+        screen.page.mouse.move(200, 343, steps=2)
+        screen.page.mouse.up()
+        assert screen.titles_on_titles() == []
     screen.press("f")
     assert screen.item("model").first.evaluate(where)[1] == pytest.approx(screen.place("model")[1], abs=20)
 
