@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from gradviz.errors import BadInput, check_choice
-from gradviz.graph.folding import plan_folding
+from gradviz.graph.folding import FoldPlan, plan_folding
 from gradviz.graph.view import View
 from gradviz.rendering.colouring import check_that_it_was_measured
 from gradviz.rendering.geometry import Arrows
@@ -15,12 +16,12 @@ from gradviz.rendering.page_boxes import PageBoxes
 from gradviz.rendering.page_calls import PageCalls
 from gradviz.rendering.page_costs import page_costs
 from gradviz.rendering.page_details import PageItemDetails
-from gradviz.rendering.page_document import PageDocument
+from gradviz.rendering.page_document import Lines, PageDocument
 from gradviz.rendering.page_file import PageContent, page_file
 from gradviz.rendering.page_findings import PageFindings
 from gradviz.rendering.page_identities import Identities
 from gradviz.rendering.page_items import PageItems, cut
-from gradviz.rendering.page_level import level_of
+from gradviz.rendering.page_level import Level, level_of
 from gradviz.rendering.page_memory import page_memory
 from gradviz.rendering.page_notes import page_notes
 from gradviz.rendering.page_parameters import page_parameters
@@ -88,22 +89,7 @@ class HtmlRenderer:
         findings = PageFindings(subject.graph)
         boxes, items = PageBoxes(), PageItems(subject.graph, subject.graph.failed_node, self._link_template())
         details = PageItemDetails(subject.graph, findings)
-        finest, sizes = View((), ()), []
-        for depth, view in enumerate(plan.levels()):
-            finest = view
-            sizes.append(len(view.items))
-            level = level_of(subject, view, depth, identities)
-            boxes.add(level)
-            items.add(level)
-            details.add(level)
-        repetitions = PageRepetitions(plan, sizes)
-        for each in repetitions.boxes():
-            identities.begin_each()
-            for depth, view in enumerate(each.views, each.depth):
-                level = level_of(subject, view, depth, identities)
-                boxes.add(level)
-                items.add(level)
-                details.add(level)
+        finest, notes_on_repetitions = _take_levels(subject, plan, identities, (boxes, items, details))
         page_items, tints, legends = items.finished()
         error, notes = remarks(subject)
         replay = page_replay(subject, finest)
@@ -113,7 +99,7 @@ class HtmlRenderer:
             name=cut(" ".join([program.name, *program.arguments])),
             facts=cut(call_facts(subject)),
             error=cut(error),
-            notes=tuple(map(cut, (*page_notes(notes), *boxes.notes, *repetitions.notes, *unplayed))),
+            notes=tuple(map(cut, (*page_notes(notes), *boxes.notes, *notes_on_repetitions, *unplayed))),
             shapes=items.shapes,
             roles={role: (role_words(role, subject), *role_outline(role)) for role in ROLE_STYLES},
             items=page_items,
@@ -137,6 +123,33 @@ class HtmlRenderer:
             place=place,
         )
         return document, details.finished()
+
+
+class _TakesLevels(Protocol):
+    def add(self, level: Level) -> None: ...
+
+
+def _take_levels(
+    subject: Subject, plan: FoldPlan, identities: Identities, takers: Iterable[_TakesLevels]
+) -> tuple[View, Lines]:
+    """Give all levels to those that collect what they show; returns the finest, and notes on what is left out."""
+    finest, sizes = View((), ()), []
+
+    def take(view: View, depth: int) -> None:
+        level = level_of(subject, view, depth, identities)
+        for taker in takers:
+            taker.add(level)
+
+    for depth, view in enumerate(plan.levels()):
+        finest = view
+        sizes.append(len(view.items))
+        take(view, depth)
+    repetitions = PageRepetitions(plan, sizes)
+    for each in repetitions.boxes():
+        identities.begin_each()
+        for depth, view in enumerate(each.views, each.depth):
+            take(view, depth)
+    return finest, repetitions.notes
 
 
 def _opened(subject: Subject, identities: Identities) -> tuple[int, ...]:
