@@ -1,5 +1,6 @@
 /** The search field: finds as one types, lists what it found, and jumps to it. */
 import { byId, h } from "./dom.js";
+import { nearOf } from "./near.js";
 import { entriesOf, parse } from "./query.js";
 
 const MOST_LISTED = 200;
@@ -96,6 +97,7 @@ export class Search {
     const rows = this.#found.slice(0, MOST_LISTED).map((number, at) => this.#row(number, at));
     const rest = this.#found.length - MOST_LISTED;
     if (rest > 0) rows.push(h("li", { class: "rest" }, `and ${rest.toLocaleString("en")} more`));
+    if (!rows.length && !problem) rows.push(...this.#near().map((words) => this.#nearRow(words)));
     byId("search-list").replaceChildren(...rows);
     byId("search-list").hidden = !rows.length || Boolean(problem);
     this.field.setAttribute("aria-expanded", !byId("search-list").hidden);
@@ -115,8 +117,24 @@ export class Search {
     );
   }
 
+  /** What could have been meant where nothing was found. */
+  #near() {
+    const typed = this.field.value.trim();
+    return typed && this.#entries ? nearOf(typed, this.#entries.filter(({ number }) => this.isMeant(number))) : [];
+  }
+
+  #nearRow(words) {
+    const type = () => {
+      this.field.value = words;
+      this.#find();
+      this.field.focus();
+    };
+    return h("li", { role: "option", class: "near", "aria-selected": "false", onclick: type }, h("span", { class: "quiet" }, "like it: "), h("b", {}, words));
+  }
+
   #key(event) {
-    if (event.key === "Enter") this.step(event.shiftKey ? -1 : 1);
+    if (event.key === "Enter" && !this.#found.length) byId("search-list").querySelector(".near")?.click();
+    else if (event.key === "Enter") this.step(event.shiftKey ? -1 : 1);
     else if (event.key === "ArrowDown") this.step(1);
     else if (event.key === "ArrowUp") this.step(-1);
     else if (event.key === "Escape") {
