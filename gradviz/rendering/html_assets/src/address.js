@@ -36,25 +36,24 @@ export function stateOf(model, hash) {
 
 /** Its module where no other box stands for the same, else its number. */
 function nameOf(model, box) {
-  const module = moduleOf(model, box);
+  const module = model.moduleOf(box);
   const isPlain = /^[\w.]+\*?$/.test(module);
-  return isPlain && boxesOf(model, module).length === 1 && boxesOf(model, module)[0] === box ? module : String(box);
-}
-
-/** Of several alike the first; with a star where each of them is shown. */
-function moduleOf(model, box) {
-  const module = (model.items[box].path ?? "").split(" ")[0];
-  return module && model.shownAs(box) !== box ? `${module}*` : module;
+  const called = isPlain ? boxesCalled(model, module) : [];
+  return called.length === 1 && called[0] === box ? module : String(box);
 }
 
 function boxesOf(model, names) {
   if (!names) return [];
-  // What is in a box that shows each of several is meant where nothing else is called so.
-  const boxes = [...model.boxes.keys()];
   return names.split(",").flatMap((name) => {
     if (/^\d+$/.test(name)) return model.canOpen(Number(name)) ? [Number(name)] : [];
-    const exact = boxes.filter((box) => moduleOf(model, box) === name);
-    const plain = exact.filter((box) => !model.isOneOfEach(box));
-    return plain.length ? plain : exact.length ? exact : boxes.filter((box) => moduleOf(model, box).endsWith(`.${name}`));
+    const called = boxesCalled(model, name);
+    return called.length ? called : [...model.boxesByModule].flatMap(([module, boxes]) => (module.endsWith(`.${name}`) ? boxes : []));
   });
+}
+
+/** What is in a box that shows each of several is meant where nothing else is called so. */
+function boxesCalled(model, name) {
+  const exact = model.boxesByModule.get(name) ?? [];
+  const plain = exact.filter((box) => !model.isOneOfEach(box));
+  return plain.length ? plain : exact;
 }

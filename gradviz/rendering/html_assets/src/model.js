@@ -1,3 +1,5 @@
+import { grouped } from "./grouping.js";
+
 /**
  * The graph as data: items by number, what each box holds, and where every item lies.
  *
@@ -25,12 +27,9 @@ export class Model {
     });
     /** By a box that stands for several alike, the one that shows each. */
     this.eachBox = new Map([...this.boxes.keys()].filter((box) => this.shownAs(box) !== box).map((box) => [this.shownAs(box), box]));
-    this.childBoxes = new Map();
-    for (const number of new Set([...this.boxes.keys()].map((box) => this.shownAs(box)))) {
-      const parent = this.parentOf(number);
-      if (!this.childBoxes.has(parent)) this.childBoxes.set(parent, []);
-      this.childBoxes.get(parent).push(number);
-    }
+    /** Of several alike by the module of the first; with a star where each of them is shown. */
+    this.boxesByModule = grouped(this.boxes.keys(), (box) => this.moduleOf(box));
+    this.childBoxes = grouped(new Set([...this.boxes.keys()].map((box) => this.shownAs(box))), (number) => this.parentOf(number));
   }
 
   /** What colours mean at first: what was asked for, unless there is nothing of it. */
@@ -43,6 +42,12 @@ export class Model {
   itemOfNode(node, opened = this.opened) {
     const items = this.itemsOfNode.get(node);
     return items?.find((item) => this.isCurrent(item, opened)) ?? items?.[0];
+  }
+
+  /** Where a box stands in the model, as addresses call it; empty for what is no module. */
+  moduleOf(box) {
+    const module = (this.items[box].path ?? "").split(" ")[0];
+    return module && this.shownAs(box) !== box ? `${module}*` : module;
   }
 
   /** The item by which a box is drawn. */
