@@ -175,10 +175,12 @@ for (const [i, a] of rects.entries()) for (const b of rects.slice(i + 1)) {{
 }}
 return found; }}"""
 _TITLES_ON_TITLES = """() => {
-const shown = [...document.querySelectorAll('#picture .h.item .title')].filter(title => getComputedStyle(title).opacity > 0);
-const rects = shown.map(title => ({title: title.textContent, rect: title.querySelector('text').getBoundingClientRect()}));
+const titles = [...document.querySelectorAll('#picture .h.item .title')];
+const shown = titles.filter(title => getComputedStyle(title).opacity > 0);
+const rects = shown.map(({textContent: title, children: [, text]}) => ({title, rect: text.getBoundingClientRect()}));
 const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top + 1 || b.bottom <= a.top + 1;
-return rects.flatMap((a, i) => rects.slice(i + 1).filter(b => !apart(a.rect, b.rect)).map(b => `${a.title} / ${b.title}`));
+const pairs = rects.flatMap((a, i) => rects.slice(i + 1).map(b => [a, b]));
+return pairs.filter(([a, b]) => !apart(a.rect, b.rect)).map(([a, b]) => `${a.title} / ${b.title}`);
 }"""
 _STRAY_ENDS = f"""() => {{ {_RECTS}
 const found = [];

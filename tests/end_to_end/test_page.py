@@ -209,6 +209,9 @@ def test_search_jumps_into_folded_boxes(show: Opener) -> None:
     assert screen.search("op:softmax shape:zebra") == "nothing found"
     assert "Unterminated" in screen.search("/(/")
     assert screen.search("/^h.\\d+/") == "1 found"
+    assert screen.search("op:sofmax") == "nothing found"
+    screen.page.keyboard.press("Enter")
+    assert screen.page.input_value("#search") == "op:softmax"
 
 
 def test_what_was_measured_can_be_searched_for(show: Opener) -> None:
@@ -505,6 +508,7 @@ def test_more_than_can_move_as_elements_is_painted_and_still_answers(show: Opene
     assert screen.titles() == []
     ink = "canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(value => value)"
     assert screen.page.locator("#crowd").evaluate(ink)
+    assert "painted" in (screen.page.get_attribute("#picture", "aria-label") or "")
     screen.page.mouse.down()
     screen.page.mouse.up()
     assert screen.heading() == title
@@ -518,6 +522,10 @@ def test_more_than_can_move_as_elements_is_painted_and_still_answers(show: Opene
     screen.page.mouse.wheel(0, -1500)
     expect(screen.page.locator("#crowd")).to_be_hidden()
     assert title in screen.titles() and screen.overlaps() == []
+    screen.page.mouse.wheel(0, 1500)
+    expect(screen.page.locator("#crowd")).to_be_visible()
+    screen.page.locator("#picture").press("ArrowDown")
+    assert screen.page.inner_text("#status").startswith(screen.heading())
 
 
 def test_the_picture_can_be_saved(show: Opener) -> None:
@@ -533,15 +541,21 @@ def test_the_picture_can_be_saved(show: Opener) -> None:
 
 
 def test_on_paper_the_whole_picture_stands_above_what_is_told(show: Opener) -> None:
-    screen = show(transformer(4), view=FOLDED)
+    screen = show(transformer(4), view=ViewOptions(fold=FoldOptions(depth=9)))
+    screen.page.mouse.move(300, 300)
+    screen.page.mouse.down()
+    screen.page.mouse.move(300, 0, steps=2)
+    screen.page.mouse.up()
+    moved = screen.page.locator("#picture .moved")
+    assert moved.count() > 1
     before = screen.page.locator("#scene").get_attribute("transform")
-    seen = "printed = document.querySelector('#picture').getAttribute('viewBox')"
+    seen = "if (!document.querySelector('.moved')) printed = document.querySelector('#picture').getAttribute('viewBox')"
     screen.page.evaluate(f"globalThis.printed = ''; addEventListener('beforeprint', () => {{ {seen} }})")
     assert len(PdfReader(BytesIO(screen.page.pdf())).pages) >= 2
     width, height = map(float, screen.page.evaluate("printed").split()[2:])
     assert width > 200 and height > 400
     assert screen.page.locator("#scene").get_attribute("transform") == before
-    assert screen.page.locator("#picture").get_attribute("viewBox") is None
+    assert screen.page.locator("#picture").get_attribute("viewBox") is None and moved.count() > 1
 
 
 def test_a_small_window_shows_the_graph_and_the_panel(show: Opener) -> None:

@@ -9,7 +9,7 @@ import { showLegend } from "./legend.js";
 import { litBy, mark } from "./marking.js";
 import { Minimap } from "./minimap.js";
 import { Panel } from "./panel.js";
-import { announce } from "./parts.js";
+import { announce, say } from "./parts.js";
 import { Picture } from "./picture.js";
 import { besideOf, nearestOf } from "./places.js";
 import { Player } from "./player.js";
@@ -18,6 +18,7 @@ import { printWhole } from "./printing.js";
 import { isWithin } from "./rects.js";
 import { savePng, saveSvg } from "./saving.js";
 import { Search } from "./search.js";
+import { spoken } from "./shapes.js";
 import { useTheme } from "./theme.js";
 import { Tip } from "./tip.js";
 import { listenToTools, offerTools } from "./toolbar.js";
@@ -186,16 +187,20 @@ export class App {
   /** Selects what an arrow key leads to: up to what the data came from, down to where it goes, aside on the same level. */
   follow(direction) {
     const { selected } = this.state;
-    if (selected === null) return this.select([...this.picture.scene.items.keys()][0] ?? null);
-    const numbers = this.#ownItems(selected);
-    const way = { up: "back", down: "onwards" }[direction];
-    const next = way
-      ? nearestOf(this.model, this.picture.scene, selected, this.connections.neighbours(numbers, way))
-      : besideOf(this.picture.scene, selected, direction);
+    const next = selected === null ? [...this.picture.scene.items.keys()][0] ?? null : this.#nextOf(selected, direction);
     if (next === null) return undefined;
     this.select(next);
+    if (this.picture.isCrowd) say(spoken(this.model.items[next]));
     this.reveal(next);
     return this.picture.elementOf(next)?.focus({ preventScroll: true });
+  }
+
+  #nextOf(number, direction) {
+    const way = { up: "back", down: "onwards" }[direction];
+    const { scene } = this.picture;
+    return way
+      ? nearestOf(this.model, scene, number, this.connections.neighbours(this.#ownItems(number), way))
+      : besideOf(scene, number, direction);
   }
 
   /** Begins anew with another graph of the page; with the same colours. */
@@ -220,7 +225,9 @@ export class App {
   save(kind) {
     const name = this.model.document.name.split(/[\\/]/).at(-1).replace(/\.py\b.*/, "").replace(/[^\w.-]+/g, "_").slice(0, 80) || "graph";
     const area = this.#area;
-    this.picture.withElements(() => (kind === "svg" ? saveSvg : savePng)(area, name));
+    const putBack = this.picture.lendElements();
+    (kind === "svg" ? saveSvg : savePng)(area, name);
+    putBack();
   }
 
   /** What can be saved and printed. */

@@ -6,9 +6,10 @@
  * treats these as the elements that are there when less is in sight.
  */
 import { byId, s } from "./dom.js";
+import { grouped } from "./grouping.js";
 import { Looks } from "./looks.js";
 import { boundsOf, touch } from "./rects.js";
-import { itemClass, shadeOf, wireKind } from "./shapes.js";
+import { CHIP, itemClass, shadeOf, wireKind } from "./shapes.js";
 
 /** Nearer than this words can be read, and outlines be told from one another: as the style says of elements. */
 export const NEAR = 0.3;
@@ -179,12 +180,27 @@ export class Crowd {
     brush.translate(-x, -y);
   }
 
-  #drawWords(brush, number, { x, y }) {
+  #drawWords(brush, number, rect) {
     const group = this.items.get(number).getAttribute("class");
-    for (const line of this.model.items[number].lines ?? []) {
-      this.#write(brush, group, line.style, line.text, x + line.x, y + line.y);
-      if (line.aside) this.#write(brush, group, "q", line.aside, x + line.aside_x, y + line.y);
-    }
+    const { lines = [], chips = [] } = this.model.items[number];
+    for (const line of lines) this.#drawLine(brush, group, line, rect);
+    for (const chip of chips) this.#drawChip(brush, `${group} ${chip.level ?? ""}`, chip, rect);
+  }
+
+  #drawLine(brush, group, line, { x, y }) {
+    this.#write(brush, group, line.style, line.text, x + line.x, y + line.y);
+    if (line.aside) this.#write(brush, group, "q", line.aside, x + line.aside_x, y + line.y);
+  }
+
+  /** A count, or a mark, from the corner of what it stands on. */
+  #drawChip(brush, group, chip, { x, y }) {
+    const look = this.#looks.of(this.layers.items, group, "rect", "c");
+    this.#dip(brush, look, NEAR);
+    brush.beginPath();
+    brush.roundRect(x + chip.x, y + chip.y - CHIP.rise, chip.width, CHIP.height, CHIP.height / 2);
+    if (look.fill !== "none") brush.fill();
+    brush.stroke();
+    this.#write(brush, group, "b", chip.text, x + chip.x + CHIP.side, y + chip.y - CHIP.sink);
   }
 
   #write(brush, group, style, text, x, y) {
@@ -197,9 +213,13 @@ export class Crowd {
 
   /** From afar as large as it can be read, where there is room. */
   #drawTitle(brush, number, rect, scale) {
-    const { text, y } = rect.box.header;
+    const { header, chip } = rect.box;
     const group = this.items.get(number).getAttribute("class");
-    if (scale >= NEAR) return this.#write(brush, group, `t ${shadeOf(rect.depth)}`, text, rect.x + rect.titleFrom, rect.y + y);
+    if (scale >= NEAR) {
+      const corner = { x: rect.x + rect.titleFrom, y: rect.y };
+      if (chip) this.#drawChip(brush, `${group} box`, chip, corner);
+      return this.#drawLine(brush, group, { ...header, style: `t ${shadeOf(rect.depth)}` }, corner);
+    }
     if (rect.width * scale < TITLE_ROOM.width || rect.height * scale < TITLE_ROOM.height) return undefined;
     const look = this.#looks.of(this.layers.items, group, "text", "t");
     brush.save();
@@ -209,19 +229,9 @@ export class Crowd {
     brush.globalAlpha = look.opacity;
     brush.fillStyle = look.fill;
     brush.font = look.font.replace(/[\d.]+px/, `${TITLE_SIZE / scale}px`);
-    brush.fillText(text, rect.x + 4 / scale, rect.y + (TITLE_SIZE + 2) / scale);
+    brush.fillText(header.text, rect.x + 4 / scale, rect.y + (TITLE_SIZE + 2) / scale);
     return brush.restore();
   }
-}
-
-function grouped(things, groupOf) {
-  const found = new Map();
-  for (const thing of things) {
-    const group = groupOf(thing);
-    if (!found.has(group)) found.set(group, []);
-    found.get(group).push(thing);
-  }
-  return found;
 }
 
 /** @returns {number} how many were in sight */

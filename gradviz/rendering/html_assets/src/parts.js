@@ -56,10 +56,15 @@ export async function copy(text) {
   announce("copied");
 }
 
+/** Says something to screen readers only. */
+export function say(words) {
+  byId("status").textContent = words;
+}
+
 /** Says something for a moment, also to screen readers. */
 export function announce(words) {
   const status = byId("status");
-  status.textContent = words;
+  say(words);
   status.toggleAttribute("data-shown", true);
   setTimeout(() => status.removeAttribute("data-shown"), 1800);
 }

@@ -14,6 +14,7 @@ const MOST_KEPT = 1200;
 /** With more items in sight nothing has elements: all is painted; until so much fewer are in sight again. */
 const MOST_IN_SIGHT = 400;
 const FEWER = 0.8;
+const PAINTED_HINT = "arrow keys go from one thing to the next and say which; zoom in or fold boxes to go through all with the tab key";
 /** Windows around what is in sight, at each side, that have elements as well. */
 const AROUND = 0.25;
 /** Elements are left behind once they fill so many windows more than they were made for: nearing would move them all. */
@@ -77,23 +78,24 @@ export class Picture {
     return { x: x + (clientX - left) / scale, y: y + (clientY - top) / scale };
   }
 
-  /** Does something for which what is in sight must have elements, and titles their own places, as saving does. */
-  withElements(action) {
+  /**
+   * Gives elements to what is in sight, and titles their own places, for who saves or prints.
+   *
+   * @returns {() => void} puts everything back
+   */
+  lendElements() {
     if (!this.#isCrowd) {
       this.#keepTitles({ ...this.#scene, scale: 1, y: this.#scene.y - this.#scene.height });
-      action();
-      return this.#keepTitles();
+      return () => this.#keepTitles();
     }
     this.#turn(false);
-    try {
-      this.#drawAnew(this.#scene);
-      this.onDrawn();
-      return action();
-    } finally {
+    this.#drawAnew(this.#scene);
+    this.onDrawn();
+    return () => {
       this.#turn(true);
       this.#paint();
       this.onDrawn();
-    }
+    };
   }
 
   /** The element of an item that is shown. */
@@ -189,6 +191,7 @@ export class Picture {
     cancelAnimationFrame(this.#frame);
     this.#isCrowd = isCrowd;
     byId("stage").toggleAttribute("data-crowd", isCrowd);
+    sayWhetherPainted(isCrowd);
     if (!isCrowd) this.crowd.hide();
     for (const layer of Object.values(this.layers)) layer.replaceChildren();
     this.#elements = { back: new Map(), wires: new Map(), items: new Map() };
@@ -311,6 +314,14 @@ export class Picture {
     const places = [...scene.open, ...scene.items].sort(([, one], [, other]) => one.y - other.y || one.x - other.x);
     this.layers.items.append(...inOrder(this.#elements.items, places.map(([number]) => number)));
   }
+}
+
+/** Of what is painted the keyboard reaches only the whole, which says so. */
+function sayWhetherPainted(isCrowd) {
+  const svg = byId("picture");
+  svg.setAttribute("aria-label", isCrowd ? `graph, with so much in sight that it is painted: ${PAINTED_HINT}` : "graph");
+  if (isCrowd) svg.setAttribute("tabindex", 0);
+  else svg.removeAttribute("tabindex");
 }
 
 const mix = (from, to, part) => from + (to - from) * part;

@@ -7,14 +7,17 @@ const MARGIN = 12;
 export function printWhole({ area, picture }) {
   const svg = byId("picture");
   const scene = byId("scene");
-  addEventListener("beforeprint", () => picture.withElements(() => {
+  let putBack = () => {};
+  addEventListener("beforeprint", () => {
     const { x, y, width, height } = area();
+    putBack = picture.lendElements();
     svg.setAttribute("viewBox", [x - MARGIN, y - MARGIN, width + 2 * MARGIN, height + 2 * MARGIN].join(" "));
     svg.dataset.transform = scene.getAttribute("transform");
     scene.removeAttribute("transform");
-  }));
+  });
   addEventListener("afterprint", () => {
     svg.removeAttribute("viewBox");
     scene.setAttribute("transform", svg.dataset.transform);
+    putBack();
   });
 }

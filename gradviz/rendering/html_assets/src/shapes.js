@@ -6,6 +6,8 @@ import { pathOf } from "./routes.js";
 const WIDTHS = 7;
 /** The ground of a title that stands over other things than its box. */
 const SIDE_OF_PLATE = 6;
+/** Of a count: from the baseline of its words up to its edge, to the words' own one, and from its left end to them. */
+export const CHIP = { rise: 11.5, sink: 0.4, side: 6, height: 15 };
 const short = (value) => Math.round(value * 10) / 10;
 
 export function translate({ x, y }) {
@@ -134,8 +136,8 @@ function chipElement(chip) {
   return s(
     "g",
     { class: chip.level ?? null },
-    s("rect", { class: "c", x: chip.x, y: chip.y - 11.5, width: chip.width, height: 15, rx: 7.5 }),
-    s("text", { class: "b", x: chip.x + 6, y: chip.y - 0.4 }, chip.text),
+    s("rect", { class: "c", x: chip.x, y: chip.y - CHIP.rise, width: chip.width, height: CHIP.height, rx: CHIP.height / 2 }),
+    s("text", { class: "b", x: chip.x + CHIP.side, y: chip.y - CHIP.sink }, chip.text),
   );
 }
 
@@ -150,7 +152,7 @@ function toggle(x, y, sign) {
 }
 
 /** What a screen reader says of an item. */
-function spoken(item) {
+export function spoken(item) {
   return [item.title, item.repeat > 1 ? `${item.repeat} alike` : "", item.subtitle, item.shape_words, item.line]
     .filter(Boolean).join(", ");
 }
