@@ -69,7 +69,7 @@ def _stores(file: str) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr, bool]]:
     lines = linecache.getlines(file)
     try:
         tree = ast.parse("".join(lines) if len(lines) <= _MOST_SOURCE_LINES else "")
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError):
         return  # A notebook's magic commands, say.
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PUTTING:
