@@ -1,15 +1,17 @@
 /** The search field: finds as one types, lists what it found, and jumps to it. */
 import { byId, h } from "./dom.js";
-import { nearOf } from "./near.js";
+import { NearWords } from "./near.js";
 import { entriesOf, parse } from "./query.js";
 
 const MOST_LISTED = 200;
+const MOST_NEAR = 3;
 
 /** Of an entry of the list. */
 const idOf = (at) => `found-${at}`;
 
 export class Search {
   #entries = null;
+  #nearWords = null;
   #found = [];
   #at = -1;
 
@@ -33,7 +35,9 @@ export class Search {
 
   /** Gathers the words that can be found: done beforehand, so that the first letter that is typed finds at once. */
   prepare() {
-    this.#entries ??= entriesOf(this.model);
+    if (this.#entries) return;
+    this.#entries = entriesOf(this.model);
+    this.#nearWords = new NearWords(this.#entries);
   }
 
   focus() {
@@ -69,8 +73,14 @@ export class Search {
   #find() {
     const typed = this.field.value.trim();
     this.prepare();
-    const { fits, problem } = parse(typed);
-    this.#take(typed && !problem ? this.#entries.filter((entry) => fits(entry) && this.isMeant(entry.number)).map((entry) => entry.number) : null, problem);
+    const { problem } = parse(typed);
+    this.#take(typed && !problem ? this.#fitting(typed) : null, problem);
+  }
+
+  /** The items that what is typed means. */
+  #fitting(typed) {
+    const { fits } = parse(typed);
+    return this.#entries.filter((entry) => fits(entry) && this.isMeant(entry.number)).map(({ number }) => number);
   }
 
   /** @param {number[]|null} numbers null where nothing is searched for, or cannot be */
@@ -120,7 +130,8 @@ export class Search {
   /** What could have been meant where nothing was found. */
   #near() {
     const typed = this.field.value.trim();
-    return typed && this.#entries ? nearOf(typed, this.#entries.filter(({ number }) => this.isMeant(number))) : [];
+    const near = typed ? this.#nearWords?.to(typed) ?? [] : [];
+    return near.slice(0, MOST_NEAR).filter((words) => this.#fitting(words).length);
   }
 
   #nearRow(words) {
