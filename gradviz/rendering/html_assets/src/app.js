@@ -226,8 +226,11 @@ export class App {
     const name = this.model.document.name.split(/[\\/]/).at(-1).replace(/\.py\b.*/, "").replace(/[^\w.-]+/g, "_").slice(0, 80) || "graph";
     const area = this.#area;
     const putBack = this.picture.lendElements();
-    (kind === "svg" ? saveSvg : savePng)(area, name);
-    putBack();
+    try {
+      (kind === "svg" ? saveSvg : savePng)(area, name);
+    } finally {
+      putBack();
+    }
   }
 
   /** What can be saved and printed. */
