@@ -13,12 +13,13 @@ steps = []
 def train(number):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     for _ in range(10):
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=False)  # torch crashes where one thread drops a .grad that another reads
         model(torch.ones(4, 3)).square().sum().backward()
         optimizer.step()
     steps.append(10)
 
 
+model(torch.ones(4, 3)).square().sum().backward()
 threads = [threading.Thread(target=train, args=(number,), name=f"hogwild {number}") for number in range(4)]
 for thread in threads:
     thread.start()
