@@ -19,7 +19,7 @@ JUPYTERLAB_INSTALLED := $(VENV)/.installed-jupyterlab
 BENCH_INSTALLED := $(VENV)/.installed-bench
 
 # The script of the page, and the tools that make it: Node itself comes as a Python package.
-PAGE := gradviz/rendering/html_assets
+PAGE := gradviz/rendering/page/assets
 # Written by npm, once all is there.
 PAGE_INSTALLED := $(PAGE)/node_modules/.package-lock.json
 NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)

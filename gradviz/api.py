@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from gradviz.capture.capture import Capture
     from gradviz.checked import Checked
     from gradviz.recording.inline import BlockRecorder
-    from gradviz.recording.model_watch import ModelWatch
-    from gradviz.recording.plan import RecordingPlan
+    from gradviz.recording.run.plan import RecordingPlan
+    from gradviz.recording.watch.model_watch import ModelWatch
 
 
 def inspect(*tensors: Any, model: Any = None) -> Inspection:
@@ -132,7 +132,7 @@ def record(
         >>> recording.graph.roots[0].name, recording.graph.scopes[0].path
         ('loss', 'model')
     """
-    from gradviz.recording.plan import RecordingPlan
+    from gradviz.recording.run.plan import RecordingPlan
 
     plan = RecordingPlan(
         None if backward == "last" else backward,
@@ -193,7 +193,7 @@ def watch(
         5
     """
     path, folder = _run_log_path(to), _tensorboard_folder(tensorboard)
-    from gradviz.recording.model_watch import WatchPlan, begin_watch
+    from gradviz.recording.watch.model_watch import WatchPlan, begin_watch
 
     plan = WatchPlan(path, every, scaler, folder, sys._getframe(1).f_code.co_filename)
     return Watch(path, begin_watch(model, plan))

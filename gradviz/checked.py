@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from gradviz.errors import BadInput, check_choice
 
 if TYPE_CHECKING:
+    from gradviz.analysis.check.installed_rules import RuleSet
+    from gradviz.analysis.check.report import Report
     from gradviz.analysis.finding import Finding, Severity
-    from gradviz.analysis.installed_rules import RuleSet
-    from gradviz.analysis.report import Report
     from gradviz.capture.capture import Capture
 
 _WIDTH = 100
@@ -45,7 +45,7 @@ class Checked:
 
     def text(self, *, width: int = _WIDTH, color: bool = False) -> str:
         """What ``gradviz check`` prints."""
-        from gradviz.rendering.findings_text import FindingsText
+        from gradviz.rendering.reports.findings_text import FindingsText
 
         return FindingsText(width, color).text(self.report)
 
@@ -65,9 +65,9 @@ def chosen(select: Sequence[str] = (), ignore: Sequence[str] = (), *, model_is_g
 
     Raises `BadInput` for a word that means no rule.
     """
-    from gradviz.analysis.checker import chosen_rules
-    from gradviz.analysis.installed_rules import RuleSet, all_rules
-    from gradviz.analysis.rules.parameter_without_gradient import GivenParameterWithoutGradient
+    from gradviz.analysis.check.checker import chosen_rules
+    from gradviz.analysis.check.installed_rules import RuleSet, all_rules
+    from gradviz.analysis.rules.parameters.parameter_without_gradient import GivenParameterWithoutGradient
 
     known, wanted = all_rules(), _words("select", select)
     requested = [GivenParameterWithoutGradient] if model_is_given and not wanted else []
@@ -78,14 +78,14 @@ def chosen(select: Sequence[str] = (), ignore: Sequence[str] = (), *, model_is_g
 def checked(capture: Capture, rules: RuleSet) -> Checked:
     """Run the rules."""
     from gradviz.analysis.case import Case
-    from gradviz.analysis.report import check_report
+    from gradviz.analysis.check.report import check_report
 
     return Checked(check_report(Case(capture), rules.rules, besides=rules.unusable))
 
 
 def marked(capture: Capture, rules: RuleSet) -> tuple[Capture, tuple[str, ...]]:
     """The capture with what the rules find on its graphs, for pictures; and a sentence for each alarm."""
-    from gradviz.analysis.marked_findings import finding_notes, with_findings
+    from gradviz.analysis.check.marked_findings import finding_notes, with_findings
 
     findings = checked(capture, rules).findings
     return with_findings(capture, findings), finding_notes(findings)

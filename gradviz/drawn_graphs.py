@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gradviz.errors import BadInput, GradvizError, NothingFound, NothingRecorded, NotInThisGraph
-from gradviz.graph.counts import counted
+from gradviz.graph.words import counted
 
 if TYPE_CHECKING:
     from gradviz.capture.capture import Capture
@@ -58,8 +58,8 @@ class DrawnGraphs:
         return [_with_notes(each, notes) for each in shown]
 
     def _drawn(self, number: int, showing: dict[str, Any]) -> Subject:
-        from gradviz.graph.view_keywords import view_options
         from gradviz.rendering.subjects import subject_of
+        from gradviz.view.keywords import view_options
 
         capture, notes = self._marked
         return subject_of(capture, capture.graphs[number], view_options(showing), notes)

@@ -1,6 +1,6 @@
 """What one looks at in Python: the graphs of a capture, as text, as pictures, as files and as data.
 
-The keywords of all methods are the options of the command line: `gradviz.graph.view_keywords` lists those that say
+The keywords of all methods are the options of the command line: `gradviz.view.keywords` lists those that say
 what is shown, and the fields of each renderer those that say how.
 """
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from gradviz.checked import Checked
     from gradviz.graph.model import Graph
     from gradviz.recording.requested_backward import InspectedRoots
-    from gradviz.rendering.memory_report import MemoryTable
     from gradviz.rendering.notebook import SvgPicture, TreeText
-    from gradviz.rendering.notebook_page import NotebookPage
+    from gradviz.rendering.page.notebook_page import NotebookPage
     from gradviz.rendering.renderer import Format
+    from gradviz.rendering.reports.memory_report import MemoryTable
 
 MOST_TREES = 5
 """So many graphs are printed one below the other."""
@@ -120,7 +120,7 @@ class Inspection:
                 "backward() measures tensors that are there, and this was recorded before",
                 hint="call it on gradviz.inspect(loss); a recording holds the gradients of its own backward calls",
             )
-        from gradviz.recording.plan import RecordingPlan
+        from gradviz.recording.run.plan import RecordingPlan
 
         plan = RecordingPlan(values_up_to=values, root_shares=root_shares)
         return Inspection(self._roots.measured(self._capture, gradient, plan))
@@ -145,7 +145,7 @@ class Inspection:
             >>> gradviz.inspect(loss).check().findings[0].severity
             'error'
         """
-        from gradviz.analysis.gradient_flow import has_gradients
+        from gradviz.analysis.flow.gradient_flow import has_gradients
         from gradviz.checked import checked, chosen
 
         # Before a backward is measured, which runs the program's hooks.
@@ -207,7 +207,7 @@ class Inspection:
         Returns:
             The text of an HTML file; a notebook shows it in a frame.
         """
-        from gradviz.rendering.notebook_page import NotebookPage
+        from gradviz.rendering.page.notebook_page import NotebookPage
 
         # Where the page cannot be shown there are no fonts either, mostly; so it takes a third of the room.
         return NotebookPage(
@@ -242,8 +242,8 @@ class Inspection:
         Raises:
             BadInput: an argument cannot be, or the graph was recorded before gradviz looked at saved tensors.
         """
-        from gradviz.rendering.memory_report import ReportOptions, memory_report
         from gradviz.rendering.notebook import TreeText
+        from gradviz.rendering.reports.memory_report import ReportOptions, memory_report
 
         options = ReportOptions(by, rows, 100 if width is None else width, color)
         return TreeText(memory_report(self.capture, self._drawn.graph(backward), options))
@@ -274,12 +274,12 @@ class Inspection:
         Raises:
             BadInput: there is no such step or keyword.
         """
-        from gradviz.analysis.replay import Replay
-        from gradviz.graph.view_keywords import view_options
+        from gradviz.analysis.replay.steps import Replay
         from gradviz.rendering.notebook import TreeText
-        from gradviz.rendering.replay_text import PageLook, ReplayPages, replay_notes
-        from gradviz.rendering.replay_words import ReplayWords
+        from gradviz.rendering.replay.text import PageLook, ReplayPages, replay_notes
+        from gradviz.rendering.replay.words import ReplayWords
         from gradviz.rendering.subjects import subject_of
+        from gradviz.view.keywords import view_options
 
         look = PageLook(100 if width is None else width, color)
         subject = subject_of(self.capture, self._drawn.graph(backward), view_options(options))
@@ -390,7 +390,7 @@ class Inspection:
 
 def _sorted_out(chosen: Format, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options that belong to the renderer, and those that say what is shown."""
-    from gradviz.graph.view_keywords import KEYWORDS
+    from gradviz.view.keywords import KEYWORDS
 
     look_names, showing_names = chosen.option_names(), ("backward", *KEYWORDS)
     for name in options:

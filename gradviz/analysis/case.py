@@ -6,24 +6,24 @@ from collections.abc import Iterable
 from functools import cache, cached_property
 from typing import Any
 
-from gradviz.analysis.backward_calls import BackwardCalls
-from gradviz.analysis.broken_gradients import BrokenGradient, BrokenGradients
-from gradviz.analysis.dataflow import Dataflow
-from gradviz.analysis.failed_backward import FailedBackwards
+from gradviz.analysis.cuts.missing_gradients import CutOff, MissingGradients
+from gradviz.analysis.dataflow.backward_calls import BackwardCalls
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.failed_backward import FailedBackwards
+from gradviz.analysis.dataflow.graph_uses import GraphUses
+from gradviz.analysis.dataflow.retained_graphs import Retained, RetainedGraphs
+from gradviz.analysis.dataflow.tensor_words import leaf_names, tensor_words
 from gradviz.analysis.finding import NodeAt, Place, place_of_line, text_at
-from gradviz.analysis.gradient_flow import FlowRow, GradientFlow, gradient_flow, has_gradients
-from gradviz.analysis.graph_uses import GraphUses
-from gradviz.analysis.missing_gradients import CutOff, MissingGradients
-from gradviz.analysis.parameter_fates import ParameterFates
-from gradviz.analysis.received_gradients import ReceivedGradients, names_reached
-from gradviz.analysis.retained_graphs import Retained, RetainedGraphs
-from gradviz.analysis.tensor_words import leaf_names, tensor_words
-from gradviz.analysis.zero_gradients import ZeroGradient, ZeroGradients
+from gradviz.analysis.flow.gradient_flow import FlowRow, GradientFlow, gradient_flow, has_gradients
+from gradviz.analysis.numbers.broken_gradients import BrokenGradient, BrokenGradients
+from gradviz.analysis.numbers.zero_gradients import ZeroGradient, ZeroGradients
+from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.parameters.received_gradients import ReceivedGradients, names_reached
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog
-from gradviz.graph.constant_places import with_constants_in_place
 from gradviz.graph.model import Edge, Graph
-from gradviz.graph.source_lines import readers_lines
+from gradviz.graph.query.composite_inputs import with_constants_in_place
+from gradviz.graph.query.own_line import readers_lines
 from gradviz.graph.traversal import ancestors, scopes_around
 
 

@@ -25,12 +25,11 @@ from typing import Any
 import msgspec
 
 from gradviz.capture.capture import Capture
-from gradviz.capture.content import content_of
 from gradviz.capture.encoding import encoded
-from gradviz.capture.first_line import FirstLine
+from gradviz.capture.file_header import FirstLine, content_of
 from gradviz.capture.run_log_file import is_run_log
 from gradviz.errors import BadCapture
-from gradviz.graph.graph_check import InvalidGraph
+from gradviz.graph.invariants import InvalidGraph
 
 FORMAT_VERSION = 1
 """Raised when an older gradviz would misread a new file. A new field with a default does not raise it: older

@@ -34,9 +34,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from gradviz.capture.content import content_of
 from gradviz.capture.encoding import encoded
-from gradviz.capture.first_line import FirstLine
+from gradviz.capture.file_header import FirstLine, content_of
 from gradviz.capture.run_log import RunEnd, RunHeader, RunLog, StepFigures
 from gradviz.errors import BadCapture
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options import table_below_help, terminal_options
-from gradviz.rendering.finding_formats import FINDING_FORMATS
+from gradviz.cli.options.shared import table_below_help, terminal_options
+from gradviz.rendering.reports.finding_formats import FINDING_FORMATS
 
 if TYPE_CHECKING:
-    from gradviz.analysis.baseline import Baseline
     from gradviz.analysis.case import Case
-    from gradviz.analysis.report import Report
-    from gradviz.cli.settings import CheckSettings
-    from gradviz.cli.terminal import Terminal
+    from gradviz.analysis.check.baseline import Baseline
+    from gradviz.analysis.check.report import Report
+    from gradviz.cli.options.settings import CheckSettings
+    from gradviz.cli.terminal.terminal import Terminal
 
 NARROWEST = 40
 
@@ -48,16 +48,16 @@ def check_command(
     **options: Any,
 ) -> int:
     """Run SCRIPT to its end, and say why gradients are missing, zero, NaN or wrong, and on which line."""
-    from gradviz.analysis.baseline import baseline_of
     from gradviz.analysis.case import Case
-    from gradviz.analysis.report import check_report
-    from gradviz.cli.findings_pictures import Pictures
-    from gradviz.cli.marking import as_check_runs_it, rules_of
-    from gradviz.cli.paging import show
-    from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.settings import check_settings
-    from gradviz.cli.source import SourceOptions, open_source
-    from gradviz.cli.terminal import standard_output
+    from gradviz.analysis.check.baseline import baseline_of
+    from gradviz.analysis.check.report import check_report
+    from gradviz.cli.captures.marking import as_check_runs_it, rules_of
+    from gradviz.cli.captures.pictures import Pictures
+    from gradviz.cli.captures.rescue import recording_kept
+    from gradviz.cli.captures.source import SourceOptions, open_source
+    from gradviz.cli.options.settings import check_settings
+    from gradviz.cli.terminal.paging import show
+    from gradviz.cli.terminal.terminal import standard_output
     from gradviz.output import check_outputs, write_output
 
     terminal = standard_output(options["color"])
@@ -90,8 +90,8 @@ def check_command(
 
 
 def _said(case: Case, report: Report, options: dict[str, Any], form: str, terminal: Terminal) -> str:
-    from gradviz.rendering.finding_formats import finding_format
-    from gradviz.rendering.findings_text import FindingsText
+    from gradviz.rendering.reports.finding_formats import finding_format
+    from gradviz.rendering.reports.findings_text import FindingsText
 
     if options["why"] is not None:
         return _why(case, report, options, form, terminal)
@@ -101,9 +101,9 @@ def _said(case: Case, report: Report, options: dict[str, Any], form: str, termin
 
 
 def _why(case: Case, report: Report, options: dict[str, Any], form: str, terminal: Terminal) -> str:
-    from gradviz.analysis.why import why
-    from gradviz.cli.why_text import why_text
-    from gradviz.rendering.why_json import why_json
+    from gradviz.analysis.check.why import why
+    from gradviz.cli.reports.why_text import why_text
+    from gradviz.rendering.reports.why_json import why_json
 
     answer = why(case, report.findings, options["why"])
     if form == "json":
@@ -134,7 +134,7 @@ def _check_that_it_runs(name: str, options: dict[str, Any]) -> None:
 def _baseline(path: str | None, program: str) -> Baseline | None:
     if path is None:
         return None
-    from gradviz.analysis.baseline import read_baseline
+    from gradviz.analysis.check.baseline import read_baseline
     from gradviz.errors import BadInput
 
     try:

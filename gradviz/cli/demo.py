@@ -58,7 +58,7 @@ def demo_command(outputs: tuple[str, ...]) -> int:
 
 
 def _shown(demo: Inspection) -> str:
-    from gradviz.cli.terminal import standard_output
+    from gradviz.cli.terminal.terminal import standard_output
 
     screen = standard_output()
     tree = demo.tree(width=screen.width, color=screen.has_colors, ascii=not screen.has_unicode)

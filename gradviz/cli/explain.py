@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from gradviz.cli.options import optional_recording_options, terminal_options
+from gradviz.cli.options.shared import optional_recording_options, terminal_options
 
 if TYPE_CHECKING:
-    from gradviz.analysis.explanation import Explanation
+    from gradviz.analysis.explain.explanation import Explanation
     from gradviz.analysis.rule import Rule
-    from gradviz.cli.source import SourceOptions
-    from gradviz.cli.terminal import Terminal
+    from gradviz.cli.captures.source import SourceOptions
+    from gradviz.cli.terminal.terminal import Terminal
     from gradviz.errors import GradvizError
     from gradviz.formulas.known import KnownFormulas
 
@@ -39,8 +39,8 @@ def explain_command(what: str | None, words: tuple[str, ...], **options: Any) ->
     `gradviz check` (GV101). With a SCRIPT or CAPTURE it is a node of its graph, by any of its names, and the numbers
     of that node are put into the formula; of a SCRIPT, small tensors are recorded whole.
     """
-    from gradviz.cli.paging import show
-    from gradviz.cli.terminal import standard_output
+    from gradviz.cli.terminal.paging import show
+    from gradviz.cli.terminal.terminal import standard_output
 
     name = _checked(what, words, options["format"])
     terminal = standard_output(options["color"])
@@ -65,9 +65,9 @@ def _checked(what: str | None, words: tuple[str, ...], format_name: str) -> str:
 
 def _general(name: str, options: dict[str, Any], terminal: Terminal) -> str:
     """The page of what a word stands for without any program."""
-    from gradviz.analysis.explanation import explain
-    from gradviz.cli.progress import working
+    from gradviz.analysis.explain.explanation import explain
     from gradviz.cli.rules import rule_page
+    from gradviz.cli.terminal.progress import working
     from gradviz.errors import BadInput
     from gradviz.formulas import known_formulas
     from gradviz.formulas.meanings import meaning_of
@@ -88,8 +88,8 @@ def _general(name: str, options: dict[str, Any], terminal: Terminal) -> str:
 
 def _rules_called(name: str, *, also_by_name: bool = False) -> list[type[Rule]]:
     """Those that `gradviz rules` prints for the same word; none for what is neither a code nor, if asked, a name."""
-    from gradviz.analysis.checker import named_rules
-    from gradviz.analysis.installed_rules import all_rules
+    from gradviz.analysis.check.checker import named_rules
+    from gradviz.analysis.check.installed_rules import all_rules
 
     known = all_rules().rules
     if re.fullmatch(r"GV\d+", name, re.IGNORECASE):
@@ -99,8 +99,8 @@ def _rules_called(name: str, *, also_by_name: bool = False) -> list[type[Rule]]:
 
 def _unknown(name: str, known: KnownFormulas) -> GradvizError:
     """Near matches among everything that can be explained."""
-    from gradviz.analysis.checker import rule_names
-    from gradviz.analysis.installed_rules import all_rules
+    from gradviz.analysis.check.checker import rule_names
+    from gradviz.analysis.check.installed_rules import all_rules
     from gradviz.errors import BadInput, near_matches
     from gradviz.formulas.meanings import known_words
 
@@ -112,8 +112,8 @@ def _unknown(name: str, known: KnownFormulas) -> GradvizError:
 
 
 def _page(page: Explanation, options: dict[str, Any], terminal: Terminal) -> str:
-    from gradviz.rendering.explanation_json import explanation_json
-    from gradviz.rendering.explanation_text import ExplanationText
+    from gradviz.rendering.reports.explanation_json import explanation_json
+    from gradviz.rendering.reports.explanation_text import ExplanationText
 
     if options["format"] == "json":
         return explanation_json(page)
@@ -132,10 +132,10 @@ def _check_that_nothing_is_to_run(options: dict[str, Any]) -> None:
 
 def _source_choice(words: tuple[str, ...], options: dict[str, Any]) -> SourceOptions:
     """Values are what is to be shown, so they are recorded; for finite differences, every call as well."""
-    from gradviz.cli.settings import CheckSettings
-    from gradviz.cli.views import source_options
+    from gradviz.cli.captures.views import source_options
+    from gradviz.cli.options.settings import CheckSettings
     from gradviz.errors import BadInput
-    from gradviz.recording.plan import RunLimits
+    from gradviz.recording.run.plan import RunLimits
 
     choice = source_options(options | {"words": words})
     if choice.is_capture:
@@ -152,11 +152,11 @@ def _of_a_graph(name: str, choice: SourceOptions, options: dict[str, Any], termi
     """The page of a node, with its numbers."""
     import msgspec
 
-    from gradviz.analysis.node_explanation import explain_in_graph
-    from gradviz.cli.paging import show
-    from gradviz.cli.progress import working
-    from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.source import open_source, tell_that_it_was_stopped
+    from gradviz.analysis.explain.node_explanation import explain_in_graph
+    from gradviz.cli.captures.rescue import recording_kept
+    from gradviz.cli.captures.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.terminal.paging import show
+    from gradviz.cli.terminal.progress import working
     from gradviz.formulas import known_formulas
 
     source = open_source(choice, own_output=True)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options import recording_options, root_shares_option, terminal_options
+from gradviz.cli.options.shared import recording_options, root_shares_option, terminal_options
 
 if TYPE_CHECKING:
-    from gradviz.cli.source import SourceOptions
+    from gradviz.cli.captures.source import SourceOptions
 
 
 NARROWEST = 40
@@ -29,15 +29,15 @@ NARROWEST = 40
 @terminal_options(least_width=NARROWEST)
 def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: bool, **others: Any) -> int:
     """Run SCRIPT, and print which gradient its first backward() brought to every parameter, in the model's order."""
-    from gradviz.analysis.flow_document import flow_json
-    from gradviz.cli.flow_table import FlowTable
-    from gradviz.cli.gradient_check import check_gradients
-    from gradviz.cli.paging import show
-    from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.run_log import RunLogOptions, is_run_log_file, show_run_log
-    from gradviz.cli.source import open_source, tell_that_it_was_stopped
-    from gradviz.cli.terminal import standard_output
-    from gradviz.cli.views import source_options
+    from gradviz.analysis.flow.flow_document import flow_json
+    from gradviz.cli.captures.gradient_check import check_gradients
+    from gradviz.cli.captures.rescue import recording_kept
+    from gradviz.cli.captures.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.captures.views import source_options
+    from gradviz.cli.reports.flow_table import FlowTable
+    from gradviz.cli.reports.run_log import RunLogOptions, is_run_log_file, show_run_log
+    from gradviz.cli.terminal.paging import show
+    from gradviz.cli.terminal.terminal import standard_output
 
     source_choice, terminal = source_options(others), standard_output(others["color"])
     _check(source_choice, depth, show_all=show_all, as_json=as_json)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from gradviz.cli.options import recording_options, terminal_options
-from gradviz.cli.progress import working
+from gradviz.cli.options.shared import recording_options, terminal_options
+from gradviz.cli.terminal.progress import working
 
 if TYPE_CHECKING:
     from gradviz.capture.capture import Capture
@@ -28,14 +28,14 @@ def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: 
 
     Every storage is counted once, at the first line that keeps it.
     """
-    from gradviz.analysis.memory_document import memory_json
-    from gradviz.cli.paging import show
-    from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.source import open_source, tell_that_it_was_stopped
-    from gradviz.cli.terminal import standard_output
-    from gradviz.cli.views import source_options
+    from gradviz.analysis.memory.memory_document import memory_json
+    from gradviz.cli.captures.rescue import recording_kept
+    from gradviz.cli.captures.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.captures.views import source_options
+    from gradviz.cli.terminal.paging import show
+    from gradviz.cli.terminal.terminal import standard_output
     from gradviz.output import check_outputs, write_output
-    from gradviz.rendering.memory_report import NARROWEST, ReportOptions, check_that_it_is_known, memory_report
+    from gradviz.rendering.reports.memory_report import NARROWEST, ReportOptions, check_that_it_is_known, memory_report
 
     source_choice, terminal = source_options(others), standard_output(others["color"])
     options = ReportOptions(
@@ -91,9 +91,9 @@ def _check_suffix(path: str) -> None:
 
 
 def _content(path: str, capture: Capture, graph: Graph) -> str:
-    from gradviz.analysis.memory import memory_of
-    from gradviz.analysis.memory_document import memory_json
-    from gradviz.rendering.treemap import TreemapRenderer
+    from gradviz.analysis.memory.kept_memory import memory_of
+    from gradviz.analysis.memory.memory_document import memory_json
+    from gradviz.rendering.svg.treemap import TreemapRenderer
 
     if Path(path).suffix.lower() == ".json":
         return memory_json(capture, graph)

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from gradviz.cli.options import recording_options, root_shares_option
-from gradviz.cli.progress import working
+from gradviz.cli.options.shared import recording_options, root_shares_option
+from gradviz.cli.terminal.progress import working
 
 
 @click.command("record")
@@ -19,13 +19,13 @@ from gradviz.cli.progress import working
 def record_command(output: str | None, **others: Any) -> int:
     """Run SCRIPT and write what was recorded to one file, which every other command takes in place of a script."""
     from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
-    from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.run_log import is_run_log_file
-    from gradviz.cli.source import open_source, tell_that_it_was_stopped
-    from gradviz.cli.views import source_options
+    from gradviz.cli.captures.rescue import recording_kept
+    from gradviz.cli.captures.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.captures.views import source_options
+    from gradviz.cli.reports.run_log import is_run_log_file
     from gradviz.errors import BadInput
     from gradviz.output import check_outputs, write_output
-    from gradviz.rendering.words import counted
+    from gradviz.rendering.words.words import counted
 
     source_choice = source_options(others)
     if is_run_log_file(source_choice):

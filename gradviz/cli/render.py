@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.look import check_that_it_will_be_measured, look_options, renderers_for
-from gradviz.cli.options import check_option, recording_options, table_below_help, viewing_options
-from gradviz.cli.progress import working
+from gradviz.cli.options.look import check_that_it_will_be_measured, look_options, renderers_for
+from gradviz.cli.options.shared import check_option, recording_options, table_below_help, viewing_options
+from gradviz.cli.terminal.progress import working
 from gradviz.rendering.renderer import FORMATS, Format, Renderer, RendersTogether, Subject, format_named
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
 
     Without -o the picture goes to SCRIPT's name with .svg, in the working directory.
     """
-    from gradviz.cli.marking import open_to_draw
-    from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.source import tell_that_it_was_stopped
-    from gradviz.cli.views import drawable_subjects, source_options, view_options
+    from gradviz.cli.captures.marking import open_to_draw
+    from gradviz.cli.captures.rescue import recording_kept
+    from gradviz.cli.captures.source import tell_that_it_was_stopped
+    from gradviz.cli.captures.views import drawable_subjects, source_options, view_options
     from gradviz.output import check_outputs
 
     source_choice, viewing = source_options(others), view_options(others)
@@ -79,7 +79,7 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
         subjects = drawable_subjects(source, viewing)
         written, refusals = _write_all(subjects, list(zip(wanted, renderers, strict=True)))
         if written:
-            from gradviz.cli.summary import print_summary
+            from gradviz.cli.reports.summary import print_summary
 
             print_summary(source_choice, subjects, written)
         elif not refusals:

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options import recording_options, terminal_options, viewing_options_without_all
-from gradviz.cli.progress import working
+from gradviz.cli.options.shared import recording_options, terminal_options, viewing_options_without_all
+from gradviz.cli.terminal.progress import working
 
 if TYPE_CHECKING:
-    from gradviz.cli.replay_stage import Stage
-    from gradviz.cli.source import Source, SourceOptions
-    from gradviz.cli.terminal import Terminal
-    from gradviz.rendering.replay_files import ReplayOutput
-    from gradviz.rendering.replay_strip import StripLook
-    from gradviz.rendering.replay_text import PageLook
-    from gradviz.rendering.replay_words import ReplayWords
+    from gradviz.cli.captures.source import Source, SourceOptions
+    from gradviz.cli.player.stage import Stage
+    from gradviz.cli.terminal.terminal import Terminal
+    from gradviz.rendering.replay.files import ReplayOutput
+    from gradviz.rendering.replay.strip import StripLook
+    from gradviz.rendering.replay.text import PageLook
+    from gradviz.rendering.replay.words import ReplayWords
 
 NARROWEST = 40
 """Columns that a page needs."""
@@ -62,11 +62,11 @@ def replay_command(no_pager: bool, every_node: bool, **others: Any) -> int:
     Each step shows what the engine runs, the gradient that enters, how it is summed where branches meet, the formula,
     and the gradients that leave. Folded boxes run as one step. SCRIPT is recorded with the numbers of small tensors.
     """
-    from gradviz.cli.replay_stage import Stage
-    from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.source import open_source, tell_that_it_was_stopped
-    from gradviz.cli.terminal import standard_output
-    from gradviz.cli.views import source_options, view_options
+    from gradviz.cli.captures.rescue import recording_kept
+    from gradviz.cli.captures.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.captures.views import source_options, view_options
+    from gradviz.cli.player.stage import Stage
+    from gradviz.cli.terminal.terminal import standard_output
 
     source_choice = _with_values(source_options(others))
     viewing = view_options(others | ({"show_all": True, "plumbing": True} if every_node else {}))
@@ -89,7 +89,7 @@ def replay_command(no_pager: bool, every_node: bool, **others: Any) -> int:
         if pictures is not None:
             _draw(stage, words, steps, pictures)
         elif _is_played(terminal, others["all_pages"]):
-            from gradviz.cli.replay_player import Player
+            from gradviz.cli.player.player import Player
 
             Player(stage, viewing, words, steps).play()
         else:
@@ -121,8 +121,8 @@ def _pictures(source: SourceOptions, options: dict[str, Any]) -> tuple[ReplayOut
     if options["output"] is None:
         return None
     from gradviz.output import check_outputs
-    from gradviz.rendering.replay_files import ReplayOutput
-    from gradviz.rendering.replay_strip import StripLook
+    from gradviz.rendering.replay.files import ReplayOutput
+    from gradviz.rendering.replay.strip import StripLook
 
     output = ReplayOutput.of(options["output"])
     look = StripLook(options["direction"].upper(), options["theme"], embed_font=not output.is_png)
@@ -132,7 +132,7 @@ def _pictures(source: SourceOptions, options: dict[str, Any]) -> tuple[ReplayOut
 
 def _draw(stage: Stage, words: ReplayWords, steps: range, pictures: tuple[ReplayOutput, StripLook]) -> None:
     from gradviz.output import write_output
-    from gradviz.rendering.replay_files import picture_files
+    from gradviz.rendering.replay.files import picture_files
 
     written = []
     with working("drawing the steps"):
@@ -152,7 +152,7 @@ def _is_chosen(options: dict[str, Any]) -> bool:
 
 def _print(pages: Iterator[str], terminal: Terminal, *, use_pager: bool) -> None:
     """All of them through a pager; in a pipe one by one, so that the first is there at once."""
-    from gradviz.cli.paging import show
+    from gradviz.cli.terminal.paging import show
     from gradviz.output import write_output
 
     if terminal.is_interactive:
@@ -165,13 +165,13 @@ def _print(pages: Iterator[str], terminal: Terminal, *, use_pager: bool) -> None
 
 def _is_played(terminal: Terminal, all_pages: bool) -> bool:
     """Whether there is somebody to press keys, and a screen that can be drawn anew."""
-    from gradviz.cli.terminal import is_terminal
+    from gradviz.cli.terminal.terminal import is_terminal
 
     return not all_pages and terminal.is_interactive and is_terminal(sys.stdin) and os.environ.get("TERM") != "dumb"
 
 
 def _page_look(terminal: Terminal, options: dict[str, Any]) -> PageLook:
-    from gradviz.rendering.replay_text import PageLook
+    from gradviz.rendering.replay.text import PageLook
 
     return PageLook(
         width=options["width"] or max(terminal.width, NARROWEST),
@@ -182,7 +182,7 @@ def _page_look(terminal: Terminal, options: dict[str, Any]) -> PageLook:
 
 def _notes(source: Source, options: SourceOptions) -> tuple[str, ...]:
     """What this recording holds of what a replay shows, and how to record the rest."""
-    from gradviz.analysis.gradient_flow import has_gradients
+    from gradviz.analysis.flow.gradient_flow import has_gradients
     from gradviz.graph.gradients import holds_numbers
 
     graph = source.graphs[0]
@@ -205,7 +205,7 @@ def _notes(source: Source, options: SourceOptions) -> tuple[str, ...]:
 def _how_recorded(options: SourceOptions) -> str:
     if options.is_capture:
         return ""
-    from gradviz.recording.plan import MOST_VALUES
+    from gradviz.recording.run.plan import MOST_VALUES
 
     most = options.values_up_to or MOST_VALUES
     return f"the script was recorded with --values: every number of tensors of up to {most:,} elements"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options import terminal_options
+from gradviz.cli.options.shared import terminal_options
 
 if TYPE_CHECKING:
     from gradviz.analysis.rule import Rule
@@ -22,10 +22,10 @@ _INDENT = " " * 9
 @click.argument("words", nargs=-1, metavar="[RULE]...")
 def rules_command(words: tuple[str, ...], no_pager: bool, **options: Any) -> int:
     """List the rules of `gradviz check`; with RULE (GV101, GV1 or a name), print what it finds and what to do."""
-    from gradviz.analysis.checker import named_rules
-    from gradviz.analysis.installed_rules import all_rules
-    from gradviz.cli.paging import show
-    from gradviz.cli.terminal import standard_output
+    from gradviz.analysis.check.checker import named_rules
+    from gradviz.analysis.check.installed_rules import all_rules
+    from gradviz.cli.terminal.paging import show
+    from gradviz.cli.terminal.terminal import standard_output
 
     terminal = standard_output(options["color"])
     known = all_rules()

@@ -11,15 +11,15 @@ def schema_command(what: str) -> int:
     """Print the JSON Schema of a .json file, of a capture (.gradviz), or of what other commands say in JSON."""
     import msgspec
 
-    from gradviz.analysis.flow_document import flow_schema
-    from gradviz.analysis.memory_document import memory_schema
+    from gradviz.analysis.flow.flow_document import flow_schema
+    from gradviz.analysis.memory.memory_document import memory_schema
     from gradviz.capture.capture_file import capture_schema
     from gradviz.errors import BadInput, near_matches
     from gradviz.output import write_output
-    from gradviz.rendering.explanation_json import explanation_schema
-    from gradviz.rendering.findings_json import check_schema
-    from gradviz.rendering.json import graph_schema
-    from gradviz.rendering.why_json import why_schema
+    from gradviz.rendering.export.json import graph_schema
+    from gradviz.rendering.reports.explanation_json import explanation_schema
+    from gradviz.rendering.reports.findings_json import check_schema
+    from gradviz.rendering.reports.why_json import why_schema
 
     schemas = {
         "json": graph_schema,

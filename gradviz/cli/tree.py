@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options import (
+from gradviz.cli.options.shared import (
     check_option,
     editor_option,
     recording_options,
@@ -14,14 +14,14 @@ from gradviz.cli.options import (
     terminal_options,
     viewing_options,
 )
-from gradviz.cli.progress import working
-from gradviz.rendering.tree_columns import COLUMNS
+from gradviz.cli.terminal.progress import working
+from gradviz.rendering.text.columns import COLUMNS
 
 if TYPE_CHECKING:
-    from gradviz.cli.source import Source, SourceOptions
-    from gradviz.cli.terminal import Terminal
-    from gradviz.graph.viewing import ViewOptions
-    from gradviz.rendering.tree import TreeRenderer
+    from gradviz.cli.captures.source import Source, SourceOptions
+    from gradviz.cli.terminal.terminal import Terminal
+    from gradviz.rendering.text.tree import TreeRenderer
+    from gradviz.view.build import ViewOptions
 
 
 _COLUMNS = table_below_help(
@@ -47,13 +47,13 @@ _COLUMNS = table_below_help(
 @terminal_options(least_width=20)
 def tree_command(reverse: bool, no_pager: bool, **others: Any) -> int:
     """Run SCRIPT, and print the autograd graph that its first backward() walks: from the loss down to the leaves."""
-    from gradviz.cli.gradient_check import check_columns, check_columns_before_the_run
-    from gradviz.cli.marking import open_to_draw
-    from gradviz.cli.paging import show
-    from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.source import tell_that_it_was_stopped
-    from gradviz.cli.terminal import standard_output
-    from gradviz.cli.views import source_options, view_options
+    from gradviz.cli.captures.gradient_check import check_columns, check_columns_before_the_run
+    from gradviz.cli.captures.marking import open_to_draw
+    from gradviz.cli.captures.rescue import recording_kept
+    from gradviz.cli.captures.source import tell_that_it_was_stopped
+    from gradviz.cli.captures.views import source_options, view_options
+    from gradviz.cli.terminal.paging import show
+    from gradviz.cli.terminal.terminal import standard_output
 
     source_choice, viewing = source_options(others), view_options(others | {"downstream": reverse})
     terminal = standard_output(others["color"])
@@ -76,7 +76,7 @@ def _columns(source: SourceOptions, options: dict[str, Any]) -> str | None:
 
 
 def _renderer(terminal: Terminal, reverse: bool, options: dict[str, Any], columns: str | None) -> TreeRenderer:
-    from gradviz.rendering.tree import TreeRenderer
+    from gradviz.rendering.text.tree import TreeRenderer
 
     # A path of this machine is of use only to who sits at it.
     editor = options["editor"] or ("file" if terminal.has_links else None)
@@ -92,7 +92,7 @@ def _renderer(terminal: Terminal, reverse: bool, options: dict[str, Any], column
 
 def _all_trees(source: Source, viewing: ViewOptions, renderer: TreeRenderer) -> str:
     """A tree for each graph, or why there is none of it."""
-    from gradviz.cli.views import subjects_of, title_of
+    from gradviz.cli.captures.views import subjects_of, title_of
     from gradviz.errors import GradvizError
 
     trees = []

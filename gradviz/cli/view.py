@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from gradviz.cli.look import check_that_it_will_be_measured, page_options, renderers_for
-from gradviz.cli.options import check_option, recording_options, viewing_options
-from gradviz.cli.progress import working
+from gradviz.cli.options.look import check_that_it_will_be_measured, page_options, renderers_for
+from gradviz.cli.options.shared import check_option, recording_options, viewing_options
+from gradviz.cli.terminal.progress import working
 from gradviz.rendering.renderer import format_named
 
 if TYPE_CHECKING:
-    from gradviz.cli.source import Source, SourceOptions
-    from gradviz.graph.viewing import ViewOptions
-    from gradviz.rendering.html import HtmlRenderer
+    from gradviz.cli.captures.source import Source, SourceOptions
+    from gradviz.rendering.page.html import HtmlRenderer
+    from gradviz.view.build import ViewOptions
 
 
 @click.command("view")
@@ -34,7 +34,7 @@ def view_command(serve: bool, port: int | None, **others: Any) -> int:
     With --serve no file is written: the page has an address on this machine that nobody can guess, until Ctrl-C.
     SCRIPT is run once; to watch it change, serve a CAPTURE and record that again.
     """
-    from gradviz.cli.views import source_options, view_options
+    from gradviz.cli.captures.views import source_options, view_options
 
     viewing = view_options(others)
     (renderer,) = renderers_for([format_named("html")], others)
@@ -58,14 +58,14 @@ class _Viewer:
     renderer: HtmlRenderer
 
     def opened(self) -> Source:
-        from gradviz.cli.marking import open_to_draw
+        from gradviz.cli.captures.marking import open_to_draw
 
         return open_to_draw(self.choice)
 
     def page(self, source: Source, version: int | None = None) -> str:
         """One page for all graphs; with a version, it asks whoever serves it for a newer one."""
-        from gradviz.cli.rescue import recording_kept
-        from gradviz.cli.views import drawable_subjects
+        from gradviz.cli.captures.rescue import recording_kept
+        from gradviz.cli.captures.views import drawable_subjects
 
         with recording_kept(source, self.choice):
             subjects = drawable_subjects(source, self.viewing)
@@ -75,8 +75,8 @@ class _Viewer:
 
 def _open_file(viewer: _Viewer) -> int:
     from gradviz.browser import check_temporary_folder, open_in_browser, temporary_page
-    from gradviz.cli.rescue import recording_kept
-    from gradviz.cli.source import tell_that_it_was_stopped
+    from gradviz.cli.captures.rescue import recording_kept
+    from gradviz.cli.captures.source import tell_that_it_was_stopped
     from gradviz.output import write_output
 
     check_temporary_folder()
@@ -91,9 +91,9 @@ def _open_file(viewer: _Viewer) -> int:
 
 def _serve(viewer: _Viewer, port: int | None) -> int:
     """Until Ctrl-C. A script is run once, as its run may take long and change things; a capture is followed."""
-    from gradviz.cli.page_server import check_port, serve
-    from gradviz.cli.served_page import ServedPage
-    from gradviz.cli.source import tell_that_it_was_stopped
+    from gradviz.cli.captures.source import tell_that_it_was_stopped
+    from gradviz.cli.serving.page_server import check_port, serve
+    from gradviz.cli.serving.served_page import ServedPage
     from gradviz.errors import BadCapture
 
     check_port(port)

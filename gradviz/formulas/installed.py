@@ -1,7 +1,7 @@
 """What the installed torch itself says about derivatives, read without importing torch.
 
 torch ships the file from which its backward functions are generated, and `torchgen`, which reads it. That takes a
-second or two: `gradviz.formulas.formula_cache` keeps what was read.
+second or two: `gradviz.formulas.known` keeps what was read.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from gradviz.formulas.derivative import Derivative
 from gradviz.formulas.known import KnownFormulas
 from gradviz.formulas.plain import plain_formulas
 from gradviz.formulas.special_nodes import SPECIAL_NODES, special_node, special_node_called
-from gradviz.graph.operation_words import call_word, operation_word
+from gradviz.graph.query.operation_names import call_word, operation_word
 
 Kind = Literal["node", "special", "composed", "function", "cut", "followed", "undifferentiable"]
 

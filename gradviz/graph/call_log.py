@@ -3,7 +3,7 @@
 A graph shows what autograd will differentiate. Why something is *not* in it (a gradient that is missing, a value that
 was changed after it was saved, a NaN that was born in forward) lies in calls that made no node at all. So every call
 is a row of this log, in the order in which they began, and diagnoses are questions to it: see
-`gradviz.analysis.dataflow`.
+`gradviz.analysis.dataflow.dataflow`.
 
 Tensors are numbered in the order in which they were first seen; a number means one tensor object of torch, however
 many Python names it has. What is known of a tensor at one moment (its version, whether it requires grad, its values)
@@ -16,7 +16,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gradviz.graph import call_log_check
+from gradviz.graph import invariants
 from gradviz.graph.model import CallSite, ModuleScope, Scalar
 from gradviz.graph.tensor_facts import TensorFacts
 
@@ -310,4 +310,4 @@ class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
 
     def check_invariants(self) -> None:
         """Raise `InvalidGraph` at the first reference that points nowhere."""
-        call_log_check.check_references(self)
+        invariants.check_call_log(self)

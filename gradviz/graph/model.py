@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from gradviz.errors import BadInput
-from gradviz.graph import graph_check, traversal
+from gradviz.graph import invariants, traversal
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures, at_place
 from gradviz.graph.node_findings import GhostEdge, NodeFinding, Verdict
 from gradviz.graph.root_shares import RootShares
@@ -152,7 +152,7 @@ ScopeKind = Literal["module", "function", "line"]
 class ModuleScope(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """One *call* of a module. A module that is called twice has two scopes, so scopes nest and never cycle.
 
-    The recorder makes those; `gradviz.graph.regrouping` puts functions or source lines in their place.
+    The recorder makes those; `gradviz.view.select.grouping` puts functions or source lines in their place.
     """
 
     path: str
@@ -302,9 +302,9 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
         """The nodes that a name stands for, in creation order; none where it fits nothing.
 
         A root, a variable or parameter (or the end of its name), a module's path, ``SoftmaxBackward0`` or ``Softmax``,
-        an operation such as ``log_softmax``, a line ``train.py:41``, ``node:12``: see `gradviz.graph.naming`.
+        an operation such as ``log_softmax``, a line ``train.py:41``, ``node:12``: see `gradviz.graph.query.names`.
         """
-        from gradviz.graph.naming import find_named
+        from gradviz.graph.query.names import find_named
 
         found = find_named(self, name)
         return () if found is None else tuple(self.nodes[node] for node in found.nodes)
@@ -317,7 +317,7 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
         where nothing is known: ``label``, ``grad_fn``, ``kind``, ``shape``, ``dtype``, ``module``, ``file``, ``line``,
         ``gradient_norm`` and others. Inputs that need no gradient are no nodes; ``constants`` names them.
         """
-        from gradviz.graph.networkx_export import networkx_graph
+        from gradviz.graph.query.networkx import networkx_graph
 
         return networkx_graph(self)
 
@@ -338,4 +338,4 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
 
     def check_invariants(self) -> None:
         """Raise `InvalidGraph` at the first reference that points nowhere, or in a circle."""
-        graph_check.check_references(self)
+        invariants.check_graph(self)

@@ -1,4 +1,4 @@
-"""What a check found, as it stands on the nodes of a graph: see `gradviz.analysis.marked_findings`."""
+"""What a check found, as it stands on the nodes of a graph: see `gradviz.analysis.check.marked_findings`."""
 
 from __future__ import annotations
 

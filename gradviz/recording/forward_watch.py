@@ -21,24 +21,24 @@ from typing import Any, TypeVar
 import torch
 from torch.nn.modules import module as module_call
 
-from gradviz.recording import torch_compat, torch_probes
-from gradviz.recording.backward_watch import BackwardRequest
-from gradviz.recording.call_mode import CallMode
-from gradviz.recording.call_recorder import CallRecorder
-from gradviz.recording.call_rows import Row as CallRow
-from gradviz.recording.defects import Defects
-from gradviz.recording.forward_log import NO_SCOPE, ForwardLog, ThreadLog
-from gradviz.recording.forward_memory import ForwardMemory
-from gradviz.recording.forward_values import ForwardValues
-from gradviz.recording.hooks import hook_name
-from gradviz.recording.module_tree import parameters_inside
-from gradviz.recording.stacks import CallFrame, StackTable, calling_frame
-from gradviz.recording.swapped_tensors import SwappedTensors
-from gradviz.recording.tensor_facts import FactsTable
+from gradviz.recording.backward.backward_watch import BackwardRequest
+from gradviz.recording.calls.call_recorder import CallRecorder
+from gradviz.recording.calls.rows import Row as CallRow
+from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog, ThreadLog
+from gradviz.recording.forward.forward_memory import ForwardMemory
+from gradviz.recording.forward.forward_values import ForwardValues
+from gradviz.recording.forward.function_mode import CallMode
+from gradviz.recording.forward.hooks import hook_name
+from gradviz.recording.forward.module_tree import parameters_inside
+from gradviz.recording.run.recording_failures import Defects
+from gradviz.recording.run.stacks import CallFrame, StackTable, calling_frame
+from gradviz.recording.torch_access import patches, reading
+from gradviz.recording.torch_access.swapped_tensors import SwappedTensors
+from gradviz.recording.torch_access.tensor_facts import FactsTable
 
 _Tensor = torch.Tensor
-_requires_grad = torch_compat.tensor_getter("requires_grad")
-_peek = torch_compat.peek_sequence_nr
+_requires_grad = reading.tensor_getter("requires_grad")
+_peek = reading.peek_sequence_nr
 
 
 _Note = TypeVar("_Note", bound=Callable[..., None])
@@ -49,13 +49,13 @@ def _shielded(note: _Note) -> _Note:
 
     @wraps(note)
     def shielded(watch: ForwardWatch, *args: Any) -> None:
-        tracing = torch_compat.pause_tracing()
+        tracing = reading.pause_tracing()
         try:
             note(watch, *args)
         except Exception as defect:
             watch.defects.note(defect)
         finally:
-            torch_compat.resume_tracing(tracing)
+            reading.resume_tracing(tracing)
 
     return shielded  # type: ignore[return-value]
 
@@ -78,7 +78,7 @@ class ForwardWatch:
         self._main_log = self.log.of_thread(self._main_thread)
         self._module_hooks: list[Any] = []
         self._swapped = SwappedTensors(self._let_go)
-        self._apply_probe = torch_probes.function_apply_probe()
+        self._apply_probe = patches.function_apply_probe()
         self._original_probe: Callable[..., Any] | None = None
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
         self.is_watching = False
@@ -214,13 +214,13 @@ class ForwardWatch:
         if self.memory.is_waiting:
             self.memory.after_first_nodes(calling_frame(), args)
         row = log.add_row(before, after, function, self._stack(calling_frame(), log, before))
-        with torch_compat.DISABLE_TORCH_FUNCTION():
+        with reading.DISABLE_TORCH_FUNCTION():
             constants = tuple(
                 self.log.constant(tensor, self._facts.of_tensor)
                 for tensor in _tensors_in(args, kwargs)
                 if not _requires_grad(tensor)
             )
-        if torch_compat.is_checkpointing():
+        if reading.is_checkpointing():
             log.checkpointed_rows.add(row)
         if kwargs and kwargs.get("inplace") is True:
             log.inplace_rows.add(row)
@@ -236,7 +236,7 @@ class ForwardWatch:
     @_shielded
     def _before_call(self, function: Any, args: tuple[Any, ...]) -> None:
         if self.memory.is_waiting:
-            if type(function) is not MethodWrapperType or function not in torch_compat.MAKE_NO_NODES:
+            if type(function) is not MethodWrapperType or function not in reading.MAKE_NO_NODES:
                 self.memory.before_call(args)
         else:
             self._mode.before_call = None
@@ -269,7 +269,7 @@ class ForwardWatch:
         # Leaves carry their hooks themselves; of other tensors only the node knows, and it does not tell.
         if len(args) < 2:
             return
-        with torch_compat.DISABLE_TORCH_FUNCTION():
+        with reading.DISABLE_TORCH_FUNCTION():
             grad_fn = args[0].grad_fn
             if grad_fn is not None:
                 hooks = self._main_log.tensor_hooks.setdefault(grad_fn._sequence_nr(), [])
@@ -291,7 +291,7 @@ class ForwardWatch:
             self.log.modules_elsewhere[self.log.scopes[scope].module] = None
         if self.calls is not None and (module._backward_hooks or module._backward_pre_hooks):
             self.calls.events.note_module_hooks(module, calling_frame())
-        if log is self._main_log and isinstance(module, torch_compat.FUSED_WITHOUT_MODES):
+        if log is self._main_log and isinstance(module, reading.FUSED_WITHOUT_MODES):
             self._enter_fused(module, args)
 
     def _module_call_frame(self, frame: FrameType | None) -> FrameType | None:
@@ -315,7 +315,7 @@ class ForwardWatch:
 
     def _enter_fused(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         """Let inference take the fused kernel that it would take without us; it makes no nodes."""
-        with torch_compat.DISABLE_TORCH_FUNCTION():
+        with reading.DISABLE_TORCH_FUNCTION():
             tensors = [*_tensors_in(args, None), *parameters_inside(module)]
             differentiates = torch.is_grad_enabled() and any(_requires_grad(tensor) for tensor in tensors)
         if not module.training and not differentiates and self._mode.take_off():
@@ -339,6 +339,6 @@ def _tensors_in(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Iterato
 
 
 def _take_hooks(ids: set[int]) -> Iterator[tuple[dict[int, Any], int, Any]]:
-    for table in torch_probes.global_hook_tables():
+    for table in patches.global_hook_tables():
         for key in [key for key in table if key in ids]:
             yield table, key, table.pop(key)

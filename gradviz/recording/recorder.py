@@ -15,23 +15,23 @@ from typing import Any
 
 from gradviz.capture.capture import Capture, ScriptError
 from gradviz.graph.model import BackwardCall, Graph
-from gradviz.recording import torch_compat
-from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch
-from gradviz.recording.call_log_builder import CallLogBuilder
-from gradviz.recording.capture_builder import CaptureBuilder, Recorded
-from gradviz.recording.compiled_code import CompiledCodeWatch
-from gradviz.recording.failed_backwards import FailedBackwards
+from gradviz.recording.backward.backward_watch import BackwardRequest, BackwardWatch
+from gradviz.recording.backward.failed_node import FailedBackwards
+from gradviz.recording.backward.kept_graphs import KeptGraphs
+from gradviz.recording.backward.measured_calls import MeasuredCalls
+from gradviz.recording.backward.refused_backward import refused_backward
+from gradviz.recording.calls.call_log_builder import CallLogBuilder
+from gradviz.recording.compiled.compiled_code import CompiledCodeWatch
+from gradviz.recording.forward.names import NameTable, names_on_stack
 from gradviz.recording.forward_watch import ForwardWatch
-from gradviz.recording.graph_builder import CallAt
-from gradviz.recording.hidden_frames import HiddenFrames
-from gradviz.recording.kept_graphs import KeptGraphs
-from gradviz.recording.measured_calls import MeasuredCalls
-from gradviz.recording.names import NameTable, names_on_stack
-from gradviz.recording.plan import RecordingPlan, StopScript
-from gradviz.recording.refused_backward import refused_backward
-from gradviz.recording.roots import GradlessRoot, RootTensor, loose_ends, root_of, roots_of_expression
-from gradviz.recording.run_limit import RunLimit
-from gradviz.recording.tensor_facts import FactsTable
+from gradviz.recording.run.plan import RecordingPlan, StopScript
+from gradviz.recording.run.run_limit import RunLimit
+from gradviz.recording.run.stack_readers import HiddenFrames
+from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
+from gradviz.recording.walk.graph_builder import CallAt
+from gradviz.recording.walk.roots import GradlessRoot, RootTensor, loose_ends, root_of, roots_of_expression
 
 TRACED = "backward calls inside torch.jit.trace are not recorded: it would trace the recorder"
 
@@ -71,7 +71,7 @@ class Recorder:
     def start(self) -> None:
         """Begin to watch, on the calling thread. Raises `MissingDependency` where torch is too old for it."""
         global _running
-        torch_compat.check()
+        reading.check()
         _running = self
         self._forward.start()
         self._compiled.start()
@@ -94,7 +94,7 @@ class Recorder:
 
     def _log_backward(self, call_log: CallLogBuilder, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         """As `_on_backward`, with every call logged: those that backward makes belong to it."""
-        if self._compiled.is_running or torch_compat.is_tracing():
+        if self._compiled.is_running or reading.is_tracing():
             return self._on_backward(request, run)
         try:
             call_log.before_backward(request.frame)
@@ -124,7 +124,7 @@ class Recorder:
     def try_out_custom_functions(self) -> None:
         """The program has ended: compare the backward of its custom functions with finite differences."""
         calls = self._forward.calls
-        if calls is None or torch_compat.is_one_of_several_processes():
+        if calls is None or reading.is_one_of_several_processes():
             return  # the others would have to take part
         for name, reason in calls.try_out_custom_functions().items():
             self._builder.disclose(f"the backward of {name} was not compared with finite differences: {reason}")
@@ -132,7 +132,7 @@ class Recorder:
     def _on_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         if self._compiled.is_running:
             return run()  # the compiler differentiates what it traces; the program called nothing
-        if torch_compat.is_tracing():
+        if reading.is_tracing():
             self._builder.disclose(TRACED)
             return run()
         with self._lock:
@@ -142,14 +142,14 @@ class Recorder:
             try:
                 return self._run_unwanted(request, number, run)
             finally:
-                self._last_sequence_nr = torch_compat.peek_sequence_nr()
+                self._last_sequence_nr = reading.peek_sequence_nr()
                 self._forward.forget_what_is_old()
                 self._await_forward_of(number + 1)
         self.note_memory()
         self._limit.before_backward()
         if self._plan.keeps_one:
             self._builder.forget_graphs()
-        row = self._forward.note_backward(torch_compat.peek_sequence_nr(), request)
+        row = self._forward.note_backward(reading.peek_sequence_nr(), request)
         recorded = self._record_request(request, number)
         # Only an earlier call can have freed anything: the usual first one pays nothing for this.
         may_be_freed = number > 1 or self._plan.begins_midway
@@ -161,7 +161,7 @@ class Recorder:
             raise
         finally:
             self._forward.end_backward(row)
-            self._last_sequence_nr = torch_compat.peek_sequence_nr()
+            self._last_sequence_nr = reading.peek_sequence_nr()
             place = recorded.place if recorded is not None else None
             del recorded
         self._thin_out(place)

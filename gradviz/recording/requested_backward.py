@@ -20,20 +20,20 @@ from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput
-from gradviz.graph.counts import counted
 from gradviz.graph.model import Graph
-from gradviz.graph.root_names import root_names
-from gradviz.recording import torch_compat
-from gradviz.recording.backward_watch import BackwardRequest, BackwardWatch, unwatched
-from gradviz.recording.capture_builder import CaptureBuilder, Recorded
+from gradviz.graph.query.root_names import root_names
+from gradviz.graph.words import counted
+from gradviz.recording.backward.backward_watch import BackwardRequest, BackwardWatch, unwatched
+from gradviz.recording.backward.measured_calls import MeasuredCalls
+from gradviz.recording.backward.program_state import HOOKS_RAN, program_left_as_it_was
+from gradviz.recording.backward.refused_backward import blamed_root
 from gradviz.recording.forward_watch import ForwardWatch
-from gradviz.recording.graph_walker import Walk, leaf_variables, walk
-from gradviz.recording.measured_calls import MeasuredCalls
-from gradviz.recording.plan import RecordingPlan
-from gradviz.recording.program_state import HOOKS_RAN, program_left_as_it_was
-from gradviz.recording.refused_backward import blamed_root
-from gradviz.recording.roots import RootTensor, root_of
-from gradviz.recording.tensor_facts import FactsTable
+from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
+from gradviz.recording.walk.graph_walker import Walk, leaf_variables, walk
+from gradviz.recording.walk.roots import RootTensor, root_of
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _same_walk(graph: Graph, tensors: Sequence[torch.Tensor], names: Sequence[st
     roots = [root_of(tensor, name) for tensor, name in zip(tensors, names, strict=True)]
     walked = walk(root.grad_fn for root in roots if root is not None)
     numbers = [node.sequence_nr for node in graph.nodes if node.sequence_nr is not None]
-    if [number for number in walked.sequence_nrs if number != torch_compat.LEAF_SEQUENCE_NR] != numbers:
+    if [number for number in walked.sequence_nrs if number != reading.LEAF_SEQUENCE_NR] != numbers:
         raise BadInput(
             f"the graph of {', '.join(names[:4])} was changed since it was inspected", hint="inspect it again"
         )

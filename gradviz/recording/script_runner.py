@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gradviz.capture.capture import Capture, ScriptError
 from gradviz.errors import BadInput, GradvizError, MissingDependency, NothingRecorded
-from gradviz.recording import user_traceback
-from gradviz.recording.boundary import run_users_code
-from gradviz.recording.import_notice import ImportNotice
-from gradviz.recording.plan import RecordingPlan, StopScript
-from gradviz.recording.program import Program, as_main_program
+from gradviz.recording.run import user_traceback
+from gradviz.recording.run.plan import RecordingPlan, StopScript
+from gradviz.recording.run.program import Program, as_main_program
+from gradviz.recording.run.user_traceback import run_users_code
+from gradviz.recording.torch_access.import_notice import ImportNotice
 
 if TYPE_CHECKING:
     from gradviz.recording.recorder import Recorder
@@ -134,7 +134,7 @@ class _Session:
         if recorder is None:
             return
         recorder.stop()
-        from gradviz.recording.names import namespaces_of_traceback
+        from gradviz.recording.forward.names import namespaces_of_traceback
 
         recorder.note_end(namespaces_of_traceback(request.__traceback__, with_libraries=False))
         recorder.note_limit(user_traceback.innermost_own_line(request.__traceback__))
@@ -145,7 +145,7 @@ class _Session:
         if recorder is None:
             return
         recorder.stop()
-        from gradviz.recording.names import namespaces_of_traceback
+        from gradviz.recording.forward.names import namespaces_of_traceback
 
         recorder.note_end(namespaces_of_traceback(error.__traceback__, with_libraries=False))
         namespaces = namespaces_of_traceback(error.__traceback__)

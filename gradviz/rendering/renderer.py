@@ -13,11 +13,11 @@ from gradviz.errors import BadInput, near_matches
 if TYPE_CHECKING:
     # The table below is read by ``gradviz render --help``, which loads nothing else.
     from gradviz.capture.capture import Capture
-    from gradviz.graph.folding import FoldPlan
     from gradviz.graph.model import Graph
-    from gradviz.graph.searching import Found
-    from gradviz.graph.view import View
-    from gradviz.rendering.subject_words import SubjectWords
+    from gradviz.graph.query.search import Found
+    from gradviz.rendering.words.subject_words import SubjectWords
+    from gradviz.view.folding import FoldPlan
+    from gradviz.view.model import View
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Subject:
     @cached_property
     def words(self) -> SubjectWords:
         """What the words for one item need to know of all the others."""
-        from gradviz.rendering.subject_words import SubjectWords
+        from gradviz.rendering.words.subject_words import SubjectWords
 
         return SubjectWords(self.capture, self.graph, self.view)
 
@@ -119,21 +119,23 @@ class Format:
 
 
 FORMATS: tuple[Format, ...] = (
-    Format("svg", (".svg",), "gradviz.rendering.svg:SvgRenderer", "picture for browsers and documents"),
-    Format("png", (".png",), "gradviz.rendering.png:PngRenderer", "picture as pixels"),
-    Format("pdf", (".pdf",), "gradviz.rendering.pdf:PdfRenderer", "picture for papers and print"),
-    Format("dot", (".dot", ".gv"), "gradviz.rendering.dot:DotRenderer", "Graphviz source"),
-    Format("mermaid", (".mmd", ".mermaid"), "gradviz.rendering.mermaid:MermaidRenderer", "diagram for Markdown"),
-    Format("json", (".json",), "gradviz.rendering.json:JsonRenderer", "the whole graph as data"),
-    Format("graphml", (".graphml",), "gradviz.rendering.graphml:GraphmlRenderer", "for networkx, Gephi and yEd"),
+    Format("svg", (".svg",), "gradviz.rendering.svg.svg:SvgRenderer", "picture for browsers and documents"),
+    Format("png", (".png",), "gradviz.rendering.svg.png:PngRenderer", "picture as pixels"),
+    Format("pdf", (".pdf",), "gradviz.rendering.svg.pdf:PdfRenderer", "picture for papers and print"),
+    Format("dot", (".dot", ".gv"), "gradviz.rendering.export.dot:DotRenderer", "Graphviz source"),
+    Format("mermaid", (".mmd", ".mermaid"), "gradviz.rendering.export.mermaid:MermaidRenderer", "diagram for Markdown"),
+    Format("json", (".json",), "gradviz.rendering.export.json:JsonRenderer", "the whole graph as data"),
+    Format("graphml", (".graphml",), "gradviz.rendering.export.graphml:GraphmlRenderer", "for networkx, Gephi and yEd"),
     Format(
         "model-explorer",
         (".model-explorer.json",),
-        "gradviz.rendering.model_explorer:ModelExplorerRenderer",
+        "gradviz.rendering.export.model_explorer:ModelExplorerRenderer",
         "for Google's Model Explorer",
     ),
-    Format("html", (".html", ".htm"), "gradviz.rendering.html:HtmlRenderer", "page to explore, in one offline file"),
-    Format("tree", (".txt",), "gradviz.rendering.tree:TreeRenderer", "tree as plain text"),
+    Format(
+        "html", (".html", ".htm"), "gradviz.rendering.page.html:HtmlRenderer", "page to explore, in one offline file"
+    ),
+    Format("tree", (".txt",), "gradviz.rendering.text.tree:TreeRenderer", "tree as plain text"),
 )
 
 

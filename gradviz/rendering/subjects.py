@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph
-from gradviz.graph.viewing import ViewOptions, view_of
 from gradviz.rendering.renderer import Subject
+from gradviz.view.build import ViewOptions, view_of
 
 
 def subject_of(capture: Capture, graph: Graph, options: ViewOptions, notes: tuple[str, ...] = ()) -> Subject:

@@ -11,9 +11,9 @@ from typing import Any
 
 from playwright.sync_api import Browser, CDPSession, Page
 
-from gradviz.graph.folding import FoldOptions
 from gradviz.graph.model import Graph
-from gradviz.graph.viewing import ViewOptions
+from gradviz.view.build import ViewOptions
+from gradviz.view.folding import FoldOptions
 from tests.benchmarks.measuring import Row
 from tests.builders import chain_graph, irregular_graph, transformer, unrolled_rnn
 from tests.end_to_end.pages import page_of, started_browser

@@ -77,7 +77,7 @@ def _in_a_process_of_its_own(model: str, what: str, limit: float | None = None) 
 
 
 def _ways(model: str) -> dict[str, float]:
-    from gradviz.recording.plan import RecordingPlan
+    from gradviz.recording.run.plan import RecordingPlan
     from tests.benchmarks.models import model as made
 
     step = made(model).step
@@ -103,9 +103,9 @@ def _with_anomaly_mode(step: Callable[[], object], *, check_nan: bool) -> None:
 
 def _walked(step: Callable[[], object]) -> None:
     """The backward call is noticed and its graph is walked; nobody watches the forward."""
-    from gradviz.recording.backward_watch import BackwardWatch
-    from gradviz.recording.graph_walker import walk
-    from gradviz.recording.roots import root_of
+    from gradviz.recording.backward.backward_watch import BackwardWatch
+    from gradviz.recording.walk.graph_walker import walk
+    from gradviz.recording.walk.roots import root_of
 
     def walk_and_run(request: Any, run: Callable[[], Any]) -> Any:
         walk(root.grad_fn for value in request.roots if (root := root_of(value, None)) is not None)
@@ -121,7 +121,7 @@ def _walked(step: Callable[[], object]) -> None:
 
 def _recorded(step: Callable[[], object], plan: Any, *, saved_tensors: bool = True) -> None:
     from gradviz.recording.recorder import Recorder
-    from gradviz.recording.saved_tensors import SavedTensorReader
+    from gradviz.recording.walk.saved_tensors import SavedTensorReader
 
     def nothing(_: Any, classes: list[Any]) -> list[tuple[()]]:
         return [()] * len(classes)

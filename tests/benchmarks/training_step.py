@@ -41,7 +41,7 @@ def _after_the_last_capture() -> Iterator[Row]:
 def _rivals() -> dict[str, Callable[[], object]]:
     import torch
 
-    from gradviz.recording.plan import RecordingPlan
+    from gradviz.recording.run.plan import RecordingPlan
 
     step = _step()
 
@@ -89,8 +89,8 @@ def _recorded(step: Callable[[], None], plan: Any) -> None:
 def _print_time_of_a_step(way: str) -> None:
     step = _step()
     if way == "recorded":
-        from gradviz.recording.plan import RecordingPlan
         from gradviz.recording.recorder import Recorder
+        from gradviz.recording.run.plan import RecordingPlan
 
         recorder = Recorder(RecordingPlan(keep_going=True))
         recorder.start()

@@ -92,15 +92,15 @@ def _bare_walk(loss: Any) -> Iterator[Any]:
 
 
 def _walk(loss: Any) -> Iterator[Any]:
-    from gradviz.recording.graph_walker import walk
+    from gradviz.recording.walk.graph_walker import walk
 
     yield None
     yield walk([loss.grad_fn])
 
 
 def _build(loss: Any) -> Iterator[Any]:
-    from gradviz.recording.plan import RecordingPlan
     from gradviz.recording.recorder import Recorder
+    from gradviz.recording.run.plan import RecordingPlan
 
     recorder = Recorder(RecordingPlan(root="loss"))
     yield None

@@ -16,7 +16,7 @@ import torch
 
 from gradviz.capture.capture import Capture
 from gradviz.recording.inline import BlockRecorder
-from gradviz.recording.plan import RecordingPlan
+from gradviz.recording.run.plan import RecordingPlan
 from tests.conformance.known_graph import KnownGraph, walk_naively
 from tests.conformance.sample import Sample, cotangents, forward
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gradviz.analysis.flow_document import FlowDocument
+from gradviz.analysis.flow.flow_document import FlowDocument
 from tests.end_to_end.command import gradviz, refused, written_script
 
 FADING = """

@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, FrameLocator, Page, expect
 
 from gradviz.graph.model import BackwardCall, Root
 from gradviz.inspection import Inspection
-from gradviz.rendering import notebook_page
-from gradviz.rendering.notebook_page import in_a_frame
+from gradviz.rendering.page import notebook_page
+from gradviz.rendering.page.notebook_page import in_a_frame
 from tests.captures import small_capture
 from tests.end_to_end.pages import started_browser
 

@@ -15,22 +15,22 @@ from playwright.sync_api import Browser, expect
 from pypdf import PdfReader
 
 from gradviz.capture.capture import Capture, Program
-from gradviz.graph.folding import FoldOptions
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node, Root, TensorFacts
 from gradviz.graph.node_findings import NodeFinding, Verdict
-from gradviz.graph.viewing import ViewOptions, view_of
-from gradviz.rendering import page_file
-from gradviz.rendering.labels import item_texts
-from gradviz.rendering.subject_words import SubjectWords
+from gradviz.rendering.page import file
+from gradviz.rendering.words.labels import item_texts
+from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.view.build import ViewOptions, view_of
+from gradviz.view.folding import FoldOptions
 from tests.builders import GraphBuilder, graph_of, irregular_graph, transformer, unrolled_rnn
 from tests.captures import small_capture
 from tests.end_to_end.pages import Screen, page_of, page_of_all, started_browser
 from tests.unit.analysis.memory_graphs import stack_of_blocks
-from tests.unit.rendering.test_colouring import fading
+from tests.unit.rendering.look.test_colouring import fading
+from tests.unit.rendering.replay.test_replay_strip import scalar
 from tests.unit.rendering.test_every_format import HOSTILE_NAMES, named_everywhere
-from tests.unit.rendering.test_gradient_tooltips import with_fields
-from tests.unit.rendering.test_replay_strip import scalar
+from tests.unit.rendering.words.test_gradient_tooltips import with_fields
 
 Opener = Callable[..., Screen]
 
@@ -245,7 +245,7 @@ def test_the_panel_says_all_that_is_known(show: Opener) -> None:
 
 
 def test_details_are_unpacked_once_an_item_is_selected(show: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_file, "ITEMS_IN_A_PIECE", 1)
+    monkeypatch.setattr(file, "ITEMS_IN_A_PIECE", 1)
     screen = show(graph_of("w -> Exp -> Sin -> loss"))
     for title, formula in (("exp", "x\u0304 = y\u0304 ∘ y"), ("sin", "x\u0304 = y\u0304 ∘ cos(x)")):
         screen.click(title)

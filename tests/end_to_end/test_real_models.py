@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from gradviz.graph.model import Graph
-from gradviz.rendering.json import GraphDocument
+from gradviz.rendering.export.json import GraphDocument
 from tests.end_to_end.command import SAMPLES, SCRIPTS, gradviz, installed_gradviz, python
 from tests.shared_runs import SharedFolders
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gradviz.analysis.gradient_births import births_in
-from gradviz.graph.constant_places import with_constants_in_place
+from gradviz.analysis.numbers.gradient_births import births_in
 from gradviz.graph.model import BackwardCall, Graph, Node
-from gradviz.rendering.item_gradients import norm_of
+from gradviz.graph.query.composite_inputs import with_constants_in_place
+from gradviz.rendering.words.item_gradients import norm_of
 from tests.end_to_end.command import SAMPLES
 from tests.golden.drawn_pictures import DrawnPicture, drawn_picture
 from tests.golden.gallery import PICTURES, Picture

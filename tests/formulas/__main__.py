@@ -9,9 +9,8 @@ import sys
 import time
 from collections import Counter
 
-from gradviz.formulas.formula_cache import cache_file
 from gradviz.formulas.installed import find_formula_files
-from gradviz.formulas.known import known_formulas
+from gradviz.formulas.known import cache_file, known_formulas
 from tests.formulas import coverage, graphs, operators, plain_samples
 
 

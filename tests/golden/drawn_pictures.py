@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gradviz.graph.model import Graph
-from gradviz.rendering.json import GraphDocument
+from gradviz.rendering.export.json import GraphDocument
 from tests.golden.gallery import Picture, draw
 from tests.shared_runs import SharedFolders
 

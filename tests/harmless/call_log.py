@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
-from gradviz.recording.file_kinds import STAND_IN
+from gradviz.recording.run.file_kinds import STAND_IN
 from tests.harmless.own_code import is_own_code
 
 MOST_CALLS = 200_000

@@ -3,7 +3,7 @@
 from functools import partial
 
 from gradviz.cli import main
-from gradviz.recording import plan
+from gradviz.recording.run import plan
 
 
 def run() -> None:

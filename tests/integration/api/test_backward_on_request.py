@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import gradviz
-from gradviz.analysis.gradient_flow import gradient_flow
+from gradviz.analysis.flow.gradient_flow import gradient_flow
 from gradviz.errors import BadInput
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Node

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import gradviz
 from gradviz.errors import BadInput, NothingRecorded
-from gradviz.recording.allocators import bytes_from_malloc
+from gradviz.recording.torch_access.allocators import bytes_from_malloc
 from tests.end_to_end.command import gradviz as gradviz_command
 from tests.end_to_end.command import python, written_script
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import gradviz
-from gradviz.analysis.replay import Replay
-from gradviz.graph.view_keywords import view_options
-from gradviz.rendering.replay_text import PageLook, ReplayPages
-from gradviz.rendering.replay_words import ReplayWords
+from gradviz.analysis.replay.steps import Replay
+from gradviz.rendering.replay.text import PageLook, ReplayPages
+from gradviz.rendering.replay.words import ReplayWords
 from gradviz.rendering.subjects import subject_of
+from gradviz.view.keywords import view_options
 
 
 def pages_of(recording: gradviz.Recording, **options: object) -> list[str]:

@@ -24,7 +24,7 @@ import gradviz
 from gradviz.capture.run_log import RunLog, floats, integers
 from gradviz.capture.run_log_file import load_run_log
 from gradviz.errors import BadInput
-from gradviz.recording.model_watch import _watches
+from gradviz.recording.watch.model_watch import _watches
 from tests.end_to_end.command import python, written_script
 
 
@@ -266,7 +266,7 @@ def test_a_defect_of_ours_is_told_in_the_log_and_training_goes_on(path: Path, mo
     model = small_model()
     with gradviz.watch(model, every=1, to=path):
         train(model, 1)
-        monkeypatch.setattr("gradviz.recording.gradient_meter.GradientMeter.take", lambda *_: 1 / 0)
+        monkeypatch.setattr("gradviz.recording.backward.gradients.meter.GradientMeter.take", lambda *_: 1 / 0)
         train(model, 1)
     end = load_run_log(path).end
     assert end is not None

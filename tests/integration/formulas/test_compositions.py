@@ -13,7 +13,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from gradviz.formulas import known_formulas
 from gradviz.formulas.compositions import Composition, compositions
-from gradviz.recording.node_kinds import kind_of_operation
+from gradviz.recording.walk.node_kinds import kind_of_operation
 
 # Of no interest to who asks for a gradient: other shapes and types of the same numbers.
 _PLUMBING = frozenset({"ToCopyBackward0", "UnsafeSplitBackward0"})

@@ -20,8 +20,10 @@ import sys
 
 import torch
 
-from gradviz.recording.plan import RecordingPlan
-from tests.integration.recording.helpers import record, recorder, EVERY_BACKWARD
+from gradviz.recording.run.plan import RecordingPlan
+from tests.integration.recording.helpers import record
+from tests.integration.recording.helpers import recorder
+from tests.integration.recording.helpers import EVERY_BACKWARD
 """
 
 

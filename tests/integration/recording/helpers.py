@@ -12,9 +12,9 @@ from typing import Any
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import CallSite, Graph, Node
 from gradviz.recording import script_runner
-from gradviz.recording.plan import RecordingPlan
-from gradviz.recording.program import find_script
 from gradviz.recording.recorder import Recorder
+from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.program import find_script
 
 EVERY_BACKWARD = RecordingPlan(backward=None, keep_going=True)
 EVERY_CALL = replace(EVERY_BACKWARD, calls=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradviz.analysis.baseline import baseline_of, read_baseline, without_known
+from gradviz.analysis.check.baseline import baseline_of, read_baseline, without_known
 from gradviz.analysis.finding import Finding, Place
 from gradviz.errors import BadInput
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.backward_calls import BackwardCalls
-from gradviz.analysis.broken_gradients import BrokenGradients
-from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.dataflow.backward_calls import BackwardCalls
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.numbers.broken_gradients import BrokenGradients
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.gradients import NodeRun
 from gradviz.graph.model import BackwardCall, Edge, Graph, Node, Root

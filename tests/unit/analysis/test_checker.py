@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from gradviz.analysis.baseline import baseline_of, read_baseline
 from gradviz.analysis.case import Case
-from gradviz.analysis.checker import check_case, chosen_rules
+from gradviz.analysis.check.baseline import baseline_of, read_baseline
+from gradviz.analysis.check.checker import check_case, chosen_rules
+from gradviz.analysis.check.report import check_report
 from gradviz.analysis.finding import Finding, Place
-from gradviz.analysis.report import check_report
 from gradviz.analysis.rule import Rule
 from gradviz.capture.capture import Capture, Program
 from gradviz.errors import BadInput

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.checkpointing import checkpointing, worth_checkpointing
+from gradviz.analysis.memory.checkpointing import checkpointing, worth_checkpointing
 from tests.unit.analysis.memory_graphs import stack_of_blocks
 
 

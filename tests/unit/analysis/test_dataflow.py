@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.dataflow import Dataflow
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call, CallLog, LoggedTensor, TensorUse, ValueFacts
 from gradviz.graph.tensor_facts import TensorFacts
 from tests.unit.analysis.work import lines_run

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from gradviz.analysis.gradient_births import Birth, births_in, senders, where_ways_part
+from gradviz.analysis.numbers.gradient_births import Birth, births_in, senders, where_ways_part
 from gradviz.graph.gradients import NodeRun, TensorFigures
 from gradviz.graph.model import Graph
 from tests.builders import graph_of

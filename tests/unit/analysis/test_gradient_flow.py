@@ -7,8 +7,8 @@ from math import hypot
 import pytest
 from msgspec.structs import replace
 
-from gradviz.analysis.gradient_flow import deepest_that_fits, folded, gradient_flow, has_gradients
-from gradviz.analysis.shared_weights import shared_weights
+from gradviz.analysis.flow.gradient_flow import deepest_that_fits, folded, gradient_flow, has_gradients
+from gradviz.analysis.flow.shared_weights import shared_weights
 from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures
 from gradviz.graph.model import BackwardCall, Graph, TensorFacts

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.check.installed_rules import RuleSet, with_installed_rules
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.installed_rules import RuleSet, with_installed_rules
 from gradviz.analysis.rule import Rule
 
 

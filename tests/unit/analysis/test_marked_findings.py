@@ -8,15 +8,15 @@ from base64 import b64decode
 
 from msgspec.structs import replace
 
+from gradviz.analysis.check.marked_findings import finding_notes, most_telling, with_findings
 from gradviz.analysis.finding import CutRoot, CutSeen, DeadInput, Finding, NodeAt, Place
-from gradviz.analysis.marked_findings import finding_notes, most_telling, with_findings
 from gradviz.capture.capture import Capture, Program
-from gradviz.graph.folding import FoldOptions
 from gradviz.graph.model import CallSite, Graph, RefusedRoot, TensorFacts
-from gradviz.graph.selection import SelectOptions
-from gradviz.graph.viewing import ViewOptions
 from gradviz.rendering.renderer import FORMATS, format_named
 from gradviz.rendering.subjects import subject_of
+from gradviz.view.build import ViewOptions
+from gradviz.view.folding import FoldOptions
+from gradviz.view.select.selection import SelectOptions
 from tests.builders import graph_of
 
 SQRT = Finding(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gradviz.analysis.allocator_balance import balances
-from gradviz.analysis.memory import memory_of
-from gradviz.analysis.memory_cells import cells_by_line, cells_of
-from gradviz.analysis.memory_groups import by_dtype, by_line, by_module, by_operation
-from gradviz.analysis.memory_remedies import (
+from gradviz.analysis.memory.allocator_balance import balances
+from gradviz.analysis.memory.kept_memory import memory_of
+from gradviz.analysis.memory.memory_cells import cells_by_line, cells_of
+from gradviz.analysis.memory.memory_groups import by_dtype, by_line, by_module, by_operation
+from gradviz.analysis.memory.remedies import (
     forwards_kept_at_once,
     halved_by_autocast,
     large_for_small_views,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gradviz.analysis.node_explanation import explain_in_graph
-from gradviz.analysis.node_numbers import NodeNumbers, node_numbers
+from gradviz.analysis.explain.node_explanation import explain_in_graph
+from gradviz.analysis.numbers.node_numbers import NodeNumbers, node_numbers
 from gradviz.capture.capture import Capture, Program
 from gradviz.errors import BadInput, NotInThisGraph
 from gradviz.formulas import known_formulas, of

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gradviz.analysis.engine_order import expected_order
-from gradviz.analysis.replay import START, Replay
+from gradviz.analysis.replay.engine_order import expected_order
+from gradviz.analysis.replay.steps import START, Replay
 from gradviz.graph.gradients import NodeRun, TensorFigures
 from gradviz.graph.model import BackwardCall, Edge, Graph, HeldTensor, Node, Root
-from gradviz.graph.view_keywords import view_options
-from gradviz.graph.viewing import view_of
+from gradviz.view.build import view_of
+from gradviz.view.keywords import view_options
 from tests.builders import chain_graph, graph_of, transformer, unrolled_rnn
 
 DIAMOND = "w -> Exp -> Mul -> loss; Exp -> Sin -> Mul"

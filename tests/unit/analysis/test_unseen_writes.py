@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.backward_calls import BackwardCalls
-from gradviz.analysis.dataflow import Dataflow
-from gradviz.analysis.unseen_writes import unseen_writes
+from gradviz.analysis.dataflow.backward_calls import BackwardCalls
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.in_place.data_written_unseen import unseen_writes
 from gradviz.graph.call_log import Call, CallLog, LoggedTensor, TensorUse
 from gradviz.graph.model import BackwardCall, Graph, Node, Root
 from gradviz.graph.tensor_facts import TensorFacts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradviz.cli.byte_sizes import bytes_in
+from gradviz.cli.options.settings import bytes_in
 from gradviz.errors import BadInput
 
 

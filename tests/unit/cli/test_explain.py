@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gradviz.analysis.explanation import Explanation
+from gradviz.analysis.explain.explanation import Explanation
 from gradviz.capture.capture_file import write_capture
 from gradviz.cli import run
 from tests.captures import small_capture

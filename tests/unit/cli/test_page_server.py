@@ -9,8 +9,8 @@ from threading import Thread
 
 import pytest
 
-from gradviz.cli.page_server import PageServer
-from gradviz.cli.served_page import ServedPage
+from gradviz.cli.serving.page_server import PageServer
+from gradviz.cli.serving.served_page import ServedPage
 from gradviz.errors import BadCapture
 
 

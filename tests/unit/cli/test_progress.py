@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from gradviz.cli import progress
+from gradviz.cli.terminal import progress
 
 CLEAR = b"\r\x1b[K"
 

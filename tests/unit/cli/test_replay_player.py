@@ -8,10 +8,10 @@ import click
 import pytest
 
 from gradviz.capture.capture import Capture, Program
-from gradviz.cli.replay_player import Player
-from gradviz.cli.replay_stage import Stage
-from gradviz.graph.view_keywords import view_options
-from gradviz.rendering.replay_text import PageLook
+from gradviz.cli.player.player import Player
+from gradviz.cli.player.stage import Stage
+from gradviz.rendering.replay.text import PageLook
+from gradviz.view.keywords import view_options
 from tests.builders import graph_of
 
 RIGHT, LEFT, HOME, END, ENTER, ESCAPE = "\x1b[C", "\x1b[D", "\x1b[H", "\x1b[F", "\r", "\x1b"

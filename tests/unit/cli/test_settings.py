@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gradviz.cli.settings import CheckSettings, check_settings
+from gradviz.cli.options.settings import CheckSettings, check_settings
 from gradviz.errors import BadInput
 
 

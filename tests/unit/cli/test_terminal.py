@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradviz.cli.terminal import wants_colors
+from gradviz.cli.terminal.terminal import wants_colors
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradviz.cli.text_tables import shortened_paths
+from gradviz.cli.terminal.tables import shortened_paths
 
 ENCODER = "model.encoder.block.0.layer.0"
 DECODER = "model.decoder.block.0.layer.0"

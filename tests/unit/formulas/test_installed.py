@@ -11,9 +11,8 @@ import pytest
 from gradviz.errors import MissingDependency
 from gradviz.formulas import installed, known
 from gradviz.formulas.derivative import Derivative, FormulaTable, ForwardFormula, InputFormula, SavedValue
-from gradviz.formulas.formula_cache import MOST_KEPT, cache_file, cache_folder, write_cached
 from gradviz.formulas.installed import FormulaFiles, find_formula_files
-from gradviz.formulas.known import KnownFormulas, known_formulas, of
+from gradviz.formulas.known import MOST_KEPT, KnownFormulas, cache_file, cache_folder, known_formulas, of, write_cached
 
 KEPT = FormulaTable("of a test", (Derivative("ExpBackward0", "exp", "exp(Tensor self) -> Tensor"),))
 

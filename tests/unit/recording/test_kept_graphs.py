@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gradviz.graph.gradients import NodeRun, TensorFigures
 from gradviz.graph.model import BackwardCall, CallSite, Graph, HeldTensor, Node, Root
-from gradviz.recording.kept_graphs import KeptGraphs
+from gradviz.recording.backward.kept_graphs import KeptGraphs
 
 _FINE = TensorFigures(norm=1.0, count=4)
 

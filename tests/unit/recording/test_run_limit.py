@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradviz.recording.plan import RunLimits
-from gradviz.recording.run_limit import RunLimit
+from gradviz.recording.run.plan import RunLimits
+from gradviz.recording.run.run_limit import RunLimit
 
 
 class Run:

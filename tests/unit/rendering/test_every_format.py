@@ -11,10 +11,10 @@ import pytest
 
 from gradviz.capture.capture import Capture, Program, ScriptError
 from gradviz.errors import BadInput
-from gradviz.graph.folding import FoldOptions
 from gradviz.graph.model import CallSite, Constant, Edge, Graph, HeldTensor, ModuleScope, Node, Root, TensorFacts
-from gradviz.graph.viewing import ViewOptions, view_of
 from gradviz.rendering.renderer import FORMATS, Format, Subject
+from gradviz.view.build import ViewOptions, view_of
+from gradviz.view.folding import FoldOptions
 from tests.builders import chain_graph, facts, graph_of, transformer
 from tests.captures import small_capture
 
@@ -131,7 +131,9 @@ def test_notes_on_what_is_left_out_reach_the_reader(chosen: Format) -> None:
 _DIGESTS = """
 import hashlib
 from tests.builders import transformer
-from tests.unit.rendering.test_every_format import named_everywhere, rendered, subject_of
+from tests.unit.rendering.test_every_format import named_everywhere
+from tests.unit.rendering.test_every_format import rendered
+from tests.unit.rendering.test_every_format import subject_of
 from gradviz.rendering.renderer import FORMATS
 for chosen in FORMATS:
     for subject in (subject_of(transformer(4)), named_everywhere("näme")):

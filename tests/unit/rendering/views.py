@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import BackwardCall, Constant, Graph, Node, NodeKind, Root, TensorFacts
-from gradviz.graph.view import Item, Link, View
-from gradviz.rendering.labels import ItemText
 from gradviz.rendering.renderer import Subject
+from gradviz.rendering.words.labels import ItemText
+from gradviz.view.model import Item, Link, View
 
 
 class Sketch:

@@ -1,0 +1,1 @@
+"""Running the rules, and reporting what they found."""

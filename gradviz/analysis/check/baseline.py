@@ -1,0 +1,84 @@
+"""Findings that were there before, kept in a file, so that only new ones count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from gradviz.analysis.finding import Finding, SourceText, text_at
+from gradviz.capture.encoding import json_text, writable
+from gradviz.errors import BadInput
+from gradviz.graph.query.own_line import file_name, path_parts
+
+BASELINE_VERSION = 1
+
+
+class KnownFinding(Struct, frozen=True, omit_defaults=True):
+    """What a finding is known by. Not its line: that moves with every edit above it."""
+
+    code: str
+    file: str = ""
+    source: str = ""
+    """The text of the line, without blanks around it."""
+    tensors: tuple[str, ...] = ()
+
+
+class Baseline(Struct, frozen=True):
+    """The findings of one program at one time."""
+
+    program: str
+    findings: tuple[KnownFinding, ...]
+    schema: str = "gradviz baseline"
+    version: int = BASELINE_VERSION
+
+
+def baseline_of(program: str, findings: Iterable[Finding], source: SourceText) -> bytes:
+    """A baseline's file."""
+    known = tuple(_known(finding, source) for finding in findings)
+    return json_text(Baseline(program, known)).encode()
+
+
+def read_baseline(content: bytes, name: str, program: str) -> Baseline:
+    """The baseline in a file; raises `BadInput` for what is none, or is another program's."""
+    try:
+        baseline = msgspec.json.decode(content, type=Baseline)
+    except msgspec.DecodeError as error:
+        raise BadInput(f"{name} is no baseline: {error}", hint="write one with --write-baseline") from error
+    if baseline.schema != "gradviz baseline" or baseline.version != BASELINE_VERSION:
+        raise BadInput(f"{name} is no baseline that this gradviz reads", hint="write one with --write-baseline")
+    if not _is_same(baseline.program, writable(program)):
+        raise BadInput(f"{name} is the baseline of {baseline.program}, not of {program}")
+    return baseline
+
+
+def _is_same(known: str, program: str) -> bool:
+    """Whether they can be names of one program, as seen from two folders: ``train.py`` and ``src/train.py``."""
+    one, other = path_parts(known), path_parts(program)
+    shared = min(len(one), len(other))
+    return one[-shared:] == other[-shared:]
+
+
+def without_known(
+    baseline: Baseline, findings: Iterable[Finding], source: SourceText
+) -> tuple[list[Finding], list[Finding]]:
+    """Those that are new, and those that the baseline holds: each of its entries stands for one finding."""
+    known = Counter(baseline.findings)
+    new: list[Finding] = []
+    old: list[Finding] = []
+    for finding in findings:
+        key = _known(finding, source)
+        if known[key]:
+            known[key] -= 1
+            old.append(finding)
+        else:
+            new.append(finding)
+    return new, old
+
+
+def _known(finding: Finding, source: SourceText) -> KnownFinding:
+    file = "" if finding.place is None else file_name(writable(finding.place.file))
+    text = writable(text_at(source, finding.place).strip())
+    return KnownFinding(finding.code, file, text, tuple(map(writable, finding.tensors)))

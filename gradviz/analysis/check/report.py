@@ -1,0 +1,111 @@
+"""What a check tells its reader: the findings, what was left out, and what was looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.check.baseline import Baseline, without_known
+from gradviz.analysis.check.checker import check_case, chosen_rules
+from gradviz.analysis.check.installed_rules import all_rules
+from gradviz.analysis.check.outcomes import counted_outcomes
+from gradviz.analysis.check.suppressions import on_unknown_words, without_suppressed
+from gradviz.analysis.dataflow.tensor_words import together
+from gradviz.analysis.finding import Finding, Place, SourceText, text_at
+from gradviz.analysis.rule import Rule
+from gradviz.capture.capture import Capture
+from gradviz.graph.words import counted
+
+
+class Report(Struct, frozen=True):
+    """One examined run, ready to be shown. Every format shows this and nothing else."""
+
+    program: str
+    findings: tuple[Finding, ...]
+    source: SourceText
+    """Text of the lines that findings name, by file and line."""
+    checked: tuple[str, ...]
+    """What was looked at, a few words each: ``148 parameters, all reached``."""
+    rules: tuple[str, ...] = ()
+    """Codes of the rules that ran."""
+    suppressed: int = 0
+    """Findings that comments in the source leave out."""
+    known: int = 0
+    """Findings that the baseline holds already."""
+    disclosures: tuple[str, ...] = ()
+    raised: str | None = None
+    """The type of what ended the program, where something did."""
+
+    def line_at(self, place: Place | None) -> str:
+        """The text of a line; empty where it is not known."""
+        return text_at(self.source, place)
+
+
+def check_report(
+    case: Case, rules: Iterable[type[Rule]], baseline: Baseline | None = None, besides: Iterable[Finding] = ()
+) -> Report:
+    """What these rules find, and `besides`, less what comments in the source and the baseline leave out."""
+    capture = case.capture
+    result = check_case(case, rules)
+    shown, suppressed = without_suppressed(capture, (*result.findings, *besides))
+    known_rules = all_rules().rules
+    shown += on_unknown_words(capture, known_rules)
+    source = _source(capture, shown)
+    known: list[Finding] = []
+    if baseline is not None:
+        shown, known = without_known(baseline, shown, source)
+    checked = (*_what_was_checked(case), *_what_was_left_out(known_rules, result.rules))
+    return Report(
+        capture.program.name, tuple(shown), source, checked, result.rules, len(suppressed), len(known),
+        capture.disclosures, None if capture.error is None else capture.error.type_name,
+    )  # fmt: skip
+
+
+def _source(capture: Capture, findings: Iterable[Finding]) -> SourceText:
+    places = {place for each in findings for place in (each.place, each.symptom_place) if place is not None}
+    source: SourceText = {}
+    for place in sorted(places):
+        text = text_at(capture.sources, place)
+        if text:
+            source.setdefault(place.file, {})[place.line] = text
+    return source
+
+
+def _what_was_checked(case: Case) -> Iterable[str]:
+    calls = case.capture.backward_calls
+    if calls:
+        kept = sum(graph.backward is not None for graph in case.graphs)
+        recorded = f" ({kept:,} of them edge by edge)" if 0 < kept < calls else ""
+        yield f"{counted(calls, 'backward call')}{recorded}"
+    elif case.capture.error is None and not case.measured_graphs:
+        yield "no backward() ran, so no gradient could be checked"
+    parameters = counted_outcomes(case)
+    if parameters and calls:
+        yield parameters
+    if not case.measured_graphs:
+        return
+    if not parameters:
+        yield _rows_in_words(case)
+    edges = sum(
+        figures is not None and figures.is_measured
+        for number in case.measured_graphs
+        for node in case.graphs[number].nodes
+        for figures in node.gradients
+    )
+    yield f"{edges:,} gradients measured"
+
+
+def _what_was_left_out(known: Sequence[type[Rule]], ran: Sequence[str]) -> Iterable[str]:
+    usual = {rule.code for rule in chosen_rules(known, (), ())}
+    if not usual.issubset(ran):
+        yield f"{len(usual.intersection(ran)):,} of {counted(len(usual), 'rule')} ran"
+
+
+def _rows_in_words(case: Case) -> str:
+    """Of a capture without the calls of the run: the parameters of its last graph."""
+    count = len(case.flow_of(case.measured_graphs[-1]).rows)
+    silent = [row.name for row in case.rows_without_gradient]
+    reached = f"{len(silent):,} without a gradient: {together(silent)}" if silent else "all reached"
+    return f"{counted(count, 'parameter')}, {reached}"

@@ -1,0 +1,57 @@
+"""Findings that the reader's source asks to be left out: ``# gradviz: ignore[GV101]``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from gradviz.analysis.check.checker import NO_RULE, rule_names
+from gradviz.analysis.finding import Finding, Place, text_at
+from gradviz.analysis.rule import Rule, is_called
+from gradviz.capture.capture import Capture
+from gradviz.errors import near_matches
+
+_COMMENT = re.compile(r"#\s*gradviz:\s*ignore(?:\[([^\]]*)\])?")
+
+
+def without_suppressed(capture: Capture, findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """Those to show, and those that a comment on their line of cause or of symptom leaves out."""
+    shown: list[Finding] = []
+    hidden: list[Finding] = []
+    for finding in findings:
+        (hidden if _is_suppressed(capture, finding) else shown).append(finding)
+    return shown, hidden
+
+
+def _is_suppressed(capture: Capture, finding: Finding) -> bool:
+    return any(_says(text_at(capture.sources, place), finding) for place in (finding.place, finding.symptom_place))
+
+
+def _says(line: str, finding: Finding) -> bool:
+    """``ignore`` alone stands for all rules; in brackets are codes, beginnings of codes, or names."""
+    found = _COMMENT.search(line)
+    if found is None:
+        return False
+    return found[1] is None or any(is_called(finding.code, finding.cause, word) for word in _words(found[1]))
+
+
+def _words(bracket: str) -> list[str]:
+    return [word for part in bracket.split(",") if (word := part.strip())]
+
+
+def on_unknown_words(capture: Capture, rules: Iterable[type[Rule]]) -> Iterator[Finding]:
+    """A note on each word in such a comment that fits none of all `rules` there are: it leaves nothing out."""
+    known = list(rules)
+    for file, lines in capture.sources.items():
+        for number, line in lines.items():
+            found = _COMMENT.search(line) if "gradviz" in line else None
+            for word in _words(found[1] or "") if found is not None else ():
+                if not any(is_called(rule.code, rule.name, word) for rule in known):
+                    yield Finding(
+                        code=NO_RULE,
+                        cause="unknown_rule",
+                        severity="note",
+                        message=f"the comment leaves nothing out: there is no rule {word!r}",
+                        fix=near_matches(word, rule_names(known)),
+                        place=Place(file, number),
+                    )

@@ -1,0 +1,281 @@
+"""What one parameter or variable gets in backward, and why: the answer to ``gradviz check --why NAME``."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Literal
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.check.outcomes import outcome_of
+from gradviz.analysis.dataflow.call_words import place_of_call
+from gradviz.analysis.finding import Finding, Place, place_of_line
+from gradviz.analysis.flow.gradient_flow import FlowRow
+from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.errors import BadInput, near_matches
+from gradviz.graph.gradients import at_place
+from gradviz.graph.model import Graph, Node
+
+AnswerKind = Literal[
+    "gradient", "zero", "not finite", "frozen", "unused", "cut off", "not reached", "passed on", "no grad"
+]
+"""``passed on``: it was computed, so that the gradient goes through it; ``no grad``: it needs none, and was not trained
+for any; the others are what a leaf gets, or why it gets nothing."""
+
+
+class Answer(Struct, frozen=True):
+    """What is told of one tensor."""
+
+    name: str
+    kind: AnswerKind
+    verdict: str
+    """In one sentence."""
+    place: Place | None = None
+    """The line that decides on it."""
+    facts: tuple[tuple[str, str | Place], ...] = ()
+    """Titles, and what is to be said under each."""
+
+
+def why(case: Case, findings: Iterable[Finding], name: str) -> Answer:
+    """What is known of the tensor that is called so, or whose name ends so.
+
+    Raises:
+        BadInput: no tensor, or more than one, is called so; or the capture holds no calls.
+    """
+    if case.capture.calls is None:
+        raise BadInput(
+            "this capture was made without the calls of the run, which --why needs",
+            hint="check the script, or keep a capture of a check: gradviz check train.py -o run.gradviz",
+        )
+    fates = case.fates
+    number = _find(fates, name)
+    said = [each for each in findings if set(fates.tensor(number).names).intersection(each.tensors)]
+    return _Reader(case, fates, number, said).answer()
+
+
+def _find(fates: ParameterFates, name: str) -> int:
+    """The newest tensor of that name: a loop's variable is bound many times."""
+    numbers: dict[str, int] = {}
+    for number, tensor in enumerate(fates.log.tensors):
+        numbers.update(dict.fromkeys((_plain(each) for each in tensor.names), number))
+    wanted = _plain(name)
+    if wanted in numbers:
+        return numbers[wanted]
+    ending = {number: each for each, number in numbers.items() if each.endswith(f".{wanted}")}
+    if len(ending) > 1:
+        several = sorted(ending.values())
+        raise BadInput(f"{name!r} could be several", hint=f"write one of {', '.join(several[:4])}")
+    below = [each for each in numbers if f".{wanted}." in f".{each}"]
+    if not ending and below:
+        raise BadInput(f"{name!r} stands for several", hint=f"write one of {', '.join(below[:4])}")
+    if not ending:
+        raise BadInput(f"no parameter or variable {name!r} was seen", hint=near_matches(name, _all_names(fates)))
+    return next(iter(ending))
+
+
+def _all_names(fates: ParameterFates) -> list[str]:
+    parameters = [name for number in fates.log.parameters for name in fates.tensor(number).names]
+    return [*parameters, *(name for tensor in fates.log.tensors for name in tensor.names)]
+
+
+def _plain(name: str) -> str:
+    """``blocks[0].weight`` and ``blocks.0.weight`` are the same to a reader."""
+    return name.replace("['", ".").replace("']", "").replace("[", ".").replace("]", "")
+
+
+class _Reader:
+    """Puts together what is known of one tensor."""
+
+    def __init__(self, case: Case, fates: ParameterFates, number: int, findings: list[Finding]) -> None:
+        self._case = case
+        self._fates = fates
+        self._number = number
+        self._findings = findings
+        self._names = fates.tensor(number).names
+
+    def answer(self) -> Answer:
+        tensor = self._fates.tensor(self._number)
+        is_leaf = tensor.role == "parameter" or (tensor.is_leaf and tensor.requires_grad) or self._row is not None
+        kind, verdict, place = self._of_leaf() if is_leaf else self._of_computed()
+        if kind in _TRAINABLE and self._number in self._fates.untrained:
+            verdict += "; but it is in no optimizer, and nothing else changes it"
+        return Answer(self._fates.name(self._number), kind, verdict, place, tuple(self._facts(place)))
+
+    # -- verdicts ------------------------------------------------------------------------------------------------
+
+    def _of_leaf(self) -> _Verdict:
+        outcome = outcome_of(self._case, self._fates, self._number)
+        if outcome.kind == "reached":
+            return self._of_gradient()
+        why_not = {
+            "frozen": "it does not require grad",
+            "unused": "nothing is ever computed from it",
+            "cut off": "the way from the loss is cut",
+            "not reached": "it is used, but no loss that backward ran on was computed from that",
+        }[outcome.kind]
+        if outcome.kind == "not reached" and not self._fates.backward_calls:
+            why_not = "no backward() ran"
+        elif outcome.kind == "not reached" and self._fates.tensor(self._number).is_used_elsewhere:
+            why_not = "it is used on another thread, whose calls are not recorded, and no backward reached it"
+        return outcome.kind, f"gets no gradient: {why_not}", outcome.place
+
+    def _of_gradient(self) -> _Verdict:
+        row = self._row
+        if row is None or row.nothing is not None or (row.norm is None and not row.nans and not row.infs):
+            return "gradient", "gets a gradient", None
+        if row.nans or row.infs:
+            figures = f"{row.nans:,} NaN and {row.infs:,} Inf in {row.count:,} numbers"
+            return "not finite", f"gets a gradient with {figures}", None
+        if row.is_zero:
+            lost = self._lost_at(row)
+            by = f": {lost[0]} made it so" if lost else ""
+            return "zero", f"gets a gradient that is exactly zero{by}", lost[1] if lost else None
+        zeros = f", {row.zeros:,} of {row.count:,} numbers zero" if row.zeros else ""
+        return "gradient", f"gets a gradient, of norm {row.norm:.3g}{zeros}", None
+
+    def _lost_at(self, row: FlowRow) -> tuple[str, Place | None] | None:
+        if row.lost_at is None or self._graph_number is None:
+            return None
+        node = self._case.graphs[self._graph_number].nodes[row.lost_at]
+        return node.name, self._case.place_of(self._graph_number, row.lost_at)
+
+    def _of_computed(self) -> _Verdict:
+        flow, number = self._fates.flow, self._number
+        uses = [use for row in flow.producers(number) for use in flow.log.calls[row].outputs if use.tensor == number]
+        made = place_of_line(self._fates.line_where_made(number))
+        if uses and uses[-1].has_grad_fn:
+            return "passed on", "is computed, and its .grad stays None (retain_grad() keeps it)", made
+        cuts = flow.cuts_reaching(number)
+        if cuts:
+            place = place_of_line(flow.line(cuts[0].call_site))
+            return "cut off", "does not require grad: the gradient is cut on the way to it", place
+        is_given = all(not flow.log.calls[row].inputs for row in flow.producers(number))
+        return (
+            "no grad",
+            "does not require grad" + ("" if is_given else ", and nothing it was computed from does"),
+            made,
+        )
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def _facts(self, verdict_place: Place | None) -> Iterator[tuple[str, str | Place]]:
+        tensor = self._fates.tensor(self._number)
+        shape = " x ".join(map(str, tensor.facts.shape)) or "one number"
+        yield "is", f"a {tensor.role}, {shape}, {tensor.facts.dtype}"
+        others = [name for name in self._names if name != self._fates.name(self._number)]
+        if others:
+            yield "also called", ", ".join(others[:4])
+        made = place_of_line(self._fates.line_where_made(self._number))
+        if made is not None and made != verdict_place:
+            yield "made", made
+        yield from self._facts_of_training()
+        passing = self._passing()
+        if passing is not None:
+            yield "gradient", passing
+        path = self._path()
+        if path:
+            yield "path", " > ".join(path)
+        for finding in self._findings:
+            yield finding.severity, f"{finding.code} {finding.cause}: {finding.message}"
+
+    def _facts_of_training(self) -> Iterator[tuple[str, str | Place]]:
+        tensor = self._fates.tensor(self._number)
+        if tensor.role != "parameter" and self._number not in self._fates.log.parameters:
+            return
+        optimizers = [self._fates.log.optimizers[each] for each in self._fates.optimizers_of(self._number)]
+        words = [" ".join((each.class_name, *each.names[:1])) for each in optimizers]
+        yield "optimizer", ", ".join(words) if words else "none has it"
+        uses = self._fates.forward_uses(self._number)
+        if uses:
+            line = place_of_call(self._fates.flow, uses[-1])
+            if line is not None:
+                yield "used", line
+
+    def _passing(self) -> str | None:
+        """What went through a tensor that was computed, in the last backward call that was measured."""
+        if self._row is not None:
+            return None
+        names = set(self._names)
+        for number in self._case.measured_graphs[-1:]:
+            for node in self._case.graphs[number].nodes:
+                for held in node.held if not node.is_leaf else ():
+                    figures = at_place(node.arrived, held.output_nr)
+                    if figures is not None and figures.norm is not None and not names.isdisjoint(held.names):
+                        return f"norm {figures.norm:.3g} arrived at it"
+        return None
+
+    def _path(self) -> Sequence[str]:
+        """From the loss down to it; of what was cut off, the way on which the gradient is missing."""
+        if self._row is None or self._graph_number is None or not self._row.leaves:
+            cut = next((finding for finding in self._findings if finding.cut is not None), None)
+            # The finding's own way begins at the first of all the tensors that the line cuts off.
+            return () if cut is None else (self._fates.name(self._number), *cut.path[1:])
+        way = way_to_leaf(self._case.graphs[self._graph_number], self._row.leaves[0])
+        return [*way[:-1], self._fates.name(self._number)]
+
+    @property
+    def _row(self) -> FlowRow | None:
+        """Its figures in the last backward call that was measured and reached it, or else in the last one."""
+        found = self._located
+        return found[1] if found is not None else None
+
+    @property
+    def _graph_number(self) -> int | None:
+        found = self._located
+        return found[0] if found is not None else None
+
+    @cached_property
+    def _located(self) -> tuple[int, FlowRow] | None:
+        names = set(self._names)
+        reached = (
+            number
+            for number in reversed(self._case.measured_graphs)
+            if any(leaf.arrived and not names.isdisjoint(leaf.names) for leaf in self._case.graphs[number].leaves)
+        )
+        last = next(reached, next(iter(self._case.measured_graphs[-1:]), None))
+        if last is None:
+            return None
+        return next(((last, row) for row in self._case.flow_of(last).rows if row.name in names), None)
+
+
+_Verdict = tuple[AnswerKind, str, Place | None]
+_TRAINABLE: frozenset[AnswerKind] = frozenset({"gradient", "zero", "not finite"})
+
+
+# The way that a gradient takes from a root of its graph to a leaf, in words.
+
+MOST_STATIONS = 7
+
+
+def way_to_leaf(graph: Graph, leaf: int) -> list[str]:
+    """A word for each node of the shortest way, the leaf's last; the middle of a long way is left out."""
+    words = [_word(node) for node in _way(graph, leaf)]
+    if len(words) <= MOST_STATIONS:
+        return words
+    left_out = len(words) - MOST_STATIONS + 1
+    return [*words[: MOST_STATIONS - 4], f"({left_out} more)", *words[-3:]]
+
+
+def _way(graph: Graph, leaf: int) -> list[Node]:
+    """The shortest way that a gradient takes from a root to a leaf."""
+    came_from: dict[int, int | None] = {root.node: None for root in graph.roots}
+    waiting = deque(came_from)
+    while waiting and leaf not in came_from:
+        number = waiting.popleft()
+        for edge in graph.nodes[number].edges:
+            if edge is not None and edge.target not in came_from:
+                came_from[edge.target] = number
+                waiting.append(edge.target)
+    way: list[Node] = []
+    step: int | None = leaf if leaf in came_from else None
+    while step is not None:
+        way.append(graph.nodes[step])
+        step = came_from[step]
+    return way[::-1] or [graph.nodes[leaf]]
+
+
+def _word(node: Node) -> str:
+    return node.name.removesuffix("Backward0").removesuffix("Backward1")

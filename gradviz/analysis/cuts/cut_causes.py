@@ -1,0 +1,84 @@
+"""Which cause a cut has, by what cut and by the way that its values took afterwards."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gradviz.analysis.cuts.missing_gradients import CutOff
+from gradviz.analysis.dataflow.cuts import REENTRANT_CHECKPOINT
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.graph.call_log import Call
+
+CutCause = Literal[
+    "detached",
+    "no_grad_block",
+    "data_access",
+    "numpy_roundtrip",
+    "tensor_rewrap",
+    "non_differentiable_op",
+    "integer_cast",
+]
+_INTO_INTEGERS = ("__int__", "__index__")
+_WRAPPED = "__array_wrap__"
+"""By this NumPy's functions give a tensor back, where they took one."""
+_BY_KIND: dict[str, CutCause] = {
+    "detach": "detached",
+    "data": "data_access",
+    "no_grad": "no_grad_block",
+    "inference": "no_grad_block",
+    "value": "tensor_rewrap",
+    "numpy": "numpy_roundtrip",
+    "rewrap": "tensor_rewrap",
+    "parameter": "tensor_rewrap",
+    "cast": "integer_cast",
+    "not_differentiable": "non_differentiable_op",
+    "custom": "non_differentiable_op",
+    "other": "non_differentiable_op",
+}
+
+
+def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
+    """The cause to name; None where a cut is no mistake of this kind (a parameter that was frozen, a checkpoint)."""
+    cut, call = found.cut, flow.log.calls[found.cut.call]
+    if cut.kind in ("buffer", "in_place"):
+        return "detached" if call.grad_mode == "enabled" else "no_grad_block"
+    if cut.kind in ("detach", "data"):
+        exit_call = way_out(flow, found)
+        if exit_call is not None:
+            return "numpy_roundtrip" if _gives_array(flow.log.calls[exit_call]) else _of_number(flow, exit_call)
+    if cut.kind == "value":
+        return _of_number(flow, cut.call)
+    if found.is_draw:
+        return "non_differentiable_op"
+    if call.function == REENTRANT_CHECKPOINT:
+        return None
+    return _BY_KIND.get(cut.kind)
+
+
+def way_out(flow: Dataflow, found: CutOff) -> int | None:
+    """The call where the values left torch, if they did so straight from the cut: without a gradient on the way."""
+    calls = flow.log.calls
+    left = {reentry.exit for reentry in found.shadow.reentries if not calls[reentry.exit].outputs}
+    for row in found.shadow.way:
+        if row in left or calls[row].function.endswith(_WRAPPED):
+            return row
+        if any(use.has_grad_fn for use in calls[row].outputs):
+            break
+    return None
+
+
+def blamed_call(flow: Dataflow, found: CutOff) -> int:
+    """The call whose line is to change: where values left torch, if what cut only made that possible."""
+    exit_call = way_out(flow, found) if found.cut.kind in ("detach", "data") else None
+    return found.cut.call if exit_call is None else exit_call
+
+
+def _gives_array(call: Call) -> bool:
+    return call.function.endswith((".numpy", ".__array__", _WRAPPED))
+
+
+def _of_number(flow: Dataflow, row: int) -> CutCause:
+    """A floating number that was made a whole one lost its gradient as in a cast; any other as in a copy."""
+    call = flow.log.calls[row]
+    is_floating = all("int" not in flow.log.tensors[use.tensor].facts.dtype for use in call.inputs)
+    return "integer_cast" if call.function.endswith(_INTO_INTEGERS) and is_floating else "tensor_rewrap"

@@ -1,0 +1,242 @@
+"""Shadows of cuts: how values that lost their gradient came to a tensor all the same.
+
+A walk from the tensor upwards over the calls that made it. What a cut gave is dead; it stays so in everything that is
+computed from it alone, until it meets something that is alive. Where the values left torch and came back, the walk
+follows what `gradviz.analysis.dataflow.left_torch` knows, and takes a way that is certain before one that is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import count
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE, Cut, overwrites
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.left_torch import Reentry
+from gradviz.graph.call_log import Call, TensorUse
+
+GUESSES = ("memory", "value", "order", "number")
+"""Certainties of a reentry, the surest first."""
+
+
+class Shadow(Struct, frozen=True):
+    """A cut, and the way that its values took to the tensor that was asked about."""
+
+    cut: Cut
+    way: tuple[int, ...]
+    """Calls from the cut on, itself included, to the one that gave the tensor."""
+    reentries: tuple[Reentry, ...]
+    """Where the values came back into torch on that way, in the same order."""
+    is_steering: bool = False
+    """True where the values left torch for good, and only decided what the program did: an index, a truth value."""
+
+    @property
+    def doubt(self) -> int:
+        """0 where the way is certain; the larger, the more it is guessed."""
+        if self.is_steering:
+            return len(GUESSES)
+        return max((GUESSES.index(reentry.certainty) for reentry in self.reentries), default=0)
+
+
+class _Step(Struct, frozen=True):
+    """One call on a way upwards, and the tensor that led to it."""
+
+    call: int
+    tensor: int
+    reentry: Reentry | None = None
+
+
+def shadows_on(
+    flow: Dataflow, tensor: int, before: int, kind_of: Callable[[Cut], Hashable]
+) -> tuple[tuple[Shadow, tuple[Cut, ...]], ...]:
+    """The shadows that lie on a tensor as the call `before` received it.
+
+    Cuts of one kind (of one line, for instance) are told together, with the surest way of one of them: a way for each
+    would take the square of the calls.
+    """
+    return _Walk(flow).run(tensor, before, kind_of)
+
+
+def alive_above(flow: Dataflow, uses: Iterable[tuple[int, int]]) -> frozenset[int]:
+    """Tensors that a gradient of any of these would reach, themselves included.
+
+    Args:
+        uses: tensors, each with the call that received it.
+    """
+    starts = set(uses)
+    reached = {tensor for tensor, _ in starts}
+    waiting = [(row, tensor) for tensor, before in sorted(starts) for row in flow.producers(tensor, before)]
+    seen = set(waiting)
+    while waiting:
+        row, given = waiting.pop()
+        call = flow.log.calls[row]
+        if not any(use.tensor == given and _has_history(use, call) for use in call.outputs):
+            continue
+        for use in call.inputs:
+            if use.requires_grad:
+                reached.add(use.tensor)
+                for maker in flow.producers(use.tensor, row):
+                    may_have = not use.is_leaf or flow.log.calls[maker].grad_mode != "enabled"
+                    if may_have and (maker, use.tensor) not in seen:
+                        seen.add((maker, use.tensor))
+                        waiting.append((maker, use.tensor))
+    return frozenset(reached)
+
+
+def _has_history(use: TensorUse, call: Call) -> bool:
+    """Whether it was computed from its call's inputs, for a gradient too; torch calls a view under no_grad a leaf."""
+    is_view = (
+        call.grad_mode != "enabled" and use.requires_grad and all(use.tensor != each.tensor for each in call.inputs)
+    )
+    return use.has_grad_fn or is_view
+
+
+def steering_shadow(flow: Dataflow, cut: Cut, before: int) -> Shadow | None:
+    """The way of a cut whose values left torch at once, as whole numbers or truth values that decide what runs."""
+    call = flow.log.calls[cut.call]
+    if not cut.dead_outputs:
+        return Shadow(cut, (cut.call,), (), is_steering=True) if _decides(call) else None
+    way, tensors = [cut.call], set(cut.dead_outputs)
+    for _ in range(_MOST_STEPS):
+        users = [row for tensor in sorted(tensors) for row in flow.users(tensor, way[-1]) if row < before]
+        if not users:
+            return None
+        row = min(users)
+        way.append(row)
+        if not flow.log.calls[row].outputs:
+            return Shadow(cut, tuple(way), (), is_steering=True) if _decides(flow.log.calls[row]) else None
+        if not flow.log.calls[row].function.endswith(_HAND_ON):
+            return None
+        tensors = {use.tensor for use in flow.log.calls[row].outputs}
+    return None
+
+
+def is_draw(flow: Dataflow, shadow: Shadow) -> bool:
+    """True where the values go, still without gradients, into a draw: with gradients on it would have none either."""
+    for row in shadow.way if shadow.cut.kind in ("no_grad", "inference") else ():
+        call = flow.log.calls[row]
+        if call.grad_mode == "enabled":
+            return False
+        if call.function in _DRAW:
+            return True
+    return False
+
+
+_DRAW = frozenset(
+    f"torch.{place}{name}"
+    for place in ("", "Tensor.")
+    for name in ("normal", "bernoulli", "multinomial", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet")
+)
+_MOST_STEPS = 5
+_HAND_ON = tuple(
+    f".{name}" for name in ("__getitem__", "squeeze", "flatten", "view", "reshape", "cpu", "detach", "unbind")
+)
+
+
+def _decides(call: Call) -> bool:
+    return isinstance(call.result, (bool, int)) or bool(call.results and isinstance(call.results[0], (bool, int)))
+
+
+class _Walk:
+    def __init__(self, flow: Dataflow) -> None:
+        self._flow = flow
+        self._cuts: dict[int, Cut] = {cut.call: cut for cut in flow.cuts if cut.kind != "parameter"}
+        self._made_parameters = {made: cut for cut in flow.cuts if cut.kind == "parameter" for made in cut.dead_outputs}
+        self._numbers = count()
+        self._below: dict[_Step, _Step | None] = {}
+
+    def run(
+        self, tensor: int, before: int, kind_of: Callable[[Cut], Hashable]
+    ) -> tuple[tuple[Shadow, tuple[Cut, ...]], ...]:
+        shadows: dict[Hashable, Shadow] = {}
+        cuts: dict[Hashable, dict[int, Cut]] = {}
+        waiting: list[tuple[int, int, int, int, _Step, _Step | None]] = []
+        seen: set[tuple[int, int]] = set()
+
+        def go_to(steps: Iterator[_Step], doubt: int, below: _Step | None) -> None:
+            for step in steps:
+                if (step.call, step.tensor) not in seen:
+                    guessed = GUESSES.index(step.reentry.certainty) if step.reentry is not None else 0
+                    number = next(self._numbers)
+                    heappush(waiting, (max(doubt, guessed), -step.call, step.tensor, number, step, below))
+
+        go_to(self._makers(TensorUse(tensor, "", 0, False, True), before), 0, None)
+        while waiting:
+            doubt, _, _, _, step, below = heappop(waiting)
+            if (step.call, step.tensor) in seen:
+                continue
+            seen.add((step.call, step.tensor))
+            self._below[step] = below
+            cut = self._cut_at(step)
+            if cut is not None:
+                kind = kind_of(cut)
+                cuts.setdefault(kind, {})[cut.call] = cut
+                if kind not in shadows:
+                    shadows[kind] = self._shadow(cut, step)
+            go_to(self._above(step), doubt, step)
+        return tuple((shadows[kind], tuple(of_kind.values())) for kind, of_kind in cuts.items())
+
+    def _cut_at(self, step: _Step) -> Cut | None:
+        made = self._made_parameters.get(step.tensor)
+        if made is not None and made.call == step.call:
+            return made
+        cut = self._cuts.get(step.call)
+        return cut if cut is not None and (not cut.dead_outputs or step.tensor in cut.dead_outputs) else None
+
+    def _above(self, step: _Step) -> Iterator[_Step]:
+        call = self._flow.log.calls[step.call]
+        made = self._made_parameters.get(step.tensor)
+        if made is not None and made.call == step.call:
+            yield from self._makers(TensorUse(made.live_inputs[0], "", 0, True, False), step.call)
+            return
+        if call.function in TAKES_ONLY_THE_SHAPE:
+            return
+        for use in call.inputs:
+            yield from self._makers(use, step.call)
+        for reentry in self._flow.reentries.get(step.call, ()):
+            yield _Step(reentry.exit, reentry.tensor, reentry)
+
+    def _makers(self, use: TensorUse, before: int) -> Iterator[_Step]:
+        """Calls that gave a tensor; of a leaf those that gave it before it was one, not those that train it."""
+        made = self._made_parameters.get(use.tensor)
+        if made is not None:
+            yield _Step(made.call, use.tensor)
+            return
+        makers = self._flow.producers(use.tensor, before)
+        for row in makers:
+            is_trained = use.is_live_leaf and self._takes_alive(row, use.tensor)
+            if not is_trained or self._overwrites_with_result(row, use.tensor):
+                yield _Step(row, use.tensor)
+        assigned = self._flow.newest_data_assignment(use.tensor, before)
+        if assigned is not None and self._overwrites_with_result(assigned, use.tensor):
+            yield _Step(assigned, use.tensor)
+        if not makers:
+            for reentry in self._flow.reentries_as(use.tensor, before):
+                yield _Step(reentry.exit, reentry.tensor, reentry)
+
+    def _takes_alive(self, row: int, tensor: int) -> bool:
+        return any(use.tensor == tensor and use.requires_grad for use in self._flow.log.calls[row].inputs)
+
+    def _overwrites_with_result(self, row: int, tensor: int) -> bool:
+        """Whether a call puts something computed in the place of a leaf's values, not those of another leaf."""
+        call = self._flow.log.calls[row]
+        others = [use for use in call.inputs if use.tensor != tensor] if overwrites(call) else []
+        return any(use.has_grad_fn or self._is_cut_from_result(use.tensor, row) for use in others)
+
+    def _is_cut_from_result(self, tensor: int, before: int) -> bool:
+        maker = self._flow.newest_producer(tensor, before)
+        return maker in self._cuts and any(use.has_grad_fn for use in self._flow.log.calls[maker].inputs)
+
+    def _shadow(self, cut: Cut, step: _Step) -> Shadow:
+        way: list[int] = []
+        reentries: list[Reentry] = []
+        at: _Step | None = step
+        while at is not None:
+            way.append(at.call)
+            if at.reentry is not None:
+                reentries.append(at.reentry)
+            at = self._below[at]
+        return Shadow(cut, tuple(way), tuple(reentries))

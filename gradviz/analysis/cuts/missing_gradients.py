@@ -1,0 +1,235 @@
+"""Tensors that want a gradient and get none, and the cut that is to blame for each.
+
+A cut (`gradviz.analysis.dataflow.cuts`) is to blame if it lies below a tensor that wants a gradient *and* its shadow
+(`gradviz.analysis.cuts.cut_paths`) lies on the root of a backward call. What is cut on its way to a metric, a log or a target
+lies on no root, or costs nobody a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gradviz.analysis.cuts.cut_paths import Shadow, alive_above, is_draw, shadows_on, steering_shadow
+from gradviz.analysis.dataflow.cuts import Cut
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.refusals import is_refused_hook, refused_roots
+from gradviz.analysis.parameters.received_gradients import ReceivedGradients
+from gradviz.graph.call_log import Call, TensorUse
+
+
+class CutOff(Struct, frozen=True):
+    """One line that cuts, and everything that gets no gradient because of it."""
+
+    shadow: Shadow
+    """The cut, and the way from it to the root; the surest, where the line cut several times."""
+    cuts: tuple[Cut, ...]
+    """All that the line cut on the way to this root."""
+    backward: int
+    """The call in the log that asked for the gradients."""
+    root: int
+    """The tensor that it started from, as a number of the log."""
+    is_refused: bool
+    """Whether that call raised, because nothing that it started from requires grad."""
+    tensors: tuple[int, ...]
+    """What wants a gradient and gets none."""
+    is_draw: bool = False
+    """Whether the cut is a draw of random numbers, as every sampling policy has one."""
+
+    @property
+    def cut(self) -> Cut:
+        return self.shadow.cut
+
+    @property
+    def count(self) -> int:
+        """How often the line cut on the way to this root."""
+        return len(self.cuts)
+
+
+class MissingGradients:
+    """What the calls of one run tell of gradients that never came."""
+
+    def __init__(self, dataflow: Dataflow, received: ReceivedGradients) -> None:
+        self._flow = dataflow
+        self._log = dataflow.log
+        self._received = received
+
+    @cached_property
+    def wanting(self) -> tuple[int, ...]:
+        """Leaves that somebody wants to train, were used, and got no gradient in the whole run.
+
+        Where there are optimizers, those that one of them has. Else leaves that were made with ``requires_grad``,
+        and parameters; but not those of a model that was left alone as a whole while others got gradients. What a
+        backward was on its way to when it raised is not cut off.
+        """
+        found = [
+            number
+            for number in self._candidates
+            if self._log.tensors[number].requires_grad and number not in self._received and self._flow.users(number)
+        ]
+        found = [number for number in found if number not in self._waited_for] if found else found
+        return tuple(found if self._trained else [number for number in found if not self._is_left_alone(number)])
+
+    @cached_property
+    def cut_off(self) -> tuple[CutOff, ...]:
+        """Every line that is to blame, the one that costs most tensors their gradient first."""
+        blamed: dict[tuple[object, ...], CutOff] = {}
+        explained: dict[int, tuple[bool, bool, int]] = {}
+        for backward, root in self._roots():
+            wants = self._wants(backward, root)
+            for found in self._to_blame(backward, root, wants) if wants else ():
+                for tensor in found.tensors:
+                    explained[tensor] = min(explained.get(tensor, _rank(found)), _rank(found))
+                key = self._key(found.cut)
+                known = blamed.get(key)
+                blamed[key] = found if known is None else _joined(known, found)
+        for found in self._steering(frozenset(self.wanting).difference(explained)):
+            blamed.setdefault(self._key(found.cut), found)
+            explained.update((tensor, _rank(found)) for tensor in found.tensors)
+        best = (_without(found, explained) for found in blamed.values())
+        return tuple(
+            sorted(
+                (found for found in best if found.tensors),
+                key=lambda found: (not found.is_refused, -len(found.tensors), _rank(found), found.cut.call),
+            )
+        )
+
+    # -- who wants one -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _trained(self) -> frozenset[int]:
+        return frozenset(tensor for optimizer in self._log.optimizers for group in optimizer.groups for tensor in group)
+
+    @cached_property
+    def _candidates(self) -> tuple[int, ...]:
+        return tuple(sorted(self._trained)) if self._trained else self._log.parameters
+
+    @cached_property
+    def _waited_for(self) -> frozenset[int]:
+        """Leaves that a backward which raised on its way would have come to."""
+        calls = ((row, self._log.calls[row]) for row in self._flow.rows_of_kind("backward"))
+        return alive_above(
+            self._flow, ((use.tensor, row) for row, call in calls if call.raised is not None for use in call.roots)
+        )
+
+    def _wants(self, backward: int, root: int) -> frozenset[int]:
+        """Tensors that this call should have brought a gradient to, and that have none."""
+        call = self._log.calls[backward]
+        asked = {use.tensor: use for use in call.asked}
+        if self._is_refused(backward):
+            return frozenset(asked or self._candidates)
+        if call.function.endswith("backward"):
+            return frozenset(self.wanting).intersection(asked) if asked else frozenset(self.wanting)
+        missing = self._not_given(call, asked.values())
+        return missing - alive_above(self._flow, [(root, backward)]) if missing else missing
+
+    def _not_given(self, call: Call, asked: Iterable[TensorUse]) -> frozenset[int]:
+        given = {use.place.removeprefix("return") for use in call.outputs}
+        return frozenset(use.tensor for use in asked if use.place.removeprefix("input") not in given)
+
+    def _is_left_alone(self, number: int) -> bool:
+        """A parameter of a model that is not among those that are trained by hand, as one that is asked for targets."""
+        if self._log.tensors[number].role != "parameter" or not self._is_trained_by_hand:
+            return False
+        reached = {model for each in self._candidates if each in self._received for model in self._models(each)}
+        return bool(reached) and reached.isdisjoint(self._models(number))
+
+    @cached_property
+    def _is_trained_by_hand(self) -> bool:
+        """Whether a call after the first backward changed a leaf that requires grad."""
+        calls = self._log.calls
+        first = next(iter(self._flow.rows_of_kind("backward")), len(calls))
+        return any(use.is_live_leaf for call in calls[first:] for use in call.changed)
+
+    @cached_property
+    def is_training(self) -> bool:
+        """False where nothing is known to be trained: then that a tensor wants a gradient is a guess."""
+        return bool(self._trained) or self._is_trained_by_hand
+
+    def _models(self, number: int) -> set[str]:
+        return {name.partition(".")[0] for name in self._log.tensors[number].names}
+
+    # -- which cut -----------------------------------------------------------------------------------------------
+
+    def _roots(self) -> Iterator[tuple[int, int]]:
+        """Of each line that calls backward the first call and the last, and every call that was refused."""
+        by_line: dict[int | None, list[int]] = {}
+        for number, call in enumerate(self._log.calls):
+            if (call.kind == "backward" or is_refused_hook(call)) and self._flow.is_in_plain_sight(call):
+                by_line.setdefault(call.call_site, []).append(number)
+        chosen = {
+            number
+            for rows in by_line.values()
+            for number in (rows[0], rows[-1], *(row for row in rows if self._log.calls[row].raised is not None))
+        }
+        for number in sorted(chosen):
+            call = self._log.calls[number]
+            roots = refused_roots(call) or [use.tensor for use in call.roots]
+            yield from ((number, root) for root in roots)
+
+    def _is_refused(self, backward: int) -> bool:
+        return bool(refused_roots(self._log.calls[backward]))
+
+    def _to_blame(self, backward: int, root: int, wants: frozenset[int]) -> Iterator[CutOff]:
+        for shadow, cuts in shadows_on(self._flow, root, backward, self._key):
+            if self._begins_anew(shadow):
+                continue
+            above = alive_above(self._flow, ((tensor, cut.call) for cut in cuts for tensor in cut.live_inputs))
+            tensors = tuple(sorted(wants & above))
+            if tensors:
+                is_refused = self._is_refused(backward)
+                yield CutOff(shadow, cuts, backward, root, is_refused, tensors, is_draw(self._flow, shadow))
+
+    def _begins_anew(self, shadow: Shadow) -> bool:
+        """Whether nothing but a leaf's values was taken, and another leaf was made of them that trains in its place."""
+        calls = self._log.calls
+        taken = [use for use in calls[shadow.cut.call].inputs if use.requires_grad]
+        copied = {use.tensor for row in shadow.way for use in calls[row].outputs}
+        leaves = (use for row in shadow.way[1:] for use in calls[row].inputs if use.is_live_leaf)
+        return all(use.is_leaf for use in taken) and any(
+            use.tensor in copied and use.tensor in self._received for use in leaves
+        )
+
+    def _steering(self, tensors: frozenset[int]) -> Iterator[CutOff]:
+        """For tensors whose values come to no root: the cuts after which they only decided what the program did."""
+        roots = list(self._roots())
+        by_cut: dict[int, tuple[Shadow, int, int, list[int]]] = {}
+        for tensor in sorted(tensors):
+            for backward, root in roots:
+                cuts = self._flow.cuts_below(tensor, until=backward)
+                shadow = next((found for cut in cuts if (found := steering_shadow(self._flow, cut, backward))), None)
+                if shadow is not None:
+                    by_cut.setdefault(shadow.cut.call, (shadow, backward, root, []))[3].append(tensor)
+                if cuts:
+                    break
+        for shadow, backward, root, steered in by_cut.values():
+            yield CutOff(shadow, (shadow.cut,), backward, root, False, tuple(steered))
+
+    def _key(self, cut: Cut) -> tuple[object, ...]:
+        line = self._flow.line(cut.call_site)
+        return (cut.kind, None, 0) if line is None else (cut.kind, line.file, line.line)
+
+
+_STATE = frozenset({"buffer", "in_place"})
+
+
+def _rank(found: CutOff) -> tuple[bool, bool, int]:
+    """How little it explains: state that is kept up to date by cutting comes last, draws before that, and guesses after
+    what is known."""
+    return found.cut.kind in _STATE, found.is_draw, found.shadow.doubt
+
+
+def _joined(one: CutOff, other: CutOff) -> CutOff:
+    first, second = (one, other) if (not one.is_refused, _rank(one)) <= (not other.is_refused, _rank(other)) else (
+        other, one,
+    )  # fmt: skip
+    return replace(first, tensors=tuple(sorted({*first.tensors, *second.tensors})))
+
+
+def _without(found: CutOff, explained: dict[int, tuple[bool, bool, int]]) -> CutOff:
+    """Leave out the tensors that another line explains better."""
+    kept = tuple(tensor for tensor in found.tensors if _rank(found) <= explained[tensor])
+    return replace(found, tensors=kept)

@@ -1,0 +1,1 @@
+"""What was computed from what: questions to the log of torch calls."""

@@ -1,0 +1,94 @@
+"""The backward calls of one run: the graph that was kept of each, what it goes through, and where one raised."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from functools import cached_property, lru_cache, partial
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.reached_calls import ReachedCalls, reached_by
+from gradviz.analysis.dataflow.tensor_words import leaf_names
+from gradviz.analysis.finding import CutRoot
+from gradviz.graph.call_log import Call
+from gradviz.graph.model import Graph, Node
+
+
+class RaisedBackward(Struct, frozen=True):
+    """One call that raised inside the engine, and whose graph was recorded."""
+
+    call: Call
+    graph: int
+    """Number of its graph."""
+    node: Node | None
+    """The node that failed; None where that cannot be told."""
+    starved: tuple[str, ...]
+    """Names of the leaves that wait for a gradient behind that node, or anywhere where it is unknown."""
+    waiting: tuple[str, ...]
+    """Names of all leaves that had got nothing when it raised."""
+
+    @property
+    def message(self) -> str:
+        """First line of what was raised, with its type."""
+        return self.call.raised or ""
+
+
+class BackwardCalls:
+    """Questions on them. Calls are told by their rows in the log, graphs by their numbers."""
+
+    def __init__(self, flow: Dataflow, graphs: tuple[Graph, ...]) -> None:
+        self.flow = flow
+        self.graphs = graphs
+        self.reached: Callable[[int], ReachedCalls] = lru_cache(_REMEMBERED)(partial(reached_by, flow))
+        """What a backward call goes through."""
+
+    def next_after(self, row: int, most: int) -> tuple[int, ...]:
+        """The first calls after another call, whether it is one of them or not."""
+        rows = self.flow.rows_of_kind("backward")
+        start = bisect_right(rows, row)
+        return rows[start : start + most]
+
+    def graph_of(self, row: int) -> int | None:
+        """The graph that was kept of a call."""
+        return self._graph_of_row.get(row)
+
+    def row_of(self, graph: int) -> int | None:
+        """The call that a graph was kept of; None where the log does not have it."""
+        backward = self.graphs[graph].backward
+        return None if backward is None else self.flow.row_of_backward(backward.number)
+
+    def refused_root(self, row: int, tensor: int) -> CutRoot | None:
+        """Where the graph that was kept of a refused call shows one of the tensors that it was called on."""
+        number = self.graph_of(row)
+        roots = [use.tensor for use in self.flow.log.calls[row].roots]
+        if number is None or tensor not in roots or len(self.graphs[number].refused) != len(roots):
+            return None
+        return CutRoot(number, roots.index(tensor))
+
+    @cached_property
+    def raised(self) -> tuple[RaisedBackward, ...]:
+        """Those that raised, in order: the last of them is often the program's end."""
+        return tuple(self._that_raised())
+
+    def _that_raised(self) -> Iterator[RaisedBackward]:
+        for row, number in sorted(self._graph_of_row.items()):
+            call, graph = self.flow.log.calls[row], self.graphs[number]
+            if call.raised is not None and not graph.refused:
+                node = None if graph.failed_node is None else graph.nodes[graph.failed_node]
+                yield RaisedBackward(call, number, node, _starved(graph, node), _starved(graph, None))
+
+    @cached_property
+    def _graph_of_row(self) -> dict[int, int]:
+        rows = ((self.row_of(number), number) for number in range(len(self.graphs)))
+        return {row: number for row, number in rows if row is not None}
+
+
+_REMEMBERED = 100
+"""Calls whose reach is kept: where every step goes through those before it, all of them together are large."""
+
+
+def _starved(graph: Graph, node: Node | None) -> tuple[str, ...]:
+    behind = graph.nodes if node is None else (*graph.ancestors(node), node)
+    return leaf_names(each for each in behind if each.run is None)

@@ -1,0 +1,125 @@
+"""What a finding calls the calls of a log, and the lines that it names for them.
+
+>>> [short_name(each) for each in ("torch.Tensor.detach", "Square.apply", "torch.Tensor.__setitem__")]
+['detach', 'Square.apply', 'assigning to its elements']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Place, place_of_line
+from gradviz.graph.call_log import Call
+from gradviz.graph.model import CallSite
+
+_OPERATORS = {
+    "__setitem__": "assigning to its elements",
+    "__getitem__": "indexing",
+    "data.__set__": "assigning to .data",
+}
+_SPELLINGS = {
+    "truediv": "div", "rtruediv": "div", "rdiv": "div", "itruediv": "div", "divide": "div", "ipow": "pow",
+    "rpow": "pow", "radd": "add", "iadd": "add", "rmul": "mul", "imul": "mul", "multiply": "mul", "rsub": "sub",
+    "isub": "sub", "rmatmul": "matmul",
+}  # fmt: skip
+"""Other spellings of an operation: methods behind signs, and synonyms."""
+
+
+def operation(call: Call) -> str:
+    """``relu``, ``Adam.step``, or ``assigning to its elements``."""
+    if call.kind in ("step", "zero_grad"):
+        return ".".join(call.function.split(".")[-2:])
+    return short_name(call.function)
+
+
+def short_name(function: str) -> str:
+    """As it is written in a program: ``detach``; of a custom function with its class, of a sign in words."""
+    method = function.removeprefix("torch.Tensor.")
+    if method in _OPERATORS:
+        return _OPERATORS[method]
+    owner, _, name = function.rpartition(".")
+    return f"{owner.rpartition('.')[2]}.apply" if name == "apply" else name
+
+
+def plain_name(function: str) -> str:
+    """``div`` of ``torch.Tensor.__rtruediv__`` and of ``torch.Tensor.div_``."""
+    name = function.rpartition(".")[2]
+    name = name.strip("_") if name.startswith("__") else name.rstrip("_")
+    return _SPELLINGS.get(name, name)
+
+
+def call_words(call: Call) -> str:
+    """What was called, as readers know it: ``div()``, and the name of a custom function."""
+    return call.function.removesuffix(".apply") if call.kind == "custom" else f"{plain_name(call.function)}()"
+
+
+def at_line(site: CallSite | Place | None) -> str:
+    """`` at line 15``; nothing where the line is not known."""
+    return "" if site is None else f" at line {site.line}"
+
+
+def place_of_call(flow: Dataflow, row: int) -> Place | None:
+    """The reader's own line that made a call of the log."""
+    return place_of_line(flow.line_of(row))
+
+
+# -- lines further up --------------------------------------------------------------------------------------------------
+
+
+def callers(flow: Dataflow, call: int) -> Iterator[CallSite]:
+    """The reader's own lines from which a call was made, innermost first."""
+    sites = flow.log.call_sites
+    site = flow.log.calls[call].call_site
+    while site is not None:
+        if not sites[site].is_library:
+            yield sites[site]
+        site = sites[site].caller
+
+
+def line_in_function_of(flow: Dataflow, call: int, other: int) -> CallSite | None:
+    """The line from which a call was made, in the innermost function from which another one was made, too.
+
+    A value that one function computed and keeps for later is best cut off there, whatever it called to do so.
+    """
+    functions = {(line.file, line.function) for line in callers(flow, other)}
+    return _first(callers(flow, call), lambda line: (line.file, line.function) in functions) or flow.line_of(call)
+
+
+def line_in_class_of(flow: Dataflow, call: int, other: int) -> CallSite | None:
+    """The line from which a call was made, in another method of the class from which another one was made, too.
+
+    What one method computed and another one uses is kept there, by the object.
+    """
+    own, users = list(callers(flow, call)), list(callers(flow, other))
+    functions = {(line.file, line.function) for line in users}
+    classes = {(line.file, class_of(line)) for line in users if class_of(line)}
+    return _first(
+        iter(own), lambda line: (line.file, class_of(line)) in classes and (line.file, line.function) not in functions
+    )
+
+
+def class_of(line: CallSite) -> str:
+    """The class of the method that a line is in, with what is nested in the method; "" where Python does not tell."""
+    outer, _, own = line.function.rpartition(".<locals>.")
+    method = outer if own.startswith("<") else line.function
+    return method.rpartition(".")[0]
+
+
+def line_outside_modules(flow: Dataflow, call: int) -> CallSite | None:
+    """The line that got the result of a call: where it was made in modules, the one that called the outermost."""
+    sites = flow.log.call_sites
+    site = flow.log.calls[call].call_site
+    found = flow.line_of(call)
+    is_just_outside = False
+    while site is not None:
+        if sites[site].is_library:
+            is_just_outside |= sites[site].function.endswith("Module._call_impl")
+        elif is_just_outside:
+            found, is_just_outside = sites[site], False
+        site = sites[site].caller
+    return found
+
+
+def _first(lines: Iterator[CallSite], fits: Callable[[CallSite], bool]) -> CallSite | None:
+    return next((line for line in lines if fits(line)), None)

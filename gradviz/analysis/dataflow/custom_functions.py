@@ -1,0 +1,77 @@
+"""Custom autograd functions of a run: which node is of which call, and where the backward of each is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Place
+from gradviz.graph.call_log import Call, Definition, DerivativeCheck
+from gradviz.graph.model import Graph, Node
+
+
+class CustomCall(Struct, frozen=True):
+    """One node of a custom function, with the call that made it."""
+
+    node: Node
+    call: Call
+    definition: Definition | None
+    """Of its backward; None where that belongs to an installed package."""
+
+    @property
+    def function(self) -> str:
+        """Name of the class."""
+        return self.call.function.removesuffix(".apply")
+
+
+def custom_call_of(flow: Dataflow, node: Node) -> CustomCall | None:
+    """What is known of a node of a custom function; None for all others."""
+    row = None if node.is_leaf else flow.call_of_node(node.sequence_nr)
+    call = None if row is None else flow.log.calls[row]
+    if call is None or call.kind != "custom":
+        return None
+    return CustomCall(node, call, None if call.definition is None else flow.log.definitions[call.definition])
+
+
+def custom_calls(flow: Dataflow, graph: Graph) -> Iterator[CustomCall]:
+    """Those of a graph, in order of creation."""
+    for node in graph.nodes:
+        found = custom_call_of(flow, node) if node.kind == "custom" else None
+        if found is not None:
+            yield found
+
+
+def return_place(definition: Definition) -> Place:
+    """The line that gives something back: the last one, and where nothing is given back, the end of the function."""
+    return Place(definition.file, definition.returns[-1] if definition.returns else definition.last_line)
+
+
+# Whether the backward of a custom function agrees with the slope of its forward.
+
+_TOLERANCE = {"float64": 0.02, "float32": 0.1}
+"""Relative; backward formulas are approximated on purpose, and wrong ones are far off."""
+_NEGLIGIBLE = 1e-3
+"""Differences this small, beside the largest slope of all."""
+_LEAST_SHARE = 0.2
+"""Of the elements compared, so many must differ."""
+
+
+def is_flat(check: DerivativeCheck) -> bool:
+    """Forward does not change with this input, and yet a gradient is given: a surrogate."""
+    return check.flat > 0 and not any(check.measured)
+
+
+def differing_slopes(check: DerivativeCheck) -> list[tuple[float, float]]:
+    """The elements where the two differ; none where too few do."""
+    pairs = list(zip(check.given, check.measured, strict=True))
+    largest = max((max(abs(one), abs(other)) for one, other in pairs), default=0.0)
+    tolerance = _TOLERANCE.get(check.dtype, 0.1)
+    wrong = [
+        (one, other)
+        for one, other in pairs
+        if not abs(one - other) <= tolerance * max(abs(one), abs(other)) + _NEGLIGIBLE * largest
+    ]
+    is_enough = len(wrong) >= max(min(2, len(pairs)), _LEAST_SHARE * len(pairs))
+    return wrong if is_enough else []

@@ -1,0 +1,230 @@
+"""Questions to a call log: what a tensor was computed from, what became of it, where its gradient was cut off.
+
+Every answer is found by walking a table of rows, never recursively; the indexes are made once, at first use. All of it
+is near-linear in the number of calls.
+
+>>> from gradviz.graph.call_log import Call, CallLog, LoggedTensor, TensorUse
+>>> from gradviz.graph.tensor_facts import TensorFacts
+>>> tensors = [LoggedTensor(TensorFacts((), "float32")) for _ in range(3)]
+>>> def use(tensor, place="0", live=False): return TensorUse(tensor, place, 0, live, tensor == 0)
+>>> double = Call("torch.Tensor.mul", inputs=(use(0, live=True),), outputs=(use(1, "return", live=True),))
+>>> detach = Call("torch.Tensor.detach", inputs=(use(1, live=True),), outputs=(use(2, "return"),))
+>>> flow = Dataflow(CallLog((double, detach), tuple(tensors)))
+>>> flow.ancestors(2)
+(0, 1)
+>>> [flow.log.calls[cut.call].function for cut in flow.cuts_reaching(2)]
+['torch.Tensor.detach']
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from heapq import heappop, heappush
+
+from gradviz.analysis.dataflow.call_index import CallIndex
+from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE, Cut, find_cuts
+from gradviz.analysis.dataflow.left_torch import Reentry, find_reentries
+from gradviz.graph.call_log import Call
+from gradviz.graph.model import CallSite
+
+
+class Dataflow(CallIndex):
+    """The calls of one log as a graph."""
+
+    # -- lines ---------------------------------------------------------------------------------------------------
+
+    def line(self, call_site: int | None) -> CallSite | None:
+        """The reader's own line from which a call site was reached, or the site itself where there is none."""
+        sites = self.log.call_sites
+        site = call_site
+        while site is not None and sites[site].is_library:
+            site = sites[site].caller
+        found = site if site is not None else call_site
+        return None if found is None else sites[found]
+
+    def line_of(self, call: int) -> CallSite | None:
+        """The reader's own line that made the call."""
+        return self.line(self.log.calls[call].call_site)
+
+    # -- backward calls ------------------------------------------------------------------------------------------
+
+    def roots(self) -> Iterator[tuple[int, int]]:
+        """Every backward call of the program, with each tensor that it started from."""
+        for number in self.rows_of_kind("backward"):
+            call = self.log.calls[number]
+            if call.inside is None:
+                yield from ((number, use.tensor) for use in call.roots)
+
+    def step_before(self, row: int) -> int:
+        """The newest optimizer step before a call: what was computed before that belongs to an earlier step."""
+        steps = self.rows_of_kind("step")
+        place = bisect_left(steps, row)
+        return steps[place - 1] if place else 0
+
+    def has_step_after(self, row: int) -> bool:
+        """Whether an optimizer takes a step later on."""
+        steps = self.rows_of_kind("step")
+        return bool(steps) and steps[-1] > row
+
+    # -- what it was computed from, and what from it -------------------------------------------------------------
+
+    def ancestors(self, tensor: int, before: int | None = None, since: int = 0) -> tuple[int, ...]:
+        """Calls that the tensor was computed by, in order; leaves are not looked behind.
+
+        Args:
+            before: the tensor as the call with this number received it; without it, as it was last.
+            since: calls before this one are left out.
+        """
+        return tuple(sorted({row for row, _ in self._upwards(tensor, before, since, lambda row, given: True)}))
+
+    def descendants(
+        self, tensor: int, after: int | None = None, until: int | None = None, *, live: bool = False
+    ) -> tuple[int, ...]:
+        """Calls that used the tensor, or anything computed from it, in order.
+
+        Args:
+            after: only uses after the call with this number.
+            until: calls from this one on are left out.
+            live: only as far as gradients go.
+        """
+        end = len(self.log.calls) if until is None else until
+        reached = {tensor}
+        found: list[int] = []
+        waiting = list(self.users(tensor, after))
+        while waiting:
+            row = heappop(waiting)
+            if row >= end:
+                break
+            if found and found[-1] == row:
+                continue
+            call = self.log.calls[row]
+            if not any(use.tensor in reached and (use.requires_grad or not live) for use in call.inputs):
+                continue
+            found.append(row)
+            for use in call.outputs if hands_on(call) else ():
+                if use.tensor not in reached and (use.requires_grad or not live):
+                    reached.add(use.tensor)
+                    for user in self.users(use.tensor, row):
+                        heappush(waiting, user)
+        return tuple(found)
+
+    def newest_data_assignment(self, tensor: int, before: int) -> int | None:
+        """The newest ``tensor.data = ...`` before a call: it gives nothing back, and changes no version."""
+        rows = self._data_assignments.get(tensor, ())
+        place = bisect_left(rows, before)
+        return rows[place - 1] if place else None
+
+    @cached_property
+    def _data_assignments(self) -> dict[int, list[int]]:
+        rows: dict[int, list[int]] = defaultdict(list)
+        for number, call in enumerate(self.log.calls):
+            if call.function == "torch.Tensor.data.__set__" and call.inputs:
+                rows[call.inputs[0].tensor].append(number)
+        return dict(rows)
+
+    # -- cuts ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def cuts(self) -> tuple[Cut, ...]:
+        """Every cut, in order."""
+        return tuple(sorted([*find_cuts(self.log), *self._unregistered_parameters()], key=lambda cut: cut.call))
+
+    def _unregistered_parameters(self) -> Iterator[Cut]:
+        """``nn.Parameter(computed)`` that no module got: it shows where it is used first."""
+        for row, reentries in self.reentries.items():
+            for reentry in reentries if self.log.calls[row].kind != "register_parameter" else ():
+                if reentry.certainty == "memory" and self.log.tensors[reentry.into].role == "parameter":
+                    site = self.log.calls[row].call_site
+                    yield Cut(row, "parameter", (reentry.tensor,), (reentry.into,), site)
+
+    @cached_property
+    def reentries(self) -> dict[int, tuple[Reentry, ...]]:
+        """By call: values that came into it from calls where they had left torch."""
+        return find_reentries(self.log)
+
+    def cuts_reaching(self, tensor: int, before: int | None = None, since: int = 0) -> tuple[Cut, ...]:
+        """The cuts through which a tensor's values came without a gradient, newest first.
+
+        Above a cut is not looked for others. Values that left torch and came back are followed where `reentries`
+        can tell.
+        """
+        found: dict[int, Cut] = {}
+
+        def go_on(row: int, given: int) -> bool:
+            cut = self._cut_of_call.get(row)
+            if cut is None or (cut.dead_outputs and given not in cut.dead_outputs):
+                return True
+            found[row] = cut
+            return False
+
+        for _ in self._upwards(tensor, before, since, go_on):
+            pass
+        return tuple(found[row] for row in sorted(found, reverse=True))
+
+    def cuts_below(self, tensor: int, after: int | None = None, until: int | None = None) -> tuple[Cut, ...]:
+        """The cuts at which what was computed from a tensor lost its gradient, oldest first."""
+        rows = self.descendants(tensor, after, until, live=True)
+        reached = {tensor, *(use.tensor for row in rows for use in self.log.calls[row].outputs if use.requires_grad)}
+        first, last = -1 if after is None else after, len(self.log.calls) if until is None else until
+        found = {cut.call: cut for number in reached for cut in self._cuts_of_tensor.get(number, ())}
+        return tuple(found[row] for row in sorted(found) if first < row < last)
+
+    def _upwards(
+        self, tensor: int, before: int | None, since: int, go_on: Callable[[int, int], bool]
+    ) -> Iterator[tuple[int, int]]:
+        """Calls above a tensor, each with the tensor that led there; `go_on` says whether to look behind one."""
+        waiting = [(row, tensor) for row in self.producers(tensor, before) if row >= since]
+        waiting += self._behind(tensor, before)
+        seen = set(waiting)
+        while waiting:
+            row, given = waiting.pop()
+            yield row, given
+            if not go_on(row, given):
+                continue
+            for step in self._above(row):
+                if step[0] >= since and step not in seen:
+                    seen.add(step)
+                    waiting.append(step)
+
+    def _above(self, row: int) -> Iterator[tuple[int, int]]:
+        call = self.log.calls[row]
+        for use in call.inputs if call.function not in TAKES_ONLY_THE_SHAPE else ():
+            if not use.is_live_leaf:
+                yield from ((maker, use.tensor) for maker in self.producers(use.tensor, row))
+            yield from self._behind(use.tensor, row)
+        yield from ((reentry.exit, reentry.tensor) for reentry in self.reentries.get(row, ()))
+
+    def _behind(self, tensor: int, before: int | None) -> Iterator[tuple[int, int]]:
+        """For a tensor that no call made: where the memory that it lies in came from."""
+        if tensor not in self._producers or self.log.tensors[tensor].role == "parameter":
+            yield from ((reentry.exit, reentry.tensor) for reentry in self.reentries_as(tensor, before))
+
+    def reentries_as(self, tensor: int, before: int | None) -> Iterator[Reentry]:
+        """Values that came into torch as this tensor when it was first seen, and had left before a call."""
+        first = self.log.tensors[tensor].first_seen
+        for reentry in self.reentries.get(first, ()) if first is not None else ():
+            if reentry.into == tensor and (before is None or reentry.exit < before):
+                yield reentry
+
+    @cached_property
+    def _cut_of_call(self) -> dict[int, Cut]:
+        return {cut.call: cut for cut in self.cuts}
+
+    @cached_property
+    def _cuts_of_tensor(self) -> dict[int, list[Cut]]:
+        cuts: dict[int, list[Cut]] = defaultdict(list)
+        for cut in self.cuts:
+            for tensor in cut.live_inputs:
+                cuts[tensor].append(cut)
+        return dict(cuts)
+
+
+def hands_on(call: Call) -> bool:
+    """Whether what it gives is computed from what it took."""
+    return call.kind in _MAKE_TENSORS and call.function not in TAKES_ONLY_THE_SHAPE
+
+
+_MAKE_TENSORS = frozenset({"operation", "custom", "compiled", "backward"})

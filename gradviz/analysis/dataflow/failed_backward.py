@@ -1,0 +1,182 @@
+"""Why a backward found what it needed gone: changed in place since it was saved, or freed by an earlier backward.
+
+torch says so for one saved tensor, without a line. The graph tells which node failed, the log which call made that
+node, which of its tensors was changed since, and which earlier backward went through it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from functools import cached_property
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gradviz.analysis.dataflow.backward_calls import BackwardCalls
+from gradviz.graph.call_log import TensorUse
+from gradviz.graph.model import Graph, Node
+from gradviz.graph.tensor_facts import TensorFacts
+
+CHANGED = "modified by an inplace operation"
+SECOND_TIME = "backward through the graph a second time"
+"""What torch says, in every 2.x."""
+_WHICH = re.compile(r"Tensor \[([\d, ]*)\]\].* is at version (\d+); expected version (\d+)")
+
+
+class Overwritten(Struct, frozen=True):
+    """A tensor that a call saved for backward, and the calls that changed it before backward came."""
+
+    backward: int
+    """The backward call, as a number of the log, as are the other calls."""
+    saver: int
+    """The call that saved it."""
+    tensor: int
+    """As a number of the log."""
+    version: int
+    """Its version when it was saved."""
+    slot: str | None
+    """Where in the node it was saved."""
+    node: tuple[int, int] | None
+    """The graph and the node that saved it, where that is known."""
+    changes: tuple[int, ...]
+    """Calls that changed it, or what shares its memory, oldest first."""
+    step: int | None
+    """The optimizer's step that was the first of them."""
+    is_carried_over: bool
+    """True where that step lies between two rounds of a loop that the backward goes through both."""
+
+
+class Freed(Struct, frozen=True):
+    """An earlier backward through the same calls, which freed what they had saved."""
+
+    backward: int
+    earlier: int
+    call: int
+    """One that both went through."""
+    node: tuple[int, int] | None
+    is_carried_over: bool
+    """True where the backward goes through calls of two steps, of which the earlier one has done the first."""
+
+
+class FailedBackwards:
+    """The backward calls of one run that raised, and what was missing."""
+
+    def __init__(self, backward_calls: BackwardCalls) -> None:
+        self._flow = backward_calls.flow
+        self._log = self._flow.log
+        self._backward_calls = backward_calls
+        self.reached = backward_calls.reached
+
+    @cached_property
+    def overwritten(self) -> tuple[Overwritten, ...]:
+        """Those that found a saved tensor changed."""
+        found = (self._overwritten(row) for row in self._that_raised(CHANGED))
+        return tuple(each for each in found if each is not None)
+
+    @cached_property
+    def freed(self) -> tuple[Freed, ...]:
+        """Those that came second."""
+        found = (self._freed(row) for row in self._that_raised(SECOND_TIME))
+        return tuple(each for each in found if each is not None)
+
+    def _that_raised(self, words: str) -> list[int]:
+        return [row for row in self._flow.rows_of_kind("backward") if words in (self._log.calls[row].raised or "")]
+
+    def _graph(self, backward: int) -> tuple[int | None, Graph | None]:
+        number = self._backward_calls.graph_of(backward)
+        return number, None if number is None else self._backward_calls.graphs[number]
+
+    # -- changed in place ----------------------------------------------------------------------------------------
+
+    def _overwritten(self, backward: int) -> Overwritten | None:
+        said = _WHICH.search(self._log.calls[backward].raised or "")
+        if said is None:
+            return None
+        wanted = _Wanted(math.prod(int(size) for size in said[1].split(",") if size.strip()), int(said[3]))
+        for place, node in self._suspects(backward):
+            saver = self._flow.call_of_node(node.sequence_nr)
+            slots = [saved for saved in node.saved if saved.tensor is not None and wanted.is_as_large(saved.tensor)]
+            if saver is not None and slots:
+                for found in self._changed_since(saver, backward, wanted, "result" in slots[0].slot):
+                    return replace(found, slot=slots[0].slot, node=(place, node.id))
+        for saver in reversed(self.reached(backward).rows):
+            for found in self._changed_since(saver, backward, wanted):
+                return found
+        return None
+
+    def _suspects(self, backward: int) -> Iterator[tuple[int, Node]]:
+        """The node that failed, then all that saved something that was changed, in the order of backward."""
+        place, graph = self._graph(backward)
+        if place is None or graph is None:
+            return
+        failed = graph.failed_node
+        if failed is not None:
+            yield place, graph.nodes[failed]
+        for node in reversed(graph.nodes):
+            if node.id != failed and any(saved.is_changed for saved in node.saved):
+                yield place, node
+
+    def _changed_since(
+        self, saver: int, backward: int, wanted: _Wanted, is_result: bool = False
+    ) -> Iterator[Overwritten]:
+        """Tensors that a call took, gave or made inside itself, and that were changed after it."""
+        for use in self._uses(saver, is_result):
+            if use.version != wanted.version or not wanted.is_as_large(self._log.tensors[use.tensor].facts):
+                continue
+            changes = self._flow.changes(use.tensor, saver, backward)
+            if changes:
+                step = self._step_around(changes[0])
+                is_carried = step is not None and self.reached(backward).repeats_over(step)
+                yield Overwritten(backward, saver, use.tensor, wanted.version, None, None, changes, step, is_carried)
+
+    def _step_around(self, call: int) -> int | None:
+        around: int | None = call
+        while around is not None and self._log.calls[around].kind != "step":
+            around = self._log.calls[around].inside
+        return around
+
+    def _uses(self, saver: int, is_result: bool) -> Iterator[TensorUse]:
+        call = self._log.calls[saver]
+        yield from (*call.outputs, *call.inputs) if is_result else (*call.inputs, *call.outputs)
+        row = saver + 1
+        while call.kind == "custom" and row < len(self._log.calls) and self._log.calls[row].inside == saver:
+            yield from self._log.calls[row].outputs
+            row += 1
+
+    # -- freed ---------------------------------------------------------------------------------------------------
+
+    def _freed(self, backward: int) -> Freed | None:
+        place, graph = self._graph(backward)
+        failed = None if graph is None else graph.failed_node
+        call = None if graph is None or failed is None else self._flow.call_of_node(graph.nodes[failed].sequence_nr)
+        node = (place, failed) if place is not None and failed is not None else None
+        own = self.reached(backward)
+        for earlier in reversed(self._that_freed(backward)):
+            shared = own.members & self.reached(earlier).members
+            if shared and (call is None or call in shared):
+                common = max(shared) if call is None else call
+                return Freed(backward, earlier, common, node, own.repeats_over(earlier))
+        return None
+
+    def _that_freed(self, backward: int) -> list[int]:
+        calls = self._log.calls
+        return [
+            row
+            for row in self._flow.rows_of_kind("backward")
+            if row < backward
+            and calls[row].raised is None
+            and not calls[row].scalars.get("retain_graph")
+            and not calls[row].scalars.get("create_graph")
+        ]
+
+
+class _Wanted(Struct, frozen=True):
+    """The saved tensor as torch describes it."""
+
+    count: int
+    version: int
+
+    def is_as_large(self, facts: TensorFacts) -> bool:
+        return math.prod(size for size in facts.shape if isinstance(size, int)) == self.count

@@ -1,0 +1,119 @@
+"""Which computations backward ever used: graphs that were built or kept for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.call_words import callers
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Place, place_of_line
+from gradviz.capture.capture import Capture
+from gradviz.graph.call_log import Call
+from gradviz.graph.traversal import scopes_around
+
+
+class IdleRun(Struct, frozen=True):
+    """A module that ran with gradients on, though no backward used anything of it."""
+
+    path: str
+    place: Place | None
+    """The line that called it."""
+    nodes: int
+    leaves: frozenset[int]
+    """What it used that takes gradients, as numbers of the log."""
+
+
+class GraphUses:
+    """What the backward calls of one run went through, each call of the log looked at once."""
+
+    def __init__(self, capture: Capture, flow: Dataflow) -> None:
+        self._flow = flow
+        self._calls = flow.log.calls
+        self._outcome = capture.outcome
+        backwards = flow.rows_of_kind("backward")
+        self._backwards = [row for row in backwards if flow.is_in_plain_sight(self._calls[row])]
+        self.is_complete = (
+            bool(self._backwards) and not flow.log.dropped and capture.backward_calls <= len(self._backwards)
+        )
+        """False where calls were forgotten or ran on another thread: then nothing is known to be idle."""
+
+    @cached_property
+    def idle_runs(self) -> tuple[IdleRun, ...]:
+        """Outermost module calls of which nothing was used. What a stopped program would have used is not known."""
+        used, _ = self._uses
+        last = self._backwards[-1] if self._backwards else 0
+        runs: dict[int, list[int]] = {}
+        busy: set[int] = set()
+        for row, call in enumerate(self._calls):
+            if call.scope is None or not call.node_count or not self._flow.is_in_plain_sight(call):
+                continue
+            outermost = self._outermost(call.scope)
+            runs.setdefault(outermost, []).append(row)
+            if row in used or (row > last and self._outcome != "finished"):
+                busy.add(outermost)
+        return tuple(self._idle_run(scope, rows) for scope, rows in runs.items() if scope not in busy)
+
+    @property
+    def retained_in_vain(self) -> tuple[int, ...]:
+        """Backward calls with ``retain_graph=True`` whose graph no later one goes through."""
+        _, shared = self._uses
+        asked = [row for row in self._backwards if _retains(self._calls[row])]
+        if self._outcome != "finished":
+            asked = [row for row in asked if row != self._backwards[-1]]
+        return tuple(row for row in asked if row not in shared)
+
+    @property
+    def retained_for_others(self) -> tuple[int, ...]:
+        """Backward calls with ``retain_graph=True`` whose graph a later one needs."""
+        _, shared = self._uses
+        return tuple(row for row in sorted(shared) if _retains(self._calls[row]))
+
+    def nodes_made(self) -> int:
+        """By all module calls."""
+        return sum(call.node_count for call in self._calls if call.scope is not None)
+
+    @cached_property
+    def _uses(self) -> tuple[dict[int, int], set[int]]:
+        """For each call that backward goes through the last one that does, and those that share some with a later."""
+        used: dict[int, int] = {}
+        shared: set[int] = set()
+        for backward in reversed(self._backwards):
+            waiting = list(self._makers(backward, "root"))
+            while waiting:
+                row = waiting.pop()
+                if row not in used:
+                    used[row] = backward
+                    waiting += self._makers(row)
+                elif used[row] != backward:
+                    shared.add(backward)
+        return used, shared
+
+    def _makers(self, row: int, place: str = "") -> Iterator[int]:
+        for use in self._calls[row].inputs:
+            if use.has_grad_fn and use.place.startswith(place):
+                maker = self._flow.newest_producer(use.tensor, row)
+                if maker is not None:
+                    yield maker
+
+    def _idle_run(self, scope: int, rows: list[int]) -> IdleRun:
+        nodes = sum(self._calls[row].node_count for row in rows)
+        leaves = (use.tensor for row in rows for use in self._calls[row].inputs if use.is_live_leaf)
+        return IdleRun(self._flow.log.scopes[scope].path, self._calling_line(rows), nodes, frozenset(leaves))
+
+    def _calling_line(self, rows: list[int]) -> Place | None:
+        """The innermost of the reader's own lines that all of it ran under, but not in ``forward`` itself."""
+        chains = [list(callers(self._flow, row))[::-1] for row in (rows[0], rows[-1])]
+        common = [one for one, other in zip(*chains, strict=False) if one == other]
+        while len(common) > 1 and common[-1].function.rpartition(".")[2] == "forward":
+            common.pop()
+        return place_of_line(common[-1]) if common else None
+
+    def _outermost(self, scope: int) -> int:
+        return list(scopes_around(self._flow.log.scopes, scope))[-1]
+
+
+def _retains(call: Call) -> bool:
+    return bool(call.scalars.get("retain_graph")) and not call.scalars.get("create_graph")

@@ -1,0 +1,179 @@
+"""Values that left torch and came back: through NumPy, as Python numbers, or as a parameter made from a result.
+
+What happens in between is out of sight. How sure a connection is stands with it: shared memory proves it, a number
+that is equal to the last digit as good as proves it, and otherwise there is only the order of things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.cuts import is_exit
+from gradviz.graph.call_log import Call, CallLog, TensorUse
+
+Certainty = Literal["memory", "value", "order", "number"]
+"""``order``: it came in after the other had left, in the same step and in a call that makes tensors from outside;
+``number``: as a number that may have been computed from one that had left in the same step (an index or a bound that is
+equal to it, or a float with many digits), which may be chance."""
+
+
+class Reentry(Struct, frozen=True):
+    """A value that came into a call."""
+
+    exit: int
+    """The call where it had left; where the memory is that of a result, and none is known, the call that made it."""
+    tensor: int
+    """The tensor that it was then."""
+    into: int
+    """The tensor that it came in as."""
+    certainty: Certainty
+
+
+def find_reentries(log: CallLog) -> dict[int, tuple[Reentry, ...]]:
+    """By call: the values that came into it, or with a tensor that it took first, from outside of torch."""
+    found: dict[int, tuple[Reentry, ...]] = {}
+    finder = _Finder(log)
+    for number, call in enumerate(log.calls):
+        entries = tuple(finder.of_call(number, call))
+        if entries:
+            found[number] = entries
+    return found
+
+
+_FROM_OUTSIDE = frozenset(
+    {"torch.tensor", "torch.as_tensor", "torch.asarray", "torch.full", "torch.full_like", "torch.Tensor.new_tensor"}
+)
+_TAKE_INDICES = frozenset(
+    f"torch.{place}{name}"
+    for place in ("", "Tensor.")
+    for name in ("__getitem__", "narrow", "select", "roll", "index_select", "take", "unfold")
+)
+_STEP_BOUNDARIES = frozenset({"backward", "step"})
+_MANY_DIGITS = 12
+_FLOATING = ("float", "bfloat", "complex")
+
+
+class _Finder:
+    """Reads the log from front to back."""
+
+    def __init__(self, log: CallLog) -> None:
+        self._log = log
+        self._left_with_value: dict[float, tuple[int, int]] = {}
+        self._left_in_step: dict[bool, tuple[int, int]] = {}
+        """The newest exit of this step, as numbers and as arrays."""
+        self._left_as_whole: dict[int, tuple[int, int]] = {}
+        """By number, the newest exit of this step as whole numbers."""
+        self._left_as_array: dict[int, int] = {}
+        """By tensor, its newest exit as an array."""
+        self._left_with_memory: dict[int, tuple[int, int]] = {}
+        """By storage, the newest exit as an array."""
+        self._made_in_storage: dict[int, tuple[int, int]] = {}
+        """By storage, the newest tensor with a ``grad_fn`` in it, with the call that made it."""
+        self._descended: set[int] = set()
+        """Tensors that have to do with something that requires grad."""
+
+    def of_call(self, number: int, call: Call) -> Iterator[Reentry]:
+        entries = [*self._of_memory(number, call), *self._of_numbers(call)]
+        if not entries:
+            entries = list(self._of_order(number, call)) or list(self._of_any_number(number, call))
+        self._go_past(number, call, bool(entries))
+        return iter(entries)
+
+    def _of_memory(self, number: int, call: Call) -> Iterator[Reentry]:
+        for use in call.inputs:
+            tensor = self._log.tensors[use.tensor]
+            if tensor.first_seen != number or tensor.producer is not None or not use.is_leaf:
+                continue
+            storage = tensor.storage
+            if tensor.role != "parameter" and storage in self._left_with_memory:
+                yield Reentry(*self._left_with_memory[storage], use.tensor, "memory")
+                continue
+            made = self._made_in_storage.get(storage) if storage is not None else None
+            if made is not None and made[1] != use.tensor:
+                yield Reentry(*made, use.tensor, "memory")
+            elif tensor.from_numpy_of is not None:
+                origin = self._log.tensors[tensor.from_numpy_of]
+                left = self._left_as_array.get(tensor.from_numpy_of, origin.producer)
+                if left is not None and left < number:
+                    yield Reentry(left, tensor.from_numpy_of, use.tensor, "memory")
+
+    def _of_numbers(self, call: Call) -> Iterator[Reentry]:
+        for scalar in call.scalars.values():
+            left = self._left_with_value.get(scalar) if isinstance(scalar, float) else None
+            if left is not None and call.outputs:
+                yield Reentry(*left, call.outputs[0].tensor, "value")
+
+    def _of_any_number(self, number: int, call: Call) -> Iterator[Reentry]:
+        if call.function in _TAKE_INDICES and call.outputs:
+            whole = {scalar for scalar in call.scalars.values() if type(scalar) is int and scalar not in (0, 1, -1)}
+            for left in sorted({self._left_as_whole[each] for each in whole if each in self._left_as_whole}):
+                yield Reentry(*left, call.outputs[0].tensor, "number")
+        left_as_number = self._left_in_step.get(False)
+        if left_as_number is None:
+            return
+        if call.outputs and any(_looks_computed(scalar) for scalar in call.scalars.values()):
+            yield Reentry(*left_as_number, call.outputs[0].tensor, "number")
+        for use in call.inputs:
+            if self._is_from_outside(use, number):
+                yield Reentry(*left_as_number, use.tensor, "number")
+
+    def _of_order(self, number: int, call: Call) -> Iterator[Reentry]:
+        for use in call.inputs:
+            if self._is_from_outside(use, number) and True in self._left_in_step:
+                yield Reentry(*self._left_in_step[True], use.tensor, "order")
+        if call.function in _FROM_OUTSIDE and call.outputs and self._is_floating(call.outputs[0].tensor):
+            was_array = not call.inputs and all(type(scalar) in (bool, str) for scalar in call.scalars.values())
+            left = self._left_in_step.get(was_array) or self._left_in_step.get(not was_array)
+            if left is not None:
+                yield Reentry(*left, call.outputs[0].tensor, "order")
+
+    def _go_past(self, number: int, call: Call, has_entries: bool) -> None:
+        if call.kind in _STEP_BOUNDARIES:
+            self._left_in_step.clear()
+            self._left_as_whole.clear()
+        is_descended = has_entries or any(use.requires_grad or use.tensor in self._descended for use in call.inputs)
+        if not is_descended:
+            return
+        if call.kind in ("operation", "custom", "compiled"):
+            self._descended.update(use.tensor for use in call.outputs)
+        for use in call.outputs:
+            storage = self._log.tensors[use.tensor].storage
+            if use.has_grad_fn and storage is not None:
+                self._made_in_storage[storage] = number, use.tensor
+        if is_exit(call) and call.inputs:
+            self._note_exit(call, (number, call.inputs[0].tensor))
+
+    def _note_exit(self, call: Call, left: tuple[int, int]) -> None:
+        is_array = call.function.endswith(("numpy", "__array__"))
+        self._left_in_step[is_array] = left
+        if is_array:
+            self._left_as_array[left[1]] = left[0]
+            storage = self._log.tensors[left[1]].storage
+            if storage is not None:
+                self._left_with_memory[storage] = left
+        for value in (call.result, *call.results):
+            if isinstance(value, float) and value != int_or_none(value):
+                self._left_with_value[value] = left
+            elif type(value) is int:
+                self._left_as_whole[value] = left
+
+    def _is_from_outside(self, use: TensorUse, number: int) -> bool:
+        tensor = self._log.tensors[use.tensor]
+        is_new = tensor.first_seen == number and tensor.producer is None and tensor.role == "tensor"
+        return is_new and use.is_leaf and self._is_floating(use.tensor)
+
+    def _is_floating(self, tensor: int) -> bool:
+        return self._log.tensors[tensor].facts.dtype.startswith(_FLOATING)
+
+
+def _looks_computed(scalar: object) -> bool:
+    """True for a float that nobody writes into a program."""
+    return isinstance(scalar, float) and len(repr(scalar)) >= _MANY_DIGITS
+
+
+def int_or_none(value: float) -> int | None:
+    """The whole number that `value` is; None for all others, NaN and Inf included."""
+    return int(value) if value - value == 0 and value == int(value) else None

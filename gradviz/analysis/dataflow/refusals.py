@@ -1,0 +1,82 @@
+"""Calls that torch refused because nothing that a tensor was computed from requires grad.
+
+They are backward calls, and hooks on tensors that no gradient will ever come to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.capture.capture import Capture
+from gradviz.graph.call_log import Call, TensorUse
+
+_HOOKS = frozenset({"torch.Tensor.retain_grad", "torch.Tensor.register_hook"})
+
+
+def is_refused_hook(call: Call) -> bool:
+    """Whether a gradient was asked for, in advance, of a tensor that will get none."""
+    return call.function in _HOOKS and call.raised is not None and not any(use.requires_grad for use in call.inputs)
+
+
+def refused_roots(call: Call) -> tuple[int, ...]:
+    """The tensors that it was refused for, as numbers of the log; none where it was not."""
+    if is_refused_hook(call):
+        return tuple(use.tensor for use in call.inputs[:1])
+    if call.kind != "backward" or call.raised is None:
+        return ()
+    return () if any(use.requires_grad for use in call.roots) else tuple(use.tensor for use in call.roots)
+
+
+# In-place changes that torch refused, and where the tensor that was to be changed came from.
+
+
+class RefusedChange(Struct, frozen=True):
+    """A call that was to change a tensor in place, and ended the program."""
+
+    call: int
+    said: str
+    """What torch said, as far as the log keeps it."""
+    target: TensorUse
+    """The tensor that was to be changed."""
+    views: tuple[int, ...]
+    """Calls that made it a view of another tensor, from that one on."""
+    base: int
+    """The tensor that it is a view of; itself for none."""
+
+
+def refused_changes(capture: Capture, flow: Dataflow, words: Sequence[str]) -> Iterator[RefusedChange]:
+    """Those that torch refused with one of these sentences."""
+    if capture.error is None or capture.error.in_backward:
+        return
+    for row, call in enumerate(flow.log.calls):
+        said = (call.raised or "").partition(": ")[2]
+        if (
+            said
+            and call.inputs
+            and capture.error.message.startswith(said[:_COMPARED])
+            and any(w in said for w in words)
+        ):
+            target = call.inputs[0]
+            views = views_between(flow, target.tensor, row)
+            base = flow.log.calls[views[0]].inputs[0].tensor if views else target.tensor
+            yield RefusedChange(row, said, target, views, base)
+
+
+_COMPARED = 60
+
+
+def views_between(flow: Dataflow, tensor: int, before: int, base: int | None = None) -> tuple[int, ...]:
+    """Calls that made a tensor by looking at the memory of another one, first to last, as far up as to `base`."""
+    shared = set(flow.sharing_memory(tensor))
+    found: list[int] = []
+    while tensor != base:
+        maker = next(iter(flow.producers(tensor, before)), None)
+        bases = [] if maker is None else [use.tensor for use in flow.log.calls[maker].inputs if use.tensor in shared]
+        if maker is None or not bases or bases[0] == tensor or maker in found:
+            break
+        found.append(maker)
+        tensor = bases[0]
+    return tuple(reversed(found))

@@ -1,0 +1,200 @@
+"""Graphs of earlier steps that are still alive, who holds them, and since which line.
+
+At some moments of a run it was noted which tensors with a history were alive. Each keeps the graph above it. A graph
+is told by the step in which a backward first went through it, or, where none did, by being connected; so a training
+that holds on to nothing has the graphs of one step at every moment, and one that leaks has more and more.
+
+All indexes are tables over the calls of the log, made in one pass each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.graph.call_log import Call, Holder
+
+FEWEST_GRAPHS = 4
+"""Fewer may be what one step leaves in variables."""
+
+
+class Retained(Struct, frozen=True):
+    """Graphs that are held in one way."""
+
+    maker: int
+    """The call that made the newest tensor that holds one."""
+    backward: int | None
+    """The first backward that went through the newest of the graphs; None where none did."""
+    holder: Holder | None
+    """Who holds that tensor; None for what only a ``.grad`` leads to."""
+    graphs: int
+    tensors: tuple[int, ...]
+    moment: int
+    """The call after which they were counted."""
+
+
+class RetainedGraphs:
+    """What was alive at the moment when most graphs were, if there were more and more."""
+
+    def __init__(self, flow: Dataflow) -> None:
+        self._flow = flow
+        self._log = flow.log
+
+    @cached_property
+    def groups(self) -> tuple[Retained, ...]:
+        """By the line that made what holds them, the one with most graphs first."""
+        moment = self._worst_moment()
+        if moment is None:
+            return ()
+        lines: dict[object, list[int]] = defaultdict(list)
+        for tensor in self._old(moment):
+            if self._log.tensors[tensor].holder is not None or self._hangs_on_grad(tensor, moment):
+                is_held = self._log.tensors[tensor].holder is not None
+                lines[is_held, self._log.calls[self._maker(tensor, moment)].call_site].append(tensor)
+        found = [self._retained(tensors, moment) for tensors in lines.values()]
+        return tuple(sorted((each for each in found if each.graphs >= FEWEST_GRAPHS), key=lambda each: -each.graphs))
+
+    def _worst_moment(self) -> int | None:
+        """The moment with most graphs of earlier steps; None where their number does not grow."""
+        counts = {moment: self._graphs(self._old(moment), moment) for moment in self._log.moments}
+        most = max(counts.values(), default=0)
+        moments = [moment for moment, count in counts.items() if count == most]
+        return moments[0] if most >= FEWEST_GRAPHS and len(moments) == 1 else None
+
+    def _retained(self, tensors: list[int], moment: int) -> Retained:
+        newest = max(tensors, key=lambda tensor: (self._is_in_container(tensor), self._maker(tensor, moment)))
+        maker = self._maker(newest, moment)
+        holder = self._log.tensors[newest].holder
+        return Retained(maker, self._first.get(maker), holder, self._graphs(tensors, moment), tuple(tensors), moment)
+
+    def _is_in_container(self, tensor: int) -> bool:
+        """The newest is often in a variable, too, which the next step gives away."""
+        holder = self._log.tensors[tensor].holder
+        return holder is not None and not holder.path.isidentifier()
+
+    # -- which tensors -------------------------------------------------------------------------------------------
+
+    def _old(self, moment: int) -> list[int]:
+        """Tensors that were alive then, and that no later backward goes through."""
+        return [
+            tensor
+            for tensor, maker in self._makers(moment)
+            if maker >= 0 and (self._last.get(maker) or -1) <= moment and not self._is_leaf_in_use(tensor, moment)
+        ]
+
+    def _makers(self, moment: int) -> Iterator[tuple[int, int]]:
+        for tensor, known in enumerate(self._log.tensors):
+            if known.alive_after is not None and known.alive_after >= moment:
+                yield tensor, self._maker(tensor, moment)
+
+    def _maker(self, tensor: int, moment: int) -> int:
+        """The call that the graph above a tensor ends with; of an input, one that used it. -1 for none by then."""
+        maker = self._flow.newest_producer(tensor, moment + 1)
+        if maker is not None and any(use.has_grad_fn for use in self._log.calls[maker].outputs if use.tensor == tensor):
+            return maker
+        users = [row for row in self._flow.users(tensor)[:_FEW] if row <= moment and row in self._first]
+        return users[0] if users else -1
+
+    def _is_leaf_in_use(self, tensor: int, moment: int) -> bool:
+        known = self._log.tensors[tensor]
+        return known.requires_grad and known.is_leaf and bool(self._flow.users(tensor, after=moment))
+
+    def _hangs_on_grad(self, tensor: int, moment: int) -> bool:
+        """Whether the first backward through its graph left the graphs of gradients in ``.grad``."""
+        backward = self._first.get(self._maker(tensor, moment))
+        return backward is not None and makes_a_cycle(self._log.calls[backward])
+
+    # -- counting graphs -----------------------------------------------------------------------------------------
+
+    def _graphs(self, tensors: Iterable[int], moment: int) -> int:
+        """Steps with graphs that these tensors hold, and graphs that no backward went through."""
+        steps, parts = 0, set()
+        for maker in {self._maker(tensor, moment) for tensor in tensors}:
+            steps |= self._above[maker]
+            if not self._above[maker]:
+                parts.add(self._part(maker))
+        return steps.bit_count() + len(parts)
+
+    @cached_property
+    def _backwards(self) -> list[int]:
+        calls = self._log.calls
+        return [row for row in self._flow.rows_of_kind("backward") if calls[row].raised is None]
+
+    @cached_property
+    def _first(self) -> dict[int, int]:
+        """By call: the first backward that went through it."""
+        return self._marked(self._backwards)
+
+    @cached_property
+    def _last(self) -> dict[int, int]:
+        """By call: the last backward that went through it."""
+        return self._marked(reversed(self._backwards))
+
+    def _marked(self, backwards: Iterable[int]) -> dict[int, int]:
+        marks: dict[int, int] = {}
+        for backward in backwards:
+            waiting = list(self._inputs_of[backward])
+            while waiting:
+                row = waiting.pop()
+                if row not in marks:
+                    marks[row] = backward
+                    waiting += self._inputs_of[row]
+        return marks
+
+    @cached_property
+    def _inputs_of(self) -> list[tuple[int, ...]]:
+        """By call: those that made what it took, as far as gradients go."""
+        newest = self._flow.newest_producer
+        return [
+            tuple({above for use in call.inputs if use.has_grad_fn and (above := newest(use.tensor, row)) is not None})
+            for row, call in enumerate(self._log.calls)
+        ]
+
+    @cached_property
+    def _above(self) -> list[int]:
+        """By call: the steps in which a backward first went through something above it, one bit for each."""
+        numbers = {backward: 1 << number for backward, number in self._step_numbers()}
+        found: list[int] = []
+        for row in range(len(self._log.calls)):
+            own = numbers[self._first[row]] if row in self._first else 0
+            for above in self._inputs_of[row]:
+                own |= found[above]
+            found.append(own)
+        return found
+
+    def _step_numbers(self) -> Iterator[tuple[int, int]]:
+        """Backwards and their steps. Several before one step of an optimizer belong to it; without one, each counts."""
+        ends = self._flow.rows_of_kind("step") or self._backwards
+        return ((backward, bisect_left(ends, backward)) for backward in self._backwards)
+
+    @cached_property
+    def _parents(self) -> list[int]:
+        """A union-find over calls that no backward went through."""
+        parents = list(range(len(self._log.calls)))
+        for row in range(len(parents)):
+            for above in self._inputs_of[row]:
+                parents[_root(parents, above)] = _root(parents, row)
+        return parents
+
+    def _part(self, row: int) -> int:
+        return _root(self._parents, row)
+
+
+_FEW = 50
+
+
+def makes_a_cycle(backward: Call) -> bool:
+    """True for ``backward(create_graph=True)``: the gradients that it leaves in ``.grad`` hold the graph."""
+    return backward.function.endswith(".backward") and bool(backward.scalars.get("create_graph"))
+
+
+def _root(parents: list[int], row: int) -> int:
+    while parents[row] != row:
+        parents[row] = parents[parents[row]]
+        row = parents[row]
+    return row

@@ -1,0 +1,104 @@
+"""What there is to say about one kind of node, as data: the page of ``gradviz explain``."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gradviz.analysis.explain.custom_page import CustomPage
+from gradviz.analysis.numbers.node_numbers import NodeNumbers
+from gradviz.formulas.derivative import Derivative
+from gradviz.formulas.known import KnownFormulas
+from gradviz.formulas.meanings import Meaning
+from gradviz.formulas.plain import Reading, Trap, plain_formula, reading
+from gradviz.formulas.special_nodes import SpecialNode, special_node
+from gradviz.formulas.vocabulary import Term, terms_in
+
+_MOST_OTHERS = 12
+
+
+class OtherNode(Struct, frozen=True, omit_defaults=True):
+    """A node that the same word stands for as well."""
+
+    node: str
+    what: str = ""
+    """Its function, or what it does."""
+
+
+class Explanation(Struct, frozen=True, omit_defaults=True):
+    """The page of one node name. Whatever is not known of it is left out, and said in `disclosures`."""
+
+    word: str
+    """What was asked for."""
+    node: str
+    """``MulBackward0``; empty for a function that has none."""
+    sentence: str = ""
+    calls: tuple[str, ...] = ()
+    """How users come by it: ``F.linear(x, weight, bias): AddmmBackward0``."""
+    torch_version: str = ""
+    """Whose formulas these are."""
+    plain: Reading | None = None
+    """In mathematics."""
+    note: str = ""
+    """What popular articles get wrong, or what the mathematics leaves out."""
+    derivative: Derivative | None = None
+    """What torch says."""
+    special: SpecialNode | None = None
+    """For nodes that torch does not generate."""
+    terms: tuple[Term, ...] = ()
+    """Words in torch's formulas."""
+    traps: tuple[Trap, ...] = ()
+    others: tuple[OtherNode, ...] = ()
+    others_left_out: int = 0
+    numbers: NodeNumbers | None = None
+    """For a node of a capture."""
+    custom: CustomPage | None = None
+    """For a function of the program."""
+    disclosures: tuple[str, ...] = ()
+
+
+def explain(meaning: Meaning, known: KnownFormulas) -> Explanation:
+    """The page of what a word stands for."""
+    node = meaning.nodes[0] if meaning.nodes else ""
+    page = explain_node(node, known) if node else Explanation("", "", _WITHOUT_NODE[meaning.kind].format(meaning.word))
+    others = tuple(OtherNode(other, _what(other, known)) for other in meaning.nodes[1 : _MOST_OTHERS + 1])
+    calls = tuple(f"{call.call}: {', '.join(call.nodes)}" for call in meaning.calls)
+    left_out = max(0, len(meaning.nodes) - 1 - _MOST_OTHERS)
+    return replace(page, word=meaning.word, calls=calls, others=others, others_left_out=left_out)
+
+
+def explain_node(node_name: str, known: KnownFormulas, disclosures: tuple[str, ...] = ()) -> Explanation:
+    """The page of ``grad_fn.name()``; of one that nobody knows, a page that says so."""
+    derivative, special, plain = known.by_node.get(node_name), special_node(node_name), plain_formula(node_name)
+    known_sentence = plain.sentence if plain else special.sentence if special else ""
+    sentence = known_sentence or (f"The backward of {derivative.function}()." if derivative else "")
+    if derivative is None and special is None and not known.disclosures:
+        disclosures = (*disclosures, f"torch {known.table.torch_version} has no formula for {node_name} in its files")
+    return Explanation(
+        word=node_name,
+        node=node_name,
+        sentence=sentence,
+        torch_version=known.table.torch_version if derivative else "",
+        plain=reading(plain) if plain else None,
+        note=plain.note if plain else "",
+        derivative=derivative,
+        special=special,
+        terms=terms_in(derivative.formulas) if derivative else (),
+        traps=plain.traps if plain else tuple(Trap(each, "", "") for each in special.traps) if special else (),
+        disclosures=(*disclosures, *known.disclosures),
+    )
+
+
+_WITHOUT_NODE = {
+    "cut": "{} gives numbers without their history, on purpose: no gradient goes back this way, whatever they were "
+    "computed from. 'gradviz check SCRIPT' finds where that was not meant.",
+    "undifferentiable": "torch has no derivative for {}: where it gives whole numbers or booleans the result has no "
+    "history, and gradients end there without a word; otherwise backward raises.",
+    "followed": "torch has no backward for {} itself: autograd follows the operations that it is made of. "
+    "'gradviz tree SCRIPT' shows which they are.",
+}
+
+
+def _what(node_name: str, known: KnownFormulas) -> str:
+    derivative, plain = known.by_node.get(node_name), plain_formula(node_name)
+    return derivative.schema if derivative else plain.call if plain else ""

@@ -1,0 +1,1 @@
+"""The gradient of every parameter, in one backward and over many steps."""

@@ -1,0 +1,173 @@
+"""How gradients changed while a model trained: a run log as one series of figures for each parameter or module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import hypot, isnan, nan, sqrt
+
+from gradviz.analysis.flow.gradient_flow import FlowRow, GradientFlow, flow_of_rows, module_at
+from gradviz.capture.run_log import RunLog, StepFigures, floats, integers
+
+
+@dataclass(frozen=True)
+class Series:
+    """The gradient of one parameter, or of all in a module together, step by step.
+
+    All its sequences have a place for each measured step.
+    """
+
+    name: str
+    parameters: int
+    """How many parameters it stands for."""
+    count: int
+    """Their elements."""
+    norms: tuple[float, ...]
+    """L2 norm of the finite elements; NaN where no gradient arrived or none could be measured."""
+    sizes: tuple[float, ...]
+    """Root mean square of the finite elements, which does not grow with the parameter; NaN where there is no norm."""
+    zeros: tuple[float, ...]
+    """Share of the elements that are exactly zero; NaN where there is no norm."""
+    broken: tuple[bool, ...]
+    """Where NaN or Inf was among the elements."""
+
+    @property
+    def first_broken(self) -> int | None:
+        """Place of the first step with NaN or Inf."""
+        return next((place for place, is_broken in enumerate(self.broken) if is_broken), None)
+
+    @property
+    def dead_since(self) -> int | None:
+        """Place of the step from which on, to the end, every element was zero."""
+        dead = len(self.zeros)
+        while dead and self.zeros[dead - 1] == 1.0:
+            dead -= 1
+        return dead if dead < len(self.zeros) else None
+
+    @property
+    def is_silent(self) -> bool:
+        """True where no gradient ever arrived."""
+        return all(map(isnan, self.norms)) and not any(self.broken)
+
+
+@dataclass(frozen=True)
+class FlowOverSteps:
+    """The figures of a whole run."""
+
+    steps: tuple[int, ...]
+    """Those that were measured."""
+    series: tuple[Series, ...]
+    """In the order of the model."""
+    total: tuple[float, ...]
+    """L2 norm over all parameters, of the finite elements."""
+
+
+def flow_over_steps(log: RunLog, depth: int | None = None) -> FlowOverSteps:
+    """Series for each parameter, or for modules that lie `depth` levels below the outermost one."""
+    parameters = log.header.parameters
+    rows = [_Rows.of(figures, len(parameters)) for figures in log.steps]
+    groups = list(_groups([parameter.name for parameter in parameters], depth))
+    counts = [parameter.count for parameter in parameters]
+    return FlowOverSteps(
+        tuple(figures.step for figures in log.steps),
+        tuple(_series(name, places, counts, rows) for name, places in groups),
+        tuple(_hypot(row.norms) for row in rows),
+    )
+
+
+def depth_that_fits(log: RunLog, most: int) -> int | None:
+    """The depth to fold at so that there are `most` series at most; None where nothing need be folded."""
+    names = [parameter.name for parameter in log.header.parameters]
+    if len(names) <= most:
+        return None
+    deepest = max(name.count(".") for name in names)
+    return next((depth for depth in range(deepest, 0, -1) if len(list(_groups(names, depth))) <= most), 0)
+
+
+def flow_of_last_step(log: RunLog) -> GradientFlow:
+    """The last measured step, as `gradient_flow` gives that of a backward call.
+
+    A run log does not tell when gradients arrived: the order of the model stands for the order of its computation.
+    """
+    figures, parameters = log.steps[-1], log.header.parameters
+    row = _Rows.of(figures, len(parameters))
+    weights = floats(figures.weight_norms)
+    reasons = {place: reason for reason, places in figures.unmeasured.items() for place in places}
+    rows = []
+    for place, parameter in enumerate(parameters):
+        has_arrived = not isnan(row.norms[place]) or row.is_broken(place)
+        if not has_arrived:
+            reason = reasons.get(place)
+            nothing = "none arrived in this step" if reason is None else f"not measured: {reason}"
+            rows.append(FlowRow(parameter.name, parameter.shape, nothing=nothing))
+            continue
+        rows.append(
+            FlowRow(
+                parameter.name,
+                parameter.shape,
+                count=parameter.count,
+                norm=None if isnan(row.norms[place]) else row.norms[place],
+                weight_norm=None if isnan(weights[place]) else weights[place],
+                zeros=row.zeros[place],
+                nans=row.nans[place],
+                infs=row.infs[place],
+                order=len(parameters) - place,
+            )
+        )
+    return flow_of_rows(rows)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The figures of one step as numbers."""
+
+    norms: Sequence[float]
+    zeros: Sequence[int]
+    nans: Sequence[int]
+    infs: Sequence[int]
+
+    @classmethod
+    def of(cls, figures: StepFigures, length: int) -> _Rows:
+        counts = (integers(row, length) for row in (figures.zeros, figures.nans, figures.infs))
+        return cls(floats(figures.norms), *counts)
+
+    def is_broken(self, place: int) -> bool:
+        return bool(self.nans[place] or self.infs[place])
+
+
+def _groups(names: Sequence[str], depth: int | None) -> Iterator[tuple[str, list[int]]]:
+    """Names of series, with the places of the parameters in them: as `folded` groups the rows of a table."""
+    if depth is None:
+        yield from ((name, [place]) for place, name in enumerate(names))
+        return
+    for module, inside in groupby(range(len(names)), lambda place: module_at(names[place], depth)):
+        places = list(inside)
+        if module and len(places) > 1:
+            yield module, places
+        else:
+            yield from ((names[place], [place]) for place in places)
+
+
+def _series(name: str, places: list[int], counts: Sequence[int], rows: Sequence[_Rows]) -> Series:
+    norms = tuple(_hypot(row.norms[place] for place in places) for row in rows)
+    arrived = [
+        sum(counts[place] for place in places if not isnan(row.norms[place]) or row.is_broken(place)) for row in rows
+    ]
+    broken = [sum(row.nans[place] + row.infs[place] for place in places) for row in rows]
+    zeros = [sum(row.zeros[place] for place in places) for row in rows]
+    finite = [count - lost for count, lost in zip(arrived, broken, strict=True)]
+    return Series(
+        name,
+        len(places),
+        sum(counts[place] for place in places),
+        norms,
+        tuple(norm / sqrt(count) if count else nan for norm, count in zip(norms, finite, strict=True)),
+        tuple(zero / count if count else nan for zero, count in zip(zeros, arrived, strict=True)),
+        tuple(map(bool, broken)),
+    )
+
+
+def _hypot(norms: Iterable[float]) -> float:
+    known = [norm for norm in norms if not isnan(norm)]
+    return hypot(*known) if known else nan

@@ -1,0 +1,43 @@
+"""What each of several losses gives to the rows of the gradient flow, and which of them pull against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
+
+from gradviz.analysis.flow.gradient_flow import FlowRow
+from gradviz.graph.root_shares import Products, RootShares
+
+CONFLICT = -0.1
+"""Two losses whose gradients have a cosine below this undo a part of each other's work."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two losses by their places, and the cosine between their gradients."""
+
+    one: int
+    other: int
+    cosine: float
+
+    @property
+    def is_conflict(self) -> bool:
+        """True where the two pull against each other."""
+        return self.cosine < CONFLICT
+
+
+def products_of_rows(shares: RootShares, rows: Iterable[FlowRow]) -> list[Products | None]:
+    """For each row what arrived at its leaves; None where nothing was measured."""
+    by_leaf = {entry.leaf: entry for entry in shares.leaves}
+    return [shares.together(by_leaf[leaf] for leaf in row.leaves if leaf in by_leaf) for row in rows]
+
+
+def pairs(shares: RootShares, products: Products) -> list[Pair]:
+    """Every two losses of which both have a gradient here, those that disagree most first."""
+    found = [
+        Pair(one, other, cosine)
+        for one, other in combinations(range(len(shares.losses)), 2)
+        if (cosine := products.cosine(one, other)) is not None
+    ]
+    return sorted(found, key=lambda pair: pair.cosine)

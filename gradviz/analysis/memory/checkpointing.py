@@ -1,0 +1,188 @@
+"""What checkpointing each module would save from forward to backward, and what it would compute a second time.
+
+Worked out from the recorded graph: nothing is run again. A checkpointed call keeps what it was given and nothing that
+only it keeps now, so it saves the one without the other. What it is given counts in full where nobody is known to
+keep it already; the true saving may be larger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+
+from gradviz.graph.model import Graph
+from gradviz.graph.traversal import behind_views, scopes_around
+
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass
+class Checkpointing:
+    """What would change if every call of these modules were checkpointed by itself."""
+
+    path: str
+    """``model.h.*`` for modules that differ in a number only."""
+    class_name: str
+    calls: int = 0
+    saved_bytes: int = 0
+    """No longer kept from forward to backward; at least so much."""
+    largest_call: int = 0
+    """Of that, what is back for a while when the largest call is computed again."""
+    operations: int = 0
+    """How many are computed a second time."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """How much lower the peak of the whole step is, at least."""
+        return self.saved_bytes - self.largest_call
+
+    def add(self, other: Checkpointing) -> None:
+        """Take further calls in."""
+        self.calls += other.calls
+        self.saved_bytes += other.saved_bytes
+        self.largest_call = max(self.largest_call, other.largest_call)
+        self.operations += other.operations
+
+
+def checkpointing(graph: Graph) -> dict[str, Checkpointing]:
+    """By path, for modules inside others; those that would save nothing are left out."""
+    kept = _KeptInCalls(graph)
+    found: dict[str, Checkpointing] = {}
+    for call, scope in enumerate(graph.scopes):
+        won = kept.only_there[call] - kept.given[call]
+        if scope.parent is None or won <= 0:
+            continue  # The whole model at once needs as much again in backward: the peak would be what it is now.
+        entry = found.setdefault(scope.path, Checkpointing(scope.path, scope.class_name))
+        entry.add(Checkpointing(scope.path, scope.class_name, 1, won, won, kept.operations[call]))
+    return found
+
+
+def worth_checkpointing(found: dict[str, Checkpointing], least_bytes: int) -> list[Checkpointing]:
+    """What lowers the peak most, first; modules that differ in a number only taken together, none inside another.
+
+    Backward needs one call's share again at a time, so the peak falls by what is saved without the largest call.
+    """
+    merged: dict[tuple[str, str], Checkpointing] = {}
+    for path, entry in found.items():
+        key = _NUMBER.sub("*", path), entry.class_name
+        if key in merged:
+            merged[key].path = key[0]
+        merged.setdefault(key, Checkpointing(path, entry.class_name)).add(entry)
+    chosen: list[Checkpointing] = []
+    taken: list[str] = []
+    for (pattern, _), entry in sorted(merged.items(), key=lambda each: -each[1].peak_bytes):
+        overlaps = any(f"{one}.".startswith(f"{other}.") for each in taken for one, other in _pairs(pattern, each))
+        if entry.peak_bytes >= least_bytes and not overlaps:
+            chosen.append(entry)
+            taken.append(pattern)
+    return chosen
+
+
+def _pairs(one: str, other: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (one, other), (other, one)
+
+
+class _KeptInCalls:
+    """For each module call, with the calls inside it: what only it keeps, what it is given, how much it computes."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._depth = _depths(graph)
+        self._holders = self._innermost_calls_around_holders()
+        self.only_there = [0] * len(graph.scopes)
+        self.operations = [0] * len(graph.scopes)
+        self.given = [0] * len(graph.scopes)
+        for place, call in self._holders.items():
+            if call is not None and self._is_free_to_go(place):
+                self.only_there[call] += graph.storages[place].bytes
+        for node in graph.nodes:
+            if node.scope is not None and not node.is_leaf:
+                self.operations[node.scope] += 1
+        for call in range(len(graph.scopes) - 1, -1, -1):
+            parent = graph.scopes[call].parent
+            if parent is not None:
+                self.only_there[parent] += self.only_there[call]
+                self.operations[parent] += self.operations[call]
+        self._add_what_is_given()
+
+    def _is_free_to_go(self, place: int) -> bool:
+        storage = self._graph.storages[place]
+        return storage.kind == "intermediate" and not storage.names
+
+    def _innermost_calls_around_holders(self) -> dict[int, int | None]:
+        holders: dict[int, int | None] = {}
+        for node in self._graph.nodes:
+            for saved in node.saved:
+                if saved.storage is not None:
+                    known = holders.get(saved.storage, node.scope)
+                    holders[saved.storage] = self._around_both(known, node.scope)
+        return holders
+
+    def _add_what_is_given(self) -> None:
+        storages = storages_of_outputs(self._graph)
+        given: dict[tuple[int, Output], None] = {}
+        for node in self._graph.nodes:
+            for edge in node.edges:
+                if edge is None or node.scope is None or self._graph.nodes[edge.target].is_leaf:
+                    continue
+                around = self._around_both(node.scope, self._graph.nodes[edge.target].scope)
+                output = behind_views(self._graph, edge.target, edge.input_nr)
+                for call in self._outwards(node.scope, around):
+                    given[call, output] = None
+        for call, output in given:
+            place = storages.get(output)
+            if place is None:
+                self.given[call] += bytes_of_output(self._graph, output)
+            elif self._is_free_to_go(place) and call in self._outwards(self._holders[place], None):
+                self.given[call] += self._graph.storages[place].bytes
+
+    def _outwards(self, call: int | None, end: int | None) -> Iterator[int]:
+        """`call` and those around it, up to `end`, which is left out."""
+        return takewhile(lambda each: each != end, scopes_around(self._graph.scopes, call))
+
+    def _around_both(self, one: int | None, other: int | None) -> int | None:
+        while one != other:
+            if one is None or other is None:
+                return None
+            if self._depth[one] >= self._depth[other]:
+                one = self._graph.scopes[one].parent
+            else:
+                other = self._graph.scopes[other].parent
+        return one
+
+
+def _depths(graph: Graph) -> list[int]:
+    depths: list[int] = []
+    for scope in graph.scopes:
+        depths.append(0 if scope.parent is None else depths[scope.parent] + 1)
+    return depths
+
+
+# Which storage each output of a node lives in, as far as saved tensors tell.
+
+Output = tuple[int, int]
+"""A node, and which of its outputs."""
+
+
+def storages_of_outputs(graph: Graph) -> dict[Output, int]:
+    """Index in `Graph.storages` by output, for those that some node saved."""
+    return {
+        (saved.source, saved.source_nr): saved.storage
+        for node in graph.nodes
+        for saved in node.saved
+        if saved.source is not None and saved.storage is not None
+    }
+
+
+def bytes_of_output(graph: Graph, output: Output) -> int:
+    """What the output needs if nothing shares it; 0 where its shape is not known."""
+    facts = graph.nodes[output[0]].output(output[1])
+    return 0 if facts is None else (facts.elements or 0) * item_size(facts.dtype)
+
+
+def item_size(dtype: str) -> int:
+    """Bytes of one element: of ``float32`` 4, of ``complex64`` 8, of ``bool`` 1."""
+    digits = "".join(filter(str.isdigit, dtype.partition("_")[0]))
+    return max(int(digits) // 8, 1) if digits else 1

@@ -1,0 +1,104 @@
+"""What a graph keeps, as data for programs: ``gradviz memory --json``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from gradviz.analysis.finding import Place, text_at
+from gradviz.analysis.memory.kept_memory import StorageUse, Unknown, memory_of
+from gradviz.analysis.memory.memory_groups import Group, by_line, by_module
+from gradviz.capture.capture import Capture
+from gradviz.capture.encoding import json_text
+from gradviz.graph.model import Graph
+
+
+class ModuleBytes(Struct, frozen=True):
+    """One module, with all its calls."""
+
+    module: str
+    """Dotted path; empty for what lies outside any module."""
+    class_name: str
+    calls: int
+    bytes: int
+    """With the modules inside it."""
+    own_bytes: int
+
+
+class LineBytes(Struct, frozen=True):
+    """One line of source."""
+
+    file: str | None
+    line: int | None
+    text: str
+    bytes: int
+    """Of storages that this line keeps first; the lines add up to `MemoryDocument.saved_bytes`."""
+    shared_bytes: int
+    """Of storages that it keeps as well, counted at another line."""
+    storages: int
+
+
+class MemoryDocument(Struct, frozen=True):
+    """The whole of it. Bytes are counted once for each storage."""
+
+    saved_bytes: int
+    """What nodes keep for their backward, without parameters and buffers."""
+    parameter_bytes: int
+    """Parameters and buffers that nodes keep: they are there anyway."""
+    input_bytes: int
+    """The part of `saved_bytes` that the program held before the forward computation: batches, targets."""
+    unknown: tuple[Unknown, ...]
+    """Saved tensors that cannot be sized without unpacking them; they are in no figure."""
+    by_module: tuple[ModuleBytes, ...]
+    by_line: tuple[LineBytes, ...]
+    storages: tuple[StorageUse, ...]
+    """Parameters and buffers included; the largest first."""
+
+
+def memory_document(capture: Capture, graph: Graph) -> MemoryDocument:
+    """Everything about one graph of a capture."""
+    memory = memory_of(graph)
+    return MemoryDocument(
+        saved_bytes=memory.saved_bytes,
+        parameter_bytes=memory.parameter_bytes,
+        input_bytes=memory.input_bytes,
+        unknown=memory.unknown,
+        by_module=tuple(
+            ModuleBytes(module.path, module.class_name, module.calls, module.bytes, module.own_bytes)
+            for module in by_module(graph, memory)
+        ),
+        by_line=tuple(_line(capture, group) for group in by_line(memory)),
+        storages=memory.storages,
+    )
+
+
+def _line(capture: Capture, group: Group) -> LineBytes:
+    file, line = group.key if group.key else (None, None)
+    return LineBytes(
+        None if file is None else str(file),
+        None if line is None else int(line),
+        source_text(capture, group.key),
+        group.bytes,
+        group.shared_bytes,
+        group.storages,
+    )
+
+
+def source_text(capture: Capture, key: tuple[str | int, ...]) -> str:
+    """The line of source behind a key of `by_line`; empty where it was not kept."""
+    if len(key) != 2:
+        return ""
+    file, line = key
+    return text_at(capture.sources, Place(str(file), int(line))).strip()
+
+
+def memory_json(capture: Capture, graph: Graph) -> str:
+    """The document as text."""
+    return json_text(memory_document(capture, graph))
+
+
+def memory_schema() -> dict[str, Any]:
+    """JSON Schema of the document."""
+    return msgspec.json.schema(MemoryDocument)

@@ -1,0 +1,1 @@
+"""Where gradients become zero, NaN, Inf, very small or very large."""

@@ -1,0 +1,236 @@
+"""The first NaN or Inf that came to a leaf, explained: where it was born, of which values, and who hid it in forward.
+
+One call of backward that brings NaN into the weights breaks everything after it, so only the first is looked at. In
+it, the node that ran first of those that got finite gradients and sent others is where it was born in backward. If
+what it computed with was broken already, the cause lies in forward, at the call that made NaN or Inf of finite values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gradviz.analysis.dataflow.backward_calls import BackwardCalls
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.value_origins import Origin, ValueOrigins, has_nan, is_asked_for, is_broken
+from gradviz.analysis.numbers.gradient_births import BROKEN, births_in, state_of
+from gradviz.analysis.numbers.masking import hides_by_choice, is_masked_in_backward
+from gradviz.analysis.numbers.singularities import singularity_of
+from gradviz.graph.call_log import ValueFacts
+from gradviz.graph.model import Graph, Node
+from gradviz.graph.traversal import descendants
+
+BrokenCause = Literal["nan_from_op", "nan_in_masked_branch", "overflow", "nan_in_data"]
+
+
+@dataclass(frozen=True)
+class BrokenGradient:
+    """What is known of the first broken gradient."""
+
+    cause: BrokenCause
+    graph: int
+    leaves: tuple[int, ...]
+    """Nodes of the leaves that got NaN or Inf; none where only the loss is broken."""
+    is_nan: bool
+    """False where they got Inf only."""
+    birth: int
+    """The node that made it of a finite gradient."""
+    blamed: int | None
+    """The node of the call to blame; None for calls that made none."""
+    call: int | None = None
+    """The call to blame, in the log."""
+    is_unseen: bool = False
+    """True where that call only took what somebody else made."""
+    in_forward: bool = False
+    """True where its values are broken, not only its slope."""
+    hider: int | None = None
+    """The call that took the bad values and gave finite ones."""
+    way: tuple[int, ...] = ()
+    """Nodes from the birth to a leaf."""
+
+
+class BrokenGradients:
+    """Looks for it in the graphs of one run."""
+
+    def __init__(self, backward_calls: BackwardCalls) -> None:
+        self._backward_calls = backward_calls
+        self._graphs = backward_calls.graphs
+        self._flow = backward_calls.flow
+        self._origins = ValueOrigins(self._flow)
+
+    def first(self) -> BrokenGradient | None:
+        """None where every gradient that came to a leaf was finite."""
+        first = self._first_unscaled()
+        for number, graph in enumerate(self._graphs[first:], first):
+            leaves = tuple(leaf.id for leaf in graph.leaves if state_of(leaf.arrived) in BROKEN)
+            failed = graph.failed_node
+            is_lost = not leaves and failed is None and self._is_loss_broken(number)
+            if leaves or failed is not None or is_lost:
+                birth = self._birth(graph, leaves, failed) or (graph.nodes[graph.roots[0].node] if is_lost else None)
+                if birth is not None:
+                    return self._explained(number, leaves, birth)
+        return None
+
+    def _first_unscaled(self) -> int:
+        """The first graph that counts: a gradient scaler tries large scales at first, and leaves out what overflows."""
+        if not any(call.function in _SCALERS for call in self._flow.log.calls):
+            return 0
+        fine = (number for number, graph in enumerate(self._graphs) if not _is_any_leaf_broken(graph))
+        return max(fine, default=0)
+
+    def _is_loss_broken(self, number: int) -> bool:
+        """Whether a root was NaN or Inf, though what came to the leaves is not: a mask on the way may drop it."""
+        row = self._backward_calls.row_of(number)
+        if row is None:
+            return False
+        roots = self._flow.log.calls[row].roots
+        return any(use in roots for use in self._origins.inputs_of_kind(row, is_broken))
+
+    def _birth(self, graph: Graph, leaves: tuple[int, ...], failed: int | None) -> Node | None:
+        """The first node in the engine's order from which NaN or Inf went on to a broken leaf, or torch refused."""
+        births = births_in(graph).born
+        born = [graph.nodes[node] for node, birth in births.items() if birth.state in BROKEN and birth.by != "hook"]
+        leading = descendants(graph, set(leaves) | ({failed} if failed is not None else set()))
+        in_order = sorted(born, key=lambda node: (node.run is None, node.run.order if node.run else 0, node.id))
+        return next((node for node in in_order if node.id in leading), None)
+
+    def _explained(self, number: int, leaves: tuple[int, ...], birth: Node) -> BrokenGradient:
+        graph = self._graphs[number]
+        arrived = [figures for leaf in leaves for figures in graph.nodes[leaf].arrived]
+        is_nan = state_of(arrived) == "nan" if leaves else True
+        plain = BrokenGradient(
+            "nan_from_op", number, leaves, is_nan, birth.id, birth.id, way=_way_to_a_leaf(graph, birth)
+        )
+        row = self._flow.call_of_node(birth.sequence_nr)
+        if row is None:
+            return plain
+        origin = _forward_origin(self._flow, self._origins, row)
+        return self._of_slope(plain, row) if origin is None else self._of_values(plain, origin)
+
+    def _of_slope(self, plain: BrokenGradient, row: int) -> BrokenGradient:
+        """All values are finite: the derivative is not."""
+        graph = self._graphs[plain.graph]
+        birth = graph.nodes[plain.birth]
+        mask = is_masked_in_backward(graph, birth, self._flow)
+        cause: BrokenCause = "nan_in_masked_branch" if mask is not None else "nan_from_op"
+        if mask is None and _is_huge(birth) and singularity_of(self._flow.log.calls[row]) is None:
+            cause = "overflow"
+        return replace(plain, cause=cause, call=row, hider=mask)
+
+    def _of_values(self, plain: BrokenGradient, origin: Origin) -> BrokenGradient:
+        """Values were broken in forward, from `origin` on."""
+        backward = self._backward_calls.row_of(plain.graph)
+        told = replace(
+            plain, call=origin.call, is_unseen=origin.is_unseen, in_forward=True, blamed=self._node(plain, origin)
+        )
+        hider = self._hider(origin, backward)
+        if hider is not None:
+            return replace(told, cause="nan_in_masked_branch", hider=hider)
+        if not self._is_computed(origin):
+            return replace(told, cause="nan_in_data")
+        is_by_size = singularity_of(self._flow.log.calls[origin.call]) is None and self._is_by_size(origin)
+        return replace(told, cause="overflow" if is_by_size else "nan_from_op")
+
+    def _is_by_size(self, origin: Origin) -> bool:
+        """Whether it gave Inf, or NaN of finite numbers so large that Inf - Inf came up inside of a sum of products."""
+        given = [use.values for use in self._origins.outputs_of_kind(origin.call, is_broken)]
+        if given and not any(values is not None and values.nans for values in given):
+            return True
+        uses = self._flow.log.calls[origin.call].inputs
+        taken = [values for use in uses if (values := self._flow.values_of(use, origin.call)) is not None]
+        return all(values.is_finite for values in taken) and any(_largest(values) > HUGE for values in taken)
+
+    def _hider(self, origin: Origin, backward: int | None) -> int | None:
+        """The first call that chose other values in the place of the bad ones, where the loss is finite."""
+        flow, origins = self._flow, self._origins
+        if backward is None or any(origins.inputs_of_kind(backward, is_broken)):
+            return None
+        for row in flow.descendants(origin.tensor, origin.call - origin.is_unseen, backward):
+            call = flow.log.calls[row]
+            known = [use.values for use in call.outputs if use.values is not None and use.requires_grad]
+            if known and all(values.is_finite for values in known) and origins.inputs_of_kind(row, is_broken):
+                return row if hides_by_choice(call) else None
+        return None
+
+    def _is_computed(self, origin: Origin) -> bool:
+        """Whether parameters had to do with it, also where gradients were switched off."""
+        flow = self._flow
+        rows = (*flow.ancestors(origin.tensor, origin.call + 1), *(() if origin.is_unseen else (origin.call,)))
+        return any(use.requires_grad for row in rows for use in flow.log.calls[row].inputs)
+
+    def _node(self, plain: BrokenGradient, origin: Origin) -> int | None:
+        """The newest node of the origin's call in the graph."""
+        if origin.is_unseen:
+            return None
+        numbers = self._flow.log.calls[origin.call].node_numbers
+        made = [node for node in self._graphs[plain.graph].nodes if node.sequence_nr in numbers]
+        return max(made, key=lambda node: node.sequence_nr or 0).id if made else None
+
+
+_SCALERS = frozenset({
+    "torch._amp_foreach_non_finite_check_and_unscale_", "torch._amp_update_scale_",
+})  # fmt: skip
+
+
+def _is_any_leaf_broken(graph: Graph) -> bool:
+    return any(state_of(leaf.arrived) in BROKEN for leaf in graph.leaves)
+
+
+def _forward_origin(flow: Dataflow, origins: ValueOrigins, row: int) -> Origin | None:
+    """The call that first made broken values, if a call computed with such or gave such."""
+    for kind in (has_nan, is_broken):
+        broken = origins.inputs_of_kind(row, kind)
+        if broken:
+            first = min(origins.oldest_of_kind(use.tensor, row, kind) for use in broken)
+            return _behind_inf(flow, origins, first)
+    made = origins.outputs_of_kind(row, is_broken)
+    return _behind_inf(flow, origins, Origin(row, made[0].tensor)) if made else None
+
+
+def _behind_inf(flow: Dataflow, origins: ValueOrigins, origin: Origin) -> Origin:
+    """NaN that was made of Inf begins where the Inf does, unless the program asked for the Inf."""
+    if origin.is_unseen:
+        return origin
+    infinite = origins.inputs_of_kind(origin.call, is_broken)
+    earlier = [each for use in infinite for each in origins.of_kind(use.tensor, origin.call, is_broken)]
+    unasked = [each for each in earlier if not is_asked_for(flow.log.calls[each.call])]
+    return min(unasked, default=origin)
+
+
+HUGE = 1e15
+"""What has such elements is about to overflow by its size alone."""
+
+
+def _largest(values: ValueFacts) -> float:
+    return max(abs(values.minimum or 0.0), abs(values.maximum or 0.0))
+
+
+def _is_huge(node: Node) -> bool:
+    return any(figures is not None and (figures.largest or 0.0) > HUGE for figures in node.arrived)
+
+
+def _way_to_a_leaf(graph: Graph, birth: Node) -> tuple[int, ...]:
+    """Nodes that handed it on, from the birth to the nearest leaf."""
+    came_from: dict[int, int | None] = {birth.id: None}
+    waiting = [birth.id]
+    for current in waiting:
+        if graph.nodes[current].is_leaf:
+            return tuple(reversed(list(_back(came_from, current))))
+        for target in _broken_targets(graph.nodes[current]):
+            if target not in came_from:
+                came_from[target] = current
+                waiting.append(target)
+    return (birth.id,)
+
+
+def _broken_targets(node: Node) -> Iterator[int]:
+    for edge, sent in zip(node.edges, node.gradients, strict=False):
+        if edge is not None and sent is not None and (sent.nans or sent.infs):
+            yield edge.target
+
+
+def _back(came_from: dict[int, int | None], node: int | None) -> Iterator[int]:
+    while node is not None:
+        yield node
+        node = came_from[node]

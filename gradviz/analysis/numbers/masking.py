@@ -1,0 +1,82 @@
+"""What chooses some values and drops others: in forward, and as zeros in the gradient of what was dropped."""
+
+from __future__ import annotations
+
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.graph.call_log import Call
+from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.model import Graph, Node
+from gradviz.graph.query.operation_names import stem_of
+
+_CHOOSING = frozenset({
+    "where", "masked_fill", "setitem", "index_put", "masked_scatter", "index_fill", "index_copy", "copy", "getitem",
+    "masked_select", "gather", "index_select", "take", "take_along_dim", "nan_to_num", "nansum", "nanmean", "scatter",
+    "fmax", "fmin", "clamp", "clip", "clamp_min", "clamp_max", "maximum", "minimum", "narrow", "select", "split",
+    "chunk", "topk", "sort", "max", "min", "amax", "amin", "fill", "zero",
+})  # fmt: skip
+_CHOOSING_NODES = frozenset({
+    "Where", "MaskedFill", "IndexPut", "MaskedScatter", "IndexFill", "IndexCopy", "CopySlices", "Index", "Gather",
+    "MaskedSelect", "IndexSelect", "Take", "NanToNum", "Nansum", "Scatter", "Slice", "Select", "Narrow", "Split",
+})  # fmt: skip
+
+
+def hides_by_choice(call: Call) -> bool:
+    """Whether a call gives other values in the place of some, rather than computing with all."""
+    return plain_name(call.function) in _CHOOSING
+
+
+def is_masked_in_backward(graph: Graph, node: Node, flow: Dataflow) -> int | None:
+    """The call that made zeros in the gradient of a node which turns zeros into NaN; None where a slope made them.
+
+    Looked for from the node towards the loss, at the nearest nodes that send more zeros than they got: a mask does that
+    by choice, ``d ** 2`` because d is zero.
+    """
+    if any(sent is not None and sent.infs for sent in node.gradients) or not any(map(_zero_share, node.arrived)):
+        return None
+    makers = _makers_of_zeros(graph, node)
+    rows = [flow.call_of_node(maker.sequence_nr) for maker in makers]
+    chosen = [row for maker, row in zip(makers, rows, strict=True) if _chooses(maker, row, flow)]
+    return chosen[0] if makers and len(chosen) == len(makers) else None
+
+
+def _makers_of_zeros(graph: Graph, node: Node) -> list[Node]:
+    senders: dict[int, list[tuple[Node, TensorFigures]]] = {}
+    for each in graph.nodes:
+        for edge, sent in zip(each.edges, each.gradients, strict=False):
+            if edge is not None and sent is not None and sent.zeros:
+                senders.setdefault(edge.target, []).append((each, sent))
+    makers, waiting, seen = [], [node.id], {node.id}
+    while waiting:
+        for sender, sent in senders.get(waiting.pop(), ()):
+            if sender.id in seen:
+                continue
+            seen.add(sender.id)
+            if _zero_share(sent) > max(map(_zero_share, sender.arrived), default=0.0):
+                makers.append(sender)
+            else:
+                waiting.append(sender.id)
+    return makers
+
+
+def _zero_share(figures: TensorFigures | None) -> float:
+    return figures.zeros / figures.count if figures is not None and figures.count else 0.0
+
+
+def _chooses(node: Node, row: int | None, flow: Dataflow) -> bool:
+    if row is None:
+        return False
+    call = flow.log.calls[row]
+    if plain_name(call.function) in ("clamp", "clip", "clamp_min", "clamp_max", "maximum", "minimum"):
+        return False
+    return stem_of(node.name) in _CHOOSING_NODES or (stem_of(node.name) == "Mul" and _has_zeros_aside(call, row, flow))
+
+
+def _has_zeros_aside(call: Call, row: int, flow: Dataflow) -> bool:
+    """Whether something with zeros that needs no gradient is multiplied: a mask."""
+    for use in call.inputs:
+        if not use.requires_grad:
+            values = flow.values_of(use, row)
+            if values is None or values.zeros:
+                return True
+    return False

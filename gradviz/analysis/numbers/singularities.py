@@ -1,0 +1,68 @@
+"""Operations that have no finite value or slope somewhere: where that is, and what people do about it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.graph.call_log import Call
+
+
+class Singularity(NamedTuple):
+    """One kind of place where an operation cannot be trusted."""
+
+    reason: str
+    remedy: str
+
+
+_SQRT = Singularity(
+    "the slope of a square root is infinite at 0", "add a small number under the root: (x + 1e-12).sqrt()"
+)
+_LOG = Singularity(
+    "log(0) is -Inf with an infinite slope, and log of what is negative is NaN",
+    "keep its input above 0: x.clamp(min=1e-9).log(), or use a function that takes logits (log_softmax, logsigmoid)",
+)
+_DIVISION = Singularity("something is divided by 0", "keep the divisor away from 0: x / y.clamp(min=1e-6)")
+_POWER = Singularity(
+    "a power below 1 has an infinite slope at 0, and a fractional power of what is negative is NaN",
+    "keep the base above 0: x.clamp(min=1e-6).pow(...)",
+)
+_NORM = Singularity("the slope of a distance is not defined where it is 0", "add a small number inside the root")
+_ARC = Singularity(
+    "its slope is infinite at the ends of the interval from -1 to 1, and beyond them it is NaN",
+    "stay inside: x.clamp(-1 + 1e-6, 1 - 1e-6)",
+)
+_SPREAD = Singularity(
+    "the spread of one value is 0/0, and a spread of 0 has an infinite slope",
+    "use correction=0, or keep batches of one away (drop_last=True)",
+)
+_SPECTRUM = Singularity(
+    "the slope of eigenvectors and singular vectors is infinite where two values are equal",
+    "use eigenvalues alone, or tell them apart by a little noise on the diagonal",
+)
+_SOFTMAX = Singularity("a row with nothing but -Inf has no softmax", "leave at least one entry of each row unmasked")
+_LIKELIHOOD = Singularity(
+    "it takes a logarithm, which is infinite at 0 (and at 1 for its complement)", "use the form that takes logits"
+)
+
+_KINDS: tuple[tuple[Singularity, tuple[str, ...]], ...] = (
+    (_SQRT, ("sqrt", "rsqrt")),
+    (_LOG, ("log", "log2", "log10", "log1p", "xlogy", "logsumexp", "lgamma", "digamma", "mvlgamma")),
+    (_DIVISION, ("div", "true_divide", "reciprocal", "floor_divide", "remainder", "fmod", "addcdiv")),
+    (_POWER, ("pow", "float_power")),
+    (_NORM, ("norm", "hypot", "cdist", "pdist", "vector_norm", "dist", "normalize", "cosine_similarity", "atan2")),
+    (_NORM, ("abs", "angle", "sgn", "pairwise_distance")),
+    (_ARC, ("acos", "asin", "arccos", "arcsin", "acosh", "atanh", "arccosh", "arctanh", "erfinv", "logit")),
+    (_SPREAD, ("std", "var", "std_mean", "var_mean", "batch_norm", "layer_norm", "instance_norm", "group_norm")),
+    (_SPECTRUM, ("eigh", "eig", "svd", "symeig", "linalg_eigh", "linalg_svd", "linalg_eig", "pinv", "lstsq", "qr")),
+    (_SPECTRUM, ("inv", "inverse", "solve", "cholesky", "det", "logdet", "slogdet")),
+    (_SOFTMAX, ("softmax", "log_softmax", "scaled_dot_product_attention", "multi_head_attention_forward")),
+    (_LIKELIHOOD, ("binary_cross_entropy", "kl_div", "nll_loss", "poisson_nll_loss", "gaussian_nll_loss")),
+)
+_BY_NAME = {name: kind for kind, names in _KINDS for name in names}
+
+
+def singularity_of(call: Call) -> Singularity | None:
+    """What is known of the function that was called."""
+    name = plain_name(call.function)
+    return _BY_NAME.get(name) or _BY_NAME.get(name.removeprefix("linalg_"))

@@ -1,0 +1,259 @@
+"""The operations that leave leaves dead (`gradviz.analysis.numbers.dead_leaves`), and the lines that are to blame for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from math import prod, sqrt
+from typing import Literal
+
+from gradviz.analysis.dataflow.backward_calls import BackwardCalls
+from gradviz.analysis.dataflow.value_origins import Origin, ValueOrigins, is_all_zero
+from gradviz.analysis.numbers.dead_leaves import DeadLeaf, DeadLeaves
+from gradviz.analysis.numbers.gradient_births import Birth, senders, state_of, where_ways_part
+from gradviz.analysis.numbers.zero_slopes import (
+    ZeroCause,
+    can_be_flat,
+    cause_by_name,
+    cause_by_slope,
+    is_choice,
+    is_flat,
+    is_flat_as_called,
+    is_product,
+)
+from gradviz.analysis.parameters.makers import first_writes, is_set_by_hand, line_of_module, optimizer_that_moved
+from gradviz.graph.call_log import Call, TensorUse, ValueFacts
+from gradviz.graph.model import Node
+
+
+@dataclass(frozen=True)
+class ZeroGradient:
+    """One operation, and the leaves that it leaves without a gradient."""
+
+    cause: ZeroCause
+    graph: int
+    node: int
+    """The node that got something and sent zero."""
+    leaves: tuple[str, ...]
+    leaf_nodes: tuple[int, ...]
+    steps: int
+    """Recorded backward calls at which they got zero."""
+    call: int | None = None
+    """The call of that node."""
+    operand: ValueFacts | None = None
+    """What decides: the operand that is below zero, outside of the range, or zero."""
+    blamed_site: int | None = None
+    """The line to change, in the log's call sites; None for the line of the operation."""
+    by: Literal["operation", "value", "cancelling"] = "operation"
+    """``value``: what the line made, not what it computed with, is to blame; ``cancelling``: the operation sends
+    gradients on several ways, and where these meet again their sum is zero."""
+    was_alive: bool = False
+    """Whether the leaves got gradients at first."""
+    optimizer: int | None = None
+    """Of those that did: the optimizer, by its number in the log, whose steps moved the weights there."""
+
+
+class ZeroGradients:
+    """Looks for them in all graphs of one run together."""
+
+    def __init__(self, backward_calls: BackwardCalls) -> None:
+        self._backward_calls = backward_calls
+        self._graphs = backward_calls.graphs
+        self._flow = backward_calls.flow
+        self._origins = ValueOrigins(self._flow)
+        self._where_ways_part_in = cache(lambda number: partial(where_ways_part, senders(self._graphs[number])))
+
+    def all(self) -> tuple[ZeroGradient, ...]:
+        """The one that costs most leaves their gradient first."""
+        found: dict[tuple[str, int | None, str], ZeroGradient] = {}
+        explained: dict[tuple[int, int, Birth], ZeroGradient | None] = {}
+        for leaf, graph, node, birth in DeadLeaves(self._backward_calls, self._origins).births():
+            place = graph, node.id, birth
+            if place not in explained:
+                explained[place] = self._explained(leaf, graph, node, birth)
+            same = explained[place]
+            if same is None:
+                continue
+            told = replace(same, leaves=(leaf.name,), leaf_nodes=(leaf.node,), steps=leaf.steps)
+            key = (told.cause, *self._line(told))
+            known = found.get(key)
+            found[key] = told if known is None else _together(known, told)
+        return tuple(sorted(found.values(), key=lambda each: -len(each.leaves)))
+
+    def _line(self, told: ZeroGradient) -> tuple[int | None, str]:
+        if told.blamed_site is not None:
+            return told.blamed_site, "site"
+        return (told.call, "call") if told.call is not None else (told.node, "node")
+
+    # -- why -----------------------------------------------------------------------------------------------------
+
+    def _explained(self, leaf: DeadLeaf, number: int, node: Node, birth: Birth) -> ZeroGradient | None:
+        flow, is_aside = self._flow, birth.is_aside
+        plain = ZeroGradient(
+            "zero_gradient_op", number, node.id, (leaf.name,), (leaf.node,), leaf.steps, was_alive=leaf.was_alive
+        )
+        if birth.by == "sum":
+            return self._by_cancelling(plain)
+        row = flow.call_of_node(node.sequence_nr)
+        if row is None:
+            return None if is_aside or not is_flat(node) else plain
+        if is_aside or is_product(node, flow.log.calls[row]):
+            return None if self._is_first_state(leaf, row) else self._by_zero_operand(plain, row)
+        if leaf.is_loss_zero and not is_flat_as_called(node, flow.log.calls[row]):
+            return None
+        return self._by_slope(plain, node, row)
+
+    def _by_cancelling(self, plain: ZeroGradient) -> ZeroGradient | None:
+        """Ways that part below one operation cancel where they meet again above: it does not depend on its input."""
+        parting = self._where_ways_part_in(plain.graph)(plain.node)
+        if parting is None:
+            return None
+        number = self._graphs[plain.graph].nodes[parting].sequence_nr
+        return replace(plain, node=parting, call=self._flow.call_of_node(number), by="cancelling")
+
+    def _by_slope(self, plain: ZeroGradient, node: Node, row: int) -> ZeroGradient:
+        """The derivative of the operation is zero: everywhere, or for what it was given."""
+        flow = self._flow
+        call = flow.log.calls[row]
+        operand = _operand(call)
+        values = flow.values_of(operand, row) if operand is not None else None
+        cause = cause_by_slope(node, call, values)
+        told = replace(plain, cause=cause, call=row, operand=values, blamed_site=line_of_module(flow, call))
+        if cause not in ("dead_relu", "saturation") or operand is None or values is None:
+            return told
+        return self._by_weights(told, operand.tensor, row)
+
+    def _by_weights(self, told: ZeroGradient, tensor: int, row: int) -> ZeroGradient:
+        """Blame whoever moved the weights that put an operand where the slope is zero, if that is known."""
+        flow = self._flow
+        weights = self._weights_just_above(tensor, row)
+        stepped = (optimizer_that_moved(flow, use.tensor, row) for use in weights if told.was_alive)
+        optimizer = next((each for each in stepped if each is not None), None)
+        if optimizer is not None:
+            made = flow.log.calls[optimizer]
+            return replace(told, blamed_site=made.call_site, optimizer=made.optimizer)
+        site = self._site_of_weights(weights, row, told)
+        return told if site is None else replace(told, blamed_site=site)
+
+    def _weights_just_above(self, tensor: int, row: int) -> list[TensorUse]:
+        """What the call that gave a tensor to `row` made it with: a bias before a weight."""
+        makers = self._flow.producers(tensor, row)
+        uses = self._flow.log.calls[makers[-1]].inputs if makers else ()
+        weights = [use for use in uses if use.is_live_leaf]
+        return sorted(weights, key=lambda use: len(self._flow.log.tensors[use.tensor].facts.shape))
+
+    def _site_of_weights(self, weights: list[TensorUse], row: int, told: ZeroGradient) -> int | None:
+        """The line that set the weights which put every value of an operand where the slope is zero.
+
+        A bias is to blame if it lies where the values lie; a weight if it is large for its width, or if it has one sign
+        where the sign alone decides.
+        """
+        flow = self._flow
+        for use in weights:
+            writes = first_writes(flow, use.tensor, row)
+            given = flow.values_of(use, row)
+            shape = flow.log.tensors[use.tensor].facts.shape
+            if given is not None and is_set_by_hand(flow, writes) and _puts_there(given, shape, told):
+                return flow.log.calls[writes[-1]].call_site
+        return None
+
+    def _by_zero_operand(self, plain: ZeroGradient, row: int) -> ZeroGradient | None:
+        """It was multiplied by nothing but zeros, or chosen nowhere: by what, and who made that?"""
+        flow, origins = self._flow, self._origins
+        call = flow.log.calls[row]
+        zeros = origins.inputs_of_kind(row, is_all_zero)
+        if not zeros:
+            is_chosen = is_choice(call) or any(
+                type(scalar) in (int, float) and scalar == 0 for scalar in call.scalars.values()
+            )
+            # Without any zero, what it was multiplied with cancels out: that may be right.
+            site = self._site_of_choice(row) if is_chosen else None
+            return replace(plain, cause="masked_out", call=row, blamed_site=site) if is_chosen else None
+        use = zeros[0]
+        values = flow.values_of(use, row)
+        origin = origins.oldest_of_kind(use.tensor, row, is_all_zero)
+        if self._will_move(use, origin):
+            return None
+        return self._by_origin(replace(plain, call=row, operand=values), origin, use)
+
+    def _by_origin(self, told: ZeroGradient, origin: Origin, use: TensorUse) -> ZeroGradient:
+        flow = self._flow
+        maker = flow.log.calls[origin.call]
+        live = _operand(maker)
+        if live is not None and not origin.is_unseen and can_be_flat(maker):
+            values = flow.values_of(live, origin.call)
+            cause = cause_by_name(maker, values)
+            told = replace(told, cause=cause, call=origin.call, operand=values, blamed_site=line_of_module(flow, maker))
+            return told if values is None else self._by_weights(told, live.tensor, origin.call)
+        if use.is_live_leaf:
+            writes = first_writes(flow, use.tensor, told.call or origin.call)
+            site = flow.log.calls[writes[-1]].call_site if writes else maker.call_site
+            return replace(told, cause="masked_out", blamed_site=site, by="value")
+        written = flow.changes(origin.tensor, origin.call, told.call or origin.call)
+        last = flow.log.calls[written[-1]] if written else maker
+        return replace(told, cause="masked_out", blamed_site=last.call_site, by="value")
+
+    def _is_first_state(self, leaf: DeadLeaf, row: int) -> bool:
+        """Whether one step shows nothing yet: a weight met zeros that were made as such, as a hidden state begins."""
+        if leaf.steps > 1 or leaf.was_alive:
+            return False
+        flow = self._flow
+        is_weight = any(leaf.name in flow.log.tensors[use.tensor].names for use in flow.log.calls[row].inputs)
+        zeros = self._origins.inputs_of_kind(row, is_all_zero)[:1] if is_weight else []
+        origins = [self._origins.oldest_of_kind(use.tensor, row, is_all_zero) for use in zeros]
+        return any(not flow.log.calls[origin.call].inputs for origin in origins)
+
+    def _will_move(self, use: TensorUse, origin: Origin) -> bool:
+        """Whether the zero is a weight that gets a gradient of its own: after a step it is zero no more."""
+        flow = self._flow
+        tensors = {*flow.sharing_memory(use.tensor), *flow.sharing_memory(origin.tensor)}
+        names = {name for tensor in tensors for name in flow.log.tensors[tensor].names}
+        return any(
+            state_of(leaf.arrived) == "fine" and names.intersection(leaf.names)
+            for graph in self._graphs
+            for leaf in graph.leaves
+        )
+
+    def _site_of_choice(self, row: int) -> int | None:
+        """Where the mask of ``where`` and its like was made, if it leaves nothing."""
+        flow, origins = self._flow, self._origins
+        call = flow.log.calls[row]
+        for use in call.inputs:
+            values = flow.values_of(use, row)
+            if values is not None and not use.requires_grad and _is_constant(values) and values.maximum in (0.0, 1.0):
+                first = origins.oldest_of_kind(use.tensor, row, _is_constant)
+                return flow.log.calls[first.call].call_site
+        return None
+
+
+def _operand(call: Call) -> TensorUse | None:
+    return next((use for use in call.inputs if use.requires_grad), None)
+
+
+def _together(one: ZeroGradient, other: ZeroGradient) -> ZeroGradient:
+    leaves = tuple(dict.fromkeys((*one.leaves, *other.leaves)))
+    nodes = tuple(dict.fromkeys((*one.leaf_nodes, *other.leaf_nodes))) if one.graph == other.graph else one.leaf_nodes
+    return replace(one, leaves=leaves, leaf_nodes=nodes)
+
+
+def _is_constant(values: ValueFacts) -> bool:
+    return values.minimum is not None and values.minimum == values.maximum
+
+
+def _puts_there(weights: ValueFacts, shape: tuple[int | str, ...], told: ZeroGradient) -> bool:
+    """Whether these weights alone explain where the values of the operand lie."""
+    values = told.operand
+    if weights.minimum is None or weights.maximum is None:
+        return False
+    if values is None or values.minimum is None or values.maximum is None:
+        return False
+    if len(shape) <= 1:
+        middle = (values.minimum + values.maximum) / 2
+        return weights.maximum < 0 if middle < 0 else weights.minimum > 0
+    inputs = prod(size for size in shape[1:] if isinstance(size, int))
+    is_by_sign = told.cause == "dead_relu" and (weights.minimum >= 0 or weights.maximum <= 0)
+    return is_by_sign or max(-weights.minimum, weights.maximum) > LARGE_WEIGHT / sqrt(inputs)
+
+
+LARGE_WEIGHT = 6.0
+"""In units of one over the root of the number of inputs; usual initialisations stay below 3."""

@@ -1,0 +1,1 @@
+"""What became of every parameter in a run."""

@@ -1,0 +1,322 @@
+"""What became of every parameter in one run: who trains it, what used it, which backward calls reached it.
+
+All of it is read from the log of calls, and holds for parameters of modules as for plain tensors that require grad.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from gradviz.analysis.dataflow.dataflow import Dataflow, hands_on
+from gradviz.analysis.dataflow.tensor_words import tensor_words, together
+from gradviz.analysis.parameters.received_gradients import ReceivedGradients
+from gradviz.graph.call_log import Call, CallLog, LoggedTensor, TensorUse
+from gradviz.graph.model import CallSite
+
+_COMPUTE = frozenset({"operation", "custom", "compiled"})
+_MOST_LOOKS = 20
+"""Looks at each call, on average, for all backward calls together: graphs that live on over steps overlap."""
+
+
+class ParameterFates:
+    """Questions on the parameters of one log. Tensors, calls and optimizers are told by their numbers in it."""
+
+    def __init__(self, flow: Dataflow, received: ReceivedGradients) -> None:
+        self.flow = flow
+        self.log = flow.log
+        self._received = received
+
+    # -- who is who ----------------------------------------------------------------------------------------------
+
+    def tensor(self, number: int) -> LoggedTensor:
+        return self.log.tensors[number]
+
+    def name(self, number: int) -> str:
+        """What findings call it."""
+        return tensor_words(self.flow, number)
+
+    def together(self, numbers: Iterable[int]) -> str:
+        """What findings call several: ``a.weight, a.bias and 3 more``."""
+        return together(dict.fromkeys(map(self.name, numbers)))
+
+    def parameters_below(self, path: str) -> list[int]:
+        """Parameters whose names begin with the path of a module."""
+        names, numbers = self._by_name
+        start, end = bisect_left(names, f"{path}."), bisect_left(names, f"{path}/")
+        return numbers[start:end]
+
+    @cached_property
+    def _by_name(self) -> tuple[list[str], list[int]]:
+        named = sorted((self.name(number), number) for number in self.log.parameters)
+        return [name for name, _ in named], [number for _, number in named]
+
+    def made_by(self, number: int) -> int | None:
+        """The call that made the memory it lies in, or the first one that took it."""
+        tensor = self.tensor(number)
+        makers = [self.tensor(shared).producer for shared in self.flow.sharing_memory(number)]
+        known = [row for row in (*makers, tensor.first_seen) if row is not None]
+        return min(known, default=None)
+
+    def line_where_made(self, number: int) -> CallSite | None:
+        row = self.made_by(number)
+        return None if row is None else self.flow.line_of(row)
+
+    # -- optimizers ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def trained(self) -> frozenset[int]:
+        """Tensors that an optimizer has, or had once."""
+        return frozenset().union(*self._held)
+
+    @cached_property
+    def _held(self) -> tuple[frozenset[int], ...]:
+        """By optimizer: what it holds at the end, and what it was given when it was made, and later."""
+        return tuple(
+            frozenset(
+                [
+                    *(tensor for group in optimizer.groups for tensor in group),
+                    *(use.tensor for row in self.given_at(number) for use in self.log.calls[row].inputs),
+                ]
+            )
+            for number, optimizer in enumerate(self.log.optimizers)
+        )
+
+    def given_at(self, optimizer: int) -> list[int]:
+        """The calls by which an optimizer got its groups: first of all those of its making."""
+        return [row for row in self.flow.rows_of_kind("add_param_group") if self.log.calls[row].optimizer == optimizer]
+
+    def first_given(self, optimizer: int) -> dict[int, tuple[int, TensorUse]]:
+        """By tensor that an optimizer was given: the first of these calls, and how the tensor was then."""
+        return self._first_given[optimizer]
+
+    @cached_property
+    def _first_given(self) -> list[dict[int, tuple[int, TensorUse]]]:
+        found: list[dict[int, tuple[int, TensorUse]]] = [{} for _ in self.log.optimizers]
+        for optimizer, first in enumerate(found):
+            for row in self.given_at(optimizer):
+                for use in self.log.calls[row].inputs:
+                    first.setdefault(use.tensor, (row, use))
+        return found
+
+    def optimizers_of(self, number: int) -> tuple[int, ...]:
+        """Optimizers that hold it, or were given it."""
+        return tuple(place for place, held in enumerate(self._held) if number in held)
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """Calls of ``step()``."""
+        return self.flow.rows_of_kind("step")
+
+    @cached_property
+    def stepped_by_hooks(self) -> frozenset[int]:
+        """Leaves that an optimizer steps in the midst of a backward."""
+        steps = (call for row in self.steps if self._is_in_backward(call := self.log.calls[row]))
+        return frozenset(use.tensor for step in steps for use in step.inputs)
+
+    @cached_property
+    def backward_calls(self) -> tuple[int, ...]:
+        """Calls of ``backward()`` and ``grad()``, but those that run inside of another."""
+        calls = self.log.calls
+        return tuple(row for row in self.flow.rows_of_kind("backward") if not self._is_in_backward(calls[row]))
+
+    @cached_property
+    def reads_of_no_gradient(self) -> tuple[int, ...]:
+        """Calls that found some ``.grad`` to be None, after a backward call that did not fail."""
+        calls = self.log.calls
+        first = next((row for row in self.backward_calls if calls[row].raised is None), len(calls))
+        return tuple(row for row in range(first + 1, len(calls)) if calls[row].function == "torch.Tensor.grad")
+
+    def _is_in_backward(self, call: Call) -> bool:
+        return call.inside is not None and self.log.calls[call.inside].kind == "backward"
+
+    # -- use and reach -------------------------------------------------------------------------------------------
+
+    def forward_uses(self, number: int, after: int = -1) -> tuple[int, ...]:
+        """Calls that computed something from it; what fills it, flags it or looks at it is none."""
+        return tuple(row for row in self.flow.users(number, after) if _computes_from(self.log.calls[row], number))
+
+    @property
+    def has_compiled_code(self) -> bool:
+        """Whether some of it ran where no call is seen."""
+        return bool(self.flow.rows_of_kind("compiled"))
+
+    def is_used(self, number: int) -> bool:
+        """Whether anything was computed from it, as far as is known: on other threads, by a module that has it."""
+        return self.tensor(number).is_used_elsewhere or bool(self.forward_uses(number))
+
+    @cached_property
+    def reached_by(self) -> dict[int, frozenset[int]]:
+        """By backward call that did not fail: the leaves that its gradient goes to.
+
+        Empty where graphs overlap so much that finding out would take too long.
+        """
+        found: dict[int, frozenset[int]] = {}
+        budget = _MOST_LOOKS * (len(self.log.calls) + 1_000)
+        for row in self.backward_calls:
+            if self.log.calls[row].raised is None:
+                found[row], looks = self._leaves_of(row)
+                budget -= looks
+                if budget < 0:
+                    return {}
+        return found
+
+    def _leaves_of(self, backward: int) -> tuple[frozenset[int], int]:
+        call = self.log.calls[backward]
+        roots = [use.tensor for use in call.roots if use.requires_grad]
+        wanted = frozenset(use.tensor for use in call.asked)
+        leaves, looks = self.live_leaves(roots, backward)
+        recomputed = {
+            use.tensor
+            for row in self._inside_backward.get(backward, ())
+            for use in self.log.calls[row].inputs
+            if use.is_live_leaf and self.tensor(use.tensor).role == "parameter"
+        }
+        leaves = leaves | recomputed
+        return (leaves & wanted if wanted else leaves), looks
+
+    @cached_property
+    def _inside_backward(self) -> dict[int, list[int]]:
+        inside: dict[int, list[int]] = {}
+        for number, call in enumerate(self.log.calls):
+            if call.kind in _COMPUTE and call.inside is not None:
+                inside.setdefault(call.inside, []).append(number)
+        return inside
+
+    def live_leaves(self, roots: Iterable[int], before: int) -> tuple[frozenset[int], int]:
+        """The leaves that a gradient at `roots` goes to, and how many calls were looked at."""
+        leaves: set[int] = set()
+        seen: set[int] = set()
+        waiting: list[int] = []
+        for root in roots:
+            waiting += self._live_makers(root, before, seen)
+        while waiting:
+            row = waiting.pop()
+            for use in self.log.calls[row].inputs:
+                if use.is_live_leaf:
+                    leaves.add(use.tensor)
+                elif use.requires_grad:
+                    waiting += self._live_makers(use.tensor, row, seen)
+        return frozenset(leaves), len(seen)
+
+    def _live_makers(self, tensor: int, before: int, seen: set[int]) -> Iterator[int]:
+        for row in self.flow.producers(tensor, before):
+            if row not in seen and any(use.tensor == tensor and use.has_grad_fn for use in self.log.calls[row].outputs):
+                seen.add(row)
+                yield row
+
+    @cached_property
+    def reached(self) -> frozenset[int]:
+        """Leaves that any backward call reached, as far as the calls tell or their ``.grad`` shows, and those that the
+        program gave a gradient itself: that of a copy, say, or a mean over samples."""
+        by_calls: set[int] = set().union(*self.reached_by.values())
+        by_hand = (call.inputs[0].tensor for call in self.log.calls if call.function == GIVES_A_GRADIENT)
+        return frozenset(by_calls.union(by_hand, (leaf for leaf in self.log.parameters if leaf in self._received)))
+
+    # -- left out ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def untrained(self) -> tuple[int, ...]:
+        """Leaves that get gradients, but that nothing changes: no optimizer has them, and no call writes to them.
+
+        Only what is written after the first gradient counts: before that a leaf gets the values that it begins with.
+        Nothing where nothing is trained at all. A copy whose gradients are handed on to what is trained needs no step.
+        """
+        first = next(iter(self.reached_by), None)
+        if first is None:
+            return ()
+        candidates = [
+            n for n in sorted(self.reached - self.trained) if not self._is_changed(n, self._first_reach.get(n, first))
+        ]
+        is_training = bool(self.steps) or len(candidates) < len(self.reached - self.trained)
+        handed_on = HandedOnGradients(self.log)
+        return tuple(n for n in candidates if not handed_on.is_of(n)) if is_training else ()
+
+    @cached_property
+    def _first_reach(self) -> dict[int, int]:
+        """By leaf: the first backward call that reached it."""
+        return {number: row for row in reversed(self.reached_by) for number in self.reached_by[row]}
+
+    def _is_changed(self, number: int, after: int) -> bool:
+        return bool(self.flow.changes(number, after, len(self.log.calls)))
+
+    @cached_property
+    def callers_of_flagging(self) -> dict[tuple[str, int], set[int]]:
+        """By file and line that sets ``requires_grad`` in a function: the lines from which that was called."""
+        callers: dict[tuple[str, int], set[int]] = defaultdict(set)
+        for row, call in enumerate(self.log.calls):
+            line = self.flow.line_of(row) if "requires_grad" in call.function else None
+            if line is not None and line.caller is not None:
+                callers[line.file, line.line].add(self.log.call_sites[line.caller].line)
+        return dict(callers)
+
+    def flag_changes(self, number: int) -> list[tuple[int, bool]]:
+        """The calls that set its ``requires_grad``, with what it was afterwards."""
+        found = []
+        for row in self.flow.users(number):
+            call = self.log.calls[row]
+            if call.raised is None and call.inputs[0].tensor == number and "requires_grad" in call.function:
+                flag = next((use.requires_grad for use in call.outputs if use.tensor == number), None)
+                found.append((row, call.inputs[0].requires_grad if flag is None else flag))
+        return found
+
+    def is_ever_stepped_live(self, number: int) -> bool:
+        """Whether it required grad in any step of an optimizer."""
+        return number in self._stepped_live
+
+    @cached_property
+    def _stepped_live(self) -> frozenset[int]:
+        return frozenset(use.tensor for row in self.steps for use in self.log.calls[row].inputs if use.requires_grad)
+
+
+def _computes_from(call: Call, number: int) -> bool:
+    if call.kind not in _COMPUTE or call.function.endswith("requires_grad_"):
+        return False
+    return any(use.tensor != number for use in call.outputs) and call.function not in _LOOKS_ONLY
+
+
+_LOOKS_ONLY = frozenset({"torch.Tensor.detach", "torch.Tensor.data", "torch.Tensor.__deepcopy__"})
+
+
+# Leaves whose gradients the program hands on to other leaves, as a worker does whose copy of a model needs no step.
+
+GIVES_A_GRADIENT = "torch.Tensor.grad.__set__"
+
+
+class HandedOnGradients:
+    """Answers for all leaves of one log, which is looked through once."""
+
+    def __init__(self, log: CallLog) -> None:
+        self._log = log
+
+    def is_of(self, leaf: int) -> bool:
+        """Whether its gradient, or what was computed from that, went into another leaf or its ``.grad``."""
+        return any(fed != leaf for gradient in self._gradients.get(leaf, ()) for fed in self._fed.get(gradient, ()))
+
+    @cached_property
+    def _gradients(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = defaultdict(list)
+        for number, tensor in enumerate(self._log.tensors):
+            if tensor.gradient_of is not None:
+                found[tensor.gradient_of].append(number)
+        return dict(found)
+
+    @cached_property
+    def _fed(self) -> dict[int, tuple[int, ...]]:
+        """By tensor: leaves that its values went into; of many two, of which one is another than any given one."""
+        fed: dict[int, tuple[int, ...]] = {}
+        for call in reversed(self._log.calls):
+            leaves = set(self._given_to(call))
+            for use in call.outputs if hands_on(call) else ():
+                leaves.update(fed.get(use.tensor, ()))
+            for use in call.inputs if leaves else ():
+                fed[use.tensor] = tuple(sorted(leaves.union(fed.get(use.tensor, ())))[:2])
+        return fed
+
+    def _given_to(self, call: Call) -> Iterator[int]:
+        for use in call.inputs[:1] if call.function == GIVES_A_GRADIENT else call.changed:
+            leaf = use.tensor if use.is_live_leaf else self._log.tensors[use.tensor].gradient_of
+            if leaf is not None:
+                yield leaf

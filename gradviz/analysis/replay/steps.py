@@ -1,0 +1,283 @@
+"""The backward pass as steps: what the engine ran, in its order, and the gradients that went into and out of each.
+
+A step is a run of nodes that one item of a view stands for: a single operation with the views that are merged into it,
+a leaf that takes its gradient, or a folded box with all that is in it. So a picture and a replay of the same view
+speak of the same things. An item that stands for several repetitions has a step for each of them.
+
+Between two nodes of one item only leaves may run: their own steps come after it then, and `Step.nodes` keeps what the
+engine did.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+from gradviz.analysis.replay.engine_order import expected_order, order_of_run
+from gradviz.errors import BadInput
+from gradviz.graph.gradients import TensorFigures, at_place
+from gradviz.graph.model import Graph
+from gradviz.graph.query.root_names import why_it_did_not_begin
+from gradviz.view.model import Item, View
+
+START = 0
+"""The step before the first: backward was called, and its own gradients stand at the roots."""
+
+State = Literal["ran", "runs", "ready", "waits", "ahead", "never", "given"]
+"""Of an item at a step: ``ready``: every gradient that it is to get has arrived; ``waits``: some have; ``ahead``: none;
+``never``: backward does not run it; ``given``: data without a gradient."""
+
+
+Slot = tuple[int, int]
+"""A node, and for which output of its forward a gradient is: what arrives at one slot is summed."""
+
+
+class Flow(NamedTuple):
+    """One gradient between two steps."""
+
+    sender: int | None
+    """The node that sent it along one of its edges; None for what backward started from."""
+    edge: int
+    """That edge, by its place; without a sender the place of the root."""
+    receiver: int
+    input_nr: int
+    """For which output of the receiver's forward it is."""
+    step: int
+    """The step of the sender, or `START`."""
+    gradient: TensorFigures | None
+    """None where it was not measured."""
+
+
+@dataclass(slots=True)
+class Step:
+    """What runs as one."""
+
+    number: int
+    """Counted from 1."""
+    items: tuple[int, ...]
+    """Ids of the items that show it: one, or for a leaf one beside each of its users."""
+    nodes: list[int]
+    """Ids of the nodes that ran, in the order of the engine."""
+    entering: list[Flow] = field(default_factory=list)
+    """From the steps before it, in the order of their arrival."""
+    slots: dict[Slot, list[Flow]] = field(default_factory=dict)
+    """The same by what they are summed into."""
+    leaving: list[Flow] = field(default_factory=list)
+    """To other steps, and to nodes that never run."""
+
+    def arrived_by(self, at: int) -> int:
+        """How many gradients have entered when the step `at` is over."""
+        return bisect_right(self.entering, at, key=_step_of)
+
+
+def _step_of(flow: Flow) -> int:
+    return flow.step
+
+
+class Replay:
+    """A backward pass that can be looked at step by step. Making it takes time in proportion to nodes and edges.
+
+    Raises `BadInput` where there is none, as torch refused the call.
+    """
+
+    def __init__(self, graph: Graph, view: View) -> None:
+        refusal = why_it_did_not_begin(graph)
+        if refusal is not None:
+            raise BadInput(f"nothing to play: {refusal}", hint="gradviz check says why")
+        self.graph, self.view = graph, view
+        order = order_of_run(graph)
+        self.was_watched = bool(order)
+        """False where the order is the one that the engine would take: nothing ran, or nobody watched."""
+        self.steps = _steps(_Owners(view, graph), order or expected_order(graph))
+        self._step_of = {node: step.number for step in self.steps for node in step.nodes}
+        self._join()
+        self._steps_of_item: dict[int, list[int]] = {}
+        for step in self.steps:
+            for item in step.items:
+                self._steps_of_item.setdefault(item, []).append(step.number)
+        self._arrivals = [_first_and_last_arrival(step) for step in self.steps]
+        self._waiting = self._count_waiting()
+        self._done_nodes = list(accumulate((len(step.nodes) for step in self.steps), initial=0))
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def steps_between(self, first: int, last: int | None) -> range:
+        """The steps from one number to another, `START` among them; to the last one where that is None.
+
+        Raises `BadInput` for numbers that are none of steps, or stand the wrong way round.
+        """
+        count = len(self.steps)
+        for number in (first, count if last is None else last):
+            if type(number) is not int or not START <= number <= count:
+                raise BadInput(f"there is no step {number!r}", hint=f"they are numbered {START} to {count:,}")
+        if last is not None and first > last:
+            raise BadInput(f"step {first} comes after step {last}", hint="they are counted as the engine runs them")
+        return range(first, (count if last is None else last) + 1)
+
+    def step(self, number: int) -> Step:
+        """The step with that number, from 1 on."""
+        return self.steps[number - 1]
+
+    def step_of_node(self, node: int) -> int | None:
+        """The step in which a node runs; None for one that never does."""
+        return self._step_of.get(node)
+
+    def steps_of_item(self, item: int) -> Sequence[int]:
+        """In which steps an item runs: several for one that stands for repetitions."""
+        return self._steps_of_item.get(item, ())
+
+    def nodes_done(self, at: int) -> int:
+        """How many nodes have run when a step is over."""
+        return self._done_nodes[at]
+
+    def waiting(self, at: int) -> int:
+        """For how many steps after `at` some gradient has arrived when that is over."""
+        return self._waiting[at]
+
+    def state_of_step(self, number: int, at: int) -> State:
+        """How it stands with a step when the step `at` is over."""
+        if number <= at:
+            return "runs" if number == at else "ran"
+        first, last = self._arrivals[number - 1]
+        if first > at:
+            return "ahead"
+        return "ready" if last <= at else "waits"
+
+    def state_of(self, item: Item, at: int) -> State:
+        """How it stands with an item when the step `at` is over; of repetitions, with the one whose turn it is."""
+        if item.root is not None:
+            return "ran" if at > START else "runs"
+        if item.kind not in ("node", "box"):
+            return "given"
+        numbers = self.steps_of_item(item.id)
+        if not numbers:
+            return "never"
+        place = bisect_right(numbers, at)
+        if place and numbers[place - 1] == at:
+            return "runs"
+        return self.state_of_step(numbers[place], at) if place < len(numbers) else "ran"
+
+    def roots_entering(self) -> Iterator[Flow]:
+        """What backward started from."""
+        for place, root in enumerate(self.graph.roots):
+            yield Flow(None, place, root.node, root.output_nr, START, root.gradient)
+
+    def _join(self) -> None:
+        """Tell each step what enters and what leaves it."""
+        flows = list(self.roots_entering())
+        for step in self.steps:
+            for sender in step.nodes:
+                flows += self._sent_to_other_steps(sender, step)
+        for flow in flows:
+            receiver = self._step_of.get(flow.receiver)
+            if receiver is not None:
+                step = self.steps[receiver - 1]
+                step.entering.append(flow)
+                step.slots.setdefault((flow.receiver, flow.input_nr), []).append(flow)
+
+    def _sent_to_other_steps(self, sender: int, step: Step) -> Iterator[Flow]:
+        node = self.graph.nodes[sender]
+        if sender == self.graph.failed_node:
+            return
+        for place, edge in enumerate(node.edges):
+            if edge is not None and self._step_of.get(edge.target) != step.number:
+                gradient = at_place(node.gradients, place)
+                flow = Flow(sender, place, edge.target, edge.input_nr, step.number, gradient)
+                step.leaving.append(flow)
+                yield flow
+
+    def arrived_at(self, slot: Slot) -> TensorFigures | None:
+        """What arrived at a slot, after the hooks on it; None where it was not measured."""
+        return at_place(self.graph.nodes[slot[0]].arrived, slot[1])
+
+    def sum_at(self, slot: Slot) -> TensorFigures | None:
+        """The same before the hooks: the sum of all that was sent there."""
+        return at_place(self.graph.nodes[slot[0]].before_hooks, slot[1]) or self.arrived_at(slot)
+
+    def has_failed(self, step: Step) -> bool:
+        """Whether backward raised in it."""
+        return self.graph.failed_node in step.nodes
+
+    def _count_waiting(self) -> list[int]:
+        change = [0] * (len(self.steps) + 2)
+        for number, (first, _) in enumerate(self._arrivals, 1):
+            change[first] += 1
+            change[number] -= 1
+        return list(accumulate(change[:-1]))
+
+
+def _first_and_last_arrival(step: Step) -> tuple[int, int]:
+    if not step.entering:
+        # In a part of a graph, what comes from outside of it is there from the beginning.
+        return START, START
+    return step.entering[0].step, step.entering[-1].step
+
+
+class _Owners:
+    """The items that stand for a node."""
+
+    def __init__(self, view: View, graph: Graph) -> None:
+        self._leaves: dict[int, list[int]] = {}
+        self._holders: dict[int, list[int]] = {}
+        self._repetitions: dict[int, int] = {}
+        for item in view.items:
+            if item.is_open:
+                continue
+            is_leaf = item.node is not None and graph.nodes[item.node].is_leaf
+            items_of = self._leaves if is_leaf else self._holders
+            for node in item.nodes:
+                items_of.setdefault(node, []).append(item.id)
+            if not is_leaf:
+                self._repetitions.update(_repetitions_in(item, graph))
+
+    def of_leaf(self, node: int) -> list[int]:
+        """Items that show nothing but this leaf; none for an operation and for a leaf inside of boxes alone."""
+        return self._leaves.get(node, [])
+
+    def of(self, node: int, current: int | None) -> int | None:
+        """The item in which it is drawn: `current` where that is one of several."""
+        holders = self._holders.get(node, ())
+        return current if current in holders else holders[0] if holders else None
+
+    def is_next_repetition(self, node: int, before: int) -> bool:
+        """Whether `node` belongs to another repetition of their item than the one that ran before it."""
+        return self._repetitions.get(node) != self._repetitions.get(before)
+
+
+def _repetitions_in(item: Item, graph: Graph) -> Iterator[tuple[int, int]]:
+    """The nodes of an operation that stands for several, each with the number of its repetition.
+
+    Each repetition has one node of the operation's own name, and views that are merged into it.
+    """
+    if item.node is None:
+        return
+    name = graph.nodes[item.node].name
+    count = sum(graph.nodes[node].name == name for node in item.nodes)
+    period, rest = divmod(len(item.nodes), max(count, 1))
+    if count > 1 and not rest:
+        yield from ((node, place // period) for place, node in enumerate(sorted(item.nodes)))
+
+
+def _steps(owners: _Owners, order: Sequence[int]) -> list[Step]:
+    steps: list[Step] = []
+    current: Step | None = None
+    """The last one that is no leaf."""
+    for node in order:
+        leaves = owners.of_leaf(node)
+        if leaves:
+            steps.append(Step(len(steps) + 1, tuple(leaves), [node]))
+            continue
+        item = owners.of(node, None if current is None else current.items[0])
+        if item is None:
+            continue  # Hidden, so that no item stands for it.
+        is_same = current is not None and current.items == (item,)
+        if current is not None and is_same and not owners.is_next_repetition(node, current.nodes[-1]):
+            current.nodes.append(node)
+            continue
+        current = Step(len(steps) + 1, (item,), [node])
+        steps.append(current)
+    return steps

@@ -1,0 +1,221 @@
+"""What the rules on NaN and Inf have in common: the evidence of one explained gradient, in words and figures."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import call_words
+from gradviz.analysis.dataflow.tensor_words import together
+from gradviz.analysis.finding import Finding, Place, Symptom
+from gradviz.analysis.numbers.broken_gradients import BrokenGradient
+from gradviz.analysis.numbers.singularities import Singularity, singularity_of
+from gradviz.analysis.numbers.value_words import values_in_words
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call, ValueFacts
+from gradviz.graph.model import Attribute, Node
+from gradviz.graph.query.operation_names import autograd_name, operation_word
+
+
+class BrokenGradientRule(Rule):
+    """Speaks once, of the first gradient that broke, where the cause is its own."""
+
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        broken = case.broken_gradient
+        if broken is not None and broken.cause == self.name:
+            yield self._finding(case, broken)
+
+    @abstractmethod
+    def verdict(self, told: BrokenWords) -> str:
+        """The message."""
+
+    @abstractmethod
+    def why(self, told: BrokenWords) -> str:
+        """How it came about."""
+
+    @abstractmethod
+    def fix(self, told: BrokenWords) -> str:
+        """What to do."""
+
+    def _finding(self, case: Case, broken: BrokenGradient) -> Finding:
+        told = BrokenWords(case, broken)
+        graph = case.graphs[broken.graph]
+        return self.finding(
+            self.verdict(told),
+            symptom=told.symptom,
+            why=self.why(told),
+            fix=self.fix(told),
+            place=told.place,
+            symptom_place=told.symptom_place,
+            op=autograd_name(graph.nodes[broken.blamed]) if broken.blamed is not None else None,
+            tensors=told.tensors,
+            nodes=case.marks(broken.graph, tuple(dict.fromkeys((broken.birth, *broken.leaves)))),
+            path=told.path,
+            evidence=told.evidence,
+        )
+
+
+class BrokenWords:
+    """What is to be said of one broken gradient."""
+
+    def __init__(self, case: Case, broken: BrokenGradient) -> None:
+        self._case = case
+        self._broken = broken
+        self._graph = case.graphs[broken.graph]
+        self.call: Call | None = None if broken.call is None else case.dataflow.log.calls[broken.call]
+
+    @property
+    def _is_compiled(self) -> bool:
+        return self.call is not None and self.call.kind == "compiled" and not self._broken.in_forward
+
+    @property
+    def kind(self) -> str:
+        """NaN, or Inf."""
+        return "NaN" if self._broken.is_nan else "Inf"
+
+    @property
+    def operation(self) -> str:
+        """The function to blame, as readers know it."""
+        if self._is_compiled:
+            inner = self._graph.nodes[self._broken.birth].attributes.get("broken_by")
+            return f"compiled code ({inner})" if inner else "compiled code"
+        if self.call is not None:
+            return call_words(self.call)
+        node = self._broken.blamed if self._broken.blamed is not None else self._broken.birth
+        return operation_word(self._graph.nodes[node].name)
+
+    @property
+    def operation_with_operands(self) -> str:
+        """``sqrt() of 32 values from 0 to 4.2``; the operation alone where nobody read them."""
+        return f"{self.operation} of {self.operands}" if self.operands else self.operation
+
+    @property
+    def in_forward(self) -> bool:
+        """Whether its values are broken, not only its slope."""
+        return self._broken.in_forward
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether the call only took what came from elsewhere."""
+        return self._broken.is_unseen
+
+    @property
+    def symptom(self) -> Symptom:
+        """What the reader notices."""
+        if not self._broken.leaves:
+            return "raises" if self._case.capture.error is not None else "none"
+        return "grad_nan" if self._broken.is_nan else "grad_inf"
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of the leaves that got it."""
+        return tuple(name for leaf in self._broken.leaves for name in self._graph.nodes[leaf].names[:1])
+
+    @property
+    def effect(self) -> str:
+        """What came of it: ``the gradient of net.0.weight and 3 more is NaN``."""
+        if not self._broken.leaves:
+            return "the loss is NaN or Inf" if self._broken.in_forward else f"backward meets {self.kind}"
+        return f"the gradient of {together(self.tensors) or 'a tensor without a name'} is {self.kind}"
+
+    @property
+    def place(self) -> Place | None:
+        """The line to blame."""
+        row = self._broken.call
+        # The node of compiled code knows the line inside of it, where that could be found.
+        if row is not None and not self._is_compiled:
+            return self._case.place_of_call(row)
+        return self._case.place_of(self._broken.graph, self._broken.birth)
+
+    @property
+    def symptom_place(self) -> Place | None:
+        """The line of what hid it, or else of the node that first sent it, where that is another one."""
+        hider = self._broken.hider
+        if hider is not None:
+            place = self._case.place_of_call(hider)
+        elif self._is_compiled and self._broken.call is not None:
+            place = self._case.place_of_call(self._broken.call)
+        else:
+            place = self._case.place_of(self._broken.graph, self._broken.birth)
+        return None if place == self.place else place
+
+    @property
+    def hider(self) -> str:
+        """The function that chose other values."""
+        row = self._broken.hider
+        return "a mask" if row is None else call_words(self._case.dataflow.log.calls[row])
+
+    @property
+    def reason(self) -> str:
+        """What is wrong with the function for such operands."""
+        return self._singularity.reason if self._singularity is not None else ""
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        return self._singularity.remedy if self._singularity is not None else ""
+
+    @cached_property
+    def _singularity(self) -> Singularity | None:
+        return None if self.call is None else singularity_of(self.call)
+
+    @property
+    def operands(self) -> str:
+        """What it computed with: ``32 values from 0 to 4.2, 1 of them 0``; empty where nobody read it."""
+        facts = [values_in_words(values) for _, values in self._given()]
+        return " and ".join(facts[:2])
+
+    @property
+    def results(self) -> str:
+        """What it gave."""
+        outputs = () if self.call is None else self.call.outputs
+        return next((values_in_words(use.values) for use in outputs if use.values is not None), "")
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """From the node where it was born to a leaf; the middle of a long way is left out."""
+        stations = [self._station(self._graph.nodes[node]) for node in self._broken.way]
+        return tuple(stations if len(stations) <= 7 else [*stations[:3], "...", *stations[-3:]])
+
+    @property
+    def evidence(self) -> dict[str, Attribute]:
+        """Figures."""
+        found: dict[str, Attribute] = {"backward": self._number()}
+        for place, values in self._given():
+            for what, figure in _figures(values).items():
+                found[f"operand_{place}_{what}"] = figure
+        for use in self.call.outputs[:1] if self.call is not None else ():
+            for what, figure in _figures(use.values).items() if use.values is not None else ():
+                found[f"result_{what}"] = figure
+        birth = self._graph.nodes[self._broken.birth]
+        found["gradient_zeros_in"] = sum(each.zeros for each in birth.arrived if each is not None)
+        found["gradient_nans_out"] = sum(each.nans for each in birth.gradients if each is not None)
+        found["gradient_infs_out"] = sum(each.infs for each in birth.gradients if each is not None)
+        return found
+
+    def _number(self) -> int:
+        return self._graph.backward.number if self._graph.backward is not None else 1
+
+    def _given(self) -> Iterator[tuple[str, ValueFacts]]:
+        flow, row = self._case.dataflow, self._broken.call
+        if row is None:
+            return
+        for use in flow.log.calls[row].inputs:
+            values = flow.values_of(use, row)
+            if values is not None:
+                yield use.place, values
+
+    def _station(self, node: Node) -> str:
+        return node.names[0] if node.is_leaf and node.names else autograd_name(node)
+
+
+def _figures(values: ValueFacts) -> dict[str, Attribute]:
+    found: dict[str, Attribute] = {}
+    if values.minimum is not None and values.maximum is not None:
+        found |= {"minimum": values.minimum, "maximum": values.maximum}
+    counts = (("zeros", values.zeros), ("nans", values.nans), ("infs", values.infs))
+    return found | {what: count for what, count in counts if count}

@@ -1,0 +1,168 @@
+"""What the rules on missing gradients have in common: one line cuts, and tensors above it get nothing."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.cuts.cut_causes import blamed_call, cause_of
+from gradviz.analysis.cuts.missing_gradients import CutOff
+from gradviz.analysis.dataflow.call_words import short_name
+from gradviz.analysis.dataflow.cuts import REWRAPS
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import name_of, together
+from gradviz.analysis.finding import CutRoot, CutSeen, DeadInput, Finding, NodeAt, Place, Severity
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.dead_inputs import dead_inputs
+from gradviz.graph.call_log import Call
+
+_MOST_STATIONS = 6
+_MOST_NODES = 20
+_MOST_STEPS = 10_000
+"""Tensors that are looked at for a node that is still there."""
+
+
+class CutRule(Rule):
+    """Speaks once for each line whose cut has the cause that the rule is named after.
+
+    A line is a warning if another one explains its tensors as well, or if nobody is known to train them.
+    """
+
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        explained: set[int] = set()
+        for found in case.cut_off:
+            if cause_of(flow, found) == self.name:
+                yield self._finding(case, flow, found, self._severity(case, found, explained))
+            explained.update(found.tensors)
+
+    @abstractmethod
+    def culprit(self, flow: Dataflow, found: CutOff) -> str:
+        """What cuts, in words that begin a sentence: ``.detach()``."""
+
+    @abstractmethod
+    def why(self, flow: Dataflow, found: CutOff) -> str:
+        """How it cuts."""
+
+    @abstractmethod
+    def fix(self, flow: Dataflow, found: CutOff) -> str:
+        """What to do."""
+
+    def changed_line(self, text: str, found: CutOff) -> str | None:
+        """The line of the cut as it should read; None where that is not certain."""
+        return None
+
+    def _finding(self, case: Case, flow: Dataflow, found: CutOff, severity: Severity) -> Finding:
+        place = self._place(case, flow, found)
+        text = case.source_line(place)
+        names = [case.tensor_name(number) for number in found.tensors]
+        backward = flow.log.calls[found.backward]
+        inputs = dead_inputs(case, flow, found)
+        return self.finding(
+            self._message(case, flow, found, names),
+            severity=severity,
+            symptom="raises" if found.is_refused else "grad_none",
+            why=self.why(flow, found),
+            fix=self.fix(flow, found),
+            changed_line=None if text is None or _is_cut_again(flow, found) else self.changed_line(text, found),
+            place=place,
+            symptom_place=case.place_of_site(backward.call_site) if found.is_refused else None,
+            tensors=tuple(names),
+            nodes=_cut_from(case, found) if found.is_refused else _taken_at(case, found, inputs),
+            cut=CutSeen(_cut_words(flow, found), inputs, _cut_root(case, found) if found.is_refused else None),
+            path=self._path(case, flow, found),
+            evidence={
+                "cut": flow.log.calls[found.cut.call].function,
+                "times": found.count,
+                **({} if backward.name is None else {"backward": int(backward.name)}),
+                "certainty": ("certain", "by value", "by order", "by a number", "it decides what runs")[
+                    found.shadow.doubt
+                ],
+            },
+        )
+
+    def _severity(self, case: Case, found: CutOff, explained: set[int]) -> Severity:
+        is_guess = not case.missing_gradients.is_training
+        is_second = explained.issuperset(found.tensors)
+        return "warning" if not found.is_refused and (is_guess or is_second) else "error"
+
+    def _place(self, case: Case, flow: Dataflow, found: CutOff) -> Place | None:
+        row = blamed_call(flow, found)
+        return case.place_of_site(found.cut.call_site if row == found.cut.call else flow.log.calls[row].call_site)
+
+    def _message(self, case: Case, flow: Dataflow, found: CutOff, names: Sequence[str]) -> str:
+        culprit = self.culprit(flow, found)
+        who = together(names)
+        cuts = "cut" if culprit[:1].isdigit() else "cuts"
+        if found.is_refused:
+            return f"{case.tensor_name(found.root)} has no gradient to give: {culprit} {cuts} it off from {who}"
+        return f"no gradient for {who}: {culprit} {cuts} the way back from {case.tensor_name(found.root)}"
+
+    def _path(self, case: Case, flow: Dataflow, found: CutOff) -> tuple[str, ...]:
+        above = case.tensor_name(found.tensors[0])
+        stations = [_station(case, flow.log.calls[row]) for row in found.shadow.way]
+        cut, *rest = stations
+        if len(rest) > _MOST_STATIONS:
+            left_out = len(rest) - _MOST_STATIONS
+            rest = [*rest[: _MOST_STATIONS // 2], f"{left_out} more calls", *rest[-_MOST_STATIONS // 2 :]]
+        root = name_of(flow.log.tensors[found.root])
+        return above, f"cut: {cut}", *rest, *((root,) if root is not None else ())
+
+
+def _is_cut_again(flow: Dataflow, found: CutOff) -> bool:
+    """Whether the values go into a call that would cut as well: then mending one is not enough."""
+    return any(flow.log.calls[row].function in REWRAPS for row in found.shadow.way[1:])
+
+
+def _station(case: Case, call: Call) -> str:
+    place = case.place_of_site(call.call_site)
+    name = short_name(call.function)
+    return name if place is None else f"{name} (line {place.line})"
+
+
+def _taken_at(case: Case, found: CutOff, inputs: Sequence[DeadInput]) -> tuple[NodeAt, ...]:
+    """The nodes that took the result in the graph that lacks the gradient, the first of many."""
+    number = case.backward_calls.graph_of(found.backward)
+    return tuple(dead.at for dead in inputs if dead.at.graph == number)[:_MOST_NODES]
+
+
+def _cut_root(case: Case, found: CutOff) -> CutRoot | None:
+    """The root that it left without a gradient; None where no graph was kept of the call."""
+    root = case.backward_calls.refused_root(found.backward, found.root)
+    if root is None:
+        return None
+    sources = tuple(at.node for at in _cut_from(case, found) if at.graph == root.graph)
+    calls = (case.dataflow.log.calls[row] for row in found.shadow.way[1:])
+    way = tuple(short_name(call.function) for call in calls)
+    return replace(root, sources=sources, way=way, scope=case.scope_of_call(root.graph, found.cut.call))
+
+
+def _cut_from(case: Case, found: CutOff) -> tuple[NodeAt, ...]:
+    """The nodes whose results were cut, the first of many; where their memory was freed, those before them."""
+    flow, nodes = case.dataflow, dict[NodeAt, None]()
+    waiting = deque((cut.call, tensor) for cut in found.cuts for tensor in cut.live_inputs)
+    seen = set(waiting)
+    while waiting and len(nodes) < _MOST_NODES:
+        before, tensor = waiting.popleft()
+        row = flow.newest_producer(tensor, before)
+        made = () if row is None else case.nodes_of_call(row)[-1:]
+        nodes.update(dict.fromkeys(made))
+        if row is not None and not made and len(seen) < _MOST_STEPS:
+            above = {(row, use.tensor) for use in flow.log.calls[row].live_inputs} - seen
+            seen |= above
+            waiting += sorted(above)
+    return tuple(nodes)
+
+
+def _cut_words(flow: Dataflow, found: CutOff) -> str:
+    """``detach``, ``linear under no_grad``."""
+    if found.cut.kind == "parameter":
+        return "nn.Parameter"
+    name = short_name(flow.log.calls[blamed_call(flow, found)].function).strip("_")
+    return name + {"no_grad": " under no_grad", "inference": " under inference mode"}.get(found.cut.kind, "")

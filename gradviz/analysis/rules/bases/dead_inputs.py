@@ -1,0 +1,144 @@
+"""Where what a cut gave goes on in a graph: the nodes that took it in the place of something with a gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.cuts.cut_paths import alive_above
+from gradviz.analysis.cuts.missing_gradients import CutOff
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import DeadInput, NodeAt
+from gradviz.graph.model import Graph
+from gradviz.graph.tensor_facts import TensorFacts
+
+MOST_INPUTS = 10_000
+"""So many places are told at most, in all graphs: a loop cuts once in each step."""
+_MOST_REACHED = 100_000
+"""Tensors above the cuts of one line that are looked at, to tell what each of them costs its gradient."""
+_MOST_STEPS = 50_000
+"""Calls that are followed from the cuts of one line on: where they all lead somewhere else, a graph shows nothing."""
+
+
+def dead_inputs(case: Case, flow: Dataflow, found: CutOff) -> tuple[DeadInput, ...]:
+    """The nodes that took it, in whatever graph: the line cuts in every step. None where it came to no graph."""
+    takers = islice(filter(None, islice(_followed(flow, found), _MOST_STEPS)), MOST_INPUTS)
+    own = _OwnTensors(case, flow, found)
+    inputs = [
+        replace(dead, tensors=own.names(taker.cut))
+        for taker in takers
+        if (dead := _input_of(case, flow, taker)) is not None
+    ]
+    number = case.backward_calls.graph_of(found.backward)
+    if all(dead.at.graph != number for dead in inputs):
+        # The values left torch and came back: only the way of the shadow tells where.
+        last = _input_of(case, flow, _at_end_of_way(flow, found))
+        inputs += [] if last is None else [last]
+    return tuple({dead.at: dead for dead in inputs}.values())
+
+
+class _OwnTensors:
+    """What gets no gradient because of each of the cuts of one line."""
+
+    def __init__(self, case: Case, flow: Dataflow, found: CutOff) -> None:
+        self._case, self._flow, self._found = case, flow, found
+        self._names: dict[int, tuple[str, ...]] = {}
+        self._left = _MOST_REACHED
+
+    def names(self, cut: int) -> tuple[str, ...]:
+        """Those of the call; none where finding out about all of them would take too long."""
+        if cut not in self._names and self._left > 0:
+            above = alive_above(self._flow, ((use.tensor, cut) for use in self._flow.log.calls[cut].live_inputs))
+            self._left -= len(above)
+            self._names[cut] = tuple(self._case.tensor_name(each) for each in self._found.tensors if each in above)
+        return self._names.get(cut, ())
+
+
+class _Taker(NamedTuple):
+    """A dead tensor, where it is known, and the call that took it: one that gave a gradient's way on, or backward."""
+
+    tensor: int | None
+    call: int
+    cut: int
+
+
+def _at_end_of_way(flow: Dataflow, found: CutOff) -> _Taker:
+    for before, row in pairwise(found.shadow.way):
+        if _gives_gradient(flow, row):
+            given = {use.tensor for use in flow.log.calls[before].outputs}
+            given.update(reentry.into for reentry in found.shadow.reentries)
+            taken = (use.tensor for use in flow.log.calls[row].inputs if use.tensor in given)
+            return _Taker(next(taken, None), row, found.cut.call)
+    return _Taker(found.root, found.backward, found.cut.call)
+
+
+def _followed(flow: Dataflow, found: CutOff) -> Iterator[_Taker | None]:
+    """Every use of what the line cut, and of what was computed from it without a gradient; None where it goes on."""
+    line = flow.line(found.cut.call_site)
+    for cut in flow.cuts:
+        if cut.kind != found.cut.kind or flow.line(cut.call_site) != line:
+            continue
+        waiting = [(tensor, cut.call) for tensor in cut.dead_outputs]
+        seen = set(cut.dead_outputs)
+        while waiting:
+            tensor, after = waiting.pop()
+            for row in flow.users(tensor, after):
+                if flow.log.calls[row].kind == "backward" or _gives_gradient(flow, row):
+                    yield _Taker(tensor, row, cut.call)
+                    continue
+                yield None
+                made = {use.tensor for use in flow.log.calls[row].outputs}.difference(seen)
+                seen.update(made)
+                waiting += [(each, row) for each in sorted(made)]
+
+
+def _gives_gradient(flow: Dataflow, row: int) -> bool:
+    return any(use.has_grad_fn for use in flow.log.calls[row].outputs)
+
+
+def _input_of(case: Case, flow: Dataflow, taker: _Taker) -> DeadInput | None:
+    nodes = case.nodes_of_call(taker.call)
+    number = nodes[-1].graph if nodes else case.backward_calls.graph_of(taker.call)
+    if number is None:
+        return None
+    scope = case.scope_of_call(number, taker.cut)
+    tensor = None if taker.tensor is None else flow.log.tensors[taker.tensor]
+    # What a cut gave may have been made a leaf, which wants a gradient of its own.
+    is_leaf = any(use.tensor == taker.tensor and use.requires_grad for use in flow.log.calls[taker.call].inputs)
+    leaf = _leaf_named(case.graphs[number], tensor.names) if tensor is not None and is_leaf else None
+    if leaf is not None:
+        return DeadInput(NodeAt(number, leaf), None, scope)
+    own = [at.node for at in nodes if at.graph == number]
+    if not own:
+        return None
+    node, constant = (own[-1], None) if tensor is None else _place_in(case.placed_graph(number), own, tensor.facts)
+    return DeadInput(NodeAt(number, node), constant, scope)
+
+
+def _leaf_named(graph: Graph, names: tuple[str, ...]) -> int | None:
+    return next((leaf.id for leaf in graph.leaves if not set(names).isdisjoint(leaf.names)), None)
+
+
+def _place_in(graph: Graph, nodes: list[int], facts: TensorFacts) -> tuple[int, int | None]:
+    """Which node of one call took a tensor, and as which constant; the last one where none looks like it.
+
+    A call may look at a tensor in another shape before it computes with it; then the number of elements tells.
+    """
+    taken = [(node, constant) for node in nodes for constant in graph.nodes[node].constants]
+    for alike in (_is_same, _has_same_elements):
+        for node, constant in taken:
+            if alike(graph.constants[constant].tensor, facts):
+                return node, constant
+    return nodes[-1], None
+
+
+def _is_same(one: TensorFacts, other: TensorFacts) -> bool:
+    return (one.shape, one.dtype) == (other.shape, other.dtype)
+
+
+def _has_same_elements(one: TensorFacts, other: TensorFacts) -> bool:
+    return one.dtype == other.dtype and one.elements == other.elements

@@ -1,0 +1,164 @@
+"""What the rules on vanishing and exploding gradients have in common: many changes in one direction."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from math import log10
+from typing import ClassVar, Literal
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.flow.gradient_flow import STEEP, FlowRow
+from gradviz.analysis.numbers.growth import Descent, Growth, descent, descent_along, descent_from_loss, growths
+from gradviz.analysis.parameters.makers import first_writes, is_set_by_hand, line_of_module
+from gradviz.analysis.rule import Rule
+from gradviz.graph.model import Graph
+
+_LEAST_PART = 0.3
+"""Of the powers of ten of the whole, so many must be seen between the first and the last nodes of the culprit."""
+_LEAST_PART_OF_PRODUCT = 0.4
+"""The same where the whole begins at the loss: a gradient that is small because little is left to learn is no chain."""
+
+_FEWEST_NODES = 3
+"""What stands alone and makes a gradient large, as the square of a loss does, hides no chain behind it."""
+
+_WHY_PRODUCT = "the gradient of each factor is the product of all others, and they are many"
+_FIX_PRODUCT = "add logarithms instead of multiplying (logsigmoid, log_softmax, logsumexp), or multiply fewer at a time"
+
+
+class SteepChain(Rule):
+    """Speaks once: of the first backward in which the gradient changes by a factor of `STEEP` from end to end."""
+
+    severity = "warning"
+    symptom: ClassVar[Literal["vanishing", "exploding"]]
+    why: ClassVar[str]
+    fix: ClassVar[str]
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        for number in case.measured_graphs:
+            for whole, culprit in self._steep(case.graphs[number]):
+                yield self._finding(case, number, whole, culprit)
+                return
+
+    def _steep(self, graph: Graph) -> Iterator[tuple[Descent, Growth]]:
+        """What changes too much, with the operation that makes it do so: from layer to layer, or from the loss on.
+
+        In a loop without weights, from round to round, where something explodes: what vanishes there may be meant, as
+        running averages and discounted sums forget.
+        """
+        ordered, wholes = growths(graph), [descent(graph), descent_from_loss(graph)]
+        if self.symptom == "exploding":
+            ordered = [growth for growth in ordered if len(growth.nodes) >= _FEWEST_NODES]
+            if wholes[0] is None and ordered:
+                wholes.append(descent_along(graph, ordered[-1]))
+        for whole in wholes:
+            culprit = self._culprit(ordered, whole) if whole is not None and self._is_steep(whole) else None
+            if whole is not None and culprit is not None:
+                yield whole, culprit
+
+    @abstractmethod
+    def verdict(self, culprit: Growth, whole: Descent) -> str:
+        """The message: what one node of the culprit does, and what that makes of the gradient."""
+
+    def _is_steep(self, whole: Descent) -> bool:
+        limit = STEEP**2 if whole.is_from_loss else STEEP
+        return whole.factor < 1 / limit if self.symptom == "vanishing" else whole.factor > limit
+
+    def _culprit(self, ordered: Sequence[Growth], whole: Descent) -> Growth | None:
+        """The operation that does most of it, if its nodes stand one behind another.
+
+        Small factors in branches beside each other, as new residual branches have them, make no chain.
+        """
+        sign = -1 if self.symptom == "vanishing" else 1
+        steepest_first = [each for each in ordered[::-sign] if sign * each.decades > 0]
+        if whole.is_from_loss:  # what stands beside each other is passed over
+            candidates, part = steepest_first, _LEAST_PART_OF_PRODUCT
+        else:
+            candidates, part = steepest_first[:1], _LEAST_PART
+        least = part * abs(log10(whole.factor))
+        return next((each for each in candidates if sign * each.trend >= least), None)
+
+    def _finding(self, case: Case, number: int, whole: Descent, culprit: Growth) -> Finding:
+        rows = self._from_the_steepest(case.flow_of(number).rows)
+        steepest = [row.name for row in rows[: max(1, len(rows) // 3)]]
+        own_line = case.place_of(number, culprit.nodes[0])
+        place = _line_to_change(case, number, culprit) or own_line
+        return self.finding(
+            self.verdict(culprit, whole),
+            severity="note" if _is_recurrence_as_made(case, number, culprit) else self.severity,
+            symptom=self.symptom,
+            why=_WHY_PRODUCT if whole.is_from_loss else self.why,
+            fix=_FIX_PRODUCT if whole.is_from_loss else self.fix,
+            place=place,
+            symptom_place=own_line if own_line != place else None,
+            op=culprit.operation,
+            tensors=tuple(dict.fromkeys((*steepest, *_used_again(case, number, culprit)))),
+            nodes=case.marks(number, culprit.nodes),
+            evidence={
+                "norm_near_loss": whole.near_loss,
+                "norm_near_input": whole.near_input,
+                "factor_of_each": culprit.factor,
+                "nodes": len(culprit.nodes),
+            },
+        )
+
+    def _from_the_steepest(self, rows: Sequence[FlowRow]) -> list[FlowRow]:
+        """Of what vanishes the smallest first, zeros before all; of what explodes the last that it reached.
+
+        Not the largest: a weight's gradient is also a product with what it was given, which may be small or large.
+        """
+        if self.symptom == "vanishing":
+            return sorted((row for row in rows if row.size or row.is_zero), key=lambda row: row.size or 0.0)
+        return sorted((row for row in rows if row.size), key=lambda row: -(row.order or 0))
+
+
+def _is_recurrence_as_made(case: Case, number: int, culprit: Growth) -> bool:
+    """Whether torch's own recurrent modules do it, with the weights that torch drew.
+
+    All of them forget what is long past; their weights, which every step uses, learn from the last steps.
+    """
+    flow, graph = case.dataflow, case.graphs[number]
+    scopes = [graph.nodes[node].scope for node in culprit.nodes]
+    if any(scope is None or graph.scopes[scope].class_name not in _RECURRENT for scope in scopes):
+        return False
+    rows = [row for node in culprit.nodes if (row := flow.call_of_node(graph.nodes[node].sequence_nr)) is not None]
+    first = {use.tensor: row for row in reversed(rows) for use in flow.log.calls[row].inputs if use.is_live_leaf}
+    return not any(is_set_by_hand(flow, first_writes(flow, weight, row)) for weight, row in first.items())
+
+
+_RECURRENT = frozenset({"RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell"})
+
+
+def _used_again(case: Case, number: int, culprit: Growth) -> Iterator[str]:
+    """The weights that several of the guilty nodes share, as the steps of a recurrence do."""
+    nodes = case.graphs[number].nodes
+    uses = Counter(edge.target for node in culprit.nodes for edge in nodes[node].edges if edge is not None)
+    return (name for leaf, count in uses.items() if count > 1 and nodes[leaf].is_leaf for name in nodes[leaf].names[:1])
+
+
+def _line_to_change(case: Case, number: int, culprit: Growth) -> Place | None:
+    """Where most of the guilty nodes' weights got their values, or else where their modules were made."""
+    flow = case.dataflow
+    nodes = case.graphs[number].nodes
+    rows = [flow.call_of_node(nodes[node].sequence_nr) for node in culprit.nodes]
+    weights: dict[int, tuple[bool, int | None]] = {}
+    sites = Counter(site for row in rows if row is not None and (site := _site_behind(flow, row, weights)) is not None)
+    return case.place_of_site(sites.most_common(1)[0][0]) if sites else None
+
+
+def _site_behind(flow: Dataflow, row: int, weights: dict[int, tuple[bool, int | None]]) -> int | None:
+    """Of several weights the first that was set by hand. `weights` keeps what is known already: a recurrent weight is
+    used at every step."""
+    call = flow.log.calls[row]
+    own = [use for use in call.inputs if use.is_live_leaf and len(flow.log.tensors[use.tensor].facts.shape) > 1]
+    for use in own:
+        if use.tensor not in weights:
+            writes = first_writes(flow, use.tensor, row)
+            site = flow.log.calls[writes[-1]].call_site if writes else None
+            weights[use.tensor] = not is_set_by_hand(flow, writes), site
+    if not own:
+        return line_of_module(flow, call)
+    return min((weights[use.tensor] for use in own), key=lambda each: each[0])[1]

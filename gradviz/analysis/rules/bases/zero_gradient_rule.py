@@ -1,0 +1,94 @@
+"""What the rules on gradients of exactly zero have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import call_words
+from gradviz.analysis.dataflow.tensor_words import together
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.numbers.value_words import values_in_words
+from gradviz.analysis.numbers.zero_gradients import ZeroGradient
+from gradviz.analysis.rule import Rule
+from gradviz.graph.model import Attribute
+from gradviz.graph.query.operation_names import autograd_name, operation_word
+
+
+class ZeroGradientRule(Rule):
+    """Speaks of every operation that stops gradients in the way of its own."""
+
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        for zero in case.zero_gradients:
+            if zero.cause == self.name:
+                yield self._finding(case, zero)
+
+    @abstractmethod
+    def verdict(self, zero: ZeroGradient, operation: str) -> str:
+        """What the operation does with the gradient, and of which values: the beginning of the message."""
+
+    @abstractmethod
+    def why(self, zero: ZeroGradient, operation: str) -> str:
+        """How it comes about."""
+
+    @abstractmethod
+    def fix(self, zero: ZeroGradient, operation: str) -> str:
+        """What to do."""
+
+    def _finding(self, case: Case, zero: ZeroGradient) -> Finding:
+        graph = case.graphs[zero.graph]
+        node = graph.nodes[zero.node]
+        operation = operation_word(node.name)
+        if zero.call is not None:
+            operation = call_words(case.dataflow.log.calls[zero.call]).removesuffix("()")
+        own_line = case.place_of_call(zero.call) if zero.call is not None else case.place_of(zero.graph, zero.node)
+        place = case.place_of_site(zero.blamed_site) if zero.blamed_site is not None else own_line
+        return self.finding(
+            f"{self.verdict(zero, operation)}: {together(zero.leaves)} got a gradient of exactly zero "
+            f"at {_steps(zero)}{_since(case, zero)}",
+            symptom="grad_zero",
+            why=self.why(zero, operation),
+            fix=self.fix(zero, operation) if zero.optimizer is None else _SMALLER_STEPS,
+            place=place,
+            symptom_place=own_line if own_line != place else None,
+            op=autograd_name(node),
+            tensors=zero.leaves,
+            nodes=case.marks(zero.graph, (zero.node, *zero.leaf_nodes)),
+            evidence=_evidence(zero),
+        )
+
+
+def operand_words(zero: ZeroGradient) -> str:
+    """What the operation computed with."""
+    return values_in_words(zero.operand) if zero.operand is not None else "what it got"
+
+
+def _steps(zero: ZeroGradient) -> str:
+    return "the one step recorded" if zero.steps == 1 else f"{zero.steps:,} steps"
+
+
+def _since(case: Case, zero: ZeroGradient) -> str:
+    if zero.optimizer is None:
+        return ""
+    optimizer = case.dataflow.log.optimizers[zero.optimizer]
+    rates = [rate for rate in optimizer.learning_rates if rate is not None]
+    with_rate = f" with a learning rate of {max(rates):g}" if rates else ""
+    return f"; at first it did not, steps of {optimizer.class_name}{with_rate} moved the weights there"
+
+
+_SMALLER_STEPS = (
+    "take smaller steps: a lower learning rate, a warm-up, clipped gradients, inputs and targets of scale 1"
+)
+
+
+def _evidence(zero: ZeroGradient) -> dict[str, Attribute]:
+    found: dict[str, Attribute] = {"steps": zero.steps, "leaves": len(zero.leaves)}
+    if zero.operand is not None:
+        found["operand_values"] = zero.operand.count
+        found["operand_zeros"] = zero.operand.zeros
+        if zero.operand.minimum is not None and zero.operand.maximum is not None:
+            found |= {"operand_minimum": zero.operand.minimum, "operand_maximum": zero.operand.maximum}
+    return found

@@ -1,0 +1,1 @@
+"""GV8xx and GV9xx: what costs more than it needs to."""

@@ -1,0 +1,80 @@
+"""GV902."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.graph_uses import GraphUses, IdleRun
+from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.rule import Rule
+from gradviz.graph.words import counted
+
+_LEAST_SHARE = 0.05
+"""Of all nodes that modules made; a try with one batch before training costs nobody anything."""
+
+
+class IdleGraph(Rule):
+    """A model ran with gradients on, and no backward used its graph.
+
+    What it finds
+    -------------
+    Calls of modules, in a program that calls ``backward()``, of which no backward goes through a single operation:
+    validation without ``torch.no_grad()``, or results of which only a detached copy is used. Not where a parameter that
+    is trained gets no gradient at all: then other rules say what cut it off.
+
+    Why it matters
+    --------------
+    With gradients on, every operation keeps what its backward would need until the result is gone: most of the memory
+    of a training step, for a step that never comes. It often is what makes validation run out of memory.
+
+    Example
+    -------
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        model(torch.randn(16, 8)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        score = model(torch.randn(64, 8)).square().mean().item()
+
+    Instead
+    -------
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        model(torch.randn(16, 8)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        with torch.no_grad():
+            score = model(torch.randn(64, 8)).square().mean().item()
+    """
+
+    code = "GV902"
+    name = "idle_graph"
+    severity = "note"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        uses = case.graph_uses
+        if not uses.is_complete:
+            return
+        by_line: dict[tuple[str, Place | None], list[IdleRun]] = defaultdict(list)
+        for run in uses.idle_runs:
+            # A gradient that never came is the fault of what cut it off, not of the model that ran.
+            if run.leaves.isdisjoint(case.missing_gradients.wanting):
+                by_line[run.path, run.place].append(run)
+        for (path, place), runs in by_line.items():
+            nodes = sum(run.nodes for run in runs)
+            if nodes >= _LEAST_SHARE * uses.nodes_made():
+                yield self._finding(uses, path, place, len(runs), nodes)
+
+    def _finding(self, uses: GraphUses, path: str, place: Place | None, runs: int, nodes: int) -> Finding:
+        times = "" if runs == 1 else f" {runs:,} times"
+        return self.finding(
+            f"{path} ran{times} with gradients on, and no backward used its graph of {counted(nodes, 'node')}",
+            why="every operation keeps what its backward would need until the result is gone",
+            fix="run it under torch.no_grad(), or torch.inference_mode()",
+            place=place,
+            evidence={"runs": runs, "nodes": nodes, "nodes of all runs": uses.nodes_made()},
+        )

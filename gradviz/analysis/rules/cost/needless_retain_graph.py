@@ -1,0 +1,70 @@
+"""GV903."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.memory.kept_memory import kept_bytes
+from gradviz.analysis.rule import Rule
+from gradviz.graph.words import byte_words
+
+
+class NeedlessRetainGraph(Rule):
+    """A graph was retained, and no later backward went through any of it.
+
+    What it finds
+    -------------
+    Lines that call ``backward(retain_graph=True)``, or `torch.autograd.grad` with it, where in the whole run no later
+    call goes through any operation of that graph.
+
+    Why it matters
+    --------------
+    Without it, each node lets go of what it saved as soon as it has run, so that memory shrinks during backward. With
+    it all of that stays until the loss is gone, often into the next step. It also hides the error that tells of a graph
+    which grows over steps.
+
+    Example
+    -------
+    model = torch.nn.Linear(8, 1)
+    for step in range(2):
+        loss = model(torch.randn(16, 8)).square().mean()
+        loss.backward(retain_graph=True)
+
+    Instead
+    -------
+    model = torch.nn.Linear(8, 1)
+    for step in range(2):
+        loss = model(torch.randn(16, 8)).square().mean()
+        loss.backward()
+    """
+
+    code = "GV903"
+    name = "needless_retain_graph"
+    severity = "note"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        uses = case.graph_uses
+        if not uses.is_complete:
+            return
+        by_line: dict[Place | None, list[int]] = defaultdict(list)
+        for row in uses.retained_in_vain:
+            by_line[case.place_of_call(row)].append(row)
+        needed = {case.place_of_call(row) for row in uses.retained_for_others}
+        for place, rows in by_line.items():
+            if place not in needed:
+                yield self._finding(case, place, rows)
+
+    def _finding(self, case: Case, place: Place | None, rows: list[int]) -> Finding:
+        graphs = [case.graphs[number] for row in rows if (number := case.backward_calls.graph_of(row)) is not None]
+        size = max((kept_bytes(graph, range(len(graph.nodes))) for graph in graphs), default=0)
+        kept = f": {byte_words(size)} stay in memory until the loss is gone" if size else ""
+        return self.finding(
+            f"retain_graph=True keeps what the graph saved, and no later backward goes through any of it{kept}",
+            why="without it each node lets go of what it saved as soon as it has run",
+            fix="leave out retain_graph=True; several losses of one graph can be added up and differentiated together",
+            place=place,
+            evidence={"calls": len(rows), "saved_bytes": size},
+        )

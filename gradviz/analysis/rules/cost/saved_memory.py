@@ -1,0 +1,86 @@
+"""GV901: only on request, with ``--max-saved 2GiB``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.memory.kept_memory import GraphMemory, kept_bytes, memory_of
+from gradviz.analysis.memory.memory_groups import Group, by_line
+from gradviz.analysis.rule import Rule
+from gradviz.graph.words import byte_words
+
+
+class SavedMemory(Rule):
+    """A graph keeps more memory until its backward than it may.
+
+    What it finds
+    -------------
+    The backward call whose graph keeps the most, where that is more than the limit of ``--max-saved``: every storage
+    once, without parameters and buffers. It runs only where a limit is given.
+
+    Why it matters
+    --------------
+    What forward saves for backward is most of the memory of a training step. A limit in a test tells of the commit that
+    made it larger, before an accelerator does.
+
+    Example
+    -------
+    layers = [torch.nn.Linear(64, 64) for _ in range(20)]
+    h = torch.randn(1000, 64)
+    for layer in layers:
+        h = torch.relu(layer(h))
+    h.sum().backward()
+
+    Instead
+    -------
+    from torch.utils.checkpoint import checkpoint_sequential
+
+    layers = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()) for _ in range(20)])
+    h = checkpoint_sequential(layers, 4, torch.randn(1000, 64), use_reentrant=False)
+    h.sum().backward()
+    """
+
+    code = "GV901"
+    name = "saved_memory"
+    severity = "error"
+    requested_by = "--max-saved"
+    limit: ClassVar[int] = 0
+    """Bytes."""
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        sizes = [kept_bytes(graph, range(len(graph.nodes))) for graph in case.graphs]
+        if sizes and max(sizes) > self.limit:
+            number = sizes.index(max(sizes))
+            yield self._finding(case, number, memory_of(case.graphs[number]))
+
+    def _finding(self, case: Case, number: int, memory: GraphMemory) -> Finding:
+        most = next((group for group in by_line(memory) if group.key), None)
+        where = f"; {byte_words(most.bytes)} of it by this line" if most is not None else ""
+        backward = case.graphs[number].backward
+        called = "a graph" if backward is None else f"the graph of backward {backward.number}"
+        return self.finding(
+            f"{called} keeps {byte_words(memory.saved_bytes)} until it is differentiated: "
+            f"{byte_words(memory.saved_bytes - self.limit)} more than {byte_words(self.limit)}{where}",
+            why="what forward saves for backward stays in memory until then",
+            fix="gradviz memory SCRIPT tells who keeps it, and what checkpointing would give up",
+            place=_place(most),
+            symptom_place=case.place_of_backward(number),
+            evidence={"saved_bytes": memory.saved_bytes, "limit_bytes": self.limit},
+        )
+
+
+def _place(group: Group | None) -> Place | None:
+    if group is None:
+        return None
+    file, line = group.key
+    return Place(str(file), int(line))
+
+
+def saved_memory_above(limit: int) -> type[Rule]:
+    """The rule with a limit in bytes."""
+    return type(
+        SavedMemory.__name__, (SavedMemory,), {"limit": limit, "__doc__": SavedMemory.__doc__, "__module__": __name__}
+    )

@@ -1,0 +1,116 @@
+"""GV501."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, callers, line_in_class_of, line_in_function_of, operation
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.failed_backward import FailedBackwards, Freed
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding, place_of_line
+from gradviz.analysis.rule import Rule
+from gradviz.graph.model import CallSite
+
+
+class GraphFreed(Rule):
+    """A backward goes through a graph that an earlier backward has freed.
+
+    What it finds
+    -------------
+    A second backward through the same calls: two losses that share a part of the model, or a forward pass that is
+    computed once and used in every round of a loop. It tells which backward freed the graph, and what both share.
+
+    Why it matters
+    --------------
+    A backward gives the memory of every node back as soon as the node has run. Whatever comes through the same nodes
+    later finds nothing to compute with. ``retain_graph=True`` keeps that memory; adding the losses needs none.
+
+    Example
+    -------
+    shared = torch.randn(3, requires_grad=True).exp()
+    first, second = shared.sum(), shared.prod()
+    first.backward()
+    second.backward()
+
+    Instead
+    -------
+    shared = torch.randn(3, requires_grad=True).exp()
+    first, second = shared.sum(), shared.prod()
+    (first + second).backward()
+    """
+
+    code = "GV501"
+    name = "graph_freed"
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, failed = case.dataflow, case.failed_backwards
+        for found in failed.freed:
+            if not found.is_carried_over:
+                yield self._explain(case, flow, failed, found)
+
+    def _explain(self, case: Case, flow: Dataflow, failed: FailedBackwards, found: Freed) -> Finding:
+        calls = flow.log.calls
+        first, second = flow.line_of(found.earlier), flow.line_of(found.backward)
+        computed = self._computed_once(flow, failed, found)
+        facts: dict[str, Any] = {
+            "symptom": "raises",
+            "symptom_place": place_of_line(second),
+            "tensors": names_of(flow, failed.reached(found.backward).above(found.call).leaves),
+            "evidence": {
+                "earlier_backward": flow.log.calls[found.earlier].name,
+                "backward": flow.log.calls[found.backward].name,
+            },
+            **case.facts_of_node(found.node),
+        }
+        shared = operation(calls[found.call])
+        if computed is not None:
+            return self.finding(
+                f"what line {computed.line} computes once is used again after the backward{at_line(first)} has freed "
+                "its graph",
+                why="each backward frees the graph that it goes through; the next round needs one of its own",
+                fix=f"compute line {computed.line} anew in every round, before its backward; if nothing in it is "
+                "trained, wrap it in torch.no_grad()",
+                place=place_of_line(computed),
+                **facts,
+            )
+        return self.finding(
+            f"the backward{at_line(second)} goes through {shared}{at_line(flow.line_of(found.call))}, which an earlier "
+            f"backward{'' if first == second else at_line(first)} has gone through and freed",
+            why="two losses share a part of one graph, and the first backward gave the memory of that part back",
+            fix="add the losses and call backward() once, or give the first call retain_graph=True; if the first loss "
+            "is not meant to train the shared part, detach() what it takes from there",
+            place=place_of_line(first),
+            **facts,
+        )
+
+    def _computed_once(self, flow: Dataflow, failed: FailedBackwards, found: Freed) -> CallSite | None:
+        """The line that is run once, where one line of a loop calls backward again and again on what it gave."""
+        if not is_same_line(flow, found.earlier, found.backward):
+            return None
+        crossing = failed.reached(found.backward).crossing(found.earlier)
+        is_round_of_its_own = any(user != found.backward for user, _ in crossing)
+        if not is_round_of_its_own and not _have_same_root(flow, found.earlier, found.backward):
+            return None
+        members = failed.reached(found.earlier).members
+        makers = ((flow.newest_producer(use.tensor, user), user, use.tensor) for user, use in crossing)
+        shared = [(maker, user, tensor) for maker, user, tensor in makers if maker is not None and maker in members]
+        if not shared:
+            return None
+        maker, user, tensor = max(shared)
+        if not flow.log.tensors[tensor].names and (kept := line_in_class_of(flow, maker, user)) is not None:
+            return kept
+        return line_in_function_of(flow, maker, found.backward)
+
+
+def is_same_line(flow: Dataflow, call: int, other: int) -> bool:
+    """Whether two calls were made from the same lines, all the way up."""
+    return list(callers(flow, call)) == list(callers(flow, other))
+
+
+def _have_same_root(flow: Dataflow, call: int, other: int) -> bool:
+    roots = [{use.tensor for use in flow.log.calls[row].roots} for row in (call, other)]
+    return bool(roots[0] & roots[1])

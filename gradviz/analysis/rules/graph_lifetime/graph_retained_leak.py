@@ -1,0 +1,147 @@
+"""GV503."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, line_outside_modules, place_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.retained_graphs import Retained
+from gradviz.analysis.finding import Finding, NodeAt, Place, place_of_line
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Holder
+from gradviz.graph.model import CallSite, Node
+from gradviz.graph.saved_tensors import SavedTensor
+
+
+class GraphRetainedLeak(Rule):
+    """Graphs of steps that are over stay in memory, more with every step.
+
+    What it finds
+    -------------
+    A variable, list or attribute that holds on to results with their graphs (a running loss, collected outputs);
+    ``backward(create_graph=True)``, after which ``.grad`` and the graph hold each other; and a custom function that
+    keeps its own result on ``ctx``, which is a cycle, too.
+
+    Why it matters
+    --------------
+    A result that requires grad holds the graph that it was computed by, and that holds activations. One loss that is
+    kept for a plot keeps a whole forward pass, and memory grows until there is none left.
+
+    Example
+    -------
+    weight = torch.ones(3, requires_grad=True)
+    history = []
+    for step in range(8):
+        loss = weight.exp().sum()
+        loss.backward()
+        history.append(loss)
+
+    Instead
+    -------
+    weight = torch.ones(3, requires_grad=True)
+    history = []
+    for step in range(8):
+        loss = weight.exp().sum()
+        loss.backward()
+        history.append(loss.item())
+    """
+
+    code = "GV503"
+    name = "graph_retained_leak"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        if case.capture.error is not None:
+            return
+        for retained in case.retained_graphs:
+            yield self._held(flow, retained) if retained.holder is not None else self._hanging_on_grad(flow, retained)
+        yield from self._on_ctx(case, flow)
+
+    def _held(self, flow: Dataflow, retained: Retained) -> Finding:
+        assert retained.holder is not None
+        line = _line_of_holder(flow, retained)
+        made = place_of_line(line)
+        kept = _place_of_keeping(retained.holder, made)
+        variable = retained.holder.path
+        many = len(retained.tensors) > 1
+        return self.finding(
+            f"{variable}{' and others like it' if many else ''} {'hold' if many else 'holds'} the graphs of "
+            f"{retained.graphs:,} forward passes{at_line(line)}",
+            why="what requires grad holds the graph that it was computed by, with the memory of its activations",
+            fix="keep the value without its graph: .item() for a number, .detach() for a tensor; compute what is not "
+            "trained under torch.no_grad()",
+            symptom="memory_leak",
+            place=kept or made,
+            symptom_place=made if kept is not None else None,
+            tensors=(variable,),
+            evidence={"graphs": retained.graphs, "tensors": len(retained.tensors), "holder": variable},
+        )
+
+    def _hanging_on_grad(self, flow: Dataflow, retained: Retained) -> Finding:
+        assert retained.backward is not None
+        line = flow.line_of(retained.backward)
+        return self.finding(
+            f"backward(create_graph=True){at_line(line)} left {retained.graphs:,} graphs that nothing frees: each "
+            ".grad holds its graph, and the graph the tensor with that .grad",
+            why="Python's garbage collector does not see through the graph, so it cannot free such a cycle",
+            fix="use torch.autograd.grad(..., create_graph=True), which puts nothing into .grad; or set .grad = None "
+            "on every leaf, inputs as well, once it was used",
+            symptom="memory_leak",
+            place=place_of_line(line),
+            evidence={"graphs": retained.graphs, "tensors": len(retained.tensors)},
+        )
+
+    # -- on ctx --------------------------------------------------------------------------------------------------
+
+    def _on_ctx(self, case: Case, flow: Dataflow) -> Iterator[Finding]:
+        told: set[tuple[str, str]] = set()
+        for number, graph in enumerate(case.graphs):
+            for node in graph.nodes:
+                for saved in node.saved if node.kind == "custom" else ():
+                    is_new = (node.name, saved.slot) not in told
+                    if saved.kept_in == "ctx" and saved.source == node.id and is_new:
+                        told.add((node.name, saved.slot))
+                        yield self._cycle(flow, NodeAt(number, node.id), node, saved)
+
+    def _cycle(self, flow: Dataflow, at: NodeAt, node: Node, saved: SavedTensor) -> Finding:
+        call = flow.call_of_node(node.sequence_nr)
+        used = None if call is None else place_of_call(flow, call)
+        return self.finding(
+            f"{node.name.removesuffix('Backward')} keeps its own result in ctx.{saved.slot}: the result holds ctx and "
+            "ctx holds the result",
+            why="such a cycle is only freed when Python's garbage collector comes by, with all that the graph keeps",
+            fix="pass results and inputs to ctx.save_for_backward(...), and read ctx.saved_tensors in backward",
+            symptom="memory_leak",
+            place=_line_on_ctx(flow, call, saved.slot) or used,
+            symptom_place=used,
+            op=node.name,
+            nodes=(at,),
+            evidence={"bytes": saved.bytes},
+        )
+
+
+def _line_of_holder(flow: Dataflow, retained: Retained) -> CallSite | None:
+    """The line whose result is held: in a module that keeps it, or where what a model gave back is kept."""
+    if retained.holder is not None and retained.holder.is_in_module:
+        return flow.line_of(retained.maker)
+    if retained.backward is not None:
+        return line_in_function_of(flow, retained.maker, retained.backward)
+    return line_outside_modules(flow, retained.maker)
+
+
+def _place_of_keeping(holder: Holder, made: Place | None) -> Place | None:
+    """The one line that puts results into the list or dict that holds them, where another one makes them."""
+    places = [Place(file, line) for file, line in holder.lines]
+    return places[0] if len(places) == 1 and places[0] != made else None
+
+
+def _line_on_ctx(flow: Dataflow, call: int | None, slot: str) -> Place | None:
+    definition = None if call is None else flow.log.calls[call].definition
+    if definition is None:
+        return None
+    known = flow.log.definitions[definition]
+    line = dict(known.attributes).get(slot.partition("[")[0].partition(".")[0])
+    return None if line is None else Place(known.file, line)

@@ -1,0 +1,103 @@
+"""GV502."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, place_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.failed_backward import FailedBackwards
+from gradviz.analysis.dataflow.tensor_words import names_of, together
+from gradviz.analysis.finding import Finding, place_of_line
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.overwritten_words import overwritten_facts
+from gradviz.graph.model import CallSite
+
+
+class StateNotDetached(Rule):
+    """A state is carried from one step to the next together with its graph.
+
+    What it finds
+    -------------
+    A backward that goes through its own step *and* through the steps before: a recurrent state, a running average or a
+    summed loss was computed in one round of the loop and used in the next, with its history. The earlier part of the
+    graph is freed by then, or the optimizer has changed its weights.
+
+    Why it matters
+    --------------
+    A state without its history is a number; with it, it is the whole past. ``retain_graph=True`` hides the first
+    error, makes every step slower than the last, and ends in a complaint about an in-place change: the weights of
+    earlier steps are gone.
+
+    Example
+    -------
+    cell = torch.nn.GRUCell(2, 3)
+    state = torch.zeros(1, 3)
+    for step in range(3):
+        state = cell(torch.randn(1, 2), state)
+        state.square().sum().backward()
+
+    Instead
+    -------
+    cell = torch.nn.GRUCell(2, 3)
+    state = torch.zeros(1, 3)
+    for step in range(3):
+        state = cell(torch.randn(1, 2), state.detach())
+        state.square().sum().backward()
+    """
+
+    code = "GV502"
+    name = "state_not_detached"
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, failed = case.dataflow, case.failed_backwards
+        for freed in failed.freed:
+            if freed.is_carried_over:
+                reached = failed.reached(freed.backward)
+                facts = {
+                    "tensors": names_of(flow, reached.above(freed.call).leaves),
+                    "evidence": {"backward": flow.log.calls[freed.backward].name},
+                    **case.facts_of_node(freed.node),
+                }
+                words = f"whose graph the backward{at_line(flow.line_of(freed.earlier))} of an earlier step has freed"
+                yield self._explain(flow, failed, freed.backward, freed.earlier, words, facts)
+        for changed in failed.overwritten:
+            if changed.is_carried_over and changed.step is not None:
+                facts = overwritten_facts(case, flow, failed.reached(changed.backward), changed)
+                words = f"whose graph needs the weights from before the step(){at_line(flow.line_of(changed.step))}"
+                yield self._explain(flow, failed, changed.backward, changed.step, words, facts)
+
+    def _explain(
+        self, flow: Dataflow, failed: FailedBackwards, backward: int, boundary: int, words: str, facts: dict[str, Any]
+    ) -> Finding:
+        reached = failed.reached(backward)
+        crossing = reached.crossing(reached.end_of_round(boundary)) or reached.crossing(boundary)
+        states = tuple(dict.fromkeys(use.tensor for _, use in crossing))
+        named = names_of(flow, states)
+        line = carried_at(flow, backward, crossing[-1]) if crossing else flow.line_of(backward)
+        what = together(named) if named else f"what was computed{at_line(line)}"
+        facts |= {
+            "symptom": "raises",
+            "place": place_of_line(line),
+            "symptom_place": place_of_call(flow, backward),
+        }
+        return self.finding(
+            f"{what} is carried over from an earlier step with its history, {words}",
+            why=f"the backward{at_line(flow.line_of(backward))} goes through its own step and on into the one before",
+            fix="detach() the state before the next step uses it; no retain_graph is needed then",
+            **facts,
+        )
+
+
+def carried_at(flow: Dataflow, backward: int, crossing: tuple[int, Any]) -> CallSite | None:
+    """The line that computed the state: in the loop if a variable there holds it, else where it is kept."""
+    user, use = crossing
+    maker = flow.newest_producer(use.tensor, user)
+    if maker is None:
+        return flow.line_of(user)
+    known = flow.log.tensors[use.tensor]
+    is_in_variable = bool(known.names) and known.role == "tensor"
+    return line_in_function_of(flow, maker, backward if is_in_variable else user)

@@ -1,0 +1,1 @@
+"""GV4xx: tensors that were changed in place."""

@@ -1,0 +1,171 @@
+"""GV405."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.backward_calls import BackwardCalls
+from gradviz.analysis.dataflow.call_words import at_line, operation, place_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.refusals import views_between
+from gradviz.analysis.dataflow.tensor_words import names_of, tensor_words
+from gradviz.analysis.finding import Finding, NodeAt, place_of_line
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+from gradviz.graph.model import Graph, Node
+from gradviz.graph.saved_tensors import SavedTensor
+
+
+class DataWrittenUnseen(Rule):
+    """Values that were saved for backward are overwritten through ``.data``, and nobody notices.
+
+    What it finds
+    -------------
+    A write through ``x.data``, or an assignment to it, between the forward that saved ``x`` (or a view of it) and the
+    backward that computes with it.
+
+    Why it matters
+    --------------
+    torch counts in-place changes and refuses a backward that would compute with changed values. ``.data`` has a
+    counter of its own, so nothing is refused, and the gradient is silently wrong.
+
+    Example
+    -------
+    weight = torch.randn(4, requires_grad=True)
+    squashed = weight.sigmoid()
+    squashed.data.mul_(0.5)
+    squashed.sum().backward()
+
+    Instead
+    -------
+    weight = torch.randn(4, requires_grad=True)
+    squashed = weight.sigmoid()
+    squashed = squashed * 0.5
+    squashed.sum().backward()
+    """
+
+    code = "GV405"
+    name = "data_access"
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        for found in unseen_writes(case.backward_calls):
+            yield self._explain(case, case.dataflow, found)
+
+    def _explain(self, case: Case, flow: Dataflow, found: UnseenWrite) -> Finding:
+        calls, line = flow.log.calls, flow.line_of(found.write)
+        saver, saved = operation(calls[found.saver]), tensor_words(flow, found.tensor)
+        reached = case.backward_calls.reached(found.backward).above(found.saver)
+        return self.finding(
+            f"{saved} was saved for backward by {saver}{at_line(flow.line_of(found.saver))}, "
+            f"and is overwritten through .data{at_line(line)}: backward does not notice, and its gradient is wrong",
+            symptom="grad_wrong",
+            why=f"the derivative of {saver} is computed from the values that it saved; .data hides that they changed",
+            fix="make a new tensor in place of the write, or write after backward(); under torch.no_grad() and without "
+            ".data torch notices such a write and refuses",
+            place=place_of_line(line),
+            symptom_place=place_of_call(flow, found.backward),
+            op=case.graphs[found.node.graph].nodes[found.node.node].name,
+            tensors=names_of(flow, reached.leaves),
+            nodes=(found.node,),
+            evidence={"slot": found.slot, "saved_by": saver},
+        )
+
+
+# Writes through ``.data`` into what a graph has saved: torch's version counter does not see them.
+#
+# ``x.data`` shares the memory of ``x`` and has a version counter of its own. So the check that refuses a backward after
+# an in-place change finds nothing changed, and the gradient is computed from the new values.
+
+_Nodes = dict[int, Node]
+"""By their numbers in the order of the forward."""
+
+_READ, _ASSIGN = "torch.Tensor.data", "torch.Tensor.data.__set__"
+
+
+class UnseenWrite(Struct, frozen=True):
+    """A write between a call that saved a tensor, and the backward that needs it. Calls are numbers of the log."""
+
+    write: int
+    saver: int
+    tensor: int
+    slot: str
+    node: NodeAt
+    backward: int
+
+
+def unseen_writes(backward_calls: BackwardCalls) -> Iterator[UnseenWrite]:
+    """One for each line that writes, where a graph was kept that shows what was saved."""
+    flow = backward_calls.flow
+    nodes_of: Callable[[int], _Nodes] = cache(lambda graph: _by_sequence_nr(backward_calls.graphs[graph]))
+    told: set[int | None] = set()
+    for write, call in enumerate(flow.log.calls):
+        if call.call_site in told or call.raised is not None:
+            continue
+        for target in _written_unseen(flow, write, call):
+            found = next(_savers(backward_calls, nodes_of, write, target), None)
+            if found is not None:
+                told.add(call.call_site)
+                yield found
+                break
+
+
+def _written_unseen(flow: Dataflow, row: int, call: Call) -> Iterator[int]:
+    """Tensors whose memory a call changes without their counter."""
+    if call.function == _ASSIGN:
+        yield call.inputs[0].tensor
+        return
+    for use in call.changed:
+        ways = (use.tensor, *(base for way in views_between(flow, use.tensor, row) for base in _outputs(flow, way)))
+        readers = [maker for tensor in ways for maker in flow.producers(tensor, row)[:1]]
+        for reader in readers:
+            if flow.log.calls[reader].function == _READ:
+                yield flow.log.calls[reader].inputs[0].tensor
+
+
+def _outputs(flow: Dataflow, row: int) -> list[int]:
+    return [use.tensor for use in flow.log.calls[row].outputs]
+
+
+def _savers(
+    backward_calls: BackwardCalls, nodes_of: Callable[[int], _Nodes], write: int, target: int
+) -> Iterator[UnseenWrite]:
+    """Calls before the write that saved the tensor, or one over the same memory, for a backward after it."""
+    flow = backward_calls.flow
+    shared = set(flow.sharing_memory(target))
+    for backward in backward_calls.next_after(write, _MOST_BACKWARDS):
+        graph = backward_calls.graph_of(backward)
+        if graph is None:
+            continue
+        for saver in backward_calls.reached(backward).rows:
+            for tensor, saved, node in _saved_by(flow, nodes_of(graph), saver) if saver < write else ():
+                if tensor in shared:
+                    yield UnseenWrite(write, saver, tensor, saved.slot, NodeAt(graph, node.id), backward)
+
+
+_MOST_BACKWARDS = 2
+
+
+def _by_sequence_nr(graph: Graph) -> _Nodes:
+    return {node.sequence_nr: node for node in graph.nodes if node.sequence_nr is not None}
+
+
+def _saved_by(flow: Dataflow, nodes: _Nodes, saver: int) -> Iterator[tuple[int, SavedTensor, Node]]:
+    """Tensors of a call that its nodes saved: as large as what is in the slot, on the side that the slot is for."""
+    call = flow.log.calls[saver]
+    for node in (nodes[number] for number in call.node_numbers if number in nodes):
+        for saved in node.saved:
+            uses = call.outputs if "result" in saved.slot or saved.slot == "output" else call.inputs
+            for use in uses if saved.tensor is not None and saved.kept_in == "slot" else ():
+                facts = flow.log.tensors[use.tensor].facts
+                if saved.tensor is not None and _count(facts.shape) == _count(saved.tensor.shape) != 1:
+                    yield use.tensor, saved, node
+
+
+def _count(shape: tuple[int | str, ...]) -> int:
+    return math.prod(size for size in shape if isinstance(size, int))

@@ -1,0 +1,80 @@
+"""GV404."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, operation
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.reached_calls import ReachedCalls
+from gradviz.analysis.dataflow.refusals import RefusedChange, refused_changes
+from gradviz.analysis.dataflow.tensor_words import names_of, tensor_words
+from gradviz.analysis.finding import Finding, place_of_line
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.in_place.out_of_place import call_out_of_place
+
+
+class ViewInplace(Rule):
+    """A view of which autograd cannot follow an in-place change was changed in place.
+
+    What it finds
+    -------------
+    An in-place change of one of several views that one call gave (``chunk``, ``split``, ``unbind``, iterating over a
+    tensor), of a view made under ``no_grad`` or in a custom function, or of an expanded tensor.
+
+    Why it matters
+    --------------
+    A change of a view is a change of its base, whose history autograd has to rewrite. With several views from one
+    call, or one whose making it did not see, it cannot tell how; and in an expanded tensor many elements are the same
+    memory.
+
+    Example
+    -------
+    hidden = torch.randn(2, 6, requires_grad=True).exp()
+    value, gate = hidden.chunk(2, dim=1)
+    gate.sigmoid_()
+    (value * gate).sum().backward()
+
+    Instead
+    -------
+    hidden = torch.randn(2, 6, requires_grad=True).exp()
+    value, gate = hidden.chunk(2, dim=1)
+    gate = gate.sigmoid()
+    (value * gate).sum().backward()
+    """
+
+    code = "GV404"
+    name = "view_inplace"
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        for refused in refused_changes(case.capture, flow, tuple(_REASONS)):
+            yield self._explain(case, flow, refused)
+
+    def _explain(self, case: Case, flow: Dataflow, refused: RefusedChange) -> Finding:
+        calls, line = flow.log.calls, flow.line_of(refused.call)
+        reason = next(why for words, why in _REASONS.items() if words in refused.said)
+        made = refused.views[-1] if refused.views else None
+        origin = "" if made is None else f" ({operation(calls[made])}{at_line(flow.line_of(made))})"
+        return self.finding(
+            f"{tensor_words(flow, refused.target.tensor)} {reason}{origin}, and {operation(calls[refused.call])} was "
+            f"to change it in place{at_line(line)}",
+            why="changing a view changes what it is a view of, and autograd could not tell what became of that",
+            fix="make a new tensor there instead (no trailing underscore, x = x * y for x *= y), or clone() the view",
+            changed_line=call_out_of_place(case, refused.call),
+            symptom="raises",
+            place=place_of_line(line),
+            tensors=names_of(flow, ReachedCalls(flow, (refused.target.tensor,), refused.call).leaves),
+            path=tuple(f"{operation(calls[row])} makes a view{at_line(flow.line_of(row))}" for row in refused.views),
+            evidence={"operation": calls[refused.call].function, "views": len(refused.views)},
+        )
+
+
+_REASONS = {
+    "view was created in no_grad mode": "was made a view under no_grad",
+    "function that returns multiple views": "is one of several views that one call gave",
+    "view was created inside a custom Function": "is a view that a custom function gave back",
+    "refers to a single memory location": "has several elements in the same memory",
+}

@@ -1,0 +1,1 @@
+"""GV1xx: gradients that are missing because a line cut their path."""

@@ -1,0 +1,58 @@
+"""GV104."""
+
+from __future__ import annotations
+
+import re
+
+from gradviz.analysis.cuts.missing_gradients import CutOff
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.cut_rule import CutRule
+
+
+class DataAccess(CutRule):
+    """A tensor was read through .data on its way to the loss, and what it was computed from gets no gradient.
+
+    What it finds
+    -------------
+    A read of ``.data`` whose values go into the loss, where every way from some trained tensor to the loss leads
+    through such a read.
+
+    Why it matters
+    --------------
+    ``tensor.data`` has the same values without their history, like ``detach()``. In addition autograd does not see
+    what is written through it, so a gradient can be wrong without an error.
+
+    Example
+    -------
+    query, value = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD([*query.parameters(), *value.parameters()], lr=0.1)
+    x = torch.randn(5, 8)
+    weights = torch.softmax(query(x).data @ x.T, dim=-1)
+    (weights @ value(x)).square().mean().backward()
+    optimizer.step()
+
+    Instead
+    -------
+    query, value = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD([*query.parameters(), *value.parameters()], lr=0.1)
+    x = torch.randn(5, 8)
+    weights = torch.softmax(query(x) @ x.T, dim=-1)
+    (weights @ value(x)).square().mean().backward()
+    optimizer.step()
+    """
+
+    code = "GV104"
+    name = "data_access"
+
+    def culprit(self, flow: Dataflow, found: CutOff) -> str:
+        return ".data"
+
+    def why(self, flow: Dataflow, found: CutOff) -> str:
+        return "what .data gives has the same values but no history, so for the loss it is a constant"
+
+    def fix(self, flow: Dataflow, found: CutOff) -> str:
+        return "use the tensor itself; where no gradient is wanted, write detach(), which autograd checks"
+
+    def changed_line(self, text: str, found: CutOff) -> str | None:
+        changed, count = re.subn(r"\.data\b", "", text)
+        return changed if count == 1 else None

@@ -1,0 +1,62 @@
+"""GV102."""
+
+from __future__ import annotations
+
+from gradviz.analysis.cuts.missing_gradients import CutOff
+from gradviz.analysis.dataflow.call_words import short_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.cut_rule import CutRule
+
+
+class NoGradBlock(CutRule):
+    """Something that should train was computed while gradients were switched off.
+
+    What it finds
+    -------------
+    Calls under ``torch.no_grad()``, ``torch.inference_mode()`` or ``torch.set_grad_enabled(False)``, as a block, as a
+    decorator or left on by mistake, whose results go into the loss, where trained tensors have no other way to it.
+    Targets and metrics that are computed this way cost nobody a gradient and are not found.
+
+    Why it matters
+    --------------
+    In such a block nothing is recorded. Results are constants for the loss, and the parameters that were used inside
+    never change. If all of the loss was computed so, ``backward()`` raises.
+
+    Example
+    -------
+    encoder, head = torch.nn.Linear(8, 4), torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+    with torch.no_grad():
+        features = encoder(torch.randn(16, 8))
+    head(features).square().mean().backward()
+    optimizer.step()
+
+    Instead
+    -------
+    encoder, head = torch.nn.Linear(8, 4), torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+    features = encoder(torch.randn(16, 8))
+    head(features).square().mean().backward()
+    optimizer.step()
+    """
+
+    code = "GV102"
+    name = "no_grad_block"
+
+    def culprit(self, flow: Dataflow, found: CutOff) -> str:
+        call = flow.log.calls[found.cut.call]
+        name = short_name(call.function)
+        what = name if found.count == 1 else f"{found.count} calls ({name}, ...)"
+        mode = "inference mode" if call.grad_mode == "inference" else "no_grad"
+        return f"{what} under {mode}"
+
+    def why(self, flow: Dataflow, found: CutOff) -> str:
+        return "while gradients are off nothing is recorded, so for the loss these results are constants"
+
+    def fix(self, flow: Dataflow, found: CutOff) -> str:
+        if found.is_refused:
+            return "switch gradients off only around what needs none: with torch.no_grad(): ends by itself"
+        return (
+            "compute it with gradients on; if these tensors are not meant to train, "
+            "keep them out of the optimizer and freeze them with requires_grad_(False)"
+        )

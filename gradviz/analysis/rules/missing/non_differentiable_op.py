@@ -1,0 +1,64 @@
+"""GV107."""
+
+from __future__ import annotations
+
+from gradviz.analysis.cuts.missing_gradients import CutOff
+from gradviz.analysis.dataflow.call_words import short_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.cut_rule import CutRule
+
+
+class NonDifferentiableOp(CutRule):
+    """The loss depends on trained tensors only through an operation that has no derivative.
+
+    What it finds
+    -------------
+    ``argmax``, ``argsort``, comparisons, ``sample()`` and others whose results have no ``grad_fn``, where the result
+    goes into the loss and trained tensors have no other way to it. Predictions for a metric cost nobody a gradient
+    and are not found.
+
+    Why it matters
+    --------------
+    A small change of the input does not change which entry is the largest, or on which side of a threshold it lies,
+    so there is no gradient to follow. torch gives such results without a history.
+
+    Example
+    -------
+    model = torch.nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    target = torch.ones(16)
+    prediction = model(torch.randn(16, 8)).argmax(dim=1).float()
+    loss = (prediction - target).square().mean().requires_grad_()
+    loss.backward()
+    optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    target = torch.ones(16)
+    prediction = model(torch.randn(16, 8)).softmax(dim=1)[:, 1]
+    loss = (prediction - target).square().mean()
+    loss.backward()
+    optimizer.step()
+    """
+
+    code = "GV107"
+    name = "non_differentiable_op"
+
+    def culprit(self, flow: Dataflow, found: CutOff) -> str:
+        name = short_name(flow.log.calls[found.cut.call].function)
+        return f"{name} has no derivative and"
+
+    def why(self, flow: Dataflow, found: CutOff) -> str:
+        if found.is_draw:
+            return (
+                "a draw is a random number, which torch gives without a history; rsample() draws in a way that has one"
+            )
+        return "a small change of its input does not change its result, so torch gives the result without a history"
+
+    def fix(self, flow: Dataflow, found: CutOff) -> str:
+        return (
+            "use a smooth counterpart in the loss (softmax or gumbel_softmax for argmax, sigmoid for a threshold, "
+            "rsample() for sample()), or a straight-through estimate"
+        )

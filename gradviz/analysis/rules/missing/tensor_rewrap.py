@@ -1,0 +1,67 @@
+"""GV106."""
+
+from __future__ import annotations
+
+from gradviz.analysis.cuts.cut_causes import blamed_call
+from gradviz.analysis.cuts.missing_gradients import CutOff
+from gradviz.analysis.dataflow.call_words import short_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.cut_rule import CutRule
+
+_WRITTEN = {"__float__": "float", "__int__": "int", "__bool__": "bool", "__index__": "as an index"}
+
+
+class TensorRewrap(CutRule):
+    """A tensor was made anew from the values of another one, and the history was left behind.
+
+    What it finds
+    -------------
+    ``item()``, ``float()`` or ``tolist()``, ``torch.tensor(t)``, ``Variable(t)`` or ``nn.Parameter(t)`` on a result,
+    where the new number or tensor goes into the loss and trained tensors have no other way to it.
+
+    Why it matters
+    --------------
+    A Python number has no history, and a new tensor or parameter begins one of its own. With ``requires_grad=True``
+    on it ``backward()`` runs without an error, ends at the new tensor, and nothing learns.
+
+    Example
+    -------
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = [model(torch.randn(4, 8)).square().mean().item() for _ in range(3)]
+    loss = torch.tensor(sum(losses) / 3, requires_grad=True)
+    loss.backward()
+    optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = [model(torch.randn(4, 8)).square().mean() for _ in range(3)]
+    loss = torch.stack(losses).mean()
+    loss.backward()
+    optimizer.step()
+    """
+
+    code = "GV106"
+    name = "tensor_rewrap"
+
+    def culprit(self, flow: Dataflow, found: CutOff) -> str:
+        if found.cut.kind == "parameter":
+            return "making a new nn.Parameter of the result"
+        if found.cut.kind == "rewrap":
+            return f"{flow.log.calls[found.cut.call].function}(...)"
+        call = flow.log.calls[blamed_call(flow, found)]
+        return f"turning it into a Python number ({_WRITTEN.get(short_name(call.function), short_name(call.function))})"
+
+    def why(self, flow: Dataflow, found: CutOff) -> str:
+        if found.cut.kind == "parameter":
+            return "a new parameter has the values of the result but no history: it is a leaf, where gradients end"
+        return "only the values are taken over; the new tensor does not know what they were computed from"
+
+    def fix(self, flow: Dataflow, found: CutOff) -> str:
+        if found.cut.kind == "parameter":
+            return "use the result itself (torch.func.functional_call runs a module with computed weights)"
+        if flow.log.calls[found.cut.call].function.endswith(".Variable"):
+            return "leave Variable() out: tensors have been variables themselves since torch 0.4"
+        return "keep tensors: add them up, or torch.stack them, and take item() only of what is printed"

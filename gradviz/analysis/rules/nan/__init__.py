@@ -1,0 +1,1 @@
+"""GV3xx: gradients that are NaN or Inf, or explode."""

@@ -1,0 +1,57 @@
+"""GV304."""
+
+from __future__ import annotations
+
+from gradviz.analysis.numbers.growth import Descent, Growth
+from gradviz.analysis.rules.bases.steep_chain import SteepChain
+
+
+class ExplodingChain(SteepChain):
+    """The gradient grows step by step on its way from the loss, until the first layers get a flood.
+
+    What it finds
+    -------------
+    A model in which what flows between the layers near the input is at least a thousand times larger than near the
+    loss, because many operations in a row each make it larger.
+
+    Why it matters
+    --------------
+    By the chain rule the gradient at a layer is a product with one factor for every layer above it. Factors above one
+    (weights drawn with standard deviation 1 multiply it by about the square root of their number of outputs) make a
+    product that no learning rate suits, and that overflows in the end.
+
+    Example
+    -------
+    layers = [torch.nn.Linear(64, 64) for _ in range(12)]
+    for layer in layers:
+        torch.nn.init.normal_(layer.weight)
+    h = torch.randn(8, 64)
+    for layer in layers:
+        h = torch.relu(layer(h))
+    h.sum().backward()
+
+    Instead
+    -------
+    layers = [torch.nn.Linear(64, 64) for _ in range(12)]
+    for layer in layers:
+        torch.nn.init.kaiming_normal_(layer.weight)
+    h = torch.randn(8, 64)
+    for layer in layers:
+        h = torch.relu(layer(h))
+    h.sum().backward()
+    """
+
+    code = "GV304"
+    name = "exploding_chain"
+    symptom = "exploding"
+    why = "the gradient of a layer is a product over all layers above it; factors above one make it explode"
+    fix = (
+        "initialise weights for their width (torch.nn.init.kaiming_normal_), or normalise activations; in a loop, take "
+        "smaller steps or fewer rounds"
+    )
+
+    def verdict(self, culprit: Growth, whole: Descent) -> str:
+        return (
+            f"the gradient explodes: {len(culprit.nodes)} x {culprit.operation} make it {culprit.factor:.2g} times as "
+            f"large each, and {whole.in_words(f'{whole.factor:.1g} times what')}"
+        )

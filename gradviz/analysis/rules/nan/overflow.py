@@ -1,0 +1,49 @@
+"""GV303."""
+
+from __future__ import annotations
+
+from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientRule, BrokenWords
+
+
+class Overflow(BrokenGradientRule):
+    """Numbers grow beyond what their dtype can hold, and become Inf.
+
+    What it finds
+    -------------
+    The operation that made the first Inf out of finite numbers by their size alone: ``exp`` of something large, a
+    product, a cast to ``float16``.
+
+    Why it matters
+    --------------
+    Inf in forward is 0 times Inf in backward, which is NaN: the slope of ``log(1 + exp(x))`` is 1 where x is large,
+    but computed step by step it is Inf / Inf.
+
+    Example
+    -------
+    x = torch.tensor([1.0, 1000.0], requires_grad=True)
+    torch.log(1 + torch.exp(x)).sum().backward()
+
+    Instead
+    -------
+    x = torch.tensor([1.0, 1000.0], requires_grad=True)
+    torch.nn.functional.softplus(x).sum().backward()
+    """
+
+    code = "GV303"
+    name = "overflow"
+    yields_to = ("exploding_chain",)
+
+    def verdict(self, told: BrokenWords) -> str:
+        return f"{told.operation_with_operands} overflows to Inf; {told.effect}"
+
+    def why(self, told: BrokenWords) -> str:
+        return (
+            "float32 ends at 3.4e38, which exp() passes at 88.7, and float16 at 65504; beyond is Inf, and backward "
+            "makes NaN of it (0 times Inf, Inf / Inf)"
+        )
+
+    def fix(self, told: BrokenWords) -> str:
+        return (
+            "use the form that is stable (softplus, logsigmoid, log_softmax, logsumexp, a loss that takes logits), "
+            "or bound what comes in"
+        )

@@ -1,0 +1,1 @@
+"""GV7xx: parameters that do not train."""

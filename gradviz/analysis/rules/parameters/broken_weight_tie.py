@@ -1,0 +1,151 @@
+"""GV705."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import place_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.rule import Rule
+
+
+class Tie(Struct, frozen=True):
+    """Two parameters that were meant to be one, and the call that made them two."""
+
+    one: int
+    other: int
+    row: int
+    how: Literal["share memory", "copied", "torn"]
+
+
+class BrokenWeightTie(Rule):
+    """Two parameters that were meant to be one get a part of the gradient each.
+
+    What it finds
+    -------------
+    Two `Parameter` objects that lie in the same memory, and parameters that two modules shared until one of them got
+    another, while both train.
+
+    Why it matters
+    --------------
+    A tied weight is one object that two modules hold: its gradient is the sum of both uses. Two objects over one memory
+    have two gradients and two states in the optimizer, each of half the picture, and the optimizer steps the same
+    numbers twice.
+
+    Example
+    -------
+    embed, out = torch.nn.Embedding(9, 4), torch.nn.Linear(4, 9, bias=False)
+    out.weight.data = embed.weight.data
+    out(embed(torch.arange(5))).square().mean().backward()
+
+    Instead
+    -------
+    embed, out = torch.nn.Embedding(9, 4), torch.nn.Linear(4, 9, bias=False)
+    out.weight = embed.weight
+    out(embed(torch.arange(5))).square().mean().backward()
+    """
+
+    code = "GV705"
+    name = "broken_weight_tie"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        fates = case.fates
+        for tie in _ties(fates):
+            if _train_together(fates, tie):
+                yield self._finding(fates, tie)
+
+    def _finding(self, fates: ParameterFates, tie: Tie) -> Finding:
+        one, other = fates.name(tie.one), fates.name(tie.other)
+        how = {
+            "share memory": "share their memory, but are two parameters",
+            "copied": "began as one and its copy, and are two parameters",
+            "torn": "were one parameter, and are two",
+        }[tie.how]
+        result = "each gets the gradient of its own uses only"
+        return self.finding(
+            f"{one} and {other} {how}: {result}",
+            symptom="grad_wrong",
+            why="autograd and optimizers go by tensor objects, not by memory: nothing adds the two gradients up",
+            fix="assign the Parameter itself, after everything that replaces it: module_b.weight = module_a.weight"
+            if fates.tensor(tie.one).facts.shape == fates.tensor(tie.other).facts.shape
+            else f"keep one of them, and transpose it where it is used: F.linear(x, {one}.t())",
+            place=place_of_call(fates.flow, tie.row),
+            tensors=names_of(fates.flow, [tie.one, tie.other]),
+            evidence={"shares_memory": tie.how == "share memory"},
+        )
+
+
+def _ties(fates: ParameterFates) -> Iterator[Tie]:
+    owner: dict[int, int] = {}
+    """By storage: the parameter that had it first."""
+    for number, tensor in enumerate(fates.log.tensors):
+        if tensor.role == "parameter" and tensor.storage is not None:
+            owner.setdefault(tensor.storage, number)
+    took_place_of: dict[int, int] = {}
+    for row, call in enumerate(fates.log.calls):
+        places = {use.place: use.tensor for use in call.inputs}
+        if call.function == "torch.Tensor.data.__set__" and len(call.inputs) > 1:
+            storage = fates.tensor(call.inputs[1].tensor).storage
+            source = owner.get(storage) if storage is not None else None
+            if source is not None and source != call.inputs[0].tensor:
+                yield Tie(source, call.inputs[0].tensor, row, "share memory")
+        elif call.kind == "register_parameter" and "shared" in places:
+            yield Tie(places["shared"], places["new"], row, "share memory")
+        elif call.kind == "register_parameter" and "source" in places:
+            yield from (Tie(origin, places["new"], row, "copied") for origin in _copied_from(fates, places["source"]))
+        elif call.kind in ("register_parameter", "register_module"):
+            yield from _torn(row, places)
+            for old, new in _replacements(places):
+                if took_place_of.setdefault(old, new) != new:
+                    yield Tie(took_place_of[old], new, row, "torn")
+
+
+def _torn(row: int, places: dict[str, int]) -> Iterator[Tie]:
+    """Parameters that a replacement took away from one holder, and that may still have another."""
+    kept = {tensor for place, tensor in places.items() if place.startswith("new")}
+    yield from (Tie(old, new, row, "torn") for old, new in _replacements(places) if old not in kept)
+
+
+def _replacements(places: dict[str, int]) -> Iterator[tuple[int, int]]:
+    """The old parameters, each with the new one at the same place."""
+    for place, old in places.items():
+        new = places.get("new" + place.removeprefix("old")) if place.startswith("old") else None
+        if new is not None:
+            yield old, new
+
+
+def _copied_from(fates: ParameterFates, source: int) -> list[int]:
+    """The parameter that a tensor is nothing but a copy of, perhaps transposed, made while autograd watched."""
+    current, row = source, len(fates.log.calls)
+    while (producer := fates.flow.newest_producer(current, row)) is not None:
+        call = fates.log.calls[producer]
+        if call.function not in _COPIES or not call.inputs:
+            return []
+        use, row = call.inputs[0], producer
+        if use.is_leaf:
+            return [use.tensor] if use.requires_grad else []
+        current = use.tensor
+    return []
+
+
+_COPIES = frozenset(
+    f"torch.Tensor.{name}"
+    for name in (
+        "clone", "to", "contiguous", "view", "reshape", "view_as", "t", "T", "mT", "transpose", "permute", "swapaxes",
+    )
+)  # fmt: skip
+
+
+def _train_together(fates: ParameterFates, tie: Tie) -> bool:
+    """Whether gradients reach both, by the same backward calls, and they look alike, one perhaps transposed."""
+    one, other = (sorted(map(str, fates.tensor(number).facts.shape)) for number in (tie.one, tie.other))
+    if one != other:
+        return False
+    return any(tie.one in leaves and tie.other in leaves for row, leaves in fates.reached_by.items() if row > tie.row)

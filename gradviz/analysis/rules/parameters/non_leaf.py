@@ -1,0 +1,113 @@
+"""GV702."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import place_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.rule import Rule
+
+
+class NonLeaf(Rule):
+    """A tensor that was to be trained is the result of a computation, so its ``.grad`` stays None.
+
+    What it finds
+    -------------
+    A tensor that an optimizer is given, or whose ``.grad`` is read after backward, although it is no leaf: after
+    ``requires_grad`` was set it was cast, moved, scaled, or bound to the result of its own update.
+
+    Why it matters
+    --------------
+    ``backward()`` writes ``.grad`` of leaves only: tensors that were not computed from others that require grad. For
+    ``w = torch.randn(3, requires_grad=True) * 0.01`` the leaf is what `randn` gave, which has no name any more, and
+    ``w.grad`` is None.
+
+    Example
+    -------
+    w = torch.randn(3, requires_grad=True) * 0.01
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    w.sum().backward()
+    optimizer.step()
+
+    Instead
+    -------
+    w = (torch.randn(3) * 0.01).requires_grad_()
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    w.sum().backward()
+    optimizer.step()
+    """
+
+    code = "GV702"
+    name = "non_leaf"
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        fates = case.fates
+        refused = {
+            (use.tensor, row): None
+            for row in fates.flow.rows_of_kind("add_param_group")
+            for use in fates.log.calls[row].inputs
+            if use.has_grad_fn
+        }
+        told: set[int] = set()
+        alike = _MadeAlike(fates)
+        for number, row in (*refused, *_read_without_gradient(fates)):
+            producer = max(fates.flow.producers(number, row), default=None)
+            if producer is not None and producer not in told:
+                told.add(producer)
+                tensors = [number, *alike.to(number)]
+                yield self._finding(case, tensors, row, producer, is_refused=(number, row) in refused)
+
+    def _finding(self, case: Case, tensors: list[int], row: int, producer: int, *, is_refused: bool) -> Finding:
+        """Of the first of these tensors; the others are made alike."""
+        fates = case.fates
+        call = fates.log.calls[producer]
+        function = call.function.rpartition(".")[2].strip("_")
+        name = fates.name(tensors[0])
+        what = "so no optimizer takes it" if is_refused else "so its .grad stays None"
+        return self.finding(
+            f"{name} is no leaf: it is the result of {function}(), {what}",
+            symptom="raises" if case.capture.error is not None else "grad_none",
+            why="requires_grad was set before; the leaf, which gets the gradient, is what the computation began with",
+            fix="compute first and set requires_grad on the result: (...).detach().requires_grad_(); update a leaf in "
+            "place, under torch.no_grad()",
+            place=place_of_call(fates.flow, producer),
+            symptom_place=place_of_call(fates.flow, row),
+            tensors=names_of(fates.flow, tensors),
+            evidence={"function": call.function},
+        )
+
+
+def _read_without_gradient(fates: ParameterFates) -> Iterator[tuple[int, int]]:
+    """Tensors with a ``grad_fn`` whose ``.grad`` the program found to be None after a backward call."""
+    read = ((fates.log.calls[row].inputs[0], row) for row in fates.reads_of_no_gradient)
+    return ((use.tensor, row) for use, row in read if use.has_grad_fn)
+
+
+class _MadeAlike:
+    """Variables that are what one function made of leaves without a name."""
+
+    def __init__(self, fates: ParameterFates) -> None:
+        self._fates = fates
+
+    def to(self, number: int) -> list[int]:
+        """Those that the function made that made a tensor, without this one."""
+        functions = {self._fates.log.calls[row].function for row in self._fates.flow.producers(number)}
+        return sorted(other for each in functions for other in self._by_function.get(each, ()) if other != number)
+
+    @cached_property
+    def _by_function(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = defaultdict(list)
+        for number, tensor in enumerate(self._fates.log.tensors):
+            if tensor.names and tensor.producer is not None:
+                call = self._fates.log.calls[tensor.producer]
+                live = call.live_inputs
+                if live and all(use.is_leaf and not self._fates.tensor(use.tensor).names for use in live):
+                    found[call.function].append(number)
+        return dict(found)

@@ -1,0 +1,105 @@
+"""GV799: only on request, with ``--all-params-get-grad``."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.check.outcomes import OutcomeKind, outcomes
+from gradviz.analysis.dataflow.tensor_words import names_of, together
+from gradviz.analysis.finding import Finding, Place, Severity
+from gradviz.analysis.flow.gradient_flow import FlowRow
+from gradviz.analysis.flow.lost_gradients import NOT_IN_GRAPH
+from gradviz.analysis.rule import Rule
+
+
+class ParameterWithoutGradient(Rule):
+    """A parameter gets no gradient, for whatever reason.
+
+    What it finds
+    -------------
+    Every parameter of the models and optimizers of the run that no backward call reached, frozen ones included. It runs
+    only where it is asked for: most programs freeze something on purpose.
+
+    Why it matters
+    --------------
+    In a program that trains everything, a parameter without a gradient is a mistake, whatever the cause.
+
+    Example
+    -------
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+    model[0].requires_grad_(False)
+    model(torch.randn(3, 4)).sum().backward()
+
+    Instead
+    -------
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+    model(torch.randn(3, 4)).sum().backward()
+    """
+
+    code = "GV799"
+    name = "parameter_without_gradient"
+    severity: ClassVar[Severity] = "error"
+    requested_by = "--all-params-get-grad"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        yield from self._by_graphs(case) if case.capture.calls is None else self._by_fates(case)
+
+    def counts(self, row: FlowRow) -> bool:
+        """Whether this is a parameter that should have got one."""
+        return True
+
+    @property
+    def remedy(self) -> str:
+        """What to do where calls were not recorded."""
+        return "gradviz check of the script itself tells why; without --all-params-get-grad this is no finding"
+
+    def _by_graphs(self, case: Case) -> Iterator[Finding]:
+        rows = [row for row in case.rows_without_gradient if self.counts(row)]
+        for reason in dict.fromkeys(row.nothing for row in rows):
+            names = tuple(row.name for row in rows if row.nothing == reason)
+            yield self._finding(together(names), names, str(reason), fix=self.remedy)
+
+    def _by_fates(self, case: Case) -> Iterator[Finding]:
+        fates = case.fates
+        groups: dict[tuple[OutcomeKind, Place | None], list[int]] = defaultdict(list)
+        for outcome in outcomes(case):
+            if outcome.kind != "reached":
+                groups[outcome.kind, outcome.place].append(outcome.tensor)
+        for (kind, place), tensors in groups.items():
+            fix = "gradviz check --why NAME tells more about each; without --all-params-get-grad this is no finding"
+            names = names_of(fates.flow, tensors)
+            yield self._finding(fates.together(tensors), names, kind, fix=fix, place=place)
+
+    def _finding(self, who: str, names: tuple[str, ...], reason: str, **facts: Any) -> Finding:
+        return self.finding(
+            f"{who} {'gets' if len(names) == 1 else 'get'} no gradient: {reason}",
+            symptom="grad_none",
+            tensors=names,
+            evidence={"parameters": len(names)},
+            **facts,
+        )
+
+
+class GivenParameterWithoutGradient(ParameterWithoutGradient):
+    """The same, of a model that was given to `gradviz.check` as the one that is to get gradients."""
+
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        if case.capture.calls is None:  # Where calls were recorded, other rules know why.
+            yield from self._by_graphs(case)
+
+    def counts(self, row: FlowRow) -> bool:
+        """Not one that is frozen on purpose, nor where a backward inside the graph may have brought it one."""
+        return row.nothing == NOT_IN_GRAPH
+
+    @property
+    def remedy(self) -> str:
+        """Where more is known."""
+        return (
+            "compute the loss inside `with gradviz.record(calls=True) as recording:`; "
+            "recording.check() then tells what cut it off, and on which line"
+        )

@@ -1,0 +1,131 @@
+"""GV701."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import place_of_call
+from gradviz.analysis.dataflow.refusals import is_refused_hook, refused_roots
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import CutSeen, Finding, Place, place_of_line
+from gradviz.analysis.parameters.frozen import asked_without_flag, frozen_in_optimizer, loss_of_frozen, place_of_flag
+from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.rule import Rule
+
+
+class RequiresGradFalse(Rule):
+    """A gradient is wanted of a tensor that does not require one.
+
+    What it finds
+    -------------
+    A tensor whose ``.grad`` is read, or that `torch.autograd.grad` is asked about, and that never required grad; a
+    loss, or a tensor that was to get a hook, for which everything it was computed from is frozen; parameters that an
+    optimizer got to train and that were frozen afterwards and stay so; a parameter group of which every tensor is
+    frozen. A frozen part of a model is no finding.
+
+    Why it matters
+    --------------
+    Autograd records only what has to do with tensors that require grad. The others get no ``.grad``, and an optimizer
+    passes over them without a word.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 2)
+    x = torch.randn(3, 4)
+    model(x).sum().backward()
+    print(x.grad)
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 2)
+    x = torch.randn(3, 4, requires_grad=True)
+    model(x).sum().backward()
+    print(x.grad)
+    """
+
+    code = "GV701"
+    name = "requires_grad_false"
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        fates = case.fates
+        told: set[int] = set()
+        for number, row in asked_without_flag(fates):
+            if number not in told:
+                told.add(number)
+                yield self._asked(fates, number, row, is_raised=case.capture.error is not None)
+        if told:
+            return
+        for row, tensors in loss_of_frozen(fates):
+            yield self._loss(case, fates, row, tensors)
+            return
+        for frozen, freezing in frozen_in_optimizer(fates):
+            yield self._in_optimizer(fates, frozen, freezing)
+
+    def _asked(self, fates: ParameterFates, number: int, row: int, *, is_raised: bool) -> Finding:
+        flag = _place_where_flagged(fates, number)
+        return self.finding(
+            f"{fates.name(number)} does not require grad, so backward() leaves its .grad at None",
+            symptom="raises" if is_raised else "grad_none",
+            why="nothing that is computed from it alone is recorded for backward",
+            fix="call requires_grad_() on it before it is used, or make it with requires_grad=True",
+            place=flag,
+            symptom_place=place_of_call(fates.flow, row),
+            tensors=names_of(fates.flow, [number]),
+        )
+
+    def _loss(self, case: Case, fates: ParameterFates, row: int, tensors: list[int]) -> Finding:
+        call = fates.log.calls[row]
+        root = refused_roots(call)[0]
+        what, why, fix = (fates.name(root), *_NO_HOOK) if is_refused_hook(call) else ("the loss", *_NO_GRAD_FN)
+        return self.finding(
+            f"nothing that {what} was computed from requires grad: {fates.together(tensors)} "
+            f"{'does' if len(tensors) == 1 else 'do'} not",
+            symptom="raises",
+            why=why,
+            fix=fix,
+            place=_place_where_flagged(fates, tensors[0]),
+            symptom_place=place_of_call(fates.flow, row),
+            tensors=names_of(fates.flow, tensors),
+            cut=CutSeen("requires_grad=False", root=case.backward_calls.refused_root(row, root)),
+        )
+
+    def _in_optimizer(self, fates: ParameterFates, tensors: list[int], row: int | None) -> Finding:
+        one = len(tensors) == 1
+        it = "it" if one else "them"
+        return self.finding(
+            f"{fates.together(tensors)} {'is' if one else 'are'} in the optimizer and never train{'s' if one else ''}: "
+            + (
+                f"{'it was' if one else 'they were'} frozen after the optimizer got {it}, and nothing unfreezes {it}"
+                if row is not None
+                else f"{'it does' if one else 'they do'} not require grad"
+            ),
+            severity="warning",
+            symptom="grad_none",
+            why="a tensor that does not require grad gets no .grad, and the optimizer passes over it",
+            fix="unfreeze what is to be trained (look at which names the call really touches); take out of the "
+            "optimizer what is not",
+            place=place_of_flag(fates, row) if row is not None else _place_where_flagged(fates, tensors[0]),
+            tensors=names_of(fates.flow, tensors),
+            evidence={"parameters": len(tensors)},
+        )
+
+
+_NO_GRAD_FN = (
+    "a loss has a grad_fn only if something that it was computed from requires grad",
+    "set requires_grad on what is to be trained before the loss is computed",
+)
+_NO_HOOK = (
+    "no gradient ever comes to a tensor of which nothing requires grad, so a hook on it would never run",
+    "call requires_grad_() on the input before it is used: then a frozen model may stay frozen",
+)
+
+
+def _place_where_flagged(fates: ParameterFates, number: int) -> Place | None:
+    """Where it was frozen; where it was made, if it never required grad."""
+    off = [row for row, flag in fates.flag_changes(number) if not flag]
+    if off:
+        return place_of_flag(fates, off[-1])
+    makers = fates.flow.producers(number)
+    return place_of_call(fates.flow, makers[-1]) if makers else place_of_line(fates.line_where_made(number))

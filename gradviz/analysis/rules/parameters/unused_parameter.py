@@ -1,0 +1,209 @@
+"""GV704."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import place_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding, Place, place_of_line
+from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.parameters.overwritten_variables import Overwriting, overwriting_of
+from gradviz.analysis.rules.parameters.unused import (
+    Forgotten,
+    Neighbours,
+    asked_in_vain,
+    dropped,
+    never_used,
+    used_elsewhere,
+)
+from gradviz.capture.capture import ScriptError
+
+
+class UnusedParameter(Rule):
+    """A parameter that is to be trained takes no part in the loss.
+
+    What it finds
+    -------------
+    Parameters in an optimizer that nothing is computed from, or only what the loss does not need; tensors that
+    `torch.autograd.grad` is asked about and that the loss was not computed from; parameters that
+    `DistributedDataParallel` waits for in vain.
+
+    Why it matters
+    --------------
+    Such a parameter gets no gradient and keeps its random values. Most often another layer was called in its place, or
+    a result is overwritten before it is used.
+
+    Example
+    -------
+    class Gate(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.value = torch.nn.Linear(4, 4)
+            self.gate = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.value(x) * torch.sigmoid(self.value(x))
+
+    model = Gate()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.randn(3, 4)).square().mean().backward()
+    optimizer.step()
+
+    Instead
+    -------
+    class Gate(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.value = torch.nn.Linear(4, 4)
+            self.gate = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.value(x) * torch.sigmoid(self.gate(x))
+
+    model = Gate()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.randn(3, 4)).square().mean().backward()
+    optimizer.step()
+    """
+
+    code = "GV704"
+    name = "unused_parameter"
+    severity = "warning"
+    yields_to = ("stale_optimizer_params", "requires_grad_false", "not_registered", "broken_weight_tie")
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        fates = case.fates
+        for number, row in asked_in_vain(fates):
+            yield self._asked_in_vain(fates, number, row)
+        if _waits_in_vain(case.capture.error):
+            yield from self._distributed(fates)
+            return
+        for group in never_used(fates):
+            yield self._never_used(fates, group)
+        if case.capture.error is None:
+            for group in dropped(fates):
+                yield self._dropped(case, group)
+            if elsewhere := used_elsewhere(fates):
+                yield self._used_elsewhere(fates, elsewhere)
+
+    def _never_used(self, fates: ParameterFates, group: Forgotten) -> Finding:
+        verb = "is" if len(group.tensors) == 1 else "are"
+        made = place_of_line(fates.line_where_made(group.tensors[0]))
+        is_hidden = fates.has_compiled_code and group.instead is None
+        nothing = f"nothing is ever computed from {'it' if len(group.tensors) == 1 else 'them'}"
+        return self.finding(
+            f"{fates.together(group.tensors)} {verb} in the optimizer, but "
+            + ("no gradient comes back from compiled code" if is_hidden else nothing + _instead(fates, group.instead)),
+            severity="note" if group.is_of_library else "warning",
+            symptom="grad_none",
+            why=_IN_COMPILED_CODE if is_hidden else "the loss does not depend on what forward never calls: no gradient",
+            fix=_SHOW_COMPILED_CODE if is_hidden else "call it in forward, or take it out of the model",
+            place=group.place or made,
+            symptom_place=made if group.place and made != group.place else None,
+            tensors=names_of(fates.flow, group.tensors),
+            evidence={"parameters": len(group.tensors)},
+        )
+
+    def _dropped(self, case: Case, group: Forgotten) -> Finding:
+        fates = case.fates
+        lost = None if group.last is None else overwriting_of(fates.flow, group.last, case.source_line)
+        return self.finding(
+            f"{fates.together(group.tensors)} {'is' if len(group.tensors) == 1 else 'are'} used, but no loss needs "
+            "the result" + ("" if lost is None else f": {lost.variable} is assigned anew before anything reads it"),
+            symptom="grad_none",
+            why="what was computed from it is overwritten or left out before backward: no gradient comes back",
+            fix="use the result further on, or leave the computation out" if lost is None else _use_it(lost),
+            place=group.place if lost is None else lost.overwritten,
+            symptom_place=None if lost is None else lost.computed,
+            tensors=names_of(fates.flow, group.tensors),
+            evidence={"parameters": len(group.tensors)},
+        )
+
+    def _used_elsewhere(self, fates: ParameterFates, tensors: tuple[int, ...]) -> Finding:
+        return self.finding(
+            f"{fates.together(tensors)} {'is' if len(tensors) == 1 else 'are'} used on another thread, but no backward "
+            "reaches what was computed there",
+            symptom="grad_none",
+            why="the calls of other threads are not recorded: the result may be left out, or cut off there",
+            fix="look for detach(), no_grad() and item() in what that thread runs, or run it on the main thread to see",
+            place=place_of_line(fates.line_where_made(tensors[0])),
+            tensors=names_of(fates.flow, tensors),
+            evidence={"parameters": len(tensors)},
+        )
+
+    def _asked_in_vain(self, fates: ParameterFates, number: int, row: int) -> Finding:
+        here = place_of_call(fates.flow, row)
+        uses = fates.flow.producers(number, row)
+        is_fresh = any(use.tensor == number and use.has_grad_fn for use in fates.log.calls[row].inputs)
+        made = place_of_call(fates.flow, uses[-1]) if uses else None
+        what = "it was made after, or beside, what the loss was computed from" if is_fresh else "no path leads to it"
+        return self.finding(
+            f"autograd.grad() is asked for the gradient of {fates.name(number)}, but the loss was not computed from "
+            f"it: {what}",
+            severity="error",
+            symptom="raises",
+            why="a gradient exists only for the very tensor that the computation began with; not for a copy or view",
+            fix="compute the loss from this tensor, or pass the tensor that it was computed from",
+            place=made if is_fresh else _where_left_out(fates, number, row) or here,
+            symptom_place=here,
+            tensors=names_of(fates.flow, [number]),
+        )
+
+    def _distributed(self, fates: ParameterFates) -> Iterator[Finding]:
+        last = max(fates.reached_by, default=None)
+        reached = fates.reached_by[last] if last is not None else frozenset()
+        silent = [n for n in sorted(fates.trained) if fates.tensor(n).requires_grad and n not in reached]
+        if last is None or not silent:
+            return
+        yield self.finding(
+            f"{fates.together(silent)} took no part in the loss of the last backward, and DistributedDataParallel "
+            "still waits for their gradients",
+            severity="error",
+            symptom="raises",
+            why="DDP exchanges gradients when all parameters of the module have one; some of them never do in a step",
+            fix="pass find_unused_parameters=True to DistributedDataParallel, or let every loss use all parameters",
+            place=Neighbours(fates).where_it_belongs(silent, any_sibling=True)[0],
+            symptom_place=place_of_call(fates.flow, last),
+            tensors=names_of(fates.flow, silent),
+            evidence={"parameters": len(silent)},
+        )
+
+
+_IN_COMPILED_CODE = (
+    "either forward does not call it, or what it gives is cut off: what torch.compile runs is not seen into"
+)
+_SHOW_COMPILED_CODE = "check once more with TORCHDYNAMO_DISABLE=1 in the environment: then every call is seen"
+
+
+def _use_it(lost: Overwriting) -> str:
+    name = lost.variable
+    return f"take the earlier {name} along ({name} = {name} + ..., or as the input), or give one of them another name"
+
+
+def _instead(fates: ParameterFates, instead: int | None) -> str:
+    if instead is None:
+        return ""
+    module = fates.name(instead).rpartition(".")[0]
+    return f"; {module}, of the same shape, is called twice at once"
+
+
+def _waits_in_vain(error: ScriptError | None) -> bool:
+    return error is not None and error.message.startswith("Expected to have finished reduction")
+
+
+def _where_left_out(fates: ParameterFates, number: int, row: int) -> Place | None:
+    """The line of what was computed from it last, which the loss does not need; else where its neighbour is used.
+
+    Whoever asks for several lists them in the order of their use: a bias after its weight, a weight before the next.
+    """
+    rows = [each for each in fates.flow.descendants(number, until=row, live=True) if fates.log.calls[each].outputs]
+    asked = [use.tensor for use in fates.log.calls[row].asked]
+    here = asked.index(number)
+    before, behind = asked[:here][::-1], asked[here + 1 :]
+    is_bias = len(fates.tensor(number).facts.shape) < 2
+    beside = [*before, *behind] if is_bias else [*behind, *before]
+    rows = rows or [each for other in beside for each in fates.forward_uses(other) if each < row][:1]
+    return place_of_call(fates.flow, rows[-1]) if rows else None

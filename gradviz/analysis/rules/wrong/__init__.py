@@ -1,0 +1,1 @@
+"""GV6xx: gradients that arrive and are wrong."""

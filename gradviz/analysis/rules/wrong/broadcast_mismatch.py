@@ -1,0 +1,81 @@
+"""GV608."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import leaf_names_above, name_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.wrong.broadcasts import Crossing, Shape, crossings_into
+from gradviz.graph.call_log import TensorUse
+
+
+class BroadcastMismatch(Rule):
+    """Predictions of shape (N, 1) met targets of shape (N,): every one was compared with every other.
+
+    What it finds
+    -------------
+    Two tensors with equally many elements but different numbers of axes, which broadcasting crossed instead of
+    pairing, on the way to a loss that is the sum or mean of everything. Tables that are used as tables (distances of
+    all pairs, kernels) are left alone.
+
+    Why it matters
+    --------------
+    ``(N, 1) - (N,)`` is ``(N, N)``: each prediction is pulled towards the mean of all targets. Nothing is raised, the
+    loss goes down for a while, and the model learns to answer with the mean.
+
+    Example
+    -------
+    x, y = torch.randn(50, 3), torch.randn(50)
+    layer = torch.nn.Linear(3, 1)
+    (layer(x) - y).square().mean().backward()
+
+    Instead
+    -------
+    x, y = torch.randn(50, 3), torch.randn(50)
+    layer = torch.nn.Linear(3, 1)
+    (layer(x).squeeze(1) - y).square().mean().backward()
+    """
+
+    code = "GV608"
+    name = "broadcast_mismatch"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        told = set()
+        for backward, root in flow.roots():
+            for crossing in crossings_into(flow, root, backward, since=flow.step_before(backward)):
+                place = case.place_of_call(crossing.call)
+                if place not in told:
+                    told.add(place)
+                    yield self._finding(case, flow, crossing)
+
+    def _finding(self, case: Case, flow: Dataflow, crossing: Crossing) -> Finding:
+        one, other = crossing.shapes
+        names = [
+            _name(flow, use, shape) for use, shape in zip((crossing.one, crossing.other), crossing.shapes, strict=True)
+        ]
+        long, short = (names[0], names[1]) if len(one) > len(other) else (names[1], names[0])
+        live = [use for use in (crossing.one, crossing.other) if use.requires_grad]
+        return self.finding(
+            f"{names[0]} and {names[1]} were broadcast to {_words(crossing.result)}: each element met each of the "
+            f"other, {crossing.times:,} times as many as there are pairs",
+            symptom="grad_wrong",
+            why="the loss is an average over all combinations, so its gradient pulls every prediction to the mean",
+            fix=f"give both one shape before this line: squeeze {long}, or unsqueeze {short}",
+            place=case.place_of_call(crossing.call),
+            tensors=tuple(dict.fromkeys(name for use in live for name in leaf_names_above(flow, use.tensor))),
+            evidence={"shapes": [_words(one), _words(other)], "result": _words(crossing.result)},
+        )
+
+
+def _name(flow: Dataflow, use: TensorUse, shape: Shape) -> str:
+    return f"{name_of(flow.log.tensors[use.tensor]) or 'the result'} {_words(shape)}"
+
+
+def _words(shape: Shape) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"

@@ -1,0 +1,172 @@
+"""Pairs of tensors that were meant to be taken element by element, and were crossed: ``(N, 1)`` with ``(N,)``.
+
+Crossing is also done on purpose (distances of all pairs, kernels, attention). What is meant shows in what becomes of
+the result: whoever wants all pairs looks at one axis of it at some time, or puts other values of pairs to it. A result
+that is only ever changed element by element and then summed or averaged as a whole was not wanted as a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.graph.call_log import Call, TensorUse
+
+Shape = tuple[int, ...]
+
+_LOSSES = frozenset(
+    f"torch.nn.functional.{name}"
+    for name in (
+        "mse_loss",
+        "l1_loss",
+        "smooth_l1_loss",
+        "huber_loss",
+        "soft_margin_loss",
+        "kl_div",
+    )
+)
+"""They take prediction and target element by element, and broadcast."""
+_INSERT_AN_AXIS = frozenset({"torch.Tensor.unsqueeze", "torch.unsqueeze", "torch.Tensor.__getitem__"})
+_MOST_FOLLOWED = 200
+
+
+class Crossing(Struct, frozen=True):
+    """Two tensors with equally many elements of which every one met every other."""
+
+    call: int
+    """Index in `CallLog.calls`."""
+    one: TensorUse
+    other: TensorUse
+    shapes: tuple[Shape, Shape]
+    result: Shape
+
+    @property
+    def sizes(self) -> frozenset[int]:
+        """Elements of the table, and of what is left of it when the axes that both have in common are summed away."""
+        one, other = (_padded(shape, len(self.result)) for shape in self.shapes)
+        crossed = [size for a, b, size in zip(one, other, self.result, strict=True) if a != b]
+        return frozenset((prod(self.result), prod(crossed)))
+
+    @property
+    def times(self) -> int:
+        """How many times more elements than there are pairs."""
+        return prod(self.result) // max(prod(self.shapes[0]), 1)
+
+
+def crossings_into(flow: Dataflow, root: int, backward: int, since: int = 0) -> Iterator[Crossing]:
+    """Crossings that nobody wanted, in what the root of a backward call was computed by."""
+    rows = flow.ancestors(root, before=backward, since=since)
+    crossings = [found for row in rows if (found := _crossing(flow, row)) is not None]
+    accidents: dict[Shape, list[Crossing]] = {}
+    for each in crossings:
+        if not _is_on_purpose(flow, each):
+            accidents.setdefault(each.result, []).append(each)
+    beside = {shape: _tables_of(flow, found, backward) for shape, found in accidents.items()}
+    by_accident = {each.call for found in accidents.values() for each in found}
+    for each in crossings:
+        if flow.log.calls[each.call].function in _LOSSES or (
+            each.call in by_accident and _is_only_reduced_as_a_whole(flow, each, beside[each.result], backward)
+        ):
+            yield each
+
+
+def _crossing(flow: Dataflow, row: int) -> Crossing | None:
+    call = flow.log.calls[row]
+    tensors = [use for use in call.inputs if use.place in _OPERANDS]
+    if call.kind != "operation" or call.inside is not None or len(tensors) != 2 or len(call.outputs) != 1:
+        return None
+    one, other = tensors
+    shapes = shape_of(flow, one.tensor), shape_of(flow, other.tensor)
+    count = prod(shapes[0])
+    if count < 2 or prod(shapes[1]) != count or len(shapes[0]) == len(shapes[1]):
+        return None
+    result = _broadcast(*shapes)
+    if result is None or prod(result) <= count or not (one.requires_grad or other.requires_grad):
+        return None
+    if call.function not in _LOSSES and shape_of(flow, call.outputs[0].tensor) != result:
+        return None
+    return Crossing(row, one, other, shapes, result)
+
+
+_OPERANDS = frozenset({"0", "1", "input", "other", "target"})
+
+
+def shape_of(flow: Dataflow, tensor: int) -> Shape:
+    """Sizes of a tensor; symbolic ones count as 1."""
+    return tuple(size if isinstance(size, int) else 1 for size in flow.log.tensors[tensor].facts.shape)
+
+
+def _broadcast(one: Shape, other: Shape) -> Shape | None:
+    """The shape that two make together; None where they do not fit."""
+    length = max(len(one), len(other))
+    pairs = list(zip(_padded(one, length), _padded(other, length), strict=True))
+    if any(a != b and 1 not in (a, b) for a, b in pairs):
+        return None
+    return tuple(max(pair) for pair in pairs)
+
+
+def _padded(shape: Shape, length: int) -> Shape:
+    return (1,) * (length - len(shape)) + shape
+
+
+def _is_on_purpose(flow: Dataflow, crossing: Crossing) -> bool:
+    if any(flow.log.tensors[use.tensor].role == "parameter" for use in (crossing.one, crossing.other)):
+        return True  # a weight for each column, say
+    return any(_got_its_axis_for_this(flow, use, crossing.call) for use in (crossing.one, crossing.other))
+
+
+def _tables_of(flow: Dataflow, crossings: list[Crossing], backward: int) -> set[int]:
+    """What crossings of one shape gave, and what was computed from it element by element, masks of it as well."""
+    sizes = crossings[0].sizes
+    waiting, tables = [flow.log.calls[crossing.call].outputs[0].tensor for crossing in crossings], set[int]()
+    while waiting and len(tables) < _MOST_FOLLOWED:
+        table = waiting.pop()
+        tables.add(table)
+        for row in flow.users(table, crossings[0].call):
+            outputs = flow.log.calls[row].outputs if row < backward else ()
+            is_table = bool(outputs) and prod(shape_of(flow, outputs[0].tensor)) in sizes
+            if is_table and outputs[0].tensor not in tables:
+                waiting.append(outputs[0].tensor)
+    return tables
+
+
+def _got_its_axis_for_this(flow: Dataflow, use: TensorUse, row: int) -> bool:
+    """True for ``x[:, None]`` and ``x.unsqueeze(1)`` in the very expression."""
+    made = flow.producers(use.tensor, before=row)
+    maker = flow.log.calls[made[-1]] if made else None
+    if maker is None or maker.function not in _INSERT_AN_AXIS or not maker.inputs:
+        return False
+    adds_an_axis = len(shape_of(flow, maker.inputs[0].tensor)) < len(shape_of(flow, use.tensor))
+    return adds_an_axis and flow.line_of(made[-1]) == flow.line_of(row) and len(flow.users(use.tensor)) == 1
+
+
+def _is_only_reduced_as_a_whole(flow: Dataflow, crossing: Crossing, beside: set[int], backward: int) -> bool:
+    """Whether the table is changed element by element, with no tables but those `beside` it, which came about in the
+    same way, and then reduced to one number."""
+    sizes = crossing.sizes
+    waiting, tables, is_reduced = [flow.log.calls[crossing.call].outputs[0].tensor], set[int](), False
+    while waiting and len(tables) < _MOST_FOLLOWED:
+        table = waiting.pop()
+        tables.add(table)
+        for row in flow.users(table, crossing.call):
+            call = flow.log.calls[row]
+            if row >= backward or not call.outputs or not call.outputs[0].requires_grad:
+                continue
+            if _takes_another_table(flow, call, tables | beside, min(sizes)):
+                return False
+            given = call.outputs[0].tensor
+            count = prod(shape_of(flow, given))
+            if count in sizes and given not in tables:
+                waiting.append(given)
+            elif count == 1:
+                is_reduced = True
+            elif count not in sizes:
+                return False
+    return is_reduced
+
+
+def _takes_another_table(flow: Dataflow, call: Call, tables: set[int], size: int) -> bool:
+    return any(use.tensor not in tables and prod(shape_of(flow, use.tensor)) >= size for use in call.inputs)

@@ -1,0 +1,167 @@
+"""GV604."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.backward_calls import RaisedBackward
+from gradviz.analysis.dataflow.custom_functions import CustomCall, custom_call_of, custom_calls, return_place
+from gradviz.analysis.dataflow.tensor_words import together
+from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.rule import Rule
+
+_COUNT = re.compile(r"incorrect number of gradients \(expected (\d+), got (\d+)\)")
+_SHAPE = re.compile(r"invalid gradient at index (\d+) - got (\[.*?\]) but expected shape compatible with (\[.*?\])")
+_NOT_A_TENSOR = re.compile(r"expected Variable or None \(got ([\w.]+)\)")
+_UNWANTED = re.compile(r"gradient different than None at position (\d+)")
+
+
+class CustomFunctionBadReturn(Rule):
+    """The backward of a custom function gives back the wrong number of gradients, the wrong shapes, or nothing.
+
+    What it finds
+    -------------
+    A custom ``autograd.Function`` whose ``backward`` gives back too few or too many gradients, one whose shape does
+    not fit its input, something that is no tensor; or None for an input that requires grad, so that what lies behind
+    it gets no gradient.
+
+    Why it matters
+    --------------
+    ``backward`` must give back one gradient for each argument of ``forward``, in the same order, None for those that
+    need none. torch takes None for zero: a forgotten ``return`` raises nothing, and everything below stays untrained.
+
+    Example
+    -------
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.factor = factor
+            return x * factor
+
+        @staticmethod
+        def backward(ctx, grad):
+            return None, grad * ctx.factor
+
+    layer = torch.nn.Linear(3, 3)
+    try:
+        Scale.apply(layer(torch.randn(4, 3)), 2.0).sum().backward()
+    except RuntimeError as error:
+        print(error)
+
+    Instead
+    -------
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.factor = factor
+            return x * factor
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.factor, None
+
+    layer = torch.nn.Linear(3, 3)
+    Scale.apply(layer(torch.randn(4, 3)), 2.0).sum().backward()
+    """
+
+    code = "GV604"
+    name = "custom_function_bad_return"
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        for failed in case.backward_calls.raised:
+            custom = custom_call_of(flow, failed.node) if failed.node is not None else None
+            if custom is not None and (said := _refusal(custom.function, failed.message)):
+                yield self._refused(case, failed, custom, *said)
+        yield from self._given_nothing(case)
+
+    def _refused(self, case: Case, failed: RaisedBackward, custom: CustomCall, verdict: str, fix: str) -> Finding:
+        return self.finding(
+            verdict,
+            symptom="raises",
+            why="backward must give back one gradient for each argument of forward, in that order, with its shape",
+            fix=fix,
+            place=_place(case, failed.graph, custom),
+            symptom_place=case.place_of_backward(failed.graph),
+            op=custom.node.name,
+            tensors=failed.starved,
+            nodes=case.marks(failed.graph, (custom.node.id,)),
+            evidence={"raised": failed.message},
+        )
+
+    def _given_nothing(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        told: set[str] = set()
+        for number in case.measured_graphs:
+            for custom in custom_calls(flow, case.graphs[number]):
+                if custom.function in told or custom.node.run is None or not _got_something(custom):
+                    continue
+                silent = tuple(
+                    place
+                    for place, sent in enumerate(custom.node.gradients)
+                    if sent is not None and sent.is_undefined and custom.node.edges[place] is not None
+                )
+                starved = case.leaves_never_reached(number, [custom.node.edges[place] for place in silent])
+                if starved:
+                    told.add(custom.function)
+                    yield self._silent(case, number, custom, silent, starved)
+
+    def _silent(
+        self, case: Case, number: int, custom: CustomCall, silent: tuple[int, ...], starved: tuple[str, ...]
+    ) -> Finding:
+        falls_off = custom.definition is not None and not custom.definition.returns
+        inputs = ", ".join(f"{place + 1}" for place in silent)
+        what = "has no return" if falls_off else f"gives None for input {inputs}, which requires grad"
+        return self.finding(
+            f"{custom.function}.backward {what}: no gradient comes to {together(starved)}",
+            symptom="grad_none",
+            why="torch takes None for a gradient of zero, so nothing is raised and nothing goes on from here",
+            fix="return the gradient that it computes"
+            if falls_off
+            else f"return a gradient for input {inputs}; the order is that of forward's arguments",
+            place=_place(case, number, custom),
+            op=custom.node.name,
+            tensors=starved,
+            nodes=case.marks(number, (custom.node.id,)),
+            evidence={"arrived_norm": max((each.norm or 0.0) for each in custom.node.arrived if each is not None)},
+        )
+
+
+def _place(case: Case, number: int, custom: CustomCall) -> Place | None:
+    return return_place(custom.definition) if custom.definition is not None else case.place_of(number, custom.node.id)
+
+
+def _got_something(custom: CustomCall) -> bool:
+    return any(each is not None and each.is_measured and not each.is_zero for each in custom.node.arrived)
+
+
+def _refusal(function: str, message: str) -> tuple[str, str] | None:
+    """Verdict and remedy for what torch refused to take from a backward."""
+    if found := _COUNT.search(message):
+        wanted, given = map(int, found.groups())
+        counted = f"{given} gradient{'s' * (given != 1)} for {wanted} argument{'s' * (wanted != 1)} of forward"
+        missing = wanted - given
+        fix = (
+            f"return {missing} more; None for arguments that need no gradient, such as numbers and flags"
+            if missing > 0
+            else f"return {wanted} values, one for each argument of forward; the context is none"
+        )
+        return f"{function}.backward gives back {counted}", fix
+    if found := _SHAPE.search(message):
+        place, given_shape, shape = found.groups()
+        return (
+            f"{function}.backward gives back a gradient of shape {given_shape} for input {int(place) + 1}, "
+            f"which has shape {shape}",
+            f"give back a gradient of shape {shape}: a transposition or a sum is missing, or the order is wrong",
+        )
+    if found := _NOT_A_TENSOR.search(message):
+        return f"{function}.backward gives back a {found.group(1)}, which is no tensor", "return tensors, or None"
+    if found := _UNWANTED.search(message):
+        return (
+            f"{function}.backward gives back a gradient for argument {found.group(1)}, which is no tensor",
+            "return None there; the order is that of forward's arguments",
+        )
+    return None

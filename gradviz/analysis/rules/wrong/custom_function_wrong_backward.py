@@ -1,0 +1,139 @@
+"""GV603."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.custom_functions import CustomCall, custom_calls, differing_slopes, is_flat, return_place
+from gradviz.analysis.dataflow.tensor_words import leaf_names
+from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import DerivativeCheck
+
+
+class CustomFunctionWrongBackward(Rule):
+    """The backward of a custom function does not give the derivative of its forward.
+
+    What it finds
+    -------------
+    When the program has ended, each custom ``autograd.Function`` of its own is called again at a point where it was
+    used, and what ``backward`` gives is compared with finite differences of ``forward``, element by element. Not
+    compared are corners. Left alone is what gives another gradient on purpose: a forward that hands on its input
+    (gradient reversal, scaling), or that is flat wherever a gradient is given (rounding with a straight-through
+    estimate, spikes).
+
+    Why it matters
+    --------------
+    torch believes what ``backward`` gives. With a wrong formula the loss often still goes down, only slower and to the
+    wrong place, and nothing ever says so.
+
+    Example
+    -------
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return 3 * x * grad
+
+    layer = torch.nn.Linear(3, 3)
+    Cube.apply(layer(torch.randn(4, 3))).sum().backward()
+
+    Instead
+    -------
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return 3 * x**2 * grad
+
+    layer = torch.nn.Linear(3, 3)
+    Cube.apply(layer(torch.randn(4, 3))).sum().backward()
+    """
+
+    code = "GV603"
+    name = "custom_function_wrong_backward"
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        checks = case.dataflow.log.derivatives
+        on_purpose = {each.function for each in checks if each.is_identity or is_flat(each)}
+        told: set[Place | None] = set()
+        for each in checks:
+            wrong = differing_slopes(each)
+            if each.function in on_purpose or not wrong:
+                continue
+            finding = self._finding(case, each, wrong)
+            if finding is not None and finding.place not in told:
+                told.add(finding.place)
+                yield finding
+
+    def _finding(self, case: Case, check: DerivativeCheck, wrong: list[tuple[float, float]]) -> Finding | None:
+        uses = list(_uses(case, check.function))
+        if check.ignores_incoming and uses and all(_got_ones(custom) for _, custom in uses):
+            return None  # what it leaves out would have changed nothing
+        given, measured = max(wrong, key=lambda pair: abs(pair[0] - pair[1]))
+        input_words = f" for input {check.argument + 1}"
+        first = uses[0] if uses else None
+        return self.finding(
+            f"{check.function}.backward gives a wrong gradient{input_words}: {given:.4g} where the slope of forward is "
+            f"{measured:.4g}{_in_words(wrong)}",
+            symptom="grad_wrong",
+            why="torch takes what backward gives without looking: everything below trains on a wrong gradient"
+            if not check.ignores_incoming
+            else "it gives the same whatever comes in, but the chain rule multiplies with the incoming gradient",
+            fix="correct the formula, and let torch.autograd.gradcheck compare it in double precision"
+            if not check.ignores_incoming
+            else "multiply with the gradient that backward is given",
+            place=_place(check, uses),
+            op=first[1].node.name if first else None,
+            tensors=_leaves(case, first) if first else (),
+            nodes=case.marks(first[0], (first[1].node.id,)) if first else (),
+            evidence={
+                "given": [given for given, _ in wrong[:4]],
+                "measured": [measured for _, measured in wrong[:4]],
+                "elements_compared": len(check.given),
+                "elements_wrong": len(wrong),
+            },
+        )
+
+
+def _in_words(wrong: list[tuple[float, float]]) -> str:
+    """That all are wrong by the same factor, if they are."""
+    factors = [given / measured for given, measured in wrong if measured]
+    if len(factors) < 2 or max(factors) - min(factors) > 0.01 * abs(factors[0]) or not factors[0]:
+        return ""
+    return f", everywhere {factors[0]:.3g} times as much"
+
+
+def _uses(case: Case, function: str) -> Iterator[tuple[int, CustomCall]]:
+    for number, graph in enumerate(case.graphs):
+        for custom in custom_calls(case.dataflow, graph):
+            if custom.function == function:
+                yield number, custom
+
+
+def _got_ones(custom: CustomCall) -> bool:
+    return all(each is None or each.minimum == each.maximum == 1.0 for each in custom.node.arrived)
+
+
+def _leaves(case: Case, use: tuple[int, CustomCall]) -> tuple[str, ...]:
+    graph = case.graphs[use[0]]
+    return leaf_names(graph.ancestors(use[1].node))
+
+
+def _place(check: DerivativeCheck, uses: list[tuple[int, CustomCall]]) -> Place | None:
+    if check.line is not None:
+        return Place(*check.line)
+    definition = next((custom.definition for _, custom in uses if custom.definition is not None), None)
+    return return_place(definition) if definition is not None else None

@@ -1,0 +1,203 @@
+"""GV605."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.backward_calls import RaisedBackward
+from gradviz.analysis.dataflow.custom_functions import CustomCall, custom_calls
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import leaf_names
+from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.rule import Rule
+
+_TWICE = "marked with @once_differentiable"
+_NOT_IMPLEMENTED = re.compile(r"derivative for '?(?:aten::)?(?P<name>\w+)'? is not implemented")
+
+
+class DoubleBackwardUnsupported(Rule):
+    """A second derivative was asked of a function that has only a first one.
+
+    What it finds
+    -------------
+    A gradient of a gradient (a penalty on gradients, a meta step) through a custom function whose ``backward`` is
+    marked ``@once_differentiable``, or through an operation of torch whose backward has no derivative. Where torch
+    raises nothing because the part is silently left out, it is found as well.
+
+    Why it matters
+    --------------
+    What ``backward`` computes under ``@once_differentiable`` is cut off from the graph. torch raises only where the
+    incoming gradient requires grad itself; elsewhere the second derivative just lacks that part.
+
+    Example
+    -------
+    from torch.autograd.function import once_differentiable
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return 2 * x * grad
+
+    layer = torch.nn.Linear(3, 1)
+    x = torch.randn(4, 3, requires_grad=True)
+    (slope,) = torch.autograd.grad(layer(Square.apply(x)).sum(), x, create_graph=True)
+    try:
+        slope.square().sum().backward()
+    except RuntimeError as error:
+        print(error)
+
+    Instead
+    -------
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return 2 * x * grad
+
+    layer = torch.nn.Linear(3, 1)
+    x = torch.randn(4, 3, requires_grad=True)
+    (slope,) = torch.autograd.grad(layer(Square.apply(x)).sum(), x, create_graph=True)
+    slope.square().sum().backward()
+    """
+
+    code = "GV605"
+    name = "double_backward_unsupported"
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        refused = list(self._refused(case, flow))
+        yield from refused
+        if not refused:
+            yield from self._left_out(case, flow)
+
+    def _refused(self, case: Case, flow: Dataflow) -> Iterator[Finding]:
+        for failed in case.backward_calls.raised:
+            if _TWICE in failed.message:
+                for number, custom in _in_differentiable(case, flow, failed.graph):
+                    if _is_once_differentiable(custom) and _fits(custom, failed):
+                        yield self._of_custom(case, failed, number, custom)
+                        break
+            elif found := _NOT_IMPLEMENTED.search(failed.message):
+                yield self._of_operation(case, failed, found["name"])
+
+    def _of_custom(self, case: Case, failed: RaisedBackward, number: int, custom: CustomCall) -> Finding:
+        return self.finding(
+            f"{custom.function}.backward is @once_differentiable, and its gradient was differentiated again",
+            symptom="raises",
+            why="what it computes is cut off from the graph, so there is no second derivative",
+            fix="take the decorator away if backward uses torch functions only; else write backward as a custom "
+            "function of its own",
+            place=_decorator(custom) or case.place_of(number, custom.node.id),
+            symptom_place=case.place_of_backward(failed.graph),
+            op=custom.node.name,
+            tensors=failed.waiting,
+            nodes=case.marks(number, (custom.node.id,)),
+            evidence={"raised": failed.message},
+        )
+
+    def _of_operation(self, case: Case, failed: RaisedBackward, name: str) -> Finding:
+        """`name` is a function of torch's, ``_cdist_backward``, which is what ``CdistBackward0`` calls."""
+        made = next(
+            (
+                (number, node)
+                for number in range(failed.graph, -1, -1)
+                for node in case.graphs[number].nodes
+                if node.name.rstrip("0123456789").lower() == name.replace("_", "").lower()
+            ),
+            None,
+        )
+        operation = name.removesuffix("_backward").strip("_")
+        return self.finding(
+            f"{operation} has no second derivative in torch, and its gradient was differentiated again",
+            symptom="raises",
+            why=f"{name} is a fused kernel without a derivative of its own",
+            fix=f"compute {operation} with elementary operations where its gradient is differentiated",
+            place=case.place_of(made[0], made[1].id) if made else case.place_of_backward(failed.graph),
+            symptom_place=case.place_of_backward(failed.graph),
+            op=made[1].name if made else None,
+            tensors=failed.waiting,
+            nodes=case.marks(made[0], (made[1].id,)) if made else (),
+            evidence={"raised": failed.message},
+        )
+
+    def _left_out(self, case: Case, flow: Dataflow) -> Iterator[Finding]:
+        """Gradients that were made to be differentiated, and that came through such a function."""
+        told = set()
+        for number, custom, place, how in _silent(case, flow):
+            graph = case.graphs[number]
+            if custom.node.run is None or custom.function in told or not _is_differentiated_again(case, number):
+                continue
+            told.add(custom.function)
+            behind = graph.ancestors(custom.node)
+            yield self.finding(
+                f"the second derivative through {custom.function} is silently left out: its backward {how}",
+                severity="warning",
+                symptom="grad_wrong",
+                why="what it computes is cut off from the graph, and torch does not always notice",
+                fix="let backward compute with torch functions only, and leave gradients on in it",
+                place=place or case.place_of(number, custom.node.id),
+                symptom_place=case.place_of_backward(number),
+                op=custom.node.name,
+                tensors=leaf_names(behind),
+                nodes=case.marks(number, (custom.node.id,)),
+            )
+
+
+def _silent(case: Case, flow: Dataflow) -> Iterator[tuple[int, CustomCall, Place | None, str]]:
+    """Calls whose backward loses the way to a second derivative and raises nothing, with the line, and how it does."""
+    cuts = {check.function: Place(*check.cut_line) for check in flow.log.derivatives if check.cut_line is not None}
+    for number, custom in _in_differentiable(case, flow, len(case.graphs) - 1):
+        if _is_once_differentiable(custom):
+            yield number, custom, _decorator(custom), "is @once_differentiable"
+        elif custom.function in cuts:
+            yield number, custom, cuts[custom.function], "gives gradients without a history"
+
+
+def _in_differentiable(case: Case, flow: Dataflow, last: int) -> Iterator[tuple[int, CustomCall]]:
+    """Calls of custom functions in graphs that were differentiated with ``create_graph``, newest first."""
+    for number in range(last, -1, -1):
+        backward = case.graphs[number].backward
+        if backward is not None and backward.create_graph:
+            yield from ((number, custom) for custom in custom_calls(flow, case.graphs[number]))
+
+
+def _is_once_differentiable(custom: CustomCall) -> bool:
+    return custom.definition is not None and custom.definition.once_differentiable_line is not None
+
+
+def _fits(custom: CustomCall, failed: RaisedBackward) -> bool:
+    """Whether the node that raised stands for what this function gave back: torch only says that one did."""
+    outputs = {facts.shape for facts in failed.node.outputs if facts is not None} if failed.node is not None else set()
+    return not outputs or any(sent is not None and sent.shape in outputs for sent in custom.node.gradients)
+
+
+def _is_differentiated_again(case: Case, graph: int) -> bool:
+    """Whether a later backward starts from something that was computed from the gradients that came of this one."""
+    flow, row = case.dataflow, case.backward_calls.row_of(graph)
+    if row is None:
+        return False
+    return any(
+        backward > row and row in flow.ancestors(root, before=backward, since=row) for backward, root in flow.roots()
+    )
+
+
+def _decorator(custom: CustomCall) -> Place | None:
+    definition = custom.definition
+    if definition is None or definition.once_differentiable_line is None:
+        return None
+    return Place(definition.file, definition.once_differentiable_line)

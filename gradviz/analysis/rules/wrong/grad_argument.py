@@ -1,0 +1,207 @@
+"""GV607."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any, NamedTuple
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import leaf_names_above, name_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.wrong.broadcasts import shape_of
+from gradviz.graph.call_log import Call, TensorUse
+
+_NOT_SCALAR = "grad can be implicitly created only for scalar outputs"
+_WRONG_SHAPE = "Mismatch in shape: grad_output"
+_ASK_FOR_GRADIENTS = frozenset({"torch.Tensor.backward", "torch.autograd.backward", "torch.autograd.grad"})
+_RANDOM = frozenset(
+    f"torch.{name}" for name in ("rand", "randn", "rand_like", "randn_like", "empty", "empty_like", "randint")
+)
+
+_NAMELESS = "the tensor"
+
+
+class GradArgument(Rule):
+    """backward() began from something that is no loss, or with a gradient that is not the one meant.
+
+    What it finds
+    -------------
+    ``backward()`` on a tensor of many elements without a gradient (torch raises), with a gradient of the wrong shape,
+    with ones for a loss of each sample while an optimizer trains on it, with zeros, with random numbers, or with the
+    loss itself.
+
+    Why it matters
+    --------------
+    The argument of ``backward`` is what the gradient of everything is multiplied by. Ones for N losses make their sum:
+    N times the gradient of their mean, as if the learning rate were N times as large, and different with every batch
+    size.
+
+    Example
+    -------
+    layer = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    losses = (layer(torch.randn(8, 3)) - 1).square()
+    losses.backward(torch.ones_like(losses))
+    optimizer.step()
+
+    Instead
+    -------
+    layer = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    losses = (layer(torch.randn(8, 3)) - 1).square()
+    losses.mean().backward()
+    optimizer.step()
+    """
+
+    code = "GV607"
+    name = "grad_argument"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        told = set()
+        for row, call in enumerate(flow.log.calls):
+            finding = self._refused(case, flow, row, call) or self._given(case, flow, row, call)
+            if finding is not None and finding.place not in told:
+                told.add(finding.place)
+                yield finding
+
+    # -- what torch refuses --------------------------------------------------------------------------------------
+
+    def _refused(self, case: Case, flow: Dataflow, row: int, call: Call) -> Finding | None:
+        if call.raised is None or call.function not in _ASK_FOR_GRADIENTS:
+            return None
+        outputs = [use for use in call.inputs if use.place.partition("[")[0] in ("0", "tensors", "outputs")]
+        if _NOT_SCALAR in call.raised:
+            output = next((use for use in outputs if prod(shape_of(flow, use.tensor)) != 1), None)
+            return None if output is None else self._not_reduced(case, flow, row, output)
+        if _WRONG_SHAPE in call.raised and outputs:
+            return self._wrong_shape(case, flow, row, outputs[0])
+        return None
+
+    def _not_reduced(self, case: Case, flow: Dataflow, row: int, output: TensorUse) -> Finding:
+        shape = list(shape_of(flow, output.tensor))
+        name = _name(flow, output.tensor)
+        made = flow.producers(output.tensor, before=row)
+        where = case.place_of_call(made[-1]) if made else None
+        line = f" (made on line {where.line})" if where is not None else ""
+        said = _Wrong(
+            f"backward starts from {name}, which has {prod(shape):,} elements {shape}: a loss is one number",
+            "torch cannot know how the elements weigh against each other; mean() or sum() says it",
+            f"reduce it with mean() or sum(){line}; a gradient= would have to say how much each element counts",
+        )
+        return self._raised(case, row, output, said)
+
+    def _wrong_shape(self, case: Case, flow: Dataflow, row: int, output: TensorUse) -> Finding:
+        shape = list(shape_of(flow, output.tensor))
+        said = _Wrong(
+            f"the gradient given to backward does not have the shape {shape} of {_name(flow, output.tensor)}",
+            "it says of each element how much a change of it counts, so there must be as many",
+            f"give a tensor of shape {shape}, or reduce to one number first and give none",
+        )
+        return self._raised(case, row, output, said)
+
+    def _raised(self, case: Case, row: int, output: TensorUse, said: _Wrong) -> Finding:
+        shape = str(list(shape_of(case.dataflow, output.tensor)))
+        return self._finding(
+            case, row, output.tensor, said, severity="error", symptom="raises", evidence={"shape": shape}
+        )
+
+    # -- what torch takes ----------------------------------------------------------------------------------------
+
+    def _given(self, case: Case, flow: Dataflow, row: int, call: Call) -> Finding | None:
+        if call.kind != "backward" or call.inside is not None or call.raised is not None:
+            return None
+        by_place = {use.place: use for use in call.inputs}
+        for use in call.roots:
+            gradient = by_place.get(use.place.replace("root", "gradient"))
+            if gradient is None:
+                continue
+            said = _what_is_wrong(flow, row, use.tensor, gradient)
+            if said is not None and _is_trained_on(flow, row):
+                elements = prod(shape_of(flow, use.tensor))
+                return self._finding(case, row, use.tensor, said, symptom="grad_wrong", evidence={"elements": elements})
+        return None
+
+    def _finding(self, case: Case, row: int, tensor: int, said: _Wrong, **facts: Any) -> Finding:
+        flow = case.dataflow
+        return self.finding(
+            said.verdict,
+            why=said.why,
+            fix=said.fix,
+            place=case.place_of_call(row),
+            tensors=leaf_names_above(flow, tensor, row, flow.step_before(row)),
+            **facts,
+        )
+
+
+class _Wrong(NamedTuple):
+    """What is to be said of a gradient that a backward call was given, or should have been."""
+
+    verdict: str
+    why: str
+    fix: str
+
+
+def _is_trained_on(flow: Dataflow, row: int) -> bool:
+    """An optimizer takes a step with what a call of ``backward`` added; the call was not ``grad``."""
+    return flow.log.calls[row].function.endswith("backward") and flow.has_step_after(row)
+
+
+def _what_is_wrong(flow: Dataflow, row: int, root: int, gradient: TensorUse) -> _Wrong | None:
+    """What is wrong with the gradient that a backward call was given; None where it may be meant."""
+    made = flow.producers(gradient.tensor, before=row)
+    values = flow.values(gradient.tensor, row)
+    if not made or values is None:
+        return None  # nobody gave one: torch made it
+    count, name = prod(shape_of(flow, root)), _name(flow, root)
+    remedy = f"{name if name != _NAMELESS else 'loss'}.mean().backward()"
+    if values.zeros == values.count:
+        return _Wrong(
+            f"backward of {name} starts from a gradient of zero",
+            "everything is multiplied by it: all gradients are zero",
+            "leave the argument out",
+        )
+    if _is_value_of(flow, root, gradient.tensor, row):
+        return _Wrong(
+            f"backward of {name} is given the values of {name} itself as its gradient",
+            "every gradient is multiplied by the loss: it is that of half its square",
+            "leave the argument out; for several elements call mean() first",
+        )
+    if count > 1 and flow.log.calls[made[-1]].function in _RANDOM and len(made) == 1:
+        return _Wrong(
+            f"backward of {name} starts from random numbers",
+            "they say how much each of the elements counts, so the step goes in a random direction",
+            remedy,
+        )
+    if count > 1 and values.minimum == values.maximum == 1.0 and _is_of_each_sample(flow, root, row):
+        return _Wrong(
+            f"ones as the gradient of {name} sum up its {count:,} elements: every gradient is {count:,} times that of "
+            "their mean",
+            "the error message that a loss must be one number is silenced so, but the step grows with the batch",
+            remedy,
+        )
+    return None
+
+
+def _is_value_of(flow: Dataflow, root: int, gradient: int, row: int) -> bool:
+    """Whether the gradient was computed from the root's values, not by way of other gradients."""
+    if root == gradient:
+        return True
+    rows = flow.ancestors(gradient, before=row)
+    takes_root = any(use.tensor == root for above in rows for use in flow.log.calls[above].inputs)
+    return takes_root and not any(flow.log.calls[above].kind == "backward" for above in rows)
+
+
+def _is_of_each_sample(flow: Dataflow, root: int, row: int) -> bool:
+    """False where losses that are one number each were put together: their sum is what is meant."""
+    made = flow.producers(root, before=row)
+    call = flow.log.calls[made[-1]] if made else None
+    return call is not None and any(prod(shape_of(flow, use.tensor)) > 1 for use in call.inputs)
+
+
+def _name(flow: Dataflow, tensor: int) -> str:
+    return name_of(flow.log.tensors[tensor]) or _NAMELESS

@@ -1,0 +1,241 @@
+"""What happens to ``.grad`` of each parameter: filled by backward, used by a step, cleared.
+
+A life in the right order is *clear, backward (once or more), step*. Two disorders are told: a step that uses what an
+earlier one has used, and gradients that are cleared before a step. An optimizer that asks a closure for gradients again
+and again makes many steps in one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Literal
+
+from msgspec import Struct
+
+from gradviz.analysis.parameters.parameter_fates import ParameterFates
+
+Event = Literal["backward", "clear", "step"]
+
+
+class Stale(Struct, frozen=True):
+    """Steps that use gradients again. Calls are told by their numbers in the log."""
+
+    tensors: tuple[int, ...]
+    steps: int
+    step: int
+    """The first of them; within a ``step()`` that runs a closure, the first use of the changed tensor there."""
+    backward: int
+    """The last backward call before it."""
+    clear: int | None
+    """A call that clears gradients, in the wrong place or not these; None where there is none."""
+    clears_them: bool | None
+    """Whether that call clears these; None where there is none."""
+
+
+class Thrown(Struct, frozen=True):
+    """Backward calls whose gradients are cleared unused."""
+
+    tensors: tuple[int, ...]
+    backward_calls: int
+    all_backward_calls: int
+    backward: int
+    """The first of them."""
+    clear: int
+    """The call that clears."""
+
+
+class GradientLifetimes:
+    """The events of every leaf that is trained, by an optimizer or by hand."""
+
+    def __init__(self, fates: ParameterFates) -> None:
+        self._fates = fates
+        self._flow = fates.flow
+        self._log = fates.log
+
+    @cached_property
+    def events(self) -> dict[int, list[tuple[int, Event]]]:
+        """By tensor: what happened, in order. What hooks step in the midst of a backward they clear there, unseen."""
+        events: dict[int, list[tuple[int, Event]]] = defaultdict(list)
+        for row in (*self._accumulating, *self._accumulating_in_closures):
+            for tensor in self._fates.reached_by[row]:
+                events[tensor].append((row, "backward"))
+        for row, tensors in self._clears.items():
+            for tensor in tensors & events.keys():
+                events[tensor].append((row, "clear"))
+        for tensor in list(events):
+            events[tensor] += [(row, "step") for row in self._steps_of(tensor, events[tensor][0][0])]
+        return {
+            tensor: sorted(each)
+            for tensor, each in events.items()
+            if any(kind == "step" for _, kind in each) and tensor not in self._fates.stepped_by_hooks
+        }
+
+    @cached_property
+    def _accumulating(self) -> list[int]:
+        """Backward calls that add to ``.grad``, but those inside of a step."""
+        return [row for row in self._backward_rows if self._log.calls[row].inside is None]
+
+    @cached_property
+    def _accumulating_in_closures(self) -> list[int]:
+        """Those inside of a step of torch's own optimizers: what others do between two of them is their business."""
+        return [row for row in self._backward_rows if self._is_in_step(row)]
+
+    @cached_property
+    def _backward_rows(self) -> list[int]:
+        return [row for row in self._fates.reached_by if self._log.calls[row].function.endswith(".backward")]
+
+    def _is_in_step(self, row: int) -> bool:
+        inside = self._log.calls[row].inside
+        return inside is not None and self._log.calls[inside].function.startswith("torch.optim.")
+
+    def _steps_of(self, tensor: int, first: int) -> list[int]:
+        if tensor in self._fates.trained:
+            steps = (row for row in self._step_rows.get(tensor, ()) if row > first)
+            return [*steps, *self._moves_in_steps(tensor)]
+        return list(self._flow.changes(tensor, first, len(self._log.calls)))
+
+    def _moves_in_steps(self, tensor: int) -> Iterator[int]:
+        """Uses in a closure, one for each time that the optimizer had moved the tensor since the closure ran before."""
+        before: tuple[int | None, int | None] | None = None
+        for row in self._flow.users(tensor) if self._accumulating_in_closures else ():
+            call = self._log.calls[row]
+            if self._is_in_step(row):
+                now = call.inside, next(use.version for use in call.inputs if use.tensor == tensor)
+                if before is not None and before[0] == now[0] and before != now:
+                    yield row
+                before = now
+
+    @cached_property
+    def _step_rows(self) -> dict[int, list[int]]:
+        rows: dict[int, list[int]] = defaultdict(list)
+        for row in self._fates.steps:
+            for use in self._log.calls[row].inputs:
+                rows[use.tensor].append(row)
+        return rows
+
+    @cached_property
+    def _clears(self) -> dict[int, set[int]]:
+        """By call: the leaves whose gradients it clears."""
+        gradient_storages = {
+            tensor.storage: tensor.gradient_of
+            for tensor in self._log.tensors
+            if tensor.gradient_of is not None and tensor.storage is not None
+        }
+        found: dict[int, set[int]] = {}
+        for row, call in enumerate(self._log.calls):
+            if call.kind == "zero_grad":
+                found[row] = {use.tensor for use in call.inputs}
+            elif call.function == "torch.Tensor.grad.__set__":
+                found[row] = {call.inputs[0].tensor}
+            elif "zero_" in call.function or "fill_" in call.function:
+                storages = [self._log.tensors[use.tensor].storage for use in call.changed]
+                leaves = {gradient_storages[each] for each in storages if each in gradient_storages}
+                if leaves:
+                    found[row] = leaves
+        return found
+
+    # -- used again ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def stale(self) -> list[Stale]:
+        """Steps with gradients that an earlier step has used, together where they are alike."""
+        groups: dict[tuple[int | None, bool | None], list[tuple[int, list[tuple[int, int, int]]]]] = defaultdict(list)
+        for tensor, events in self.events.items():
+            again = list(_steps_that_use_again(events))
+            if again:
+                groups[self._clear_to_blame(tensor, events, again[0])].append((tensor, again))
+        return [
+            Stale(
+                tuple(tensor for tensor, _ in each),
+                max(len(again) for _, again in each),
+                each[0][1][0][1],
+                each[0][1][0][2],
+                clear,
+                clears_them,
+            )
+            for (clear, clears_them), each in groups.items()
+        ]
+
+    def _clear_to_blame(
+        self, tensor: int, events: list[tuple[int, Event]], again: tuple[int, int, int]
+    ) -> tuple[int | None, bool | None]:
+        """A call that clears others between the two steps, or one that clears this one at some other time."""
+        earlier, step, _ = again
+        others = [row for row in self._clears if earlier < row < step]
+        if others:
+            return self._first_alike(others[0]), False
+        own = [row for row, kind in events if kind == "clear"]
+        before = [row for row, cleared in self._clears.items() if tensor in cleared and row < events[0][0]]
+        clear = next(iter(before or own), None)
+        return (None, None) if clear is None else (clear, True)
+
+    def _first_alike(self, row: int) -> int:
+        """The first call from the same line, so that findings of several tensors meet."""
+        line = self._flow.line_of(row)
+        return next((other for other in self._clears if self._flow.line_of(other) == line), row)
+
+    # -- thrown away ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def thrown(self) -> Thrown | None:
+        """Backward calls whose gradients are cleared unused, where that is the habit of the program."""
+        found = [(row, clear, leaves) for row in self._accumulating for clear, leaves in self._thrown_by(row)]
+        if not found or 2 * len(found) < len(self._accumulating) or len(found) < 2:
+            return None
+        row, clear, leaves = found[0]
+        return Thrown(tuple(sorted(leaves)), len(found), len(self._accumulating), row, clear)
+
+    def _thrown_by(self, row: int) -> Iterator[tuple[int, frozenset[int]]]:
+        """The call that clears all that a backward call gave to what is trained, and all of that.
+
+        A backward whose gradient of an input was used (a penalty, an adversarial example) was called for that.
+        """
+        reached = frozenset(self._fates.reached_by[row])
+        leaves = reached & self.events.keys()
+        clears = [self._next_use(leaf, row) for leaf in leaves]
+        rows = [clear for clear in clears if clear is not None]
+        if rows and len(rows) == len(clears) and not self._is_looked_at(reached, row, min(rows)):
+            yield min(rows), leaves
+
+    def _next_use(self, leaf: int, backward: int) -> int | None:
+        """The call that clears the gradient before a step has used it; None where there is none."""
+        events = self.events[leaf]
+        for row, kind in events[bisect_right(events, (backward, "step")) :]:
+            if kind != "backward":
+                return row if kind == "clear" else None
+        return None
+
+    def _is_looked_at(self, leaves: frozenset[int], start: int, end: int) -> bool:
+        """Whether the program itself, or a scaler of mixed precision, does something with the gradients."""
+        for row in range(start + 1, end):
+            call = self._log.calls[row]
+            if "amp_" in call.function:
+                return True
+            site = call.call_site
+            is_own = site is not None and not self._log.call_sites[site].is_library
+            if (
+                is_own
+                and row not in self._clears
+                and any(self._log.tensors[use.tensor].gradient_of in leaves for use in call.inputs)
+            ):
+                return True
+        return False
+
+
+def _steps_that_use_again(events: list[tuple[int, Event]]) -> Iterator[tuple[int, int, int]]:
+    """The step before, the step, and the backward call between them, which no clearing parts."""
+    used_by: int | None = None
+    backward: int | None = None
+    has_gradient = False
+    for row, kind in events:
+        if kind == "clear":
+            used_by, backward, has_gradient = None, None, False
+        elif kind == "backward":
+            backward, has_gradient = row, True
+        elif has_gradient:
+            if used_by is not None and backward is not None and backward > used_by:
+                yield used_by, row, backward
+            used_by = row

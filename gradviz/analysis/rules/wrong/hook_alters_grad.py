@@ -1,0 +1,214 @@
+"""GV606."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.backward_calls import RaisedBackward
+from gradviz.analysis.dataflow.custom_functions import return_place
+from gradviz.analysis.dataflow.tensor_words import leaf_names, names_of
+from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.wrong.hook_changes import Alteration, HookedGradient, Hooks, hooked_gradients
+from gradviz.graph.call_log import Definition
+from gradviz.graph.model import Graph, Node
+
+_CHANGED = re.compile(r"hook '(?P<name>[^']*)' has changed the (?P<what>size|type) of value")
+_NO_TENSOR = re.compile(r"expected Variable, but hook returned '(?P<kind>[\w.]+)'")
+
+
+class HookAltersGrad(Rule):
+    """A hook gives something back, and that takes the place of the gradient.
+
+    What it finds
+    -------------
+    Hooks of tensors (``register_hook``) and of modules (``register_full_backward_hook``) that make another gradient of
+    the one they are shown: of another shape (torch raises), zero, not finite, one value for all, without its signs; or
+    that change it in place and give nothing back; or of which another copy is put on the same tensor in every step.
+    What scales, clips or masks a gradient is a note only.
+
+    Why it matters
+    --------------
+    Whatever a hook gives back replaces the gradient, for everything below. A hook that is there to look must give back
+    nothing.
+
+    Example
+    -------
+    seen = []
+
+    def watch(grad):
+        size = grad.abs()
+        seen.append(size.max().item())
+        return size
+
+    layer = torch.nn.Linear(3, 3)
+    h = layer(torch.randn(4, 3))
+    h.register_hook(watch)
+    h.square().sum().backward()
+
+    Instead
+    -------
+    seen = []
+
+    def watch(grad):
+        size = grad.abs()
+        seen.append(size.max().item())
+
+    layer = torch.nn.Linear(3, 3)
+    h = layer(torch.randn(4, 3))
+    h.register_hook(watch)
+    h.square().sum().backward()
+    """
+
+    code = "GV606"
+    name = "hook_alters_grad"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        hooks = Hooks(case.dataflow)
+        for failed in case.backward_calls.raised:
+            if finding := self._refused(case, hooks, failed):
+                yield finding
+        told: dict[Place | None, Finding] = {}
+        stepped = set(names_of(case.dataflow, case.fates.stepped_by_hooks))
+        for number in case.measured_graphs:
+            graph = case.graphs[number]
+            for hooked in hooked_gradients(graph):
+                if stepped.intersection(hooked.node.names):
+                    continue  # A hook that has used a gradient may clear it.
+                definition = _own(hooks, graph, hooked.node, None)
+                place = _place(case, number, hooked.node.id, definition)
+                known = told.get(place)
+                if known is None or (not known.is_alarm and not _is_harmless(hooked, definition)):
+                    told[place] = self._altered(case, number, hooked, definition)
+        piled_up = tuple(self._piled_up(case, hooks))
+        yield from piled_up
+        many = {name for finding in piled_up for name in finding.tensors}
+        yield from (finding for finding in told.values() if many.isdisjoint(finding.tensors))
+
+    # -- what torch refuses --------------------------------------------------------------------------------------
+
+    def _refused(self, case: Case, hooks: Hooks, failed: RaisedBackward) -> Finding | None:
+        changed, no_tensor = _CHANGED.search(failed.message), _NO_TENSOR.search(failed.message)
+        if changed is None and no_tensor is None:
+            return None
+        name = changed["name"] if changed is not None else None
+        definition = _own(hooks, case.graphs[failed.graph], failed.node, name) if failed.node is not None else None
+        called = definition.name if definition is not None else "a hook"
+        what = f"a gradient of another {changed['what']}" if changed else f"a {no_tensor['kind']}" if no_tensor else ""
+        return self.finding(
+            f"the hook {called} gives back {what}: it takes the place of the gradient",
+            severity="error",
+            symptom="raises",
+            why="whatever a hook gives back replaces the gradient that it was shown",
+            fix="give back nothing if it is only there to look, else a tensor like the one it got",
+            place=_place(case, failed.graph, failed.node.id if failed.node is not None else None, definition),
+            symptom_place=case.place_of_backward(failed.graph),
+            op=failed.node.name if failed.node is not None else None,
+            tensors=failed.starved,
+            nodes=case.marks(failed.graph, (failed.node.id,)) if failed.node is not None else (),
+            evidence={"raised": failed.message},
+        )
+
+    # -- what it takes -------------------------------------------------------------------------------------------
+
+    def _altered(self, case: Case, number: int, hooked: HookedGradient, definition: Definition | None) -> Finding:
+        called = definition.name if definition is not None else hooked.node.hooks[0] if hooked.node.hooks else "a hook"
+        in_place = _is_in_place(hooked.node, definition)
+        verdict = _VERDICTS[hooked.alteration].format(
+            before=f"{hooked.before.norm or 0:.3g}", after=f"{hooked.after.norm or 0:.3g}"
+        )
+        graph = case.graphs[number]
+        behind = (*graph.ancestors(hooked.node), hooked.node)
+        return self.finding(
+            f"the hook {called} {verdict}{', in place' if in_place else ''}",
+            severity="note" if _is_harmless(hooked, definition) else self.severity,
+            symptom=_SYMPTOMS.get(hooked.alteration, "grad_wrong"),
+            why="it gives nothing back, but what it changes in place is the gradient itself"
+            if in_place
+            else "whatever a hook gives back replaces the gradient, for everything below",
+            fix="work on a copy (grad.clone()), or give back what the gradient should be"
+            if in_place
+            else "give back nothing if it is only there to look",
+            place=_place(case, number, hooked.node.id, definition),
+            op=hooked.node.name,
+            tensors=leaf_names(behind),
+            nodes=case.marks(number, (hooked.node.id,)),
+            evidence={"norm_before": hooked.before.norm, "norm_after": hooked.after.norm},
+        )
+
+    def _piled_up(self, case: Case, hooks: Hooks) -> Iterator[Finding]:
+        """The same hook once more on the same leaf in every step: what it does is done again and again."""
+        first: dict[str, HookedGradient] = {}
+        told: set[str] = set()
+        for number in case.measured_graphs:
+            for hooked in hooked_gradients(case.graphs[number]):
+                node = hooked.node
+                if not node.is_leaf or not node.names or node.names[0] in told:
+                    continue
+                earlier = first.setdefault(node.names[0], hooked)
+                more = len(node.hooks) - len(earlier.node.hooks)
+                if more > 0 and set(node.hooks) == set(earlier.node.hooks) and _is_stronger(earlier, hooked):
+                    told.add(node.names[0])
+                    yield self._piled_up_finding(case, hooks, number, earlier, hooked)
+
+    def _piled_up_finding(
+        self, case: Case, hooks: Hooks, number: int, earlier: HookedGradient, hooked: HookedGradient
+    ) -> Finding:
+        name, count = hooked.node.names[0], len(hooked.node.hooks)
+        rows = hooks.registrations_on(name)
+        return self.finding(
+            f"{count} copies of the hook {hooked.node.hooks[0]} are on {name}: its gradient is multiplied by "
+            f"{hooked.factor or 0:.3g}, where one copy multiplies it by {earlier.factor or 0:.3g}",
+            symptom="grad_wrong",
+            why="each call of register_hook adds one more, and they run one after the other",
+            fix="register it once, before the loop, or remove it with the handle that register_hook gives",
+            place=case.place_of_call(rows[-1]) if rows else None,
+            tensors=(name,),
+            nodes=case.marks(number, (hooked.node.id,)),
+            evidence={"hooks": count},
+        )
+
+
+_VERDICTS: dict[Alteration, str] = {
+    "not_finite": "makes NaN or Inf of a finite gradient",
+    "zero": "sets the gradient to zero",
+    "constant": "puts one value in place of all elements of the gradient",
+    "without_sign": "takes the signs off the gradient: nothing is negative any more",
+    "changed": "changes the gradient, from norm {before} to {after}",
+}
+_SYMPTOMS = {"not_finite": "grad_nan", "zero": "grad_zero"}
+
+
+def _is_stronger(earlier: HookedGradient, later: HookedGradient) -> bool:
+    one, other = earlier.factor, later.factor
+    return one is not None and other is not None and abs(other - one) > 0.01 * one
+
+
+def _is_in_place(node: Node, definition: Definition | None) -> bool:
+    """Whether the only hook there gives nothing back, so that it changed the gradient itself."""
+    return definition is not None and not definition.returns and len(set(node.hooks)) == 1
+
+
+def _is_harmless(hooked: HookedGradient, definition: Definition | None) -> bool:
+    """Whether it did what hooks are for."""
+    return hooked.alteration == "changed" and not _is_in_place(hooked.node, definition)
+
+
+def _own(hooks: Hooks, graph: Graph, node: Node, name: str | None) -> Definition | None:
+    """The definition of the hook that is meant: by the short name that torch tells, or the last one that gives back."""
+    known = hooks.definitions(graph, node)
+    if name is not None:
+        known = tuple(each for each in known if each.name.rpartition(".")[2] == name) or known
+    giving = [each for each in known if each.returns]
+    return giving[-1] if giving else known[-1] if known else None
+
+
+def _place(case: Case, number: int, node: int | None, definition: Definition | None) -> Place | None:
+    if definition is not None and definition.in_place and not definition.returns:
+        return Place(definition.file, definition.in_place[0])
+    if definition is not None:
+        return return_place(definition)
+    return case.place_of(number, node) if node is not None else None

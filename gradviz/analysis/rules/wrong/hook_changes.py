@@ -1,0 +1,140 @@
+"""What hooks on tensors made of the gradients that they were shown."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Literal
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.graph.call_log import Call, Definition
+from gradviz.graph.gradients import TensorFigures, at_place
+from gradviz.graph.model import Graph, Node
+
+Alteration = Literal["not_finite", "zero", "constant", "without_sign", "changed"]
+"""From the worst on. ``without_sign``: as large as before, but nothing is negative any more; ``changed``: something
+else, which is what hooks are for."""
+
+MODULE_HOOK = "BackwardHookFunctionBackward"
+"""The node at which hooks of a module are called."""
+_REGISTER = frozenset({"torch.Tensor.register_hook", "torch.Tensor.register_post_accumulate_grad_hook"})
+_REGISTER_ON_MODULE = "torch.nn.Module.register_full_backward_hook"
+_SAME = 1e-3
+
+
+class HookedGradient(Struct, frozen=True):
+    """A gradient that hooks changed."""
+
+    node: Node
+    output: int
+    before: TensorFigures
+    after: TensorFigures
+    alteration: Alteration
+
+    @property
+    def factor(self) -> float | None:
+        """How many times as large it is afterwards."""
+        return None if not self.before.norm or self.after.norm is None else self.after.norm / self.before.norm
+
+
+def hooked_gradients(graph: Graph) -> Iterator[HookedGradient]:
+    """Every one of a graph, in order of creation."""
+    for node in graph.nodes:
+        befores, afters = _around_hooks(node)
+        for output, before in enumerate(befores):
+            after = at_place(afters, output)
+            if before is not None and after is not None and before.is_measured and after.is_measured:
+                alteration = _alteration(before, after)
+                if alteration is not None:
+                    yield HookedGradient(node, output, before, after, alteration)
+
+
+def _around_hooks(node: Node) -> tuple[tuple[TensorFigures | None, ...], tuple[TensorFigures | None, ...]]:
+    """What hooks were shown, and what came of it. Around a module with hooks torch puts a node that changes nothing."""
+    if node.name == MODULE_HOOK:
+        return node.arrived, node.gradients
+    return node.before_hooks, node.arrived
+
+
+def _alteration(before: TensorFigures, after: TensorFigures) -> Alteration | None:
+    if _figures(before) == _figures(after) or before.nans or before.infs:
+        return None
+    if after.nans or after.infs:
+        return "not_finite"
+    if after.is_zero:
+        return "zero"
+    if after.count > 1 and after.minimum == after.maximum and before.minimum != before.maximum:
+        return "constant"
+    return "without_sign" if _lost_its_sign(before, after) else "changed"
+
+
+def _figures(figures: TensorFigures) -> tuple[object, ...]:
+    return figures.norm, figures.mean, figures.minimum, figures.maximum, figures.zeros, figures.nans, figures.infs
+
+
+def _lost_its_sign(before: TensorFigures, after: TensorFigures) -> bool:
+    if before.minimum is None or after.minimum is None or not before.norm or after.norm is None:
+        return False
+    return before.minimum < 0 <= after.minimum and abs(after.norm - before.norm) <= _SAME * before.norm
+
+
+class Hooks:
+    """Which hooks of the program are on what, and where they are written; found once for each log."""
+
+    def __init__(self, flow: Dataflow) -> None:
+        self._flow = flow
+        self._log = flow.log
+
+    def definitions(self, graph: Graph, node: Node) -> tuple[Definition, ...]:
+        """Of those on what a node gave, or on a leaf, as far as they are the program's own."""
+        if node.name == MODULE_HOOK:
+            return self._of_module(None if node.scope is None else graph.scopes[node.scope].path)
+        made = None if node.is_leaf else self._flow.call_of_node(node.sequence_nr)
+        by_name = {row for name in node.names for row in self.registrations_on(name)}
+        rows = by_name if made is None else self._by_maker.get(made, [])
+        known = (self._definition(self._log.calls[row]) for row in sorted(rows))
+        found = (each for each in known if each is not None and each.name.removesuffix(".__call__") in node.hooks)
+        return tuple(dict.fromkeys(found))
+
+    def registrations_on(self, name: str) -> list[int]:
+        """The calls of ``register_hook`` of what has this name, oldest first."""
+        return self._by_name.get(name, [])
+
+    def _of_module(self, path: str | None) -> tuple[Definition, ...]:
+        return tuple(dict.fromkeys(found for where, found in self._on_modules if path is None or where == path))
+
+    def _definition(self, call: Call) -> Definition | None:
+        return None if call.definition is None else self._log.definitions[call.definition]
+
+    @cached_property
+    def _registrations(self) -> tuple[tuple[int, int], ...]:
+        """Calls of ``register_hook``, each with the tensor that the hook is on."""
+        calls = ((row, call) for row, call in enumerate(self._log.calls) if call.inputs)
+        return tuple((row, call.inputs[0].tensor) for row, call in calls if call.function in _REGISTER)
+
+    @cached_property
+    def _by_maker(self) -> dict[int, list[int]]:
+        """By call: the registrations on what it gave."""
+        rows: dict[int, list[int]] = defaultdict(list)
+        for row, tensor in self._registrations:
+            for maker in self._flow.producers(tensor):
+                rows[maker].append(row)
+        return dict(rows)
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[int]]:
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, tensor in self._registrations:
+            for name in self._log.tensors[tensor].names:
+                rows[name].append(row)
+        return dict(rows)
+
+    @cached_property
+    def _on_modules(self) -> list[tuple[str | None, Definition]]:
+        """Paths of modules, each with the definition of a hook on it."""
+        calls = (call for call in self._log.calls if call.function == _REGISTER_ON_MODULE)
+        paths = ((None if call.scope is None else self._log.scopes[call.scope].path, call) for call in calls)
+        return [(path, found) for path, call in paths if (found := self._definition(call)) is not None]

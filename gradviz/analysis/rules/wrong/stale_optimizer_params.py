@@ -1,0 +1,178 @@
+"""GV602."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, place_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding, Place, place_of_line
+from gradviz.analysis.parameters.makers import line_apart
+from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.rule import Rule
+
+
+class StaleOptimizerParams(Rule):
+    """The optimizer was made from parameters that the model does not use any more.
+
+    What it finds
+    -------------
+    Parameters that get gradients and are in no optimizer, because they came to the model after the optimizer was made:
+    a layer was replaced, the model was made anew or copied, or parameters were unfrozen that the optimizer had left
+    out. Where a layer was replaced, the optimizer still steps the old one.
+
+    Why it matters
+    --------------
+    An optimizer keeps the tensors that it was given, not the model. It steps the old ones, which get no gradient and
+    never change, while the new ones keep the values that they were made with.
+
+    Example
+    -------
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model[1] = torch.nn.Linear(8, 3)
+    for step in range(2):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
+    model[1] = torch.nn.Linear(8, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(2):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+    """
+
+    code = "GV602"
+    name = "stale_optimizer_params"
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        fates = case.fates
+        made = [row for number in range(len(fates.log.optimizers)) for row in fates.given_at(number)[:1]]
+        optimizer_made = min(made, default=None)
+        if optimizer_made is None:
+            return
+        newcomers = [n for n in fates.untrained if fates.tensor(n).hidden_in is None and fates.tensor(n).names]
+        replaced = dict(_replacements(fates, frozenset(newcomers), optimizer_made))
+        unfrozen = {n: row for n in newcomers if (row := _unfrozen_after(fates, n, optimizer_made)) is not None}
+        forgotten = self._forgotten(fates)
+        late = [
+            n
+            for n in newcomers
+            if n not in replaced
+            and n not in unfrozen
+            and (fates.tensor(n).role == "parameter" or _is_copy_of(fates, n, forgotten))
+            and (_is_made_after(fates, n, optimizer_made) or _is_all(fates, forgotten))
+        ]
+        for row in dict.fromkeys(replaced.values()):
+            yield self._replaced(fates, row, [n for n in newcomers if replaced.get(n) == row], forgotten, made[0])
+        if late:
+            yield self._late(fates, late, forgotten, optimizer_made)
+        if unfrozen:
+            yield self._unfrozen(fates, unfrozen)
+
+    def _forgotten(self, fates: ParameterFates) -> list[int]:
+        """What an optimizer steps, and nothing uses since it was made."""
+        return [
+            n
+            for n in sorted(fates.trained - fates.reached)
+            if fates.tensor(n).requires_grad
+            and not fates.forward_uses(n, after=min(row for o in fates.optimizers_of(n) for row in fates.given_at(o)))
+        ]
+
+    def _replaced(self, fates: ParameterFates, row: int, new: list[int], forgotten: list[int], made: int) -> Finding:
+        place = place_of_call(fates.flow, row)
+        call = fates.log.calls[row]
+        old = [use.tensor for use in call.inputs if use.place.startswith("old") and use.tensor in forgotten]
+        optimizer_place = place_of_call(fates.flow, made)
+        return self.finding(
+            f"{fates.together(new)} {'is' if len(new) == 1 else 'are'} in no optimizer: {call.name!r} was replaced "
+            f"after the optimizer was made{at_line(optimizer_place)}, which still holds the old one",
+            tensors=names_of(fates.flow, new),
+            symptom="grad_none",
+            why="an optimizer keeps the tensors that it was given: the old ones get no gradient, the new never change",
+            fix="make the optimizer after the replacement, or give it the new parameters with add_param_group()",
+            place=place,
+            symptom_place=optimizer_place,
+            evidence={"replaced": call.name, "old_parameters_in_optimizer": len(old)},
+        )
+
+    def _late(self, fates: ParameterFates, late: list[int], forgotten: list[int], optimizer_made: int) -> Finding:
+        optimizer_place = place_of_call(fates.flow, optimizer_made)
+        after = [n for n in late if _is_made_after(fates, n, optimizer_made)]
+        made = _place_where_made(fates, after[0]) if after else optimizer_place
+        what = "were made after it" if after else "are of another model than those that it got"
+        old = f", while {len(forgotten)} that it holds are used by nothing" if forgotten else ""
+        return self.finding(
+            f"the optimizer does not have {fates.together(late)}: they {what}{old}",
+            tensors=names_of(fates.flow, late),
+            symptom="grad_none" if forgotten else "grad_wrong",
+            why="an optimizer keeps the tensors that it was given: what is made later gets gradients and never a step",
+            fix="make the optimizer from the model that trains, when it is complete",
+            place=made,
+            symptom_place=optimizer_place if made != optimizer_place else None,
+            evidence={"unused_parameters_in_optimizer": len(forgotten)},
+        )
+
+    def _unfrozen(self, fates: ParameterFates, unfrozen: dict[int, int]) -> Finding:
+        new = list(unfrozen)
+        return self.finding(
+            f"{fates.together(new)} {'was' if len(new) == 1 else 'were'} unfrozen, but no optimizer has "
+            f"{'it' if len(new) == 1 else 'them'}: the optimizer was made before that, without frozen parameters",
+            tensors=names_of(fates.flow, new),
+            symptom="grad_wrong",
+            why="they get gradients from then on, and never a step; nothing clears these gradients either",
+            fix="give them to the optimizer when they are unfrozen: optimizer.add_param_group({'params': ...})",
+            place=place_of_call(fates.flow, min(unfrozen.values())),
+        )
+
+
+def _place_where_made(fates: ParameterFates, number: int) -> Place | None:
+    """If the function that made it also made what an optimizer has, the line that called this function anew."""
+    made, other = fates.made_by(number), fates.made_by(min(fates.trained))
+    if made is None or other is None:
+        return place_of_line(fates.line_where_made(number))
+    return place_of_line(line_apart(fates.flow, made, other))
+
+
+def _replacements(fates: ParameterFates, newcomers: frozenset[int], since: int) -> Iterator[tuple[int, int]]:
+    """Parameters that took the place of one that an optimizer had, with the call in which they did."""
+    for row, call in enumerate(fates.log.calls):
+        if row < since or call.kind not in ("register_parameter", "register_module"):
+            continue
+        old = {use.tensor for use in call.inputs if use.place.startswith("old")}
+        if old & fates.trained:
+            new = {use.tensor for use in call.inputs if use.place.startswith("new")}
+            yield from ((tensor, row) for tensor in sorted(new & newcomers))
+
+
+def _unfrozen_after(fates: ParameterFates, number: int, since: int) -> int | None:
+    """The call that let it train, if it was frozen when the optimizer was made."""
+    changes = fates.flag_changes(number)
+    before = [flag for row, flag in changes if row < since]
+    after = [row for row, flag in changes if row > since and flag]
+    return after[0] if after and before and not before[-1] else None
+
+
+def _is_made_after(fates: ParameterFates, number: int, since: int) -> bool:
+    made = fates.made_by(number)
+    return made is not None and made > since
+
+
+def _is_copy_of(fates: ParameterFates, number: int, forgotten: list[int]) -> bool:
+    """Whether it began with the values of one of these, which nothing else uses."""
+    if not forgotten:
+        return False
+    above = {use.tensor for row in fates.flow.ancestors(number) for use in fates.log.calls[row].inputs}
+    return not above.isdisjoint(forgotten)
+
+
+def _is_all(fates: ParameterFates, forgotten: list[int]) -> bool:
+    """Whether nothing at all of what the optimizers hold is used."""
+    return bool(forgotten) and len(forgotten) == len(fates.trained)

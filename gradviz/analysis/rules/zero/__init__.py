@@ -1,0 +1,1 @@
+"""GV2xx: gradients that are zero or vanish."""

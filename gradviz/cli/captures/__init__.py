@@ -1,0 +1,1 @@
+"""Where a capture comes from, what is drawn of it, and what is kept when something fails."""

@@ -1,0 +1,66 @@
+"""Pictures, and captures, of what was checked: the findings stand on the nodes that they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gradviz.analysis.check.marked_findings import finding_notes, most_telling, with_findings
+from gradviz.capture.capture_file import CAPTURE_SUFFIX
+from gradviz.cli.terminal.progress import working
+from gradviz.errors import BadInput
+
+if TYPE_CHECKING:
+    from gradviz.analysis.finding import Finding
+    from gradviz.capture.capture import Capture
+    from gradviz.rendering.renderer import Renderer, Subject
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Files to write once the findings are known; everything that can be wrong with them is found out before."""
+
+    renderers: dict[str, Renderer | None]
+    """By path; None for a capture."""
+
+    @classmethod
+    def of(cls, paths: Sequence[str]) -> Pictures:
+        """Raises `BadInput` for a path whose suffix says no format."""
+        from gradviz.output import output_format
+
+        if "-" in paths:
+            raise BadInput("standard output is for the findings", hint="name a file: -o net.svg")
+        return cls(
+            {path: None if Path(path).suffix == CAPTURE_SUFFIX else output_format(path).renderer() for path in paths}
+        )
+
+    def write(self, capture: Capture, findings: Iterable[Finding]) -> None:
+        """Draw the first graph with an alarm on it, and keep the whole capture where that is asked for."""
+        from gradviz.capture.capture_file import write_capture
+        from gradviz.output import write_output
+
+        subject = None
+        for path, renderer in self.renderers.items():
+            with working(f"writing {path}"):
+                if renderer is None:
+                    content: str | bytes = write_capture(capture)
+                else:
+                    subject = subject or checked_subject(capture, list(findings))
+                    content = renderer.render(subject)
+            write_output(path, content)
+            click.echo(f"gradviz: wrote {path}", err=True)
+
+
+def checked_subject(capture: Capture, findings: Sequence[Finding]) -> Subject:
+    """What a picture shows of a checked run; raises `BadInput` where there is nothing to draw."""
+    from gradviz.rendering.subjects import subject_of
+    from gradviz.view.build import ViewOptions
+
+    if not capture.graphs:
+        raise BadInput(f"{capture.program.name} has no graph to draw", hint="the findings are all there is")
+    marked = with_findings(capture, findings)
+    return subject_of(marked, marked.graphs[most_telling(marked)], ViewOptions(), finding_notes(findings))

@@ -1,0 +1,39 @@
+"""What was recorded is not lost because of what comes after it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
+from gradviz.cli.captures.source import Source, SourceOptions
+from gradviz.errors import GradvizError
+from gradviz.output import write_output
+
+
+@contextmanager
+def recording_kept(source: Source, options: SourceOptions) -> Iterator[None]:
+    """If what is done inside fails, keep the recording of the script in a temporary file, and say where.
+
+    The script may have run for hours before a full disk or a wrong ``--unfold`` came to light.
+    """
+    try:
+        yield
+    except GradvizError as error:
+        if not options.is_capture:
+            _keep(source, options, error)
+        raise
+
+
+def _keep(source: Source, options: SourceOptions, error: GradvizError) -> None:
+    stem = Path(options.name).stem or "run"
+    path = Path(tempfile.gettempdir()) / f"gradviz-{stem}-{os.getpid()}{CAPTURE_SUFFIX}"
+    try:
+        write_output(path, write_capture(source.capture))
+    except GradvizError:
+        return  # no room there either: the first error says it
+    kept = f"the recording is kept in {path}"
+    error.hint = f"{error.hint}; {kept}" if error.hint else kept

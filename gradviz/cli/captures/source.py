@@ -1,0 +1,245 @@
+"""Where a capture comes from: a script or module that is run now, or a file that was recorded before."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from gradviz.capture.capture import Capture
+from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture, load_capture
+from gradviz.cli.terminal.progress import working
+from gradviz.errors import BadInput, NothingRecorded
+from gradviz.graph.model import Graph
+from gradviz.recording.run.plan import NO_LIMITS, RunLimits
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What the recording options say."""
+
+    words: tuple[str, ...]
+    module: str | None = None
+    backward: int | str | None = None
+    keep_going: bool = False
+    root: str | None = None
+    gradients: bool = True
+    values: bool = False
+    values_up_to: int | None = None
+    calls: bool = False
+    """Whether every torch call is to be recorded, too; not an option: `check` asks for it."""
+    limits: RunLimits = NO_LIMITS
+    root_shares: bool = False
+    check: bool | None = None
+    """Whether graphs are marked with what a check finds; None for only where its calls were recorded."""
+
+    @property
+    def name(self) -> str:
+        """The script, module or capture as the user named it."""
+        if self.module is not None:
+            return self.module
+        if not self.words:
+            raise BadInput("nothing to run", hint="name a script or a capture, or a module with -m")
+        return self.words[0]
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What goes to the program."""
+        return self.words if self.module is not None else self.words[1:]
+
+    @property
+    def file(self) -> Path | None:
+        """The script or capture file."""
+        return None if self.module is not None else Path(self.name)
+
+    @property
+    def inputs(self) -> list[Path]:
+        """Files that the command reads, and must not overwrite."""
+        try:
+            return [self.file] if self.file is not None and self.file.exists() else []
+        except OSError as error:
+            raise BadInput(f"cannot read {self.name}: {error.strerror}") from error
+
+    @property
+    def is_capture(self) -> bool:
+        """True when the name is that of a file recorded before."""
+        if self.file is None:
+            return False
+        try:
+            with self.file.open("rb") as file:
+                return is_capture(file.read(64)) or self.file.suffix == CAPTURE_SUFFIX
+        except (FileNotFoundError, IsADirectoryError):
+            return False
+        except OSError as error:
+            raise BadInput(f"cannot read {self.name}: {error.strerror}") from error
+
+    @property
+    def may_be_let_run_on(self) -> bool:
+        """True where a script that was stopped could have run to its end: a check says itself where it stopped."""
+        return not (self.is_capture or self.check)
+
+    def command(self, name: str) -> str:
+        """The same source and graph with another command, for the user to paste."""
+        words = [self.name] if self.module is None else ["-m", self.module]
+        if self.backward is not None:
+            words += ["--backward", str(self.backward)]
+        if self.root is not None:
+            words += ["--root", self.root]
+        if self.values_up_to is not None:
+            words += ["--values-up-to", str(self.values_up_to)]
+        elif self.values:
+            words.append("--values")
+        if not self.gradients:
+            words.append("--no-gradients")
+        if self.check is not None and name in ("render", "tree"):
+            words.append("--check" if self.check else "--no-check")
+        tail = ["--", *self.arguments] if self.arguments else []
+        return shlex.join(["gradviz", name, *words, *tail])
+
+
+@dataclass(frozen=True)
+class Source:
+    """A capture, and how the program that made it ended."""
+
+    capture: Capture
+    graphs: tuple[Graph, ...]
+    """Those that the options select."""
+    exit_code: int = 0
+    notes: tuple[str, ...] = ()
+    """What is to be said of every graph."""
+
+
+def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph: bool = True) -> Source:
+    """Load the capture or run the program. The program's traceback goes to standard error, as under python.
+
+    Args:
+        own_output: standard output belongs to the command: what the program prints goes to standard error.
+        needs_graph: without any graph there is nothing to show, so say so.
+    """
+    if options.is_capture:
+        return _load(options, needs_graph=needs_graph)
+    from gradviz.recording.run.plan import MOST_VALUES, RecordingPlan
+    from gradviz.recording.run.program import find_module, find_script
+    from gradviz.recording.run.root_expression import parse_root
+    from gradviz.recording.script_runner import run
+
+    if options.root is not None and options.backward is not None:
+        raise BadInput("--root and --backward exclude each other", hint="--root records a tensor at the script's end")
+    if options.root_shares and not options.gradients:
+        raise BadInput("--root-shares and --no-gradients exclude each other")
+    if options.root_shares and options.root is not None:
+        raise BadInput("--root-shares measures backward calls, and --root runs none", hint="pick one with --backward N")
+    if options.root is not None:
+        parse_root(options.root)  # better now than after hours of training
+    plan = RecordingPlan(
+        backward=None if options.backward in ("all", "last") else int(options.backward or 1),
+        only_last=options.backward == "last",
+        keep_going=options.keep_going,
+        limits=options.limits,
+        root=options.root,
+        gradients=options.gradients,
+        values_up_to=options.values_up_to or (MOST_VALUES if options.values else 0),
+        calls=options.calls,
+        root_shares=options.root_shares,
+        working=working,
+    )
+    program = find_module(options.module) if options.module is not None else find_script(options.name)
+    with _standard_output_to_error() if own_output else _as_it_is():
+        result = run(program, options.arguments, plan)
+        sys.stdout.flush()
+    if result.printed_error is not None:
+        click.echo(result.printed_error, err=True, nl=False)
+    exit_code = {"failed": 1, "interrupted": 130}.get(result.capture.outcome, 0)
+    if needs_graph and not result.capture.graphs:
+        raise _no_graph(result.capture, exit_code)
+    return Source(result.capture, result.capture.graphs, exit_code)
+
+
+def tell_that_it_was_stopped(source: Source, options: SourceOptions) -> None:
+    """One line on standard error, for commands whose output does not say it."""
+    if source.capture.outcome == "stopped" and options.may_be_let_run_on:
+        call = source.capture.graphs[-1].backward
+        after = f" after backward {call.number}" if call is not None else ""
+        click.echo(f"gradviz: the script was stopped{after} (--keep-going lets it run on)", err=True)
+
+
+def _no_graph(capture: Capture, exit_code: int) -> NothingRecorded:
+    how = "was interrupted" if capture.outcome == "interrupted" else "failed"
+    if capture.disclosures:
+        why = capture.disclosures[0]
+    elif capture.backward_calls:
+        why = f"it {how} after {capture.backward_calls} backward calls, before the one to record"
+    else:
+        why = f"it {how} before any variable held a tensor with a grad_fn"
+    refusal = NothingRecorded(f"no graph of {capture.program.name} to show: {why}")
+    refusal.exit_code = exit_code or 2
+    return refusal
+
+
+def _load(options: SourceOptions, *, needs_graph: bool) -> Source:
+    for name, given in (
+        ("--root", options.root),
+        ("--keep-going", options.keep_going),
+        ("--no-gradients", not options.gradients),
+        ("--values", options.values),
+        ("--values-up-to", options.values_up_to is not None),
+        ("--root-shares", options.root_shares),
+    ):
+        if given:
+            raise BadInput(f"{name} needs a script to run; {options.name} is a capture")
+    if options.arguments:
+        raise BadInput(f"unexpected {options.arguments[0]!r}: {options.name} is a capture and is not run")
+    assert options.file is not None
+    with working(f"reading {options.name}"):
+        capture = load_capture(options.file)
+    if not capture.graphs and (needs_graph or capture.calls is None):
+        raise NothingRecorded(f"{options.name} holds no graph: its script {capture.outcome} before there was one")
+    return Source(capture, _select(capture, options))
+
+
+def selected(source: Source, options: SourceOptions) -> Source:
+    """The same with the graphs that the options select; raises `BadInput` for a call that was not recorded."""
+    return replace(source, graphs=_select(source.capture, options))
+
+
+def _select(capture: Capture, options: SourceOptions) -> tuple[Graph, ...]:
+    if options.backward is None or options.backward == "all":
+        return capture.graphs
+    if options.backward == "last":
+        return capture.graphs[-1:]
+    chosen = tuple(graph for graph in capture.graphs if graph.backward and graph.backward.number == options.backward)
+    if not chosen:
+        numbers = ", ".join(str(graph.backward.number) for graph in capture.graphs if graph.backward) or "none"
+        raise BadInput(
+            f"--backward {options.backward}: {options.name} does not hold that call", hint=f"it holds {numbers}"
+        )
+    return chosen
+
+
+@contextmanager
+def _standard_output_to_error() -> Iterator[None]:
+    """Whatever is printed, by Python or below it, goes to standard error: standard output is ours."""
+    sys.stdout.flush()
+    try:
+        saved = os.dup(1)
+    except OSError:
+        yield  # no standard output at all
+        return
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+@contextmanager
+def _as_it_is() -> Iterator[None]:
+    yield

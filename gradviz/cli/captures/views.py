@@ -1,0 +1,62 @@
+"""From the options of a command to what is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gradviz.cli.captures.source import Source, SourceOptions
+from gradviz.cli.terminal.progress import working
+from gradviz.errors import GradvizError, NothingFound, NotInThisGraph
+from gradviz.graph.model import Graph
+from gradviz.rendering.renderer import Subject
+from gradviz.rendering.subjects import subject_of
+from gradviz.view import keywords
+from gradviz.view.build import ViewOptions
+
+
+def source_options(options: dict[str, Any]) -> SourceOptions:
+    """The part of a command's options that says what to run."""
+    names = ("words", "module", "backward", "keep_going", "root", "gradients", "values", "values_up_to")
+    more = {name: options[name] for name in ("root_shares", "check") if name in options}
+    return SourceOptions(**{name: options[name] for name in names}, **more)
+
+
+def view_options(options: dict[str, Any]) -> ViewOptions:
+    """The part of a command's options that says what to show, and how much of it."""
+    return keywords.view_options({name: options[name] for name in keywords.KEYWORDS if name in options})
+
+
+def subjects_of(source: Source, options: ViewOptions) -> list[Subject | GradvizError]:
+    """For each graph what is shown of it, or why nothing is: of several, one may lack a name that another has.
+
+    Raises `NotInThisGraph` or `NothingFound` where nothing is to be shown of any.
+    """
+    shown: list[Subject | GradvizError] = []
+    with working("folding the graph"):
+        for graph in source.graphs:
+            try:
+                shown.append(subject_of(source.capture, graph, options, source.notes))
+            except (NotInThisGraph, NothingFound) as refusal:
+                shown.append(refusal)
+    refusals = [each for each in shown if isinstance(each, GradvizError)]
+    if len(refusals) == len(shown):
+        raise refusals[0]
+    return shown
+
+
+def title_of(graph: Graph) -> str:
+    """Which of several graphs it is, as ``--backward`` counts."""
+    return "graph" if graph.backward is None else f"backward {graph.backward.number}"
+
+
+def drawable_subjects(source: Source, viewing: ViewOptions) -> list[Subject]:
+    """A subject for each graph; where one has no such name, a line on standard error says so."""
+    drawn = []
+    for graph, subject in zip(source.graphs, subjects_of(source, viewing), strict=True):
+        if isinstance(subject, GradvizError):
+            click.echo(f"gradviz: {title_of(graph)} is not drawn: {subject.message}", err=True)
+        else:
+            drawn.append(subject)
+    return drawn

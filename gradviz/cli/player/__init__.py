@@ -1,0 +1,1 @@
+"""`gradviz replay` in a terminal: pages and keys."""

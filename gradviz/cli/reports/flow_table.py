@@ -1,0 +1,267 @@
+"""The gradient flow of a graph in the terminal: a row for each parameter or module, with a bar on a log scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import ceil, floor, log10
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gradviz.analysis.flow.gradient_flow import FlowRow, GradientFlow, Trend, deepest_that_fits, folded, gradient_flow
+from gradviz.analysis.flow.shared_weights import shared_weights
+from gradviz.capture.capture import Capture
+from gradviz.cli.reports.loss_table import conflicts, loss_table
+from gradviz.cli.terminal.tables import ASCII_LEVELS, LEVELS, shortened_paths, wrapped
+from gradviz.graph.model import Graph, Node
+from gradviz.graph.query.operation_names import autograd_name
+from gradviz.graph.query.own_line import line_words
+from gradviz.graph.root_shares import RootShares
+from gradviz.rendering.reports.run_log_words import trend_words
+from gradviz.rendering.text.printing import printed
+from gradviz.rendering.words.words import counted, listed
+
+MOST_ROWS = 40
+"""More parameters than this are folded into modules, unless a depth is given."""
+MOST_SHARED = 3
+"""So many of the weights that several places use are told about."""
+MOST_NAMES = 6
+"""So many of the parameters that got nothing are named for each reason."""
+_BAR = 16
+_CALM = 10
+"""A gradient that changes less than so many times over depth is called steady."""
+_PROFILE = "input {} loss"
+_MAKERS = {"sum": "where branches are summed for", "hook": "by a hook on what arrived at"}
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+@dataclass(frozen=True)
+class FlowPage:
+    """What one table is about."""
+
+    title: str
+    flow: GradientFlow
+    remarks: tuple[tuple[str, str], ...] = ()
+    """Sentences, each with its style."""
+    disclosures: tuple[str, ...] = ()
+    shares: RootShares | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowTable:
+    """How the table looks."""
+
+    width: int
+    color: bool = False
+    only_ascii: bool = False
+    depth: int | None = None
+    show_all: bool = False
+
+    def text(self, capture: Capture, graphs: Sequence[Graph]) -> str:
+        """The tables of all graphs, one below the other."""
+        return "\n".join(self.text_of(_page(capture, graph)) for graph in graphs)
+
+    def text_of(self, page: FlowPage) -> str:
+        """One table, and what there is to say about it."""
+        return printed(self._parts(page), self.width, color=self.color)
+
+    def _parts(self, page: FlowPage) -> Iterator[RenderableType]:
+        flow, depth = page.flow, self.depth
+        if depth is None and not self.show_all:
+            depth = deepest_that_fits(flow.rows, MOST_ROWS)
+        rows = list(flow.rows) if depth is None else folded(flow.rows, depth)
+        reached = [row for row in rows if row.count]
+        yield Text(page.title, style="bold")
+        if reached:
+            yield self._table(reached)
+        if flow.trend is not None:
+            yield Text("\n" + self._profile(flow.profile))
+            is_steep = flow.trend.verdict != "steady"
+            yield wrapped(_verdict(flow.trend), self.width, "bold yellow" if is_steep else "")
+        if page.shares is not None:
+            yield from self._losses(page.shares, rows)
+        for remark, style in page.remarks:
+            yield wrapped(remark, self.width, style)
+        if len(rows) < len(flow.rows):
+            hidden = sum(row.parameters for row in rows if row.shape is None)
+            folded_away = f"{hidden:,} of {len(flow.rows):,} parameters are folded into modules"
+            more = "--all shows every one, --depth N opens fewer or more levels"
+            yield wrapped(f"{folded_away}; {more}", self.width, "dim")
+        for sentence in page.disclosures:
+            yield wrapped(f"not recorded: {sentence}", self.width, "yellow")
+
+    def _losses(self, shares: RootShares, rows: Sequence[FlowRow]) -> Iterator[RenderableType]:
+        names = listed([loss.name for loss in shares.losses], len(shares.losses))
+        yield Text()
+        yield wrapped(f"what each of {len(shares.losses)} losses gives: {names}", self.width, "bold")
+        yield loss_table(shares, rows, self.width, self._ellipsis)
+        for sentence in conflicts(shares, rows):
+            yield wrapped(sentence, self.width, "")
+
+    def _table(self, rows: Sequence[FlowRow]) -> Table:
+        scale = _Scale.of(rows)
+        has_broken = any(row.nans or row.infs for row in rows)
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim underline")
+        table.add_column("parameter", no_wrap=True)
+        table.add_column("shape", no_wrap=True, max_width=16, overflow="ellipsis")
+        table.add_column("norm", justify="right", no_wrap=True)
+        table.add_column("/weight", justify="right", no_wrap=True)
+        table.add_column("zeros", justify="right", no_wrap=True)
+        if has_broken:
+            table.add_column("NaN/Inf", justify="right", no_wrap=True, style="bold red")
+        table.add_column(scale.title, no_wrap=True, width=_BAR)
+        cells = [[_shape(row), *_figures(row), *_broken(row)][: 4 + has_broken] for row in rows]
+        names = shortened_paths([row.name for row in rows], self._room_for_names(table, cells), self._ellipsis)
+        for row, name, others in zip(rows, names, cells, strict=True):
+            table.add_row(name, *others, self._bar(row, scale), style=_style(row))
+        return table
+
+    def _room_for_names(self, table: Table, cells: Sequence[Sequence[str]]) -> int:
+        """What the other columns leave: these are as wide as what is in them."""
+        others = [column for column in table.columns[1:] if column.width is None]
+        taken = sum(
+            min(max(len(str(column.header)), *(len(row[place]) for row in cells)), column.max_width or self.width) + 2
+            for place, column in enumerate(others)
+        )
+        return max(18, self.width - taken - 2 - _BAR)
+
+    @property
+    def _ellipsis(self) -> str:
+        return "~" if self.only_ascii else "…"
+
+    def _bar(self, row: FlowRow, scale: _Scale) -> str:
+        if row.is_zero:
+            return "all zero"
+        if not row.norm:
+            return "not finite"
+        eighths = max(1, round(scale.part(row.norm) * _BAR * 8))
+        if self.only_ascii:
+            return "#" * max(1, eighths // 8)
+        return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip()
+
+    def _profile(self, profile: Sequence[float]) -> str:
+        """Sizes from the input to the loss as a line of blocks, some left out where there are too many."""
+        shown = min(len(profile), self.width - len(_PROFILE.format("")))
+        sizes = [log10(profile[place * len(profile) // shown]) for place in range(shown)]
+        low, levels = min(sizes), ASCII_LEVELS if self.only_ascii else LEVELS
+        step = (len(levels) - 1) / max(max(sizes) - low, 1)
+        return _PROFILE.format("".join(levels[round((size - low) * step)] for size in sizes))
+
+
+def _verdict(trend: Trend) -> str:
+    word = trend.verdict.upper()
+    if trend.verdict == "steady":
+        word = "steady" if 1 / _CALM <= trend.factor <= _CALM else "within bounds"
+    sizes = f"root mean square {trend.near_loss:.1e}, then {trend.near_input:.1e}"
+    return f"{word}: {trend_words(trend)} ({sizes})"
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """The log scale of the bars, from 10**low to 10**high."""
+
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, rows: Sequence[FlowRow]) -> _Scale:
+        logs = [log10(row.norm) for row in rows if row.norm]
+        low = floor(min(logs, default=0))
+        return cls(low, max(ceil(max(logs, default=0)), low + 1))
+
+    @property
+    def title(self) -> str:
+        left, right = f"1e{self.low}", f"1e{self.high}"
+        return left + " " * (_BAR - len(left) - len(right)) + right
+
+    def part(self, norm: float) -> float:
+        return (log10(norm) - self.low) / (self.high - self.low)
+
+
+def _page(capture: Capture, graph: Graph) -> FlowPage:
+    flow = gradient_flow(capture, graph)
+    remarks = tuple(_remarks(flow, graph))
+    return FlowPage(_title(capture, graph), flow, remarks, capture.disclosures, graph.root_shares)
+
+
+def _title(capture: Capture, graph: Graph) -> str:
+    call = graph.backward
+    which = f"{call.function} {call.number}{_place(graph, call.call_site)}" if call is not None else "graph"
+    return f"gradients of {which} in {capture.program.name}"
+
+
+def _shape(row: FlowRow) -> str:
+    if row.shape is None:
+        return counted(row.parameters, "tensor")
+    return "×".join(map(str, row.shape)) or "scalar"
+
+
+def _figures(row: FlowRow) -> tuple[str, str, str]:
+    share = row.zeros / row.count
+    zeros = "" if not row.zeros else "<0.1%" if share < 1e-3 else f"{min(share, 0.999):.1%}"
+    if row.is_zero:
+        zeros = "100%"
+    return _number(row.norm), _number(row.ratio), zeros
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return "0" if value == 0 else f"{value:.3g}" if 1e-3 <= value < 1e4 else f"{value:.1e}"
+
+
+def _style(row: FlowRow) -> str:
+    return "bold red" if row.nans or row.infs else "yellow" if row.is_zero else ""
+
+
+def _broken(row: FlowRow) -> list[str]:
+    return [f"{row.nans:,}/{row.infs:,}" if row.nans or row.infs else ""]
+
+
+def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
+    failed = graph.failed_node
+    if failed is not None:
+        yield f"backward failed in {_node_words(graph, graph.nodes[failed])}", "bold red"
+    if flow.first_nan is not None:
+        maker = _MAKERS.get(flow.first_nan_by or "node", "by")
+        yield f"NaN or Inf first made {maker} {_node_words(graph, graph.nodes[flow.first_nan])}", "bold red"
+    lost: dict[int, list[str]] = {}
+    for row in flow.rows:
+        if row.lost_at is not None:
+            lost.setdefault(row.lost_at, []).append(row.name)
+    for place, names in lost.items():
+        yield f"all zero since {_node_words(graph, graph.nodes[place])}: {listed(names, MOST_NAMES)}", "yellow"
+    older = [row.name for row in flow.rows if row.outcome == "accumulated"]
+    if older:
+        yield f"added to an older .grad, which is not counted here: {listed(older, MOST_NAMES)}", ""
+    for shared in islice(shared_weights(graph), MOST_SHARED):
+        name = next(iter(shared.leaf.names), "a parameter")
+        parts = [f"{share:.0%} from {_use_words(graph, node)}" for node, share in shared.uses]
+        yield f"{name} is used in {len(parts)} places: {listed(parts, len(parts))}", ""
+    yield from silent_remarks(flow)
+
+
+def silent_remarks(flow: GradientFlow) -> Iterator[tuple[str, str]]:
+    """For each reason, which parameters got no gradient; with the style of the sentence."""
+    silent: dict[str, list[str]] = {}
+    for row in flow.rows:
+        if row.nothing is not None:
+            silent.setdefault(row.nothing, []).append(row.name)
+    for reason, names in silent.items():
+        yield f"no gradient, {reason}: {listed(names, MOST_NAMES)}", "yellow"
+
+
+def _node_words(graph: Graph, node: Node) -> str:
+    return f"{autograd_name(node)}{_place(graph, node.call_site)}"
+
+
+def _use_words(graph: Graph, node: Node) -> str:
+    """The module that used a weight, or the operation and its line."""
+    return graph.scopes[node.scope].path if node.scope is not None else _node_words(graph, node)
+
+
+def _place(graph: Graph, call_site: int | None) -> str:
+    return "" if call_site is None else f" at {line_words(graph.call_sites[call_site])}"

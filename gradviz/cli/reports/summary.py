@@ -1,0 +1,93 @@
+"""What `gradviz render` says when it is done: where the picture is, what it shows, and what to do next."""
+
+from __future__ import annotations
+
+from gradviz.capture.capture import Capture
+from gradviz.cli.captures.source import SourceOptions
+from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
+from gradviz.graph.model import Graph
+from gradviz.graph.query.own_line import line_words, readers_lines
+from gradviz.output import write_output
+from gradviz.rendering.renderer import Subject
+
+_OUTCOMES = {
+    "stopped": "stopped after it",
+    "finished": "ran to its end",
+    "failed": "failed; the graph is as it was then",
+    "interrupted": "was interrupted; what was recorded until then is kept",
+}
+
+_MOST_GRAPHS = 10
+"""So many graphs are told about, one by one."""
+
+
+def print_summary(options: SourceOptions, subjects: list[Subject], written: list[str]) -> None:
+    """A few plain lines on standard output."""
+    lines = _one_graph(subjects[0], options) if len(subjects) == 1 else _several_graphs(subjects)
+    lines += [f"note: {sentence}" for sentence in subjects[0].capture.disclosures]
+    shown = [*written[:_MOST_GRAPHS], *([f"{written[-1]}, the last of {len(written)}"] * (len(written) > _MOST_GRAPHS))]
+    report = [*(f"wrote {path}" for path in shown), *(f"  {line}" for line in lines)]
+    report.append(f"next:  {options.command('tree')}")
+    if options.check:
+        report.append(f"       {options.command('check')}   says why, and what to do")
+    elif not options.is_capture:
+        keeping = "keeps the recording, so that the script need not run again"
+        report.append(f"       {options.command('record')}   {keeping}")
+    # As output, so that a reader that has seen enough is no error.
+    write_output("-", "\n".join(report) + "\n")
+
+
+def _one_graph(subject: Subject, options: SourceOptions) -> list[str]:
+    outcome = _OUTCOMES[subject.capture.outcome]
+    if subject.capture.outcome == "stopped" and options.may_be_let_run_on:
+        outcome += " (--keep-going lets it run on)"
+    # In a part of the graph a parameter may be missing that backward reaches all the same.
+    parameters = "" if subject.selection_notes else _parameters(subject.capture, subject.graph)
+    size = f"{_size(subject.graph)}{parameters}"
+    return [f"{_origin(subject.graph)}; the script {outcome}", size, *subject.view.notes]
+
+
+def _several_graphs(subjects: list[Subject]) -> list[str]:
+    lines = [f"{_origin(subject.graph)}: {_size(subject.graph)}" for subject in subjects[:_MOST_GRAPHS]]
+    if len(subjects) > _MOST_GRAPHS:
+        lines.append(f"and {len(subjects) - _MOST_GRAPHS} more graphs")
+    lines.append(f"the script {_OUTCOMES[subjects[0].capture.outcome]}")
+    return [*lines, *dict.fromkeys(note for subject in subjects for note in subject.view.notes)]
+
+
+def _origin(graph: Graph) -> str:
+    if graph.backward is not None:
+        return f"{graph.backward.function} {graph.backward.number}{_place(graph, graph.backward.call_site)}"
+    roots = ", ".join(root.name or "an unnamed tensor" for root in graph.roots[:4])
+    return f"graph of {roots}" + (f" and {len(graph.roots) - 4} more" if len(graph.roots) > 4 else "")
+
+
+def _size(graph: Graph) -> str:
+    leaves = sum(1 for node in graph.nodes if node.is_leaf)
+    if len(graph.nodes) == 1:
+        return "1 node, a leaf" if leaves else "1 node"
+    nodes = f"{len(graph.nodes):,} nodes"
+    return f"{nodes}, {leaves:,} of them {'a leaf' if leaves == 1 else 'leaves'}"
+
+
+def _place(graph: Graph, call_site: int | None) -> str:
+    return "" if call_site is None else f" at {line_words(graph.call_sites[readers_lines(graph)[call_site]])}"
+
+
+def _parameters(capture: Capture, graph: Graph) -> str:
+    if not capture.parameters or graph.refused:
+        return ""
+    reached = {name for node in graph.nodes if node.kind == "parameter" for name in node.names}
+    # What they compute, and with which parameters, is not in the graph.
+    callers = callers_of_backward(graph)
+    missed = [p for p in capture.parameters if not reached.intersection(p.names)]
+    trainable = [p.names[0] for p in missed if p.requires_grad]
+    frozen = len(missed) - len(trainable)
+    words = f"; {len(capture.parameters) - len(missed):,} of {len(capture.parameters):,} parameters reached"
+    if frozen:
+        words += f", {frozen:,} frozen"
+    if trainable and callers:
+        words += f", others perhaps inside {words_for_callers(callers)}"
+    elif trainable:
+        words += f"; not reached: {', '.join(trainable[:3])}" + (", ..." if len(trainable) > 3 else "")
+    return words

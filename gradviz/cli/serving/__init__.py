@@ -1,0 +1,1 @@
+"""`gradviz view --serve`: a local web server for the page."""

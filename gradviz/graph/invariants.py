@@ -1,0 +1,163 @@
+"""What holds for every graph, checked when a file is read and in the tests of everything that makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from gradviz.errors import GradvizError
+from gradviz.graph import traversal
+
+if TYPE_CHECKING:
+    from gradviz.graph.call_log import Call, CallLog, LoggedTensor
+    from gradviz.graph.model import Graph
+
+
+class InvalidGraph(GradvizError):
+    """A graph refers to something that it does not hold, or is computed from itself."""
+
+
+def check_graph(graph: Graph) -> None:
+    """Raise `InvalidGraph` at the first reference that points nowhere, or in a circle."""
+    _check_nodes(graph)
+    _check_tables(graph)
+    for root in graph.roots:
+        _check(f"root {root.name}", root.node, len(graph.nodes), "node")
+    if graph.backward is not None:
+        _check("backward", graph.backward.call_site, len(graph.call_sites), "call site")
+        _check("backward", graph.backward.failed_node, len(graph.nodes), "node")
+    _check_for_circles(graph)
+    _check_findings(graph)
+    _check_root_shares(graph)
+
+
+def _check(where: str, index: int | None, count: int, what: str) -> None:
+    if index is not None and not 0 <= index < count:
+        raise InvalidGraph(f"{where} refers to {what} {index}, but there are {count}")
+
+
+def _check_nodes(graph: Graph) -> None:
+    for position, node in enumerate(graph.nodes):
+        where = f"node {node.id}"
+        if node.id != position:
+            raise InvalidGraph(f"{where} stands at place {position}")
+        for edge in node.edges:
+            if edge is not None:
+                _check(where, edge.target, len(graph.nodes), "node")
+        for figures in (node.gradients, node.shares):
+            if figures and len(figures) != len(node.edges):
+                raise InvalidGraph(f"{where} has {len(node.edges)} edges, but figures for {len(figures)}")
+        _check(where, node.call_site, len(graph.call_sites), "call site")
+        _check(where, node.scope, len(graph.scopes), "module scope")
+        for constant in node.constants:
+            _check(where, constant, len(graph.constants), "constant")
+        for saved in node.saved:
+            _check(where, saved.storage, len(graph.storages), "storage")
+            _check(where, saved.source, len(graph.nodes), "node")
+
+
+def _check_tables(graph: Graph) -> None:
+    for index, scope in enumerate(graph.scopes):
+        _check(f"module scope {index}", scope.parent, index, "an earlier module scope")
+        _check(f"module scope {index}", scope.call_site, len(graph.call_sites), "call site")
+    for index, site in enumerate(graph.call_sites):
+        _check(f"call site {index}", site.caller, index, "an earlier call site")
+
+
+def _check_for_circles(graph: Graph) -> None:
+    """No node is computed from itself."""
+    order = traversal.topological_order(graph)
+    if len(order) < len(graph.nodes):
+        first = min(set(range(len(graph.nodes))).difference(order))
+        raise InvalidGraph(f"the edges around node {first} run in a circle")
+
+
+def _check_findings(graph: Graph) -> None:
+    for finding in graph.findings:
+        _check(finding.code, finding.node, len(graph.nodes), "node")
+    for ghost in graph.ghost_edges:
+        where = f"a ghost edge to {ghost.cut}"
+        for node in ghost.nodes:
+            _check(where, node, len(graph.nodes), "node")
+        _check(where, ghost.refused, len(graph.refused), "refused root")
+        _check(where, ghost.constant, len(graph.constants), "constant")
+        _check(where, ghost.scope, len(graph.scopes), "module scope")
+        if (ghost.node is None) == (ghost.refused is None):
+            raise InvalidGraph(f"{where} begins at a node or at a refused root, and not at both")
+
+
+def _check_root_shares(graph: Graph) -> None:
+    if graph.root_shares is None:
+        return
+    count = len(graph.root_shares.losses)
+    for loss in graph.root_shares.losses:
+        _check(f"loss {loss.name}", loss.call_site, len(graph.call_sites), "call site")
+        for node_id in loss.nodes:
+            _check(f"loss {loss.name}", node_id, len(graph.nodes), "node")
+    for entry in graph.root_shares.leaves:
+        _check("a share of losses", entry.leaf, len(graph.nodes), "node")
+        if len(entry.products) != count * count:
+            raise InvalidGraph(f"{count} losses have {len(entry.products)} products at node {entry.leaf}")
+
+
+# Whether every reference of a call log points somewhere.
+
+
+def check_call_log(log: CallLog) -> None:
+    """Raise `InvalidGraph` at the first call, tensor or optimizer that refers to something that is not there."""
+    sizes = {
+        "call": len(log.calls),
+        "tensor": len(log.tensors),
+        "call site": len(log.call_sites),
+        "scope": len(log.scopes),
+        "optimizer": len(log.optimizers),
+        "definition": len(log.definitions),
+    }
+    for what, number, index in _to_what_stands_before(log):
+        if index is not None and not 0 <= index < number:
+            raise InvalidGraph(f"{what} {number} refers to {what} {index}, which does not stand before it")
+    for what, references in _references(log):
+        for table, index in references:
+            if index is not None and not 0 <= index < sizes[table]:
+                raise InvalidGraph(f"{what} refers to {table} {index} of {sizes[table]}")
+    if log.dropped_at is not None and not 0 <= log.dropped_at <= len(log.calls):
+        raise InvalidGraph(f"calls are missing before call {log.dropped_at} of {len(log.calls)}")
+
+
+def _to_what_stands_before(log: CallLog) -> Iterator[tuple[str, int, int | None]]:
+    yield from (("call", number, call.inside) for number, call in enumerate(log.calls))
+    yield from (("call site", number, site.caller) for number, site in enumerate(log.call_sites))
+    yield from (("scope", number, scope.parent) for number, scope in enumerate(log.scopes))
+
+
+def _references(log: CallLog) -> Iterator[tuple[str, Iterable[tuple[str, int | None]]]]:
+    for number, call in enumerate(log.calls):
+        yield f"call {number}", _of_call(call)
+    for number, tensor in enumerate(log.tensors):
+        yield f"tensor {number}", _of_tensor(tensor)
+    for number, optimizer in enumerate(log.optimizers):
+        yield f"optimizer {number}", [("tensor", index) for group in optimizer.groups for index in group]
+    for number, scope in enumerate(log.scopes):
+        yield f"scope {number}", [("call site", scope.call_site)]
+    for moment in log.moments:
+        yield "a moment", [("call", moment)]
+
+
+def _of_call(call: Call) -> Iterator[tuple[str, int | None]]:
+    yield "call site", call.call_site
+    yield "call site", call.grad_mode_site
+    yield "scope", call.scope
+    yield "optimizer", call.optimizer
+    yield "definition", call.definition
+    for use in call.inputs:
+        yield "tensor", use.tensor
+    for use in call.outputs:
+        yield "tensor", use.tensor
+
+
+def _of_tensor(tensor: LoggedTensor) -> Iterator[tuple[str, int | None]]:
+    yield "call", tensor.first_seen
+    yield "call", tensor.producer
+    yield "call", tensor.alive_after
+    yield "tensor", tensor.gradient_of
+    yield "tensor", tensor.from_numpy_of

@@ -1,0 +1,1 @@
+"""Naming things in a graph and finding them."""

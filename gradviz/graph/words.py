@@ -1,0 +1,22 @@
+"""Numbers of things in words."""
+
+from __future__ import annotations
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """``1 operation``, ``12 operations``."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+# Sizes of memory in words.
+
+
+def byte_words(size: int) -> str:
+    """``512 B``, ``1.50 MiB``: three digits, in the units of torch's own messages; ``−1.50 MiB`` for differences."""
+    value, unit = float(abs(size)), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 999.5:
+            break
+        value, unit = value / 1024, larger
+    digits = 0 if unit == "B" or value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{'−' if size < 0 else ''}{value:.{digits}f} {unit}"

@@ -1,0 +1,1 @@
+"""Noticing backward calls, measuring them, and telling how they failed."""

@@ -1,0 +1,107 @@
+"""Notices every ``Tensor.backward``, ``torch.autograd.backward`` and ``torch.autograd.grad`` of the program.
+
+They all end in one engine call, ``_engine_run_backward``, which torch itself replaces in the same way for tracing.
+Calls that a node makes from inside the engine (reentrant checkpointing, a custom backward) are not the program's own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType, ModuleType
+from typing import Any, Literal
+
+from gradviz.recording.run.function_stand_in import StandIns
+from gradviz.recording.torch_access import patches, reading
+
+
+@dataclass(frozen=True)
+class BackwardRequest:
+    """What the program asked the engine for."""
+
+    function: Literal["backward", "grad"]
+    roots: tuple[Any, ...]
+    """Tensors, or ``GradientEdge``s."""
+    inputs: tuple[Any, ...]
+    """Where the gradients are wanted; empty for every leaf."""
+    retain_graph: bool
+    create_graph: bool
+    gradients: tuple[Any, ...]
+    """The gradient that each root starts from; None where torch is to take ones."""
+    frame: FrameType
+    """The frame of torch that called the engine; the program's own are above it."""
+
+
+Handler = Callable[[BackwardRequest, Callable[[], Any]], Any]
+
+
+class _Unwatched(threading.local):
+    is_on = False
+
+
+_unwatched = _Unwatched()
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Backward calls of this thread are ours, and none of the program's."""
+    before, _unwatched.is_on = _unwatched.is_on, True
+    try:
+        yield
+    finally:
+        _unwatched.is_on = before
+
+
+class BackwardWatch:
+    """Hands every backward call of this process to `handle`, which runs it by calling its second argument.
+
+    Of a call that a node makes only `note_inner` is told, on the thread that runs the node.
+    """
+
+    def __init__(self, handle: Handler, note_inner: Callable[[], None]) -> None:
+        self._handle = handle
+        self._note_inner = note_inner
+        self._originals: list[tuple[ModuleType, Any]] = []
+        self._process = os.getpid()
+        self._stand_ins = StandIns()
+
+    def start(self) -> None:
+        """Replace torch's entry to the engine."""
+        for module in patches.backward_entry_modules():
+            original = module._engine_run_backward
+            self._originals.append((module, original))
+            module._engine_run_backward = self._watched(original)  # type: ignore[attr-defined]
+
+    def stop(self) -> None:
+        """Put torch's entry back; safe to call twice."""
+        for module, original in self._originals:
+            module._engine_run_backward = original  # type: ignore[attr-defined]
+        self._originals = []
+
+    def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def run_backward(t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+            # A forked worker is another program: it runs untouched.
+            if os.getpid() != self._process:
+                return original(t_outputs, *args, **kwargs)
+            is_inner = reading.current_graph_task_id() != -1
+            if is_inner:
+                self._note_inner()
+            if is_inner or _unwatched.is_on:
+                return original(t_outputs, *args, **kwargs)
+            request = BackwardRequest(
+                function="backward" if kwargs.get("accumulate_grad", False) else "grad",
+                roots=tuple(t_outputs),
+                inputs=tuple(kwargs.get("inputs") or (args[3] if len(args) > 3 else ())),
+                retain_graph=bool(args[1]) if len(args) > 1 else False,
+                create_graph=bool(args[2]) if len(args) > 2 else False,
+                gradients=tuple(args[0]) if args else (),
+                frame=sys._getframe(1),
+            )
+            call = self._stand_ins.call_below_callers
+            return self._handle(request, lambda: call(request.frame, original, (t_outputs, *args), kwargs))
+
+        return run_backward

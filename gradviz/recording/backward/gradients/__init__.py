@@ -1,0 +1,1 @@
+"""The gradients on every edge of one backward call, as figures."""

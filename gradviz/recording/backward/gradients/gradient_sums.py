@@ -1,0 +1,155 @@
+"""Where several gradients are summed: what each of them gives to the sum, and which way it points.
+
+Problems solved here:
+
+* A branch is seen when its node hands it on, the sum only when the last one is there. To hold on to a branch would
+  make the engine add out of place where it adds in place, so it is copied, and the copies go when the sum is there.
+* Copies of large gradients cost memory that the program may not have: beyond `MOST_HELD_BYTES` nothing is copied.
+* Of two branches none need be copied: their inner product follows from their norms and that of the sum.
+* What a hook on a sum left is another tensor than what was summed, so that there the sum is made of the copies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from math import isfinite, prod, sqrt
+from typing import NamedTuple
+
+import torch
+
+from gradviz.graph.gradients import BranchShare
+from gradviz.recording.torch_access import reading
+
+Slot = tuple[int, int]
+"""One output of a node: its place in the walk, and which output. Of a sender: which edge."""
+
+MOST_HELD_BYTES = 64 * 2**20
+"""So much may be copied at any time."""
+TOO_LARGE = f"their branches take more than {MOST_HELD_BYTES >> 20} MiB"
+NOT_DENSE = "a branch is sparse, a tensor subclass or without values"
+
+_LEAST_REST = 1e-2
+"""Where the other branches together are less than this part of one, rounding decides where they point."""
+
+
+class Branches(NamedTuple):
+    """The branches of a sum, when it is there."""
+
+    senders: list[Slot | None]
+    """None stands for what backward itself starts from."""
+    products: torch.Tensor
+    """Inner product of each with the sum, on their device."""
+
+
+@dataclass
+class _Held:
+    """Copies of the branches of a sum that is not there yet."""
+
+    matrix: torch.Tensor
+    rows: tuple[torch.Tensor, ...]
+    senders: list[Slot | None]
+    next_row: Iterator[int]
+
+
+@dataclass
+class Joins:
+    """Copies branches on their way to the sums in `counts`, and multiplies them when the sum is there."""
+
+    counts: Mapping[Slot, int]
+    """How many branches each sum has, as far as the graph tells."""
+    unknown: Counter[str] = field(default_factory=Counter)
+    """How many sums were given up, by reason."""
+    branches: dict[Slot, Branches] = field(default_factory=dict)
+    _held: dict[Slot, _Held] = field(default_factory=dict)
+    _given_up: set[Slot] = field(default_factory=set)
+    _held_bytes: int = 0
+
+    def add(self, slot: Slot, sender: Slot | None, gradient: torch.Tensor) -> None:
+        """Copy a branch. Runs without grad mode and without modes of any kind."""
+        if slot in self._given_up:
+            return
+        if type(gradient) is not torch.Tensor or gradient.layout != torch.strided or gradient.is_meta:
+            self._give_up(slot, NOT_DENSE)
+            return
+        held = self._held.get(slot)
+        if held is None:
+            held = self._room_for(slot, gradient)
+            if held is None:
+                return
+        row = next(held.next_row)
+        if row < len(held.rows):  # it is not where a node runs more often than the graph tells
+            held.rows[row].copy_(gradient)
+            held.senders[row] = sender
+
+    def close(self, slot: Slot) -> torch.Tensor | None:
+        """The sum is there: what its branches make together, where they were copied."""
+        held = self._held.pop(slot, None)
+        if held is None:
+            return None
+        self._held_bytes -= held.matrix.nbytes
+        if not held.matrix.is_cpu:
+            # It was made on the stream of a sender, and must not be used anew before this one has read it.
+            held.matrix.record_stream(reading.current_stream(held.matrix.device))
+        there = min(next(held.next_row), len(held.rows))
+        rows = held.matrix[:there]
+        whole = rows.sum(0)
+        flat = (torch.view_as_real(rows) if rows.is_complex() else rows).reshape(there, -1)
+        self.branches[slot] = Branches(held.senders[:there], flat @ flat.sum(0))
+        return whole
+
+    def close_all(self) -> None:
+        """Backward is over: gradients that were only asked for arrive at no node."""
+        for slot in list(self._held):
+            self.close(slot)
+
+    def _room_for(self, slot: Slot, gradient: torch.Tensor) -> _Held | None:
+        dtype = gradient.dtype if gradient.dtype in _WIDE else torch.float32
+        size = self.counts[slot] * prod(gradient.shape) * dtype.itemsize
+        if self._held_bytes + size > MOST_HELD_BYTES:
+            self._give_up(slot, TOO_LARGE)
+            return None
+        # Zeros: a branch may be undefined, and takes no row.
+        matrix = torch.zeros((self.counts[slot], *gradient.shape), dtype=dtype, device=gradient.device)
+        self._held_bytes += size
+        held = self._held[slot] = _Held(matrix, matrix.unbind(0), [None] * len(matrix), count())
+        return held
+
+    def _give_up(self, slot: Slot, reason: str) -> None:
+        self._given_up.add(slot)
+        self.unknown[reason] += 1
+        held = self._held.pop(slot, None)
+        if held is not None:
+            self._held_bytes -= held.matrix.nbytes
+
+
+_WIDE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+def shares_of(branches: Branches, norm_of: Callable[[Slot], float | None]) -> Iterator[tuple[Slot, BranchShare]]:
+    """The share of each branch that a node sent; `norm_of` gives the norm of what it sent. Waits for accelerators."""
+    products = branches.products.double().tolist()
+    whole = sum(products)
+    for sender, product in zip(branches.senders, products, strict=True):
+        norm = norm_of(sender) if sender is not None else None
+        if sender is not None and norm is not None and isfinite(whole):
+            own = norm**2
+            rest = whole - 2 * product + own
+            yield sender, _share(product, whole, own, rest if rest > _LEAST_REST**2 * own else 0.0)
+
+
+def shares_of_two(norms: Sequence[float], norm_of_sum: float) -> Iterator[BranchShare]:
+    """The shares of two branches, from their norms and that of their sum."""
+    whole, squares = norm_of_sum**2, [norm**2 for norm in norms]
+    can_tell = min(squares) > (_LEAST_REST * 0.1) ** 2 * max(squares)
+    for own, other in (squares, squares[::-1]):
+        yield _share((whole + own - other) / 2, whole, own, other if can_tell else 0.0)
+
+
+def _share(product: float, whole: float, own: float, rest: float) -> BranchShare:
+    """From the inner product with the sum, and the squared norms of the sum, the branch and all others together."""
+    share = product / whole if whole > 0 else None
+    cosine = max(-1.0, min(1.0, (product - own) / sqrt(own * rest))) if own > 0 and rest > 0 else None
+    return BranchShare(share, cosine)

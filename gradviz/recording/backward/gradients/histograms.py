@@ -1,0 +1,62 @@
+"""Histograms of gradients: from a sample of each, and computed for many at once, however few of them are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+
+from gradviz.graph.gradients import FIRST_DECADE
+from gradviz.recording.backward.gradients.statistics import decades, histograms
+from gradviz.recording.torch_access import reading
+
+SAMPLE = 128
+"""So many elements, evenly spaced, stand for all of a tensor."""
+_ROWS = 256
+
+
+class Histogram(NamedTuple):
+    """How many of the sampled values are in which decade."""
+
+    first_decade: int
+    """Exponent of the first decade that has a value."""
+    counts: tuple[int, ...]
+    """From there to the last decade that has one."""
+
+
+class Sampler:
+    """Takes samples of matrices whose rows are gradients, on one device."""
+
+    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
+        self.dtype = dtype
+        self._device = device
+        self._rows: torch.Tensor | None = None
+        self._numbers: list[int] = []
+        self._sampled: list[tuple[list[int], torch.Tensor]] = []
+
+    def add(self, numbers: list[int], matrix: torch.Tensor) -> None:
+        """Sample each row; the rows belong to these numbers."""
+        if self._rows is None or len(self._numbers) + len(numbers) > _ROWS:
+            self._flush()
+            # What a short row leaves free is zero, which no histogram counts.
+            self._rows = torch.zeros((_ROWS, SAMPLE), dtype=self.dtype, device=self._device)
+        sample = matrix[:, :: -(-matrix.shape[1] // SAMPLE)]
+        start = len(self._numbers)
+        self._rows[start : start + len(numbers), : sample.shape[1]] = sample
+        self._numbers.extend(numbers)
+
+    def histograms(self) -> Iterator[tuple[int, Histogram]]:
+        """The histogram of each number. Waits for the device."""
+        self._flush()
+        reading.wait_for(self._device)
+        for numbers, codes in self._sampled:
+            for number, counts in zip(numbers, histograms(codes.cpu()), strict=True):
+                filled = [place for place, count in enumerate(counts) if count]
+                span = slice(filled[0], filled[-1] + 1) if filled else slice(0)
+                yield number, Histogram(FIRST_DECADE + filled[0] if filled else 0, tuple(counts[span]))
+
+    def _flush(self) -> None:
+        if self._numbers and self._rows is not None:
+            self._sampled.append((self._numbers, decades(self._rows[: len(self._numbers)])))
+            self._numbers = []

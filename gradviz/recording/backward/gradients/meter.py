@@ -1,0 +1,308 @@
+"""Takes gradients while backward runs, and gives their figures when it is over.
+
+Problems solved here:
+
+* Most gradients of most programs are small, and five kernels for each would cost more than the backward itself. Small
+  ones are copied, and measured by the dozen.
+* A gradient that somebody else holds is cloned by torch where it would have been kept, and added out of place where it
+  would have been added in place. So no gradient is held: it is copied or measured while its node hands it on.
+* Reading a figure of an accelerator's tensor makes the program wait. Figures stay there until all is over.
+* Several threads of the engine measure at the same time: each has its own rows to copy to, and so has each stream.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from math import isfinite, sqrt
+from threading import get_ident
+from typing import Any
+
+import torch
+from msgspec.structs import replace
+
+from gradviz.graph.gradients import TensorFigures
+from gradviz.recording.backward.gradients.histograms import Histogram, Sampler
+from gradviz.recording.backward.gradients.statistics import figures_of, norm_of
+from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.walk.graph_walker import without_collector
+
+MOST_COPIED = 131_072
+"""Elements that are copied together; a gradient with more than a quarter of that is measured where it is."""
+MOST_ROWS = 64
+
+_MEASURED_CLASSES = (torch.Tensor, torch.nn.Parameter)
+
+
+@dataclass
+class GradientMeter:
+    """Each gradient that is taken gets a number; `facts` gives the figures by number."""
+
+    facts_table: FactsTable
+    values_up_to: int = 0
+    """Gradients with so many elements or fewer are kept whole."""
+    unmeasured: Counter[str] = field(default_factory=Counter)
+    """How many gradients could not be measured, by reason."""
+    _facts: dict[int, TensorFigures] = field(default_factory=dict)
+    _norms: dict[int, tuple[TensorFigures, torch.Tensor]] = field(default_factory=dict)
+    _samplers: dict[Any, Sampler] = field(default_factory=dict)
+    _shelves: dict[Any, _Shelf] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def take(self, gradient: torch.Tensor) -> int:
+        """Copy or measure the gradient; its number. Runs without grad mode and without modes of any kind."""
+        number = next(self._numbers)
+        if type(gradient) not in _MEASURED_CLASSES or gradient.is_nested:
+            self._note_unmeasured(number, gradient)
+            return number
+        stream = None if gradient.is_cpu else reading.current_stream(gradient.device)
+        key = gradient.shape, gradient.dtype, gradient.device, gradient.layout, stream, get_ident()
+        shelf = self._shelves.get(key)
+        if shelf is None:
+            shelf = self._new_shelf(gradient, stream)
+            if shelf is None:
+                self._note_unmeasured(number, gradient)
+                return number
+            self._shelves[key] = shelf
+        shelf.add(number, gradient)
+        return number
+
+    def take_norm(self, value: torch.Tensor) -> int | None:
+        """Measure only the norm of something that is no gradient; None where that cannot be."""
+        facts = _facts_without_figures(self.facts_table, value)
+        if facts.unmeasured is not None or value.layout is not torch.strided:
+            return None
+        number = next(self._numbers)
+        self._norms[number] = facts, norm_of(value)
+        return number
+
+    def facts(self) -> dict[int, TensorFigures]:
+        """The figures of everything that was taken, by number. Waits for accelerators."""
+        with without_collector():
+            for shelf in self._shelves.values():
+                shelf.flush()
+            histograms: dict[int, Histogram] = {}
+            for sampler in self._samplers.values():
+                histograms.update(sampler.histograms())
+            for shelf in self._shelves.values():
+                self._facts.update(shelf.facts(histograms))
+            self._read_norms()
+        self._shelves.clear()
+        self._samplers.clear()
+        return self._facts
+
+    def _read_norms(self) -> None:
+        by_device: dict[torch.device, list[int]] = {}
+        for number, (_, norm) in self._norms.items():
+            by_device.setdefault(norm.device, []).append(number)
+        for numbers in by_device.values():
+            norms = torch.stack([self._norms[number][1].double() for number in numbers]).tolist()
+            for number, norm in zip(numbers, norms, strict=True):
+                known = norm if isfinite(norm) else None
+                self._facts[number] = replace(self._norms[number][0], norm=known)
+        self._norms.clear()
+
+    def _note_unmeasured(self, number: int, gradient: torch.Tensor) -> None:
+        facts = _facts_without_figures(self.facts_table, gradient)
+        if facts.unmeasured is not None:
+            self.unmeasured[facts.unmeasured] += 1
+        self._facts[number] = facts
+
+    def _new_shelf(self, gradient: torch.Tensor, stream: object) -> _Shelf | None:
+        """Where gradients like this one are measured; None for those of which nothing is to be measured."""
+        facts = _facts_without_figures(self.facts_table, gradient)
+        if facts.unmeasured is not None or not facts.count:
+            return None
+        dtype = torch.float64 if gradient.dtype in (torch.float64, torch.complex128) else torch.float32
+        key = dtype, gradient.device, stream, get_ident()
+        sampler = self._samplers.setdefault(key, Sampler(dtype, gradient.device))
+        if gradient.layout is not torch.strided:
+            return _Sparse(self, facts, sampler)
+        if facts.count > MOST_COPIED // 4:
+            return _MeasuredInPlace(self, facts, sampler)
+        return _Copies(self, facts, sampler)
+
+
+def _facts_without_figures(table: FactsTable, gradient: torch.Tensor) -> TensorFigures:
+    tensor = table.of_tensor(gradient)
+    reason = _why_not_measured(gradient)
+    size = 0 if reason else gradient.numel()
+    return TensorFigures(tensor.shape, tensor.dtype, tensor.device, tensor.layout, count=size, unmeasured=reason)
+
+
+def _why_not_measured(gradient: torch.Tensor) -> str | None:
+    if type(gradient) not in _MEASURED_CLASSES:
+        return f"{type(gradient).__name__} is a tensor subclass"
+    if gradient.is_nested:
+        return "it is a nested tensor"
+    if gradient.is_meta:
+        return "a meta tensor has no values"
+    if gradient.is_quantized:
+        return "it is quantized"
+    if gradient.layout in _SPARSE_LAYOUTS:
+        return None
+    if gradient.layout is not torch.strided:
+        return f"its layout is {str(gradient.layout).removeprefix('torch.')}"
+    if not reading.has_storage(gradient):
+        return "vmap runs over it"
+    if gradient.numel() and _has_no_memory(gradient):
+        # As sharded training does with parameters. To read it would end the process.
+        return "its memory has been given back"
+    return None
+
+
+_SPARSE_LAYOUTS = frozenset((torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc))
+
+
+def _has_no_memory(tensor: torch.Tensor) -> bool:
+    """Asked without its storage: torch would keep the Python object of that, and add to this gradient out of place."""
+    return tensor.data_ptr() == tensor.storage_offset() * tensor.element_size()
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Figures as they were computed: on their device, until all is over.
+
+    Thousands of small Python objects, made while the program runs, would call the garbage collector again and again.
+    """
+
+    numbers: list[int]
+    figures: torch.Tensor
+    times: int
+    """Each element that was measured stands for so many."""
+    values: torch.Tensor | None
+
+
+class _Shelf:
+    """Where gradients go that have shape, dtype and device in common."""
+
+    def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
+        self._common = facts
+        self._sampler = sampler
+        self._keeps_values = facts.count <= meter.values_up_to and not facts.dtype.startswith("complex")
+        self._measured: list[_Measured] = []
+
+    def add(self, number: int, gradient: torch.Tensor) -> None:
+        """Take one gradient."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Measure what was taken but not measured yet."""
+
+    def measure(self, numbers: list[int], matrix: torch.Tensor, times: int = 1) -> None:
+        """Measure the rows, which belong to these numbers; their elements stand for `times` as many."""
+        self._sampler.add(numbers, matrix)
+        values = matrix.clone() if self._keeps_values else None
+        self._measured.append(_Measured(numbers, figures_of(matrix), times, values))
+
+    def facts(self, histograms: Mapping[int, Histogram]) -> Iterator[tuple[int, TensorFigures]]:
+        """The figures of everything that was measured, with its number."""
+        if not self._measured:
+            return
+        reading.wait_for(self._measured[0].figures.device)
+        rows = iter(torch.cat([measured.figures for measured in self._measured]).tolist())
+        for measured in self._measured:
+            values = measured.values.tolist() if measured.values is not None else [None] * len(measured.numbers)
+            for number, own_values in zip(measured.numbers, values, strict=True):
+                figures = self._figures(next(rows), measured.times, histograms[number])
+                yield number, figures if own_values is None else replace(figures, values=tuple(own_values))
+
+    def _figures(self, row: list[float], times: int, histogram: Histogram) -> TensorFigures:
+        norm, total, minimum, maximum, nonzero, nans, infs = row
+        common = self._common
+        finite = common.count - times * int(nans + infs)
+        return TensorFigures(
+            common.shape,
+            common.dtype,
+            common.device,
+            common.layout,
+            False,
+            norm * sqrt(times) if finite else None,
+            total * times / finite if finite else None,
+            minimum if finite else None,
+            maximum if finite else None,
+            common.count,
+            common.count - times * int(nonzero),
+            times * int(nans),
+            times * int(infs),
+            histogram.counts,
+            histogram.first_decade,
+        )
+
+
+class _Copies(_Shelf):
+    """Small gradients, copied to rows that are measured when all are in use.
+
+    The first few rows are few: most shapes of a program come only once or twice.
+    """
+
+    def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
+        super().__init__(meter, facts, sampler)
+        self._most = min(MOST_ROWS, MOST_COPIED // facts.count)
+        self._numbers: list[int] = []
+        self._matrix: torch.Tensor | None = None
+        self._rows: tuple[torch.Tensor, ...] = ()
+
+    def add(self, number: int, gradient: torch.Tensor) -> None:
+        if len(self._numbers) == len(self._rows):
+            self.flush()
+            self._make_room(gradient)
+        self._rows[len(self._numbers)].copy_(_magnitudes(gradient))
+        self._numbers.append(number)
+
+    def flush(self) -> None:
+        if self._numbers:
+            assert self._matrix is not None
+            self.measure(self._numbers, self._matrix[: len(self._numbers)])
+            self._numbers = []
+
+    def _make_room(self, gradient: torch.Tensor) -> None:
+        wanted = min(self._most, 4 * len(self._rows) or 2)
+        if wanted > len(self._rows):
+            self._matrix = torch.empty((wanted, gradient.numel()), dtype=self._sampler.dtype, device=gradient.device)
+            self._rows = self._matrix.view(wanted, *gradient.shape).unbind(0)
+
+
+class _MeasuredInPlace(_Shelf):
+    """Large gradients: a copy of each would cost memory that the program may not have."""
+
+    def add(self, number: int, gradient: torch.Tensor) -> None:
+        once = _without_repetition(gradient)
+        self.measure([number], _magnitudes(once).view(1, -1), gradient.numel() // once.numel())
+
+
+def _without_repetition(gradient: torch.Tensor) -> torch.Tensor:
+    """The elements in memory, each once, in a row: what `sum` sends back is one number, shown in every place.
+
+    Figures do not depend on the order of elements, so what is only transposed need not be copied.
+    """
+    dimensions = [
+        (stride, size) for stride, size in zip(gradient.stride(), gradient.shape, strict=True) if size > 1 and stride
+    ]
+    expected = 1
+    for stride, size in sorted(dimensions):
+        if stride != expected:
+            return gradient.reshape(-1)
+        expected *= size
+    return gradient.as_strided((expected,), (1,))
+
+
+class _Sparse(_Shelf):
+    """Gradients of embeddings and of sparse matrices: some values, all others are zero."""
+
+    def add(self, number: int, gradient: torch.Tensor) -> None:
+        if self._keeps_values:
+            self.measure([number], gradient.to_dense().view(1, -1))
+            return
+        values = gradient.coalesce()._values() if gradient.is_sparse else gradient.values()
+        given = _magnitudes(values).reshape(-1)
+        if given.numel() < gradient.numel():
+            given = torch.cat((given, given.new_zeros(1)))  # for all that are not given
+        self.measure([number], given.unsqueeze(0))
+
+
+def _magnitudes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.abs() if tensor.is_complex() else tensor

@@ -1,0 +1,187 @@
+"""Measures the gradients of one backward call, from before it to after it, and adds them to its graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from gradviz.graph.gradients import BranchShare, NodeRun, TensorFigures
+from gradviz.graph.model import Graph, Node
+from gradviz.recording.backward.backward_watch import BackwardRequest
+from gradviz.recording.backward.gradients.gradient_sums import Slot, shares_of, shares_of_two
+from gradviz.recording.backward.gradients.hooks import UNDEFINED, GradientWatch, measuring
+from gradviz.recording.backward.gradients.leaf_gradients import LeafGradients
+from gradviz.recording.backward.gradients.meter import GradientMeter
+from gradviz.recording.run.recording_failures import Defects
+from gradviz.recording.walk.graph_walker import Walk, leaf_variables, without_collector
+from gradviz.recording.walk.roots import slots_in
+
+_UNDEFINED_FACTS = TensorFigures(is_undefined=True)
+
+
+class GradientRecorder:
+    """What is measured of one call: `start`, the call itself, `stop`, and then `added_to` its graph."""
+
+    def __init__(self, walk: Walk, graph: Graph, request: BackwardRequest, meter: GradientMeter) -> None:
+        self._meter = meter
+        self._walk = walk
+        self._graph = graph
+        self._request = request
+        self._root_slots = slots_in(walk, request.roots)
+        self._senders = Counter(
+            (edge.target, edge.input_nr) for edges in walk.edges for edge in edges if edge is not None
+        )
+        self._senders.update(slot for slot in self._root_slots if slot is not None)
+        hooked = ((node.id, output_nr) for node in graph.nodes if node.hooks for output_nr in range(len(node.outputs)))
+        self._watch = GradientWatch(walk, meter, self._senders, hooked)
+        self._leaves: LeafGradients | None = None
+        self._started_from: list[int | None] = []
+        self._leaf_values: dict[int, int | None] = {}
+
+    @property
+    def unknown_shares(self) -> Counter[str]:
+        """How many sums of several gradients are told without shares, by reason."""
+        return self._watch.joins.unknown
+
+    @property
+    def defects(self) -> Defects:
+        """Failures of ours while the program ran."""
+        return self._watch.defects
+
+    def start(self) -> None:
+        """Look at what is there before the call, and put hooks on all nodes."""
+        with measuring():
+            self._leaf_values = {
+                place: self._meter.take_norm(variable)
+                for place, variable in leaf_variables(self._walk)
+                if not self._graph.nodes[place].values
+            }
+        if self._request.function == "backward":
+            self._leaves = LeafGradients(self._walk, self._meter)
+        self._started_from = [
+            None if slot is None or gradient is None else self._watch.expect(slot, gradient)
+            for slot, gradient in zip(self._root_slots, self._request.gradients, strict=False)
+        ]
+        self._watch.start()
+
+    def stop(self, result: Any = None) -> None:
+        """Take the hooks off, and look at what the call left; `result` is what it returned, if it did."""
+        self._watch.stop()
+        if self._leaves is not None:
+            self._leaves.after(self._watch.flow)
+        elif result is not None:
+            self._measure_result(result)
+
+    def cancel(self) -> None:
+        """Take the hooks off, whatever state they are in."""
+        self._watch.stop()
+
+    def _measure_result(self, result: Any) -> None:
+        with measuring():
+            for slot, gradient in zip(slots_in(self._walk, self._request.inputs), result, strict=False):
+                if slot is not None:
+                    self._watch.flow.arrived[slot] = UNDEFINED if gradient is None else self._meter.take(gradient)
+
+    def added_to(self, graph: Graph) -> Graph:
+        """The graph with all figures. Waits for accelerators."""
+        with measuring():
+            facts = self._meter.facts()
+        facts[UNDEFINED] = _UNDEFINED_FACTS
+        return _Addition(self, graph, facts).to(graph)
+
+
+class _Addition:
+    """Figures on their way into a graph."""
+
+    def __init__(self, recorder: GradientRecorder, graph: Graph, facts: Mapping[int, TensorFigures]) -> None:
+        self._facts = facts
+        self._flow = recorder._watch.flow
+        self._order = {place: order for order, place in enumerate(self._flow.runs)}
+        self._started_from = dict(zip(recorder._root_slots, recorder._started_from, strict=False))
+        self._leaf_values = recorder._leaf_values
+        self._leaves = recorder._leaves.results(facts) if recorder._leaves is not None else {}
+        self._shares = dict(self._all_shares(recorder))
+
+    def to(self, graph: Graph) -> Graph:
+        """The graph with them."""
+        roots = [
+            replace(root, gradient=self._known(self._started_from.get((root.node, root.output_nr))))
+            for root in graph.roots
+        ]
+        with without_collector():
+            return replace(graph, nodes=tuple([self._node(node) for node in graph.nodes]), roots=tuple(roots))
+
+    def _known(self, number: int | None) -> TensorFigures | None:
+        return None if number is None else self._facts.get(number)
+
+    def _node(self, node: Node) -> Node:
+        place = node.id
+        arrived = [self._flow.arrived.get((place, output_nr)) for output_nr in range(max(1, len(node.outputs)))]
+        run = self._run(place)
+        value = self._known(self._leaf_values.get(place))
+        values = (value,) if value is not None else node.values
+        if run is None and arrived.count(None) == len(arrived):
+            # Nothing came here; of a leaf that, too, is told.
+            leaf = self._leaves.get(place)
+            return replace(node, values=values, leaf_gradient=leaf) if leaf or values else node
+        sent = self._flow.sent.get(place, ())
+        edges = zip(node.edges, sent, strict=False)
+        shares = tuple([self._shares.get((place, edge_nr)) for edge_nr in range(len(sent))])
+        before_hooks = [self._flow.before_hooks.get((place, output_nr)) for output_nr in range(len(arrived))]
+        return replace(
+            node,
+            gradients=tuple([None if edge is None else self._known(number) for edge, number in edges]),
+            shares=shares if any(shares) else (),
+            arrived=tuple([self._known(number) for number in arrived]),
+            before_hooks=tuple(map(self._known, before_hooks)) if before_hooks.count(None) < len(arrived) else (),
+            values=values,
+            run=run,
+            leaf_gradient=self._leaves.get(place),
+        )
+
+    def _run(self, place: int) -> NodeRun | None:
+        order = self._order.get(place)
+        if order is None:
+            return None
+        thread, seconds = self._flow.runs[place]
+        return NodeRun(order, seconds, thread, 1 + self._flow.repeats[place])
+
+    def _all_shares(self, recorder: GradientRecorder) -> Iterator[tuple[Slot, BranchShare]]:
+        """Of every edge whose gradient was summed with others, where that is known."""
+        joins = recorder._watch.joins
+        for slot, branches in joins.branches.items():
+            # Where a backward inside this backward came again, not all of them went into what arrived.
+            if slot in self._flow.arrived and slot[0] not in self._flow.repeats:
+                yield from shares_of(branches, self._norm_of_sent)
+        pairs = {slot for slot, count in recorder._senders.items() if count == 2 and slot not in joins.counts}
+        for slot, pair in self._pairs_at(pairs, recorder._walk).items():
+            whole = self._norm(self._flow.arrived.get(slot))
+            norms = [norm for _, number in pair if (norm := self._norm(number)) is not None]
+            if whole is not None and len(pair) == len(norms) == 2:
+                shares = zip(pair, shares_of_two(norms, whole), strict=True)
+                yield from ((sender, share) for (sender, _), share in shares if sender is not None)
+
+    def _pairs_at(self, slots: set[Slot], walk: Walk) -> dict[Slot, list[tuple[Slot | None, int | None]]]:
+        """Sender and number of what went into each of the sums."""
+        pairs: dict[Slot, list[tuple[Slot | None, int | None]]] = {
+            slot: [(None, number)] for slot, number in self._started_from.items() if slot in slots
+        }
+        for place, sent in self._flow.sent.items():
+            for edge_nr, (edge, number) in enumerate(zip(walk.edges[place], sent, strict=False)):
+                if edge is not None and (edge.target, edge.input_nr) in slots:
+                    pairs.setdefault((edge.target, edge.input_nr), []).append(((place, edge_nr), number))
+        return pairs
+
+    def _norm_of_sent(self, sender: Slot) -> float | None:
+        place, edge_nr = sender
+        return self._norm(self._flow.sent[place][edge_nr])
+
+    def _norm(self, number: int | None) -> float | None:
+        """The norm of a gradient without NaN and Inf."""
+        facts = self._known(number)
+        if facts is None or facts.nans or facts.infs:
+            return None
+        return 0.0 if facts.is_undefined else facts.norm

@@ -1,0 +1,128 @@
+"""Runs the program's backward calls with gradients measured, and adds what flowed to their graphs.
+
+Also when a call breaks off: what ran until then is kept. A failure of ours is disclosed and never reaches the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from gradviz.graph.model import Graph
+from gradviz.graph.words import counted
+from gradviz.recording.backward.backward_watch import BackwardRequest
+from gradviz.recording.backward.gradients.meter import GradientMeter
+from gradviz.recording.backward.gradients.recorder import GradientRecorder
+from gradviz.recording.backward.gradients.root_shares import NOTHING_TO_COMPARE, measured_root_shares
+from gradviz.recording.backward.inner_backward import InnerBackwards
+from gradviz.recording.backward.program_state import HOOKS_RAN
+from gradviz.recording.compiled.nan_lines import CompiledReplays
+from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
+
+
+class MeasuredCalls:
+    """Measures for one recording, unless its plan says otherwise."""
+
+    def __init__(self, plan: RecordingPlan, facts: FactsTable, builder: CaptureBuilder) -> None:
+        self.plan = plan
+        self.facts = facts
+        self.builder = builder
+        self.inner = InnerBackwards(builder)
+
+    def run(self, recorded: Recorded | None, request: BackwardRequest, run: Callable[[], Any]) -> Any:
+        """Run the call; gives what it gives and raises what it raises."""
+        with self.inner.awaited(recorded):
+            return self._run_measured(recorded, request, run)
+
+    def _run_measured(self, recorded: Recorded | None, request: BackwardRequest, run: Callable[[], Any]) -> Any:
+        gradients = self._ready(recorded, request)
+        if gradients is None or recorded is None:
+            return run()
+        result = None
+        replays = self._replays(recorded)
+        try:
+            result = run()
+        finally:
+            if replays is not None:
+                replays.stop()
+            self._add_what_flowed(gradients, recorded.place, result)
+            self._look_into_compiled_code(replays, recorded.place)
+        return result
+
+    def _replays(self, recorded: Recorded) -> CompiledReplays | None:
+        """Ready to look into compiled code, where every call is logged."""
+        if not self.plan.calls:
+            return None
+        replays = CompiledReplays(recorded.walk)
+        try:
+            replays.start()
+        except Exception as defect:  # whatever it is, it must not reach the program
+            replays.stop()
+            self.builder.disclose_defect("compiled code could not be looked into", defect)
+            return None
+        return replays
+
+    def _look_into_compiled_code(self, replays: CompiledReplays | None, place: int) -> None:
+        try:
+            if replays is not None:
+                self.builder.graphs[place] = replays.added_to(self.builder.graphs[place])
+        except Exception as defect:  # whatever it is, it must not reach the program
+            self.builder.disclose_defect("compiled code could not be looked into", defect)
+
+    def _ready(self, recorded: Recorded | None, request: BackwardRequest) -> GradientRecorder | None:
+        """Measuring, ready for the call; None where nothing is to be measured."""
+        if recorded is None or not self.plan.gradients:
+            return None
+        graph = self.builder.graphs[recorded.place]
+        obstacle = reading.why_backward_cannot_be_measured()
+        if obstacle is not None:
+            number = graph.backward.number if graph.backward else 0
+            call = f"{request.function} {number}"
+            self.builder.disclose_of_call("gradients of", call, f"were not measured: {obstacle}")
+            return None
+        if self.plan.root_shares:
+            graph = self._with_root_shares(recorded, request)
+        meter = GradientMeter(self.facts, self.plan.values_up_to, self.builder.unmeasured)
+        gradients = GradientRecorder(recorded.walk, graph, request, meter)
+        try:
+            gradients.start()
+        except Exception as defect:  # whatever it is, it must not reach the program
+            gradients.cancel()
+            self.builder.disclose_defect("gradients could not be measured", defect)
+            return None
+        return gradients
+
+    def _with_root_shares(self, recorded: Recorded, request: BackwardRequest) -> Graph:
+        graphs, graph = self.builder.graphs, self.builder.graphs[recorded.place]
+        try:
+            shares = measured_root_shares(recorded.walk, graph, request)
+        except Exception as error:  # of a hook of the program, too: its own backward will raise it again
+            reason = str(error).partition("\n")[0]
+            self.builder.disclose(f"shares of losses could not be measured: {type(error).__name__}: {reason}")
+            return graph
+        if shares is None:
+            self.builder.disclose(NOTHING_TO_COMPARE)
+            return graph
+        if any(node.hooks for node in graph.nodes):
+            self.builder.disclose(HOOKS_RAN)
+        graphs[recorded.place] = graph = replace(graph, root_shares=shares)
+        return graph
+
+    def _add_what_flowed(self, gradients: GradientRecorder, place: int, result: Any) -> None:
+        graphs = self.builder.graphs
+        try:
+            gradients.stop(result)
+            graphs[place] = gradients.added_to(graphs[place])
+        except Exception as defect:  # whatever it is, it must not reach the program
+            self.builder.disclose_defect("gradients could not be measured", defect)
+        for reason, count in gradients.unknown_shares.items():
+            self.builder.disclose(
+                f"what each gradient gives to {counted(count, 'sum')} of several is not known: {reason}"
+            )
+        for sentence in gradients.defects.sentences("gradients at {} nodes could not be measured"):
+            self.builder.disclose(sentence)

@@ -1,0 +1,85 @@
+"""Backward calls that torch refuses before its engine starts: no root, or a gradient that does not fit the root.
+
+torch's message counts tensors and names none; the traceback still holds them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from gradviz.recording.forward.names import NameTable, local_variables
+from gradviz.recording.run.file_kinds import is_torch_file
+from gradviz.recording.torch_access import reading
+
+_ARGUMENTS = {
+    torch.autograd.backward.__code__: ("backward", "tensors", "grad_tensors_"),
+    torch.autograd.grad.__code__: ("grad", "outputs", "grad_outputs_"),
+}
+"""By the code of torch's functions: their name, and the variables that hold what they were given, as tuples."""
+
+
+def blamed_root(message: str, tensors: Sequence[torch.Tensor]) -> int:
+    """The place of the tensor that torch's message is about."""
+    place = re.search(r"grad_output\[(\d+)\]", message)
+    if place is not None and int(place[1]) < len(tensors):
+        return int(place[1])
+    return next((number for number, tensor in enumerate(tensors) if tensor.numel() != 1), 0)
+
+
+@dataclass(frozen=True)
+class RefusedBackward:
+    """What was asked for, and what torch said."""
+
+    function: str
+    tensors: tuple[torch.Tensor, ...]
+    gradients: tuple[Any, ...]
+    message: str
+
+    def words(self, names: NameTable) -> str:
+        """Which root it was about, by name, and what did not fit."""
+        with reading.DISABLE_TORCH_FUNCTION():
+            place = blamed_root(self.message, self.tensors)
+            tensor = self.tensors[place]
+            name = names.name_of(tensor) or (f"root {place + 1}" if len(self.tensors) > 1 else "its root")
+            gradient = self.gradients[place] if place < len(self.gradients) else None
+            given = (
+                f"a gradient of shape {list(gradient.shape)}" if isinstance(gradient, torch.Tensor) else "no gradient"
+            )
+            return f"{self.function}() did not begin: {name} has shape {list(tensor.shape)}, and was given {given}"
+
+
+def refused_backward(error: BaseException) -> RefusedBackward | None:
+    """The call that ended in `error`, if torch refused what it was to start from."""
+    found = None
+    was_refused = False
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        was_refused = trace.tb_frame.f_code.co_name == "_make_grads" and is_torch_file(
+            trace.tb_frame.f_code.co_filename
+        )
+        names = _ARGUMENTS.get(trace.tb_frame.f_code)
+        if names is not None:
+            function, outputs, gradients = names
+            variables = local_variables(trace.tb_frame)
+            tensors = _tensors(variables.get(outputs))
+            given = variables.get(gradients) or variables.get(gradients.rstrip("_"))
+            if tensors:
+                found = RefusedBackward(function, tensors, _as_tuple(given), str(error))
+        trace = trace.tb_next
+    return found if was_refused else None
+
+
+def _tensors(value: Any) -> tuple[torch.Tensor, ...]:
+    return tuple(each for each in _as_tuple(value) if isinstance(each, torch.Tensor))
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)

@@ -1,0 +1,1 @@
+"""The log of torch calls that `gradviz check` needs, written while the program runs."""

@@ -1,0 +1,89 @@
+"""What is known of each torch function that a call log meets: its name, and whether its calls are worth a row."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any
+
+from gradviz.recording.forward.public_functions import public_name
+from gradviz.recording.torch_access import reading
+
+
+class FunctionKind(Enum):
+    """What a call of the function can mean for the dataflow."""
+
+    ORDINARY = auto()
+    GETTER = auto()
+    """Reads an attribute: a row only where that is a tensor."""
+    ALWAYS_TOLD = auto()
+    """Changes how a tensor is treated, without giving or changing one."""
+    GRAD_SWITCH = auto()
+    TELLS_NOTHING = auto()
+    """Asks for sizes and the like."""
+
+
+_EXITS = frozenset(
+    {"item", "tolist", "__float__", "__int__", "__bool__", "__index__", "__complex__", "numpy", "__array__"}
+    | {"equal", "allclose", "is_nonzero"}
+)
+"""Values leave torch."""
+
+_ALWAYS_TOLD = frozenset(
+    {"torch.Tensor.grad.__set__", "torch.Tensor.data.__set__", "torch.Tensor.requires_grad.__set__"}
+    | {"torch.Tensor.requires_grad_", "torch.Tensor.register_hook", "torch.Tensor.retain_grad"}
+    | {"torch.Tensor.register_post_accumulate_grad_hook"}
+)
+
+_TELL_NOTHING = frozenset(
+    {"size", "dim", "numel", "stride", "nelement", "ndimension", "element_size", "storage_offset", "data_ptr"}
+    | {"is_floating_point", "is_complex", "is_contiguous", "is_signed", "is_same_size", "is_set_to", "get_device"}
+    | {"storage", "untyped_storage", "__len__", "__hash__", "__repr__", "__dir__", "__reduce_ex__"}
+    | {"_parse_to", "_has_compatible_shallow_copy_type", "result_type", "__setstate__", "_typed_storage"}
+    | {"_record_function_enter_new", "_record_function_exit"}
+)
+
+
+_UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"})
+"""What they give holds whatever was there before."""
+
+
+class FunctionTable:
+    """Remembers what it found out about each function."""
+
+    def __init__(self) -> None:
+        self._names: dict[Any, str] = {}
+        self._kinds: dict[Any, FunctionKind] = {}
+
+    def name(self, function: Any) -> str:
+        """How the user would write it; what assigns to an attribute ends in ``.__set__``."""
+        name = self._names.get(function)
+        if name is None:
+            ending = ".__set__" if getattr(function, "__name__", "") == "__set__" else ""
+            name = self._names[function] = public_name(function) + ending
+        return name
+
+    def kind(self, function: Any) -> FunctionKind:
+        """What its calls can mean."""
+        kind = self._kinds.get(function)
+        if kind is None:
+            kind = self._kinds[function] = self._judge(function)
+        return kind
+
+    def is_exit(self, function: Any) -> bool:
+        """True for what turns a tensor into something that is none."""
+        return getattr(function, "__name__", None) in _EXITS
+
+    def leaves_uninitialized(self, function: Any) -> bool:
+        """True for what gives memory without writing into it."""
+        return getattr(function, "__name__", None) in _UNINITIALIZED
+
+    def _judge(self, function: Any) -> FunctionKind:
+        name = getattr(function, "__name__", "")
+        if function is reading.SET_GRAD_ENABLED:
+            return FunctionKind.GRAD_SWITCH
+        if name == "__get__":
+            return FunctionKind.GETTER
+        if self.name(function) in _ALWAYS_TOLD:
+            return FunctionKind.ALWAYS_TOLD
+        is_plain = name in _TELL_NOTHING or name.partition(".")[0] in _TELL_NOTHING
+        return FunctionKind.TELLS_NOTHING if is_plain else FunctionKind.ORDINARY

@@ -1,0 +1,71 @@
+"""Copies of what custom functions were given, so that their backward can be tried out when the program has ended.
+
+One small call of each function of the program is kept, as copies: the tensors themselves will have changed by then, and
+must not be kept alive. What takes anything but tensors and plain values is left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gradviz.recording.calls.rows import Row
+from gradviz.recording.run.file_kinds import is_library_file
+from gradviz.recording.torch_access import reading
+
+MOST_ELEMENTS = 100_000
+_MOST_FUNCTIONS = 64
+_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.Size, torch.memory_format)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call of a custom function."""
+
+    function: Any
+    row: Row
+    args: tuple[Any, ...]
+    wants_gradient: tuple[bool, ...]
+    """Of each argument, whether it required grad."""
+
+
+@dataclass
+class CustomSamples:
+    """At most one call of each function, and why there is none of some."""
+
+    samples: dict[Any, Sample] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def take(self, function: Any, args: tuple[Any, ...], row: Row) -> None:
+        """Keep a copy of the arguments, if there is none yet. To be called inside `gradients.measuring`."""
+        callback = row.definition
+        if function in self.samples or callback is None or is_library_file(callback.code.co_filename):
+            return
+        wants = tuple(isinstance(value, torch.Tensor) and value.requires_grad for value in args)
+        if row.grad_mode != "enabled" or not any(wants) or len(self.samples) >= _MOST_FUNCTIONS:
+            return
+        name = row.function.removesuffix(".apply")
+        reason = next((reason for value in args if (reason := _why_not(value))), None)
+        if reason is not None:
+            self.left_out.setdefault(name, reason)
+            return
+        self.left_out.pop(name, None)
+        self.samples[function] = Sample(function, row, tuple(map(_copy, args)), wants)
+
+
+def _why_not(value: Any) -> str | None:
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
+        if not reading.can_read_values(value) or value.layout is not torch.strided or value.is_complex():
+            return "it takes tensors that cannot be copied as plain numbers"
+        return f"it takes more than {MOST_ELEMENTS:,} elements" if value.numel() > MOST_ELEMENTS else None
+    if type(value) in (tuple, list):
+        return next((reason for each in value if (reason := _why_not(each))), None)
+    return None if isinstance(value, _PLAIN) else f"it takes a {type(value).__name__}"
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    return type(value)(map(_copy, value)) if type(value) in (tuple, list) else value

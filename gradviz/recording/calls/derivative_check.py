@@ -1,0 +1,297 @@
+"""Compares the backward of custom functions with finite differences of their forward, when the program has ended.
+
+Then nothing that their code does can change the training any more: random numbers, counters, running averages. What
+they print is swallowed. `backward` is called by itself, not through the engine, so that every torch call in it is seen:
+the line on which a wrong gradient was computed is the one to look at.
+
+With ``f(x) = sum(v * forward(x))`` for fixed random ``v``, what ``backward(v)`` gives for an element must be the slope
+of ``f`` there. In double precision the central difference is right to about eight digits. Where the slopes to both
+sides differ the function has a corner, and nothing is said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from gradviz.graph.call_log import DerivativeCheck
+from gradviz.recording.calls.custom_samples import Sample
+from gradviz.recording.run.file_kinds import is_library_file
+
+MOST_SECONDS = 2.0
+"""For one function."""
+_ELEMENTS = 12
+_STEP = {torch.float64: 1e-6, torch.float32: 1e-2}
+_CORNER = {torch.float64: 1e-3, torch.float32: 5e-2}
+
+
+class NotComparable(Exception):
+    """Why a function could not be tried out."""
+
+
+def check_derivatives(sample: Sample) -> list[DerivativeCheck]:
+    """One comparison for each argument that required grad; raises `NotComparable` where that cannot be had."""
+    with _undisturbed():
+        refusal = ""
+        for dtype in (torch.float64, torch.float32):
+            try:
+                return list(_Probe(sample, dtype).checks())
+            except NotComparable:
+                raise
+            except Exception as error:
+                refusal = type(error).__name__  # kernels are written for what they are given
+        raise NotComparable(f"it could not be called again: {refusal}")
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    state = torch.get_rng_state(), random.getstate()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        stack.enter_context(warnings.catch_warnings())
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            torch.set_rng_state(state[0])
+            random.setstate(state[1])
+
+
+class _Probe:
+    """One function at one point."""
+
+    def __init__(self, sample: Sample, dtype: torch.dtype) -> None:
+        self._sample = sample
+        self._dtype = dtype
+        self._deadline = time.monotonic() + MOST_SECONDS
+        self._args = [_cast(value, dtype) for value in sample.args]
+        self._wanted = [place for place, wants in enumerate(sample.wants_gradient) if wants]
+        self._state = torch.get_rng_state(), random.getstate()
+        self._weights = self._weights_of(self._outputs(self._args))
+
+    def checks(self) -> Iterator[DerivativeCheck]:
+        """The comparisons."""
+        first, second = self._value(self._args), self._value(self._args)
+        if not abs(first - second) <= 1e-9 * (1 + abs(first)):
+            raise NotComparable("it gives something else each time that it is called")
+        outputs = self._outputs(self._args)
+        is_identity = any(_is_same(output, self._args[place]) for output in outputs for place in self._wanted)
+        given, lines = self._backward(1.0)
+        doubled, _ = self._backward(2.0)
+        cuts = self._cuts()
+        for place in self._wanted:
+            gradient = given.get(place)
+            if gradient is None:
+                continue
+            slopes, flat = self._slopes(place, gradient)
+            yield DerivativeCheck(
+                function=self._sample.row.function.removesuffix(".apply"),
+                argument=place,
+                given=tuple(one for one, _ in slopes),
+                measured=tuple(other for _, other in slopes),
+                flat=flat,
+                is_identity=is_identity,
+                ignores_incoming=bool(gradient.any()) and torch.equal(gradient, doubled[place]),
+                line=lines.get(place),
+                cut_line=cuts.get(place),
+                dtype=str(self._dtype).removeprefix("torch."),
+            )
+
+    # -- forward -------------------------------------------------------------------------------------------------
+
+    def _outputs(self, args: list[Any], *, live: bool = False) -> list[torch.Tensor]:
+        """What the function gives; with the same random numbers each time, and of copies, which it may change."""
+        if time.monotonic() > self._deadline:
+            raise NotComparable(f"it takes more than {MOST_SECONDS:g} s")
+        torch.set_rng_state(self._state[0])
+        random.setstate(self._state[1])
+        copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in args]
+        for place in self._wanted if live else ():
+            copies[place] = copies[place].requires_grad_().clone()
+        result = self._sample.function.apply(*copies)
+        return [each for each in (result if isinstance(result, tuple) else (result,)) if isinstance(each, torch.Tensor)]
+
+    def _weights_of(self, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        return [
+            torch.rand(output.shape, generator=generator, dtype=torch.float64, device="cpu").add(0.5)
+            for output in outputs
+        ]
+
+    def _value(self, args: list[Any]) -> float:
+        """``f``."""
+        total = 0.0
+        for output, weight in zip(self._outputs(args), self._weights, strict=True):
+            if output.is_floating_point():
+                total += float((output.detach().to("cpu", torch.float64) * weight).sum())
+        return total
+
+    def _slopes(self, place: int, gradient: torch.Tensor) -> tuple[list[tuple[float, float]], int]:
+        """Given and measured slope for some elements, and how many others are flat though a gradient is given."""
+        slopes: list[tuple[float, float]] = []
+        flat = 0
+        middle = self._value(self._args)
+        for element in _some_elements(gradient):
+            given = float(gradient.flatten()[element])
+            size = _STEP[self._dtype] * max(1.0, abs(float(self._args[place].flatten()[element])))
+            above, below = (self._value(self._moved(place, element, step)) for step in (size, -size))
+            if above == middle == below:
+                flat += given != 0.0
+                if given == 0.0:
+                    slopes.append((0.0, 0.0))
+                continue
+            right, left = (above - middle) / size, (middle - below) / size
+            noise = 1e-9 if self._dtype is torch.float64 else 1e-4
+            if abs(right - left) <= _CORNER[self._dtype] * max(abs(right), abs(left)) + noise * (1 + abs(middle)):
+                slopes.append((given, (right + left) / 2))
+        return slopes, flat
+
+    def _moved(self, place: int, element: int, step: float) -> list[Any]:
+        moved = list(self._args)
+        moved[place] = moved[place].clone()
+        moved[place].view(-1)[element] += step
+        return moved
+
+    # -- backward ------------------------------------------------------------------------------------------------
+
+    def _backward(self, factor: float) -> tuple[dict[int, torch.Tensor], dict[int, tuple[str, int]]]:
+        """What ``backward`` gives for each argument, and the lines on which it was computed."""
+        node, incoming = self._ready(factor)
+        with torch.no_grad(), _Lines() as lines:
+            results = self._results(node, incoming)
+        given = {}
+        for place in self._wanted:
+            gradient = results[place] if place < len(results) else None
+            if isinstance(gradient, torch.Tensor):
+                given[place] = gradient.sum_to_size(self._args[place].shape).to(torch.float64)
+        found = {place: line for place in given if (line := lines.line_of(results[place])) is not None}
+        return given, found
+
+    def _cuts(self) -> dict[int, tuple[str, int]]:
+        """The lines on which ``backward`` cuts each of its gradients off from what comes in, as they are called by
+        ``create_graph=True``. What cannot be called so raises in the program, too: nothing is lost in silence."""
+        node, incoming = self._ready(1.0)
+        for gradient in incoming:
+            gradient.requires_grad_(gradient.is_floating_point())
+        with _Lines() as lines:
+            try:
+                results = self._results(node, incoming)
+            except Exception:
+                return {}
+        cut = lines.cut
+        asked = [place for place in self._wanted if place < len(results) and isinstance(results[place], torch.Tensor)]
+        return {place: cut for place in asked if cut is not None and not results[place].requires_grad}
+
+    def _ready(self, factor: float) -> tuple[Any, list[torch.Tensor]]:
+        """A node of a new call, and what comes into it."""
+        outputs = self._outputs(self._args, live=True)
+        node: Any = next(output.grad_fn for output in outputs if output.grad_fn is not None)
+        return node, [
+            (weight * factor).to(output.device, output.dtype if output.is_floating_point() else torch.float32)
+            for weight, output in zip(self._weights, outputs, strict=True)
+        ]
+
+    def _results(self, node: Any, incoming: list[torch.Tensor]) -> tuple[Any, ...]:
+        result = self._sample.function.backward(node, *incoming)
+        return result if isinstance(result, tuple) else (result,)
+
+
+class _Lines(TorchFunctionMode):
+    """Remembers on which line of the program each tensor was computed last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cut: tuple[str, int] | None = None
+        """The last line that took something which requires grad, and gave numbers that do not."""
+        self._switched_off: tuple[str, int] | None = None
+        self._lines: dict[int, tuple[str, int]] = {}
+        self._kept: list[Any] = []
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        line = _own_line(sys._getframe(1))
+        if func is torch._C._set_grad_enabled:
+            self._switched_off = None if args[0] else line
+        if getattr(func, "__name__", "") in _ONLY_SHAPES and args:
+            line = self._lines.get(id(args[0]), line)
+        changed = args[:1] if result is None else (result,)  # Assigning to elements gives nothing back.
+        for tensor in result if isinstance(result, (tuple, list)) else changed:
+            if isinstance(tensor, torch.Tensor) and line is not None:
+                self._lines[id(tensor)] = line
+                self._kept.append(tensor)
+                if tensor.is_floating_point() and not tensor.requires_grad and any(map(_is_live, args)):
+                    self.cut = self._switched_off or line
+        return result
+
+    def line_of(self, tensor: Any) -> tuple[str, int] | None:
+        """File and line; None for what came in from outside."""
+        return self._lines.get(id(tensor))
+
+
+_ONLY_SHAPES = frozenset(
+    [
+        "view",
+        "reshape",
+        "view_as",
+        "reshape_as",
+        "expand",
+        "expand_as",
+        "contiguous",
+        "squeeze",
+        "unsqueeze",
+        "to",
+        "type_as",
+        "clone",
+        "flatten",
+        "sum_to_size",
+        "detach",
+        "float",
+        "double",
+        "half",
+    ]
+)
+"""They pass on what was computed before."""
+
+
+def _is_live(argument: Any) -> bool:
+    return isinstance(argument, torch.Tensor) and argument.requires_grad
+
+
+def _own_line(frame: FrameType | None) -> tuple[str, int] | None:
+    while frame is not None and is_library_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().to(dtype).contiguous() if value.is_floating_point() else value
+    return type(value)(_cast(each, dtype) for each in value) if type(value) in (tuple, list) else value
+
+
+def _is_same(output: torch.Tensor, given: Any) -> bool:
+    return output.shape == given.shape and bool(torch.equal(output.detach().to(given.dtype), given))
+
+
+def _some_elements(gradient: torch.Tensor) -> list[int]:
+    """Half of them where the gradient is largest, the others evenly spaced."""
+    flat = gradient.flatten()
+    count = flat.numel()
+    largest = flat.abs().topk(min(_ELEMENTS // 2, count)).indices.tolist()
+    spaced = range(0, count, max(1, count // (_ELEMENTS // 2)))
+    return sorted({*largest, *spaced})

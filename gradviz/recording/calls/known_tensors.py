@@ -1,0 +1,181 @@
+"""Tells tensors apart for the call log, without keeping any of them alive.
+
+A tensor is told by the address of its C++ object, and a weak reference of torch's own sees to it that nobody else gets
+that address. Python's ids and weak references would not do: the Python object of a tensor may die and come back while
+the tensor lives.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from gradviz.graph.call_log import Holder, LeafEnd
+from gradviz.graph.tensor_facts import TensorFacts
+from gradviz.recording.forward.forward_memory import storage_of
+from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.tensor_facts import FactsTable, answers_itself
+
+_address = reading.tensor_getter("_cdata")
+_requires_grad = reading.tensor_getter("requires_grad")
+_is_leaf = reading.tensor_getter("is_leaf")
+_version = reading.tensor_getter("_version")
+_SWEEP_AFTER = 4_096
+
+
+class KnownStorage:
+    """Memory that some known tensors share."""
+
+    __slots__ = ("computed", "is_uninitialized", "parameter", "source", "weak")
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self.weak = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+        self.computed: KnownTensor | None = None
+        """The newest tensor with a ``grad_fn`` that lay in it."""
+        self.parameter: KnownTensor | None = None
+        """The first parameter that lay in it."""
+        self.source: KnownTensor | None = None
+        """What was computed in it before: what comes later is a view of the parameter."""
+        self.is_uninitialized = False
+        """True while nothing was written into it: what it holds is chance."""
+
+
+class KnownTensor:
+    """What the call log knows of a tensor that it has seen."""
+
+    __slots__ = (
+        "address",
+        "alive_after",
+        "end",
+        "facts",
+        "first_row",
+        "from_numpy_of",
+        "gradient_of",
+        "hidden_in",
+        "holder",
+        "is_leaf",
+        "is_used_elsewhere",
+        "names",
+        "producer",
+        "requires_grad",
+        "role",
+        "status",
+        "storage",
+        "values_of_version",
+        "weak",
+    )
+
+    def __init__(self, tensor: torch.Tensor, facts: TensorFacts, storage: KnownStorage | None) -> None:
+        self.address: int | None = _address(tensor)
+        self.weak: Any = reading.weak_tensor(tensor)
+        self.facts = facts
+        self.storage = storage
+        self.requires_grad: bool = _requires_grad(tensor)
+        self.is_leaf = is_leaf(tensor, self.requires_grad)
+        self.status = self.requires_grad, self.is_leaf
+        """The same, as it was when the tensor was last seen."""
+        is_parameter = issubclass(type(tensor), torch.nn.Parameter)
+        self.role: Literal["parameter", "buffer", "tensor"] = "parameter" if is_parameter else "tensor"
+        self.first_row: Any = None
+        self.producer: Any = None
+        self.gradient_of: KnownTensor | None = None
+        self.from_numpy_of: KnownTensor | None = None
+        self.values_of_version: int | None = -1
+        self.names: dict[str, None] = {}
+        self.hidden_in: str | None = None
+        """Path of the module that holds it where ``parameters()`` does not look."""
+        self.is_used_elsewhere = False
+        self.end: LeafEnd | None = None
+        self.alive_after: Any = None
+        self.holder: Holder | None = None
+
+
+class KnownTensors:
+    """Every tensor that is alive and was seen."""
+
+    def __init__(self, facts: FactsTable) -> None:
+        self._facts = facts
+        self._tensors: dict[int, KnownTensor] = {}
+        self._storages: dict[int, KnownStorage] = {}
+        self._sweep_at = _SWEEP_AFTER
+
+    def find(self, tensor: torch.Tensor) -> KnownTensor | None:
+        """What is known of the tensor; None for one that was not seen yet."""
+        return self._tensors.get(_address(tensor))
+
+    def add(self, tensor: torch.Tensor) -> KnownTensor:
+        """Note a tensor that was not seen yet."""
+        if len(self._tensors) >= self._sweep_at:
+            self.forget_dead()
+        known = KnownTensor(tensor, self._facts.of_tensor(tensor), self.storage(tensor))
+        if known.storage is not None and not known.is_leaf:
+            known.storage.computed = known
+        if known.storage is not None and known.role == "parameter" and known.storage.parameter is None:
+            known.storage.parameter, known.storage.source = known, known.storage.computed
+        self._tensors[_address(tensor)] = known
+        return known
+
+    def known(self, tensor: torch.Tensor) -> KnownTensor:
+        """What is known of the tensor, noted at first sight."""
+        return self.find(tensor) or self.add(tensor)
+
+    def storage(self, tensor: torch.Tensor) -> KnownStorage | None:
+        """The memory of a tensor; None where it has none of its own."""
+        storage = None if answers_itself(type(tensor)) else storage_of(tensor)
+        if storage is None:
+            return None
+        known = self._storages.get(storage._cdata)
+        if known is None:
+            known = self._storages[storage._cdata] = KnownStorage(storage)
+        return known
+
+    def living(self) -> list[KnownTensor]:
+        """Those that are still there."""
+        self.forget_dead()
+        return list(self._tensors.values())
+
+    def let_go(self, tensor: torch.Tensor) -> None:
+        """Refer to this tensor no more; when it is seen again, it is another one."""
+        known = self._tensors.pop(_address(tensor), None)
+        if known is not None:
+            known.weak = known.address = None
+
+    def let_go_of_all(self) -> None:
+        """Refer to none any more, nor to their memory."""
+        for known in self._tensors.values():
+            known.weak = known.address = None
+        self._tensors.clear()
+        self._storages.clear()
+
+    def forget_dead(self) -> None:
+        """Let go of the addresses of tensors and storages that are gone."""
+        for address, known in list(self._tensors.items()):
+            if known.weak.expired():
+                del self._tensors[address]
+                known.weak = known.address = None
+        for address, storage in list(self._storages.items()):
+            if storage.weak.expired():  # type: ignore[no-untyped-call]
+                del self._storages[address]
+        self._sweep_at = max(_SWEEP_AFTER, 2 * len(self._tensors))
+
+
+def is_leaf(tensor: torch.Tensor, requires_grad: bool) -> bool:
+    """Whether torch calls it a leaf, without asking where torch might have to make a node for that."""
+    if not requires_grad:
+        return True
+    return reading.may_be_asked(tensor) and bool(_is_leaf(tensor))
+
+
+def version_of(tensor: torch.Tensor) -> int | None:
+    """The version counter; None for inference tensors."""
+    try:
+        return int(_version(tensor))
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def requires_grad(tensor: torch.Tensor) -> bool:
+    """As torch has it, past what a subclass may say."""
+    return bool(_requires_grad(tensor))

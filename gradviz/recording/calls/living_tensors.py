@@ -1,0 +1,103 @@
+"""Which tensors with a history are still alive at some moments of a run, and which variable holds them.
+
+A graph lives as long as somebody holds a tensor at its end. Who does is found by looking from the program's variables
+down into what they hold; nothing is asked of Python's garbage collector, which would have to look at every object.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from gradviz.graph.call_log import Holder
+from gradviz.recording.calls.known_tensors import KnownTensor
+from gradviz.recording.calls.row_writer import CallWriter
+from gradviz.recording.calls.rows import Row
+from gradviz.recording.forward.structures import MAX_ELEMENTS, closure_variables, stored_attributes
+
+_MOST_LOOKS = 50_000
+_DEEPEST = 8
+
+
+class LivingTensors:
+    """Looks at moments when asked to."""
+
+    def __init__(self, writer: CallWriter) -> None:
+        self._writer = writer
+        self.moments: list[Row] = []
+        """The newest row at each of them."""
+
+    def look(self, namespaces: Iterable[Mapping[str, Any]]) -> None:
+        """Note which tensors with a history are alive, and which of them these variables hold."""
+        newest = self._writer.rows.newest
+        if newest is None:
+            return
+        self.moments.append(newest)
+        living = [known for known in self._writer.uses.tensors.living() if _has_history(known)]
+        for known in living:
+            known.alive_after, known.holder = newest, None
+        for holder, tensor in _held(namespaces) if living else ():
+            found = self._writer.uses.tensors.find(tensor)
+            if found is not None and found.alive_after is newest and found.holder is None:
+                found.holder = holder
+
+
+def _has_history(known: KnownTensor) -> bool:
+    """Also inputs that require grad: a graph that hangs on their ``.grad`` lives with them."""
+    return known.role == "tensor" and known.status[0]
+
+
+def _held(namespaces: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Holder, torch.Tensor]]:
+    """Tensors that variables, and what they hold, lead to; the shortest way to each first."""
+    waiting: deque[tuple[str, Any, bool, int]] = deque()
+    for namespace in namespaces:
+        waiting.extend((name, value, False, 0) for name, value in list(namespace.items()) if _is_opened(name, value))
+    seen: set[int] = set()
+    looks = 0
+    while waiting and looks < _MOST_LOOKS:
+        looks += 1
+        path, value, in_module, depth = waiting.popleft()
+        if issubclass(type(value), torch.Tensor):
+            yield Holder(path, in_module), value
+        elif depth < _DEEPEST and id(value) not in seen:
+            seen.add(id(value))
+            inside = in_module or issubclass(type(value), torch.nn.Module)
+            waiting.extend((f"{path}{way}", inner, inside, depth + 1) for way, inner in _parts(value))
+
+
+def _is_opened(name: str, value: Any) -> bool:
+    is_of_python = name.startswith("__") or not name.isidentifier()
+    return not is_of_python and not issubclass(type(value), (type, ModuleType, *_ATOMS))
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """What an object holds, read past whatever its class computes: looking must not run the program's code."""
+    kind = type(value)
+    if issubclass(kind, dict):
+        yield from _of_interest((f"[{key!r}]", inner) for key, inner in list(dict.items(value)) if type(key) in _KEYS)
+    elif issubclass(kind, (list, tuple, set, frozenset, deque)):
+        yield from _of_interest((f"[{number}]", inner) for number, inner in enumerate(list(value)))
+    elif kind is FunctionType:
+        yield from ((f".{name}", inner) for name, inner in closure_variables(value))
+    elif issubclass(kind, torch.nn.Module):
+        stored = vars(value)
+        own = ((f".{name}", inner) for name, inner in list(stored.items()) if name not in _OF_EVERY_MODULE)
+        children = ((f".{name}", inner) for table in ("_modules", "_buffers") for name, inner in stored[table].items())
+        yield from _of_interest(own)
+        yield from _of_interest(children)
+    elif not kind.__module__.startswith(("torch", "builtins")):
+        yield from _of_interest((f".{name}", inner) for name, inner in list(stored_attributes(value).items()))
+
+
+def _of_interest(parts: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    return ((way, inner) for way, inner in islice(parts, MAX_ELEMENTS) if not issubclass(type(inner), _ATOMS))
+
+
+_ATOMS = (int, float, complex, str, bytes, type(None), type, ModuleType, BuiltinFunctionType)
+_KEYS = (int, str, float, bool)
+_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))

@@ -1,0 +1,259 @@
+"""Optimizers as the call log sees them: which tensors each one holds, when it stepped, when gradients were cleared.
+
+Steps are told by torch's own global hooks. That an optimizer was made, and that gradients are being cleared, shows in
+what its methods read of every parameter: the frame that reads is that of the method, with the optimizer in it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.nn.modules import module as module_call
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from gradviz.graph.call_log import CallKind
+from gradviz.recording.backward.gradients.hooks import measuring
+from gradviz.recording.calls.known_tensors import KnownTensor, requires_grad, version_of
+from gradviz.recording.calls.row_writer import CallWriter
+from gradviz.recording.calls.rows import Row, RowUse
+from gradviz.recording.forward.module_tree import modules_inside
+from gradviz.recording.forward.names import local_variables
+from gradviz.recording.run.file_kinds import torch_folder
+from gradviz.recording.run.stacks import calling_frame
+from gradviz.recording.torch_access import reading
+
+
+@dataclass(eq=False)
+class KnownOptimizer:
+    """An optimizer that was made or that stepped."""
+
+    weak: weakref.ref[Any]
+    class_name: str
+    names: dict[str, None] = field(default_factory=dict)
+    groups: list[list[KnownTensor]] = field(default_factory=list)
+    learning_rates: list[float | None] = field(default_factory=list)
+
+
+class Optimizers:
+    """Watches all optimizers of the program between `start` and `stop`."""
+
+    def __init__(self, writer: CallWriter) -> None:
+        self._writer = writer
+        self.name_now: Callable[[FrameType], None] = lambda frame: None
+        """Told when an optimizer is made, which is when the program's names are all there."""
+        self.step_ended: Callable[[object], None] = lambda optimizer: None
+        """Told after each step; what it raises ends the program."""
+        self._hooks: list[Any] = []
+        self._known: dict[int, KnownOptimizer] = {}
+        self.all: list[KnownOptimizer] = []
+        self._methods = _methods_that_read_parameters()
+        self._folder = torch_folder() + "optim/"
+        self._is_optimizer_code: dict[CodeType, bool] = {}
+        self._current: tuple[tuple[int, int, int], Row] | None = None
+        """The row of the method that reads parameters now, and what tells its call from another."""
+        self._stepping: list[Row] = []
+
+    def start(self) -> None:
+        """Put the hooks on."""
+        self._hooks = [
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+            module_call.register_module_parameter_registration_hook(self._on_parameter),
+            module_call.register_module_module_registration_hook(self._on_module),
+        ]
+
+    def stop(self) -> None:
+        """Take them off; safe to call twice."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+
+    def find(self, optimizer: Any) -> KnownOptimizer:
+        """What is known of an optimizer, noted at first sight."""
+        known = self._known.get(id(optimizer))
+        if known is None or known.weak() is not optimizer:
+            known = self._known[id(optimizer)] = KnownOptimizer(weakref.ref(optimizer), type(optimizer).__name__)
+            self.all.append(known)
+        return known
+
+    def note_groups(self, known: KnownOptimizer) -> None:
+        """Read which tensors it holds now."""
+        optimizer, tensors = known.weak(), self._writer.uses.tensors
+        groups = getattr(optimizer, "param_groups", None)
+        if type(groups) is not list:
+            return
+        known.groups = [
+            [tensors.known(tensor) for tensor in group.get("params", ()) if _is_tensor(tensor)] for group in groups
+        ]
+        known.learning_rates = [
+            float(group["lr"]) if type(group.get("lr")) in (int, float) else None for group in groups
+        ]
+
+    # -- what its methods read -----------------------------------------------------------------------------------
+
+    def is_own_work(self, frame: FrameType) -> bool:
+        """True for calls that an optimizer's own code makes: its row speaks for them."""
+        code = frame.f_code
+        if code in self._methods:
+            return True
+        known = self._is_optimizer_code.get(code)
+        if known is None:
+            known = self._is_optimizer_code[code] = code.co_filename.startswith(self._folder)
+        return known and bool(self._stepping)
+
+    def look_at_getter(self, frame: FrameType, tensor: Any, attribute: str) -> None:
+        """`frame` reads an attribute of a tensor: a sign that gradients are cleared, or an optimizer is made."""
+        method = self._methods.get(frame.f_code)
+        if method is None or method[1] != attribute:
+            return
+        owner = local_variables(frame).get("self")
+        row = self._row_of_method(frame, owner, method[0])
+        if not any(use.known is self._writer.uses.tensors.find(tensor) for use in row.inputs[-1:]):
+            with measuring():
+                row.inputs.append(self._writer.uses.use(tensor, str(len(row.inputs)), row, is_input=True))
+
+    def _row_of_method(self, frame: FrameType, owner: Any, kind: CallKind) -> Row:
+        caller = frame.f_back
+        key = id(frame), id(owner), caller.f_lasti if caller is not None else 0
+        if self._current is not None and self._current[0] == key and self._is_newest(self._current[1]):
+            return self._current[1]
+        name = _full_name(type(owner)) + f".{frame.f_code.co_name}"
+        row = self._writer.new_row(name, kind, frame)
+        if issubclass(type(owner), torch.optim.Optimizer):
+            row.optimizer = self.find(owner)
+            if kind == "add_param_group":
+                self.name_now(frame)
+        self._current = key, row
+        return row
+
+    def _is_newest(self, row: Row) -> bool:
+        return self._writer.rows.newest is row
+
+    # -- hooks ---------------------------------------------------------------------------------------------------
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        writer = self._writer
+        if writer.is_elsewhere():
+            return
+        with writer.shield(), reading.DISABLE_TORCH_FUNCTION():
+            known = self.find(optimizer)
+            self.note_groups(known)
+            row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", calling_frame())
+            row.optimizer = known
+            for place, tensor in _parameters_of(optimizer):
+                row.inputs.append(_plain_use(writer, tensor, place, row))
+            writer.open(row)
+            self._stepping.append(row)
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not self._writer.is_elsewhere():
+            self._note_step(optimizer)
+            self.step_ended(optimizer)
+
+    def _note_step(self, optimizer: Any) -> None:
+        writer = self._writer
+        with writer.shield(), measuring():
+            known = self.find(optimizer)
+            row = next((row for row in reversed(self._stepping) if row.optimizer is known), None)
+            if row is None:
+                return
+            del self._stepping[self._stepping.index(row) :]
+            writer.close(row)
+            before = {id(use.known): use.version for use in row.inputs}
+            for place, tensor in _parameters_of(optimizer):
+                found = writer.uses.tensors.find(tensor)
+                if found is not None and version_of(tensor) != before.get(id(found)):
+                    row.outputs.append(writer.uses.use(tensor, place, row, is_input=False))
+
+    def _on_parameter(self, module: Any, name: str, parameter: Any) -> None:
+        writer = self._writer
+        if writer.is_elsewhere() or not _is_tensor(parameter):
+            return
+        with writer.shield():
+            old = module._parameters.get(name)
+            with reading.DISABLE_TORCH_FUNCTION():
+                storage = writer.uses.tensors.storage(parameter)
+            source = storage.computed if storage is not None else None
+            shared = storage.parameter if storage is not None else None
+            if storage is not None and shared is not None and shared is writer.uses.tensors.find(parameter):
+                source, shared = storage.source, None
+            if source is None and shared is None and (old is None or old is parameter):
+                return
+            row = self._registration(module, "register_parameter", name)
+            with measuring():
+                row.inputs.append(writer.uses.use(parameter, "new", row, is_input=True))
+                if old is not None and old is not parameter:
+                    row.inputs.append(writer.uses.use(old, "old", row, is_input=True))
+            if source is not None:
+                row.inputs.append(RowUse(source, "source", None, None))
+            if shared is not None:
+                row.inputs.append(RowUse(shared, "shared", None, None))
+
+    def _on_module(self, module: Any, name: str, child: Any) -> None:
+        writer = self._writer
+        if writer.is_elsewhere():
+            return
+        with writer.shield():
+            old = module._modules.get(name)
+            if old is None or old is child or child is None:
+                return
+            row = self._registration(module, "register_module", name)
+            with reading.DISABLE_TORCH_FUNCTION():
+                for word, each in (("new", child), ("old", old)):
+                    for path, inner in modules_inside(each, word):
+                        for own_name, tensor in inner._parameters.items():
+                            if tensor is not None:
+                                row.inputs.append(_plain_use(writer, tensor, f"{path}.{own_name}", row))
+
+    def _registration(self, module: Any, kind: CallKind, name: str) -> Row:
+        row = self._writer.new_row(f"{_full_name(type(module))}.{kind}", kind, calling_frame())
+        row.name = name
+        return row
+
+
+def _plain_use(writer: CallWriter, tensor: torch.Tensor, place: str, row: Row) -> RowUse:
+    """Without values: those of parameters are known from what they were made by, or from their forward."""
+    known = writer.uses.tensors.known(tensor)
+    known.first_row = known.first_row or row
+    known.status = requires_grad(tensor), known.status[1]
+    return RowUse(known, place, version_of(tensor), None)
+
+
+def _parameters_of(optimizer: Any) -> list[tuple[str, torch.Tensor]]:
+    return [
+        (f"groups[{number}][{index}]", tensor)
+        for number, group in enumerate(optimizer.param_groups)
+        for index, tensor in enumerate(group.get("params", ()))
+        if _is_tensor(tensor)
+    ]
+
+
+def _is_tensor(value: Any) -> bool:
+    return issubclass(type(value), torch.Tensor)
+
+
+def _methods_that_read_parameters() -> dict[CodeType, tuple[CallKind, str]]:
+    """Code of the methods that are noticed, with the kind of their row and the attribute that they read of each."""
+    optimizer, module = torch.optim.Optimizer, torch.nn.Module
+    found: dict[CodeType, tuple[CallKind, str]] = {}
+    for method, kind, attribute in (
+        (optimizer.zero_grad, "zero_grad", "torch.Tensor.grad"),
+        (module.zero_grad, "zero_grad", "torch.Tensor.grad"),
+        (optimizer.add_param_group, "add_param_group", "torch.Tensor.is_leaf"),
+    ):
+        while hasattr(method, "__wrapped__"):
+            method = method.__wrapped__
+        found[method.__code__] = kind, attribute  # type: ignore[assignment]
+    return found
+
+
+def _full_name(kind: type) -> str:
+    module = kind.__module__
+    if module.startswith("torch.optim"):
+        return f"torch.optim.{kind.__name__}"
+    return f"torch.nn.{kind.__name__}" if module.startswith("torch.nn") else kind.__qualname__

@@ -1,0 +1,169 @@
+"""The rows of the call log while the program runs, and how many of them are kept.
+
+A run of hours makes millions of calls. Its beginning is kept, where models and optimizers are made; its newest steps;
+what is about parameters and optimizers; and whatever the tensors that are still alive were computed by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gradviz.graph.call_log import CallKind, GradMode, ValueFacts
+from gradviz.graph.model import Scalar
+from gradviz.recording.calls.known_tensors import KnownTensor
+from gradviz.recording.forward.forward_log import NO_SCOPE
+from gradviz.recording.forward.grad_mode_watch import Place
+from gradviz.recording.forward.user_functions import Callback
+from gradviz.recording.run.stacks import NO_STACK
+
+MOST_ROWS = 100_000
+_LASTING: frozenset[CallKind] = frozenset({"add_param_group", "register_parameter", "register_module", "make_module"})
+_STEP_ENDS: frozenset[CallKind] = frozenset({"step", "zero_grad"})
+
+
+class RowUse:
+    """A tensor in a row, as `gradviz.graph.call_log.TensorUse` describes it."""
+
+    __slots__ = ("is_leaf", "known", "place", "requires_grad", "values", "version")
+
+    def __init__(self, known: KnownTensor, place: str, version: int | None, values: ValueFacts | None) -> None:
+        self.known = known
+        self.place = place
+        self.version = version
+        self.requires_grad, self.is_leaf = known.status
+        self.values = values
+
+
+class Row:
+    """One call, as `gradviz.graph.call_log.Call` describes it."""
+
+    __slots__ = (
+        "definition",
+        "function",
+        "grad_mode",
+        "grad_mode_place",
+        "inputs",
+        "inside",
+        "is_autocast",
+        "is_open",
+        "kind",
+        "name",
+        "node_count",
+        "number",
+        "optimizer",
+        "outputs",
+        "raised",
+        "reads_values",
+        "result",
+        "results",
+        "scalars",
+        "scope",
+        "sequence_nr",
+        "stack",
+    )
+
+    def __init__(self, function: str, kind: CallKind = "operation") -> None:
+        self.function = function
+        self.kind = kind
+        self.stack = NO_STACK
+        self.scope = NO_SCOPE
+        self.inputs: list[RowUse] = []
+        self.outputs: list[RowUse] = []
+        self.scalars: dict[str, Scalar] = {}
+        self.result: Scalar = None
+        self.results: tuple[float | int | bool, ...] = ()
+        self.sequence_nr: int | None = None
+        self.node_count = 0
+        self.inside: Row | None = None
+        self.grad_mode: GradMode = "enabled"
+        self.grad_mode_place: Place | None = None
+        self.is_autocast = False
+        self.is_open = False
+        self.reads_values = True
+        self.raised: str | None = None
+        self.optimizer: Any = None
+        self.name: str | None = None
+        self.definition: Callback | None = None
+        self.number = -1
+        """Its place, given when the log is built."""
+
+
+class Rows:
+    """The rows that are kept, in the order in which they began."""
+
+    def __init__(self, most: int = MOST_ROWS) -> None:
+        self._rows: list[Row] = []
+        self._most = most
+        self.dropped = 0
+        self.dropped_at: int | None = None
+        self.dropped_needed = 0
+        """Those of them by which something was computed that was still alive."""
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, row: Row) -> Row:
+        """Add a row at the end."""
+        self._rows.append(row)
+        return row
+
+    def scopes(self) -> set[int]:
+        """The module calls in which they ran."""
+        return {row.scope for row in list(self._rows)} - {NO_SCOPE}
+
+    @property
+    def newest(self) -> Row | None:
+        """The last one."""
+        return self._rows[-1] if self._rows else None
+
+    @property
+    def is_full(self) -> bool:
+        """True when some must be dropped before more are added."""
+        return len(self._rows) >= self._most
+
+    def drop_some(self, living: Iterable[KnownTensor]) -> None:
+        """Drop the oldest whole steps after the beginning, but nothing that `living` tensors were computed by."""
+        head = self._most // 4 if self.dropped_at is None else self.dropped_at
+        tail = _step_start(self._rows, len(self._rows) - self._most // 2)
+        middle = self._rows[head:tail]
+        needed = _rows_behind(self._rows, living)
+        kept = [row for row in middle if row.kind in _LASTING or "requires_grad" in row.function or id(row) in needed]
+        if len(kept) > self._most // 8:
+            lost, kept = kept[: -self._most // 8], kept[-self._most // 8 :]
+            self.dropped_needed += len(lost)
+        self.dropped += len(middle) - len(kept)
+        self.dropped_at = head
+        self._rows[head:tail] = kept
+
+
+def _step_start(rows: list[Row], start: int) -> int:
+    """The first place from `start` on at which a new training step begins, or `start` where none does."""
+    for place in range(max(start, 1), len(rows)):
+        if rows[place - 1].kind in _STEP_ENDS and rows[place].kind not in _STEP_ENDS and rows[place].inside is None:
+            return place
+    return start
+
+
+def _rows_behind(rows: list[Row], living: Iterable[KnownTensor]) -> set[int]:
+    """Ids of the rows by which living tensors were computed. Newest first, so each row is looked at once.
+
+    Not those that only changed a tensor's values, as every step does with parameters and averages.
+    """
+    wanted = {id(known) for known in living if _is_computed(known)}
+    found: set[int] = set()
+    for row in reversed(rows):
+        if any(id(use.known) in wanted and (row.node_count or use.known.producer is row) for use in row.outputs):
+            found.add(id(row))
+            wanted.update(id(use.known) for use in row.inputs if _is_computed(use.known))
+            if row.inside is not None:
+                found.add(id(row.inside))
+    return found
+
+
+def _is_computed(known: KnownTensor) -> bool:
+    """False for parameters, buffers and other leaves that require grad."""
+    return known.role == "tensor" and known.status != (True, True)

@@ -1,0 +1,199 @@
+"""What a call took and gave, tensor by tensor, as they were at that moment.
+
+The results of custom functions and of compiled code pass unseen. They are claimed for their call when something else
+takes them: by the sequence number of their node, or because they were made by a call inside of it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from math import isfinite
+from typing import Any
+
+import torch
+
+from gradviz.graph.call_log import ValueFacts
+from gradviz.recording.calls.call_values import tensors_with_places
+from gradviz.recording.calls.known_tensors import KnownTensor, KnownTensors, is_leaf, requires_grad, version_of
+from gradviz.recording.calls.rows import Row, RowUse
+from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.tensor_facts import FactsTable
+
+_MOST_UNCLAIMED = 1_000
+
+
+class TensorUses:
+    """Reads tensors for the rows of the call log. Its methods are to be called inside `gradients.measuring`."""
+
+    def __init__(self, facts: FactsTable) -> None:
+        self.tensors = KnownTensors(facts)
+        self.values = ValueReader()
+        self.arrays = NumpyArrays()
+        self._unclaimed: dict[int, Row] = {}
+        """Calls whose results are not known yet, by the sequence number of a node that they made."""
+
+    def use(self, tensor: torch.Tensor, place: str, row: Row, *, is_input: bool) -> RowUse:
+        """The tensor as it is now."""
+        known = self.tensors.find(tensor)
+        if known is None:
+            known = self.tensors.add(tensor)
+            known.first_row = row
+            if is_input:
+                self._claim_unseen(known, tensor, row)
+        flag = requires_grad(tensor)
+        if flag != known.status[0]:
+            known.status = flag, is_leaf(tensor, flag)
+        if is_input:
+            self._claim_inner(known, tensor, row)
+        version = version_of(tensor)
+        values = None
+        if known.storage is not None and known.storage.is_uninitialized and is_input:
+            return RowUse(known, place, version, None)
+        if version != known.values_of_version or not is_input:
+            values = self.values.facts(tensor) if row.reads_values else None
+            known.values_of_version = version
+        return RowUse(known, place, version, values)
+
+    def given(self, tensor: torch.Tensor, place: str, row: Row) -> RowUse:
+        """The tensor as the call of the row has given it back, or left it behind."""
+        is_new = self.tensors.find(tensor) is None
+        use = self.use(tensor, place, row, is_input=False)
+        known = use.known
+        if row.node_count and use.requires_grad and known.status[1]:
+            # A leaf that was changed in place by something that requires grad is none any more.
+            known.status = True, is_leaf(tensor, True)
+            use.is_leaf = known.status[1]
+        if known.storage is not None and not use.is_leaf:
+            known.storage.computed = known
+        if is_new:
+            known.producer = row
+        if known.storage is not None:
+            known.storage.is_uninitialized = not row.reads_values
+        return use
+
+    def _claim_unseen(self, known: KnownTensor, tensor: torch.Tensor, row: Row) -> None:
+        """A tensor that nobody saw being made: the result of a custom function, of compiled code, or of NumPy."""
+        if known.is_leaf:
+            known.from_numpy_of = self.arrays.origin_of(tensor)
+        elif self._unclaimed:
+            # The node of such a call is a Python object anyway, or else a single one.
+            node = reading.grad_fn_of(tensor)
+            maker = self._unclaimed.get(node._sequence_nr()) if node is not None else None
+            if maker is not None and maker is not row:
+                self._give_to(maker, known)
+
+    def _claim_inner(self, known: KnownTensor, tensor: torch.Tensor, row: Row) -> None:
+        """A tensor that was made inside a custom function and is used outside of it was given back by it."""
+        producer = known.producer
+        while producer is not None and (maker := producer.inside) is not None and maker.kind == "custom":
+            if maker.is_open or row.inside is maker or (row.inside is not None and row.inside.kind == "backward"):
+                return
+            # Inside it was a leaf, even a view that required grad: torch gives it a node when the function is over.
+            flag = requires_grad(tensor)
+            known.status = flag, is_leaf(tensor, flag)
+            self._give_to(maker, known)
+            producer = maker
+
+    def _give_to(self, maker: Row, known: KnownTensor) -> None:
+        if not any(use.known is known for use in maker.outputs):
+            maker.outputs.append(RowUse(known, "return", 0, None))
+        known.producer = maker
+
+    def await_results(self, row: Row) -> None:
+        """Its results will be known by the nodes that it made."""
+        for number in range(row.sequence_nr or 0, (row.sequence_nr or 0) + min(row.node_count, _MOST_UNCLAIMED)):
+            self._unclaimed[number] = row
+        while len(self._unclaimed) > _MOST_UNCLAIMED:
+            del self._unclaimed[next(iter(self._unclaimed))]
+
+    def note_gradient(self, gradient: torch.Tensor, leaf: torch.Tensor) -> None:
+        """`gradient` was read from the ``.grad`` of `leaf`; what another leaf is given as well stays its own."""
+        known = self.tensors.known(gradient)
+        if known.producer is None and known.gradient_of is None:
+            known.gradient_of = self.tensors.known(leaf)
+
+    def of_arguments(self, row: Row, args: Any, kwargs: Any) -> list[RowUse]:
+        """Every tensor among the arguments."""
+        return [self.use(tensor, place, row, is_input=True) for place, tensor in tensors_with_places(args, kwargs)]
+
+
+# Arrays that tensors were turned into, so that a tensor made from the same memory is known again.
+
+_MOST_ARRAYS = 1_000
+
+
+class NumpyArrays:
+    """The newest arrays that are still there, by the memory that they lie in."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[int, tuple[Any, int, KnownTensor]] = {}
+
+    def note(self, array: Any, tensor: KnownTensor) -> None:
+        """`array` is what ``tensor.numpy()`` gave."""
+        interface = getattr(array, "__array_interface__", None)
+        if type(interface) is not dict or not getattr(array, "nbytes", 0):
+            return
+        start = interface["data"][0]
+        self._arrays.pop(start, None)
+        self._arrays[start] = weakref.ref(array), start + array.nbytes, tensor
+        if len(self._arrays) > _MOST_ARRAYS:
+            del self._arrays[next(iter(self._arrays))]
+
+    def origin_of(self, tensor: torch.Tensor) -> KnownTensor | None:
+        """The tensor in whose array's memory this one lies."""
+        if not self._arrays or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+            return None
+        try:
+            address = tensor.data_ptr()
+        except RuntimeError:
+            return None
+        for start, (array, end, origin) in reversed(self._arrays.items()):
+            if start <= address < end and array() is not None:
+                return origin
+        return None
+
+
+# The values of a tensor in figures, read without a trace: no graph, no mode of the program's, no random number.
+
+MOST_ELEMENTS = 1 << 24
+"""Larger tensors are not read."""
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class ValueReader:
+    """Reads values; `too_large` counts the tensors that were not read for their size.
+
+    To be used inside `gradients.measuring`.
+    """
+
+    def __init__(self) -> None:
+        self.too_large = 0
+
+    def facts(self, tensor: torch.Tensor) -> ValueFacts | None:
+        """None where there is nothing to read: no elements, or nothing that torch would tell quietly."""
+        if type(tensor) not in _PLAIN or tensor.layout is not torch.strided or not reading.can_read_values(tensor):
+            return None
+        if not (count := tensor.numel()):
+            return None
+        if count > MOST_ELEMENTS:
+            self.too_large += 1
+            return None
+        try:
+            return _read(tensor, count)
+        except (RuntimeError, NotImplementedError):  # a dtype that has no such kernel: eight-bit floats, unsigned
+            return None
+
+
+def _read(tensor: torch.Tensor, count: int) -> ValueFacts:
+    plain = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    zeros = plain.numel() - int(torch.count_nonzero(plain))
+    low, high = (float(extreme) for extreme in torch.aminmax(plain))
+    if isfinite(low) and isfinite(high):
+        return ValueFacts(count, low, high, zeros)
+    nans, infs = int(torch.isnan(plain).sum()), int(torch.isinf(plain).sum())
+    finite = plain[torch.isfinite(plain)]
+    if not finite.numel():
+        return ValueFacts(count, None, None, zeros, nans, infs)
+    low, high = (float(extreme) for extreme in torch.aminmax(finite))
+    return ValueFacts(count, low, high, zeros, nans, infs)

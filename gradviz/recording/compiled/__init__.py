@@ -1,0 +1,1 @@
+"""What the recorder does about code that `torch.compile` made."""

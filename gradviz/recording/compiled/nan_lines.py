@@ -1,0 +1,146 @@
+"""Finds the line inside compiled code at which a gradient became NaN or Inf.
+
+A compiled function is a single node, so the graph tells no more than its call. But torch keeps what it compiled the
+node's backward from, operation by operation with their lines. Where finite gradients came in and others went out, that
+is run once more, eagerly and when the program's backward is over, on the tensors that the node had saved.
+
+What is saved is held until backward ends, so only where it is small.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from msgspec.structs import replace
+
+from gradviz.graph.model import CallSite, Graph
+from gradviz.recording.backward.gradients.hooks import measuring
+from gradviz.recording.walk.graph_walker import Walk
+
+BROKEN_BY = "broken_by"
+"""The attribute that names the operation."""
+MOST_BYTES = 1 << 28
+"""With more than this saved by compiled functions, none of them is replayed."""
+
+_FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
+
+
+@dataclass
+class _Kept:
+    """A compiled node before backward."""
+
+    module: Any
+    saved: list[torch.Tensor]
+    tangents: tuple[torch.Tensor | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class InnerBirth:
+    """The operation that made NaN or Inf of finite numbers."""
+
+    operation: str
+    file: str
+    line: int
+    function: str
+
+
+@dataclass
+class CompiledReplays:
+    """Watches the compiled nodes of a walk from `start` to `stop`."""
+
+    walk: Walk
+    _kept: dict[int, _Kept] = field(default_factory=dict)
+    _hooks: list[Any] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Hold what compiled nodes have saved, and note what comes to them."""
+        kept = dict(_compiled_nodes(self.walk))
+        if sum(tensor.nbytes for each in kept.values() for tensor in each.saved) > MOST_BYTES:
+            return
+        self._kept = kept
+        for place in kept:
+            self._hooks.append(self.walk.wrappers[place].register_prehook(partial(self._note, place)))
+
+    def _note(self, place: int, gradients: tuple[torch.Tensor | None, ...]) -> None:
+        self._kept[place].tangents = gradients
+
+    def stop(self) -> None:
+        """Take the hooks off; safe to call twice."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+
+    def added_to(self, graph: Graph) -> Graph:
+        """The graph, in which compiled nodes that made NaN or Inf have the line inside of them as their call site."""
+        sites, nodes = list(graph.call_sites), list(graph.nodes)
+        for place, kept in self._kept.items():
+            broken = any(sent is not None and (sent.nans or sent.infs) for sent in nodes[place].gradients)
+            birth = _birth(kept) if broken else None
+            if birth is not None:
+                told = nodes[place].attributes | {BROKEN_BY: birth.operation}
+                nodes[place] = replace(nodes[place], call_site=len(sites), attributes=told)
+                sites.append(CallSite(birth.file, birth.line, birth.function, graph.nodes[place].call_site))
+        self._kept = {}
+        return (
+            replace(graph, nodes=tuple(nodes), call_sites=tuple(sites)) if len(sites) > len(graph.call_sites) else graph
+        )
+
+
+def _compiled_nodes(walk: Walk) -> Iterator[tuple[int, _Kept]]:
+    for place, wrapper in enumerate(walk.wrappers):
+        module = getattr(
+            getattr(getattr(wrapper, "_forward_cls", None), "_lazy_backward_info", None), "bw_module", None
+        )
+        if isinstance(module, torch.fx.GraphModule):
+            slots = wrapper._raw_saved_tensors
+            saved = [slot.data for slot in slots if slot.unpack_hook is None and isinstance(slot.data, torch.Tensor)]
+            if len(saved) == len(slots):
+                yield place, _Kept(module, saved)
+
+
+def _birth(kept: _Kept) -> InnerBirth | None:
+    """None where what the node was compiled from cannot be run again as it is, or tells nothing."""
+    inputs = [*kept.saved, *kept.tangents]
+    wanted = [node for node in kept.module.graph.nodes if node.op == "placeholder"]
+    if len(wanted) != len(inputs) or None in kept.tangents or not _is_repeatable(kept.module):
+        return None
+    finder = _BirthFinder(kept.module)
+    with measuring():
+        finder.run(*inputs)
+    return finder.found
+
+
+def _is_repeatable(module: Any) -> bool:
+    """Whether it draws no random numbers and changes none of its inputs."""
+    for node in module.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        tags = getattr(node.target, "tags", ())
+        if torch.Tag.nondeterministic_seeded in tags or (schema is not None and schema.is_mutable):
+            return False
+    return True
+
+
+class _BirthFinder(torch.fx.Interpreter):
+    """Runs operation by operation, and remembers the first that made NaN or Inf."""
+
+    found: InnerBirth | None = None
+
+    def run_node(self, n: Any) -> Any:
+        result = super().run_node(n)
+        if self.found is None and n.op == "call_function" and not _all_finite([result]):
+            given = [self.env[node] for node in n.all_input_nodes if node in self.env]
+            frames = list(_FRAME.finditer(n.meta.get("stack_trace") or ""))
+            if _all_finite(given) and frames:
+                where = frames[-1]
+                self.found = InnerBirth(str(n.target), where["file"], int(where["line"]), where["function"])
+        return result
+
+
+def _all_finite(values: list[Any]) -> bool:
+    tensors = [value for value in values if isinstance(value, torch.Tensor) and value.is_floating_point()]
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)

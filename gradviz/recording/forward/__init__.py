@@ -1,0 +1,1 @@
+"""What is noticed while the forward computation runs: lines, modules, names, values."""

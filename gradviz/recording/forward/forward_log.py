@@ -1,0 +1,280 @@
+"""What happened while the program computed forward, in the order of torch's sequence numbers.
+
+Each torch call that made nodes is a *row*: the interval of sequence numbers it used, which function it was, and the
+stack it was called from. Which module was running is a second series: from this sequence number on, that call.
+Rows are kept in arrays, 24 bytes each. They are forgotten `KEPT_CALLS` backward calls later, so that days of training
+can pass before the wanted call comes; a graph that is held for longer than that shows its oldest nodes without lines.
+"""
+
+from __future__ import annotations
+
+import weakref
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Hashable
+from itertools import count
+from typing import Any, NamedTuple
+
+import torch
+
+from gradviz.graph.model import TensorFacts
+from gradviz.recording.run.stacks import CallFrame
+
+
+class Row(NamedTuple):
+    """The torch call that made a node."""
+
+    place: int
+    last_sequence_nr: int
+    function: Any
+    stack: int
+
+
+class ScopeEntry(NamedTuple):
+    """One call of one module."""
+
+    module: int
+    parent: int
+    call: int
+
+
+NO_SCOPE = -1
+
+KEPT_CALLS = 100
+"""What was computed before this many backward calls is forgotten."""
+LEAST_ROWS = 4096
+"""With fewer rows nothing is forgotten; with more, the log is looked through when it is twice what is to be kept."""
+
+
+class ThreadLog:
+    """The log of one thread: torch counts sequence numbers for each thread on its own."""
+
+    def __init__(self) -> None:
+        self._starts = array("q")
+        self._ends = array("q")
+        self._functions = array("l")
+        self._stacks = array("q")
+        self._function_ids: dict[Any, int] = {}
+        self._function_list: list[Any] = []
+        self.row_constants: dict[int, tuple[int, ...]] = {}
+        """Constants (places in `ForwardLog.constants`) that a row's call received."""
+        self.checkpointed_rows: set[int] = set()
+        """Rows whose saved tensors non-reentrant checkpointing packs, to compute them again in backward."""
+        self.inplace_rows: set[int] = set()
+        """Rows of calls that were told to change their input, by ``inplace=True``."""
+        self._scope_starts = array("q")
+        self._scope_ids = array("q")
+        self.running_calls: list[CallFrame] = []
+        self.tensor_hooks: dict[int, list[tuple[str, Any]]] = {}
+        """Names and handles of hooks that were put on the output of the node with this sequence number."""
+        self._forgotten = 0
+        """How many rows: the number of a row stays its own."""
+        self._calls: deque[int] = deque(maxlen=KEPT_CALLS)
+        """The next sequence number when each of the last backward calls was over."""
+
+    def add_row(self, start: int, end: int, function: Any, stack: int) -> int:
+        """Note that `function`, called from `stack`, made the nodes ``start`` to ``end - 1``; returns the row."""
+        key = function if isinstance(function, Hashable) else id(function)
+        function_id = self._function_ids.get(key)
+        if function_id is None:
+            function_id = self._function_ids[key] = len(self._function_list)
+            self._function_list.append(function)
+        self._starts.append(start)
+        self._ends.append(end)
+        self._functions.append(function_id)
+        self._stacks.append(stack)
+        return self._forgotten + len(self._starts) - 1
+
+    def close_row(self, row: int, end: int) -> None:
+        """Set the end of a row that was added before its nodes were made."""
+        if row >= self._forgotten:
+            self._ends[row - self._forgotten] = end
+
+    def enter_scope(self, sequence_nr: int, scope: int) -> None:
+        """From `sequence_nr` on, nodes belong to the module call `scope`."""
+        self._scope_starts.append(sequence_nr)
+        self._scope_ids.append(scope)
+
+    def row_of(self, sequence_nr: int) -> Row | None:
+        """The call that made the node with this number, or None where nobody saw it."""
+        index = bisect_right(self._starts, sequence_nr) - 1
+        if index < 0 or sequence_nr >= self._ends[index]:
+            return None
+        function = self._function_list[self._functions[index]]
+        return Row(self._forgotten + index, self._ends[index] - 1, function, self._stacks[index])
+
+    def scope_of(self, sequence_nr: int) -> int:
+        """The module call in which the node with this number was made, or `NO_SCOPE`."""
+        index = bisect_right(self._scope_starts, sequence_nr) - 1
+        return self._scope_ids[index] if index >= 0 else NO_SCOPE
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._starts and not self._scope_starts
+
+    def end_call(self, sequence_nr: int) -> bool:
+        """A backward call is over; True where that made the log forget what is older than the last of them."""
+        self._calls.append(sequence_nr)
+        if len(self._calls) < KEPT_CALLS or len(self._starts) + len(self._scope_starts) < LEAST_ROWS:
+            return False
+        rows = bisect_left(self._starts, self._calls[0])
+        # The module that was running then runs on.
+        scopes = max(bisect_right(self._scope_starts, self._calls[0]) - 1, 0)
+        if 2 * (rows + scopes) < len(self._starts) + len(self._scope_starts):
+            return False
+        self._forget(rows, scopes)
+        return True
+
+    def used_scopes(self) -> set[int]:
+        """Module calls that nodes may belong to, without their callers."""
+        return {*self._scope_ids, *(call.scope for call in self.running_calls)} - {NO_SCOPE}
+
+    def used_constants(self) -> set[int]:
+        """Constants that rows received."""
+        return {place for places in self.row_constants.values() for place in places}
+
+    def _forget(self, rows: int, scopes: int) -> None:
+        oldest = self._calls[0]
+        for column in (self._starts, self._ends, self._functions, self._stacks):
+            del column[:rows]
+        for column in (self._scope_starts, self._scope_ids):
+            del column[:scopes]
+        self._forgotten += rows
+        self.row_constants = {row: found for row, found in self.row_constants.items() if row >= self._forgotten}
+        self.checkpointed_rows = {row for row in self.checkpointed_rows if row >= self._forgotten}
+        self.inplace_rows = {row for row in self.inplace_rows if row >= self._forgotten}
+        self.tensor_hooks = {number: hooks for number, hooks in self.tensor_hooks.items() if number >= oldest}
+
+
+class SeenConstant(NamedTuple):
+    """A tensor that a torch call received and that needs no gradient."""
+
+    tensor: Callable[[], torch.Tensor | None]
+    facts: TensorFacts
+
+
+class ForwardLog:
+    """The logs of all threads, and what they share."""
+
+    def __init__(self) -> None:
+        self.threads: dict[int, ThreadLog] = {}
+        self.scopes: dict[int, ScopeEntry] = {}
+        self.modules: dict[int, tuple[Callable[[], torch.nn.Module | None], str]] = {}
+        """Every module that ran: a weak reference and its class name."""
+        self.modules_elsewhere: dict[int, None] = {}
+        """Those that ran on other threads than the main one, by their places in `modules`."""
+        self._module_ids: dict[int, int] = {}
+        self._call_counts: dict[int, int] = {}
+        self.root_modules: dict[int, None] = {}
+        """Modules that were called outside any other, in the order of their first call."""
+        self.constants: dict[int, SeenConstant] = {}
+        self._constant_ids: dict[int, int] = {}
+        self._next_module, self._next_scope, self._next_constant = count(), count(), count()
+
+    @property
+    def is_empty(self) -> bool:
+        """True while no thread has computed anything."""
+        return all(log.is_empty for log in self.threads.values())
+
+    def of_thread(self, thread: int) -> ThreadLog:
+        """The log of a thread, made at first use."""
+        log = self.threads.get(thread)
+        if log is None:
+            log = self.threads[thread] = ThreadLog()
+        return log
+
+    def new_scope(self, module: torch.nn.Module, parent: int) -> int:
+        """Register one more call of `module`."""
+        # By id, as a module need not be hashable; an id is used again after its module died.
+        module_id = self._module_ids.get(id(module))
+        if module_id is None or module_id not in self.modules or self.modules[module_id][0]() is not module:
+            module_id = self._module_ids[id(module)] = next(self._next_module)
+            self.modules[module_id] = weakref.ref(module), type(module).__name__
+            self._call_counts[module_id] = 0
+        if parent == NO_SCOPE:
+            self.root_modules[module_id] = None
+        scope = next(self._next_scope)
+        self.scopes[scope] = ScopeEntry(module_id, parent, self._call_counts[module_id])
+        self._call_counts[module_id] += 1
+        return scope
+
+    def called_modules(self) -> list[torch.nn.Module]:
+        """Modules that ran outside any other and are still there, in the order of their first call."""
+        return [module for place in self.root_modules if (module := self.modules[place][0]()) is not None]
+
+    def constant(self, tensor: torch.Tensor, read_facts: Callable[[torch.Tensor], TensorFacts]) -> int:
+        """Place of a tensor in `constants`; its facts are read at first sight."""
+        known = self._constant_ids.get(id(tensor))
+        # An id is used again after its tensor died; the weak reference tells.
+        seen = self.constants.get(known) if known is not None else None
+        if known is not None and seen is not None and seen.tensor() is tensor:
+            return known
+        place = self._constant_ids[id(tensor)] = next(self._next_constant)
+        self.constants[place] = SeenConstant(weakref.ref(tensor), read_facts(tensor))
+        return place
+
+    def let_go(self, tensor: torch.Tensor) -> None:
+        """Refer to this tensor no more; what it was is still known."""
+        place = self._constant_ids.get(id(tensor))
+        seen = self.constants.get(place) if place is not None else None
+        if place is not None and seen is not None and seen.tensor() is tensor:
+            self.constants[place] = seen._replace(tensor=_nothing)
+
+    def let_go_of_all(self) -> None:
+        """Refer to no tensor any more."""
+        for place, seen in self.constants.items():
+            self.constants[place] = seen._replace(tensor=_nothing)
+        self._constant_ids.clear()
+
+    def end_call(self, log: ThreadLog, sequence_nr: int, other_scopes: Callable[[], set[int]] = set) -> None:
+        """A backward call on the thread of `log` is over: what nobody can ask for any more is forgotten.
+
+        Args:
+            other_scopes: module calls that somebody else refers to; only asked for where something is forgotten.
+        """
+        if log.end_call(sequence_nr):
+            self._forget_scopes(other_scopes())
+            self._forget_constants()
+
+    def _forget_scopes(self, wanted: set[int]) -> None:
+        used: set[int] = set()
+        for scope in wanted.union(*(log.used_scopes() for log in list(self.threads.values()))):
+            while scope != NO_SCOPE and scope not in used:
+                used.add(scope)
+                scope = self.scopes[scope].parent
+        for scope in _settled(self.scopes):
+            if scope not in used:
+                del self.scopes[scope]
+        running = {entry.module for entry in list(self.scopes.values())}
+        for place in _settled(self.modules):
+            if place not in running and self.modules[place][0]() is None:
+                del self.modules[place], self._call_counts[place]
+                self.root_modules.pop(place, None)
+        _keep_known(self._module_ids, self.modules)
+
+    def _forget_constants(self) -> None:
+        used = {place for log in list(self.threads.values()) for place in log.used_constants()}
+        for place in _settled(self.constants):
+            if place not in used:
+                del self.constants[place]
+        _keep_known(self._constant_ids, self.constants)
+
+
+def _nothing() -> None:
+    return None
+
+
+_IN_FLIGHT = 64
+"""So many of the newest entries of a table are kept: another thread may be about to note where it uses one."""
+
+
+def _settled(table: dict[int, Any]) -> list[int]:
+    return list(table)[:-_IN_FLIGHT]
+
+
+def _keep_known(places: dict[int, int], table: dict[int, Any]) -> None:
+    """Forget ids of objects whose entry in `table` was forgotten."""
+    for key, place in list(places.items()):
+        if place not in table:
+            del places[key]

@@ -1,0 +1,152 @@
+"""What was there when the forward computation began: the storages, and what the allocators had given out.
+
+It begins with the outermost call of a module that has something to train, or else with the first call that makes a
+node; after each recorded backward the next forward is waited for anew. Storages are remembered by weak references,
+which keep no data alive but see to it that their addresses mean nothing else meanwhile.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from gradviz.graph.saved_tensors import AllocatorReading, TorchObjects
+from gradviz.recording.forward.module_tree import distinct_modules, parameters_inside
+from gradviz.recording.forward.names import NameTable, names_on_stack
+from gradviz.recording.torch_access import allocators, reading
+
+
+def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    """The tensor's storage; None for those that have none, sparse ones for example."""
+    try:
+        return reading.unwrapped(tensor).untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+class ForwardMemory:
+    """Waits for a forward computation once it is armed; `at_backward` then compares."""
+
+    def __init__(self) -> None:
+        self.is_waiting = False
+        self.has_begun = False
+        self._before: dict[str, allocators.InUse] = {}
+        self._candidate: dict[str, allocators.InUse] = {}
+        self._after: dict[str, allocators.InUse] = {}
+        self._known: dict[int, tuple[StorageWeakRef, int, str]] = {}
+        self._modules_before = self._imported = 0
+
+    def arm(self) -> None:
+        """Wait for the next forward computation, and forget the one before."""
+        self.is_waiting, self.has_begun = True, False
+        self._known, self._after = {}, {}
+
+    def forget(self) -> None:
+        """Wait no more, and hold nothing."""
+        self.is_waiting = False
+        self._known = {}
+
+    def before_call(self, args: tuple[Any, ...]) -> None:
+        """A torch call is about to run that may turn out to make the first nodes."""
+        with reading.DISABLE_TORCH_FUNCTION():
+            if torch.is_grad_enabled() and any(_may_need_gradient(value) for value in args):
+                self._candidate = allocators.read()
+
+    def after_first_nodes(self, frame: FrameType | None, args: tuple[Any, ...]) -> None:
+        """That call did, and no module was running: the forward began with it."""
+        with reading.DISABLE_TORCH_FUNCTION():
+            self._begin(self._candidate or allocators.read(), frame, _tensors(args))
+
+    def enter_module(self, frame: FrameType | None, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
+        """An outermost module call is about to run."""
+        with reading.DISABLE_TORCH_FUNCTION():
+            if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters_inside(module)):
+                self._begin(allocators.read(), frame, [*_tensors(args), *_of_module(module)])
+
+    def at_backward(self) -> None:
+        """Ask the allocators once more. To be called before anything of the graph is looked at."""
+        if self.has_begun:
+            self._after = allocators.read()
+            self._imported = len(sys.modules) - self._modules_before
+        self.is_waiting = False
+
+    def storages_before(self) -> frozenset[int]:
+        """Those that were there when forward began and still are, by the address of their C++ object."""
+        return frozenset(key for key, (reference, _, _) in self._known.items() if not _is_gone(reference))
+
+    def readings(self, objects: tuple[TorchObjects, ...] = ()) -> tuple[AllocatorReading, ...]:
+        """One for each device whose allocator could be asked both times; `objects` are in the processor's memory."""
+        freed: dict[str, int] = {}
+        for reference, size, device in self._known.values():
+            if _is_gone(reference):
+                freed[device] = freed.get(device, 0) + size
+        return tuple(
+            AllocatorReading(
+                device,
+                now.allocator,
+                self._before[device].bytes,
+                now.bytes,
+                freed.get(device, 0),
+                now.block,
+                self._imported if device == "cpu" else 0,
+                objects if device == "cpu" else (),
+            )
+            for device, now in self._after.items()
+            if device in self._before
+        )
+
+    def _begin(
+        self, reading: dict[str, allocators.InUse], frame: FrameType | None, tensors: Iterable[torch.Tensor]
+    ) -> None:
+        self.is_waiting, self.has_begun = False, True
+        self._modules_before = len(sys.modules)
+        started = allocators.read()
+        self._note_storages(names_on_stack(frame), tensors)
+        # What our own notes take is not the program's.
+        ours = {device: now.bytes - started[device].bytes for device, now in allocators.read().items()}
+        self._before = {device: now._replace(bytes=now.bytes + ours[device]) for device, now in reading.items()}
+        self._candidate = {}
+
+    def _note_storages(self, names: NameTable, tensors: Iterable[torch.Tensor]) -> None:
+        held = [tensor for tensor, _ in names.tensors.values()]
+        of_modules = [tensor for module, _ in names.modules.values() for tensor in _of_module(module)]
+        for tensor in (*held, *of_modules, *tensors):
+            storage = storage_of(tensor)
+            if storage is not None and storage._cdata not in self._known:
+                self._known[storage._cdata] = (_weak(storage), storage.nbytes(), str(storage.device))
+
+
+def _weak(storage: torch.UntypedStorage) -> StorageWeakRef:
+    return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+
+
+def _is_gone(reference: StorageWeakRef) -> bool:
+    return bool(reference.expired())  # type: ignore[no-untyped-call]
+
+
+def _of_module(root: torch.nn.Module) -> Iterable[torch.Tensor]:
+    """Parameters, their gradients, and buffers."""
+    for module in distinct_modules([root]):
+        for tensor in (*module._parameters.values(), *module._buffers.values()):
+            if tensor is not None:
+                yield tensor
+                if tensor.is_leaf and tensor.grad is not None:
+                    yield tensor.grad
+
+
+def _tensors(args: tuple[Any, ...]) -> list[torch.Tensor]:
+    return [value for value in args if issubclass(type(value), torch.Tensor)]
+
+
+def _may_need_gradient(value: Any) -> bool:
+    if type(value) in (list, tuple):
+        return any(_may_need_gradient(element) for element in value)
+    return issubclass(type(value), torch.Tensor) and bool(_requires_grad(value))
+
+
+_requires_grad = reading.tensor_getter("requires_grad")

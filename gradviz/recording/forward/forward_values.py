@@ -1,0 +1,179 @@
+"""Keeps the small values of the forward whole, as they were when they were made: for those who learn.
+
+Problems solved here:
+
+* To read the ``grad_fn`` of a result would attach Python to its node, for good: see *Danger* in `destruction`. The
+  sequence numbers that a call used tell which node gave its result.
+* A later operation may change a value in place, and most values are dropped before backward: small ones are copied.
+* A loop that never calls backward makes values for ever: no more than `MOST_KEPT` are kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
+
+import torch
+from msgspec.structs import replace
+
+from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.model import Constant, Node
+from gradviz.graph.saved_tensors import SavedTensor
+from gradviz.recording.backward.gradients.gradient_sums import Slot
+from gradviz.recording.backward.gradients.hooks import measuring
+from gradviz.recording.backward.gradients.meter import GradientMeter
+from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.tensor_facts import FactsTable
+
+MOST_KEPT = 100_000
+
+_requires_grad = reading.tensor_getter("requires_grad")
+_output_nr = reading.tensor_getter("output_nr")
+
+
+class ForwardValues:
+    """Values of results and of inputs that need no gradient, of `up_to` elements or fewer; nothing where that is 0."""
+
+    def __init__(self, facts: FactsTable, up_to: int) -> None:
+        self.up_to = up_to
+        self.is_taking = False
+        self.unknown: Counter[str] = Counter()
+        """How many values are not told, for each reason."""
+        self._meter = GradientMeter(facts, up_to)
+        self._results: dict[tuple[int, int], int] = {}
+        """By sequence number and output; values are numbers that the meter knows."""
+        self._constants: dict[int, int] = {}
+        self._count = 0
+
+    def begin(self) -> None:
+        """From now on values are wanted."""
+        self.is_taking = self.up_to > 0
+
+    def note_results(self, before: int, after: int, results: Sequence[torch.Tensor]) -> None:
+        """A torch call made the nodes ``before`` to ``after - 1``, and gave these."""
+        # Of a call that makes several nodes the last one gives the result, where there is only one.
+        if after - before == 1 or len(results) == 1:
+            for result in results:
+                number = self.take(result) if _requires_grad(result) else None
+                if number is not None:
+                    self._results[after - 1, _output_nr(result)] = number
+
+    def note_constant(self, place: int, tensor: torch.Tensor) -> None:
+        """A torch call was given this tensor, which stands at `place` in the log."""
+        number = self.take(tensor)
+        if number is not None:
+            self._constants[place] = number
+
+    def take(self, tensor: torch.Tensor) -> int | None:
+        """The number by which `_figures` will know its values; None where they are not wanted."""
+        if not self.is_taking or self._count >= MOST_KEPT:
+            return None
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or reading.is_transforming():
+            return None
+        with measuring():
+            number = self._meter.take(tensor) if tensor.numel() <= self.up_to else None
+        self._count += number is not None
+        return number
+
+    # -- into a graph ----------------------------------------------------------------------------------------------
+
+    def added_to_constants(self, constants: Iterable[Constant], places: Iterable[int]) -> tuple[Constant, ...]:
+        """The constants with their values; `places` are those in the log. Waits for accelerators."""
+        figures = self._figures()
+        return tuple(
+            replace(constant, value=figures.get(self._constants.get(place, -1)))
+            for constant, place in zip(constants, places, strict=True)
+        )
+
+    def added_to_nodes(
+        self,
+        nodes: list[Node],
+        held: Iterable[tuple[int, int, torch.Tensor]],
+        saved: Mapping[tuple[int, str], int],
+    ) -> None:
+        """Give each node the values of its outputs, and of what it saved. Waits for accelerators.
+
+        Args:
+            held: tensors that are there still, leaves included, with place and output of their nodes.
+            saved: numbers that `take` gave to saved tensors, by the place of the node and the slot.
+        """
+        late = {
+            (place, output_nr): number
+            for place, output_nr, tensor in held
+            if (nodes[place].sequence_nr, output_nr) not in self._results and (number := self.take(tensor)) is not None
+        }
+        figures = self._figures()
+        taken: list[list[TensorFigures | None]] = []
+        for place, node in enumerate(nodes):
+            values = []
+            for output_nr, facts in enumerate(node.outputs):
+                made = None if node.sequence_nr is None else self._results.get((node.sequence_nr, output_nr))
+                number = late.get((place, output_nr), -1) if made is None else made
+                found = figures.get(number)
+                is_of_this = facts is not None and found is not None and found.shape == facts.shape
+                values.append(found if is_of_this and found is not None and found.is_measured else None)
+            taken.append(values)
+        _carry_through_reshapes(nodes, taken)
+        for place, values in enumerate(taken):
+            self._count_unknown(nodes[place], values)
+            if any(values):
+                nodes[place] = replace(nodes[place], values=tuple(values))
+        for place in dict.fromkeys(place for place, _ in saved):
+            told = (_with_value(each, figures.get(saved.get((place, each.slot), -1))) for each in nodes[place].saved)
+            nodes[place] = replace(nodes[place], saved=tuple(told))
+
+    def _figures(self) -> dict[int, TensorFigures]:
+        with measuring():
+            return self._meter.facts()
+
+    def _count_unknown(self, node: Node, values: Sequence[TensorFigures | None]) -> None:
+        for facts, value in zip(node.outputs, values, strict=True):
+            sizes = [size for size in facts.shape if isinstance(size, int)] if facts is not None else []
+            if value is None and facts is not None and len(sizes) == len(facts.shape):
+                self.unknown["large" if prod(sizes) > self.up_to else "unseen"] += 1
+
+    def disclosures(self) -> Iterator[str]:
+        """What of the values that were wanted is not told."""
+        if large := self.unknown["large"]:
+            kept = "value of 1 output is not kept: it has"
+            if large > 1:
+                kept = f"values of {large:,} outputs are not kept: they have"
+            yield f"the {kept} more than {self.up_to:,} elements (--values-up-to N keeps larger ones)"
+        if self._count >= MOST_KEPT:
+            yield f"of the forward's values the first {MOST_KEPT:,} were kept"
+        elif unseen := self.unknown["unseen"]:
+            unknown = "value of 1 small output is unknown: it"
+            if unseen > 1:
+                unknown = f"values of {unseen:,} small outputs are unknown: they"
+            yield f"the {unknown} never left the torch call or the code that made {'it' if unseen == 1 else 'them'}"
+
+
+def _with_value(saved: SavedTensor, figures: TensorFigures | None) -> SavedTensor:
+    return saved if figures is None or not figures.is_measured else replace(saved, value=figures)
+
+
+_SAME_NUMBERS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "SqueezeBackward1", "UnsqueezeBackward0"})
+"""Views that give the numbers of their input in the same order."""
+
+
+def _carry_through_reshapes(nodes: Sequence[Node], values: list[list[TensorFigures | None]]) -> None:
+    """A torch call that makes several nodes, as a linear layer of three dimensions does, shows only the last value."""
+    views = [
+        (node.id, edge.target, edge.input_nr)
+        for node in nodes
+        if node.name in _SAME_NUMBERS
+        for edge in node.edges
+        if edge is not None
+    ]
+    for view, base, output_nr in views:
+        _copy(nodes, values, source=(base, output_nr), target=(view, 0))
+    for view, base, output_nr in reversed(views):
+        _copy(nodes, values, source=(view, 0), target=(base, output_nr))
+
+
+def _copy(nodes: Sequence[Node], values: list[list[TensorFigures | None]], *, source: Slot, target: Slot) -> None:
+    known, facts = values[source[0]], nodes[target[0]].output(target[1])
+    figures = known[source[1]] if source[1] < len(known) else None
+    if figures is not None and facts is not None and values[target[0]][target[1]] is None:
+        values[target[0]][target[1]] = replace(figures, shape=facts.shape)

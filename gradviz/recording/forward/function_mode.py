@@ -1,0 +1,117 @@
+"""The function mode that sees every torch function which a thread calls from Python.
+
+torch takes a mode off its stack while the mode's own handler runs, and pushes it back afterwards. Whoever wants to
+remove it in the meantime, as the recorder does after the last backward, must let that push come to nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType, FunctionType
+from typing import Any, Protocol
+
+from torch.overrides import TorchFunctionMode, handle_torch_function
+
+from gradviz.recording.run.function_stand_in import StandIns
+from gradviz.recording.torch_access import patches, reading
+
+Note = Callable[[int, int, Any, tuple[Any, ...], Any, Any], None]
+"""Gets: sequence number before and after, function, arguments, keyword arguments, result."""
+
+_peek = reading.peek_sequence_nr
+_DISPATCHER = handle_torch_function.__code__
+
+
+class EveryCall(Protocol):
+    """Told of every call before and after it runs; see `call_recorder`."""
+
+    def begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:
+        """It is about to run; what is given back is handed on, None for calls of no interest."""
+
+    def end(self, pending: Any, result: Any, before: int, after: int) -> None:
+        """It has run."""
+
+    def fail(self, pending: Any, error: BaseException) -> None:
+        """It raised."""
+
+
+def _calling_frame() -> FrameType:
+    """The frame of the program that called the torch function whose handler runs."""
+    frame = sys._getframe(2)
+    # A torch function written in Python comes here by a detour: itself, then torch's dispatcher.
+    if frame.f_code is _DISPATCHER and frame.f_back is not None and frame.f_back.f_back is not None:
+        return frame.f_back.f_back
+    return frame
+
+
+class CallMode(TorchFunctionMode):
+    """Tells `note` of every call that made nodes, and of those in `also`."""
+
+    def __init__(self, note: Note, also: frozenset[Any]) -> None:
+        super().__init__()
+        self._note = note
+        self._also = also
+        self._stand_ins = StandIns()
+        self._is_handling = False
+        self.is_on = False
+        self.before_call: Callable[[Any, tuple[Any, ...]], None] | None = None
+        """Told of every call before it runs, while it is set."""
+        self.every_call: EveryCall | None = None
+        """Told of every call before and after it runs, also of those that make no nodes, while it is set."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if self.before_call is not None and self.is_on:
+            self.before_call(func, args)
+        frame = _calling_frame()
+        listener = self.every_call if self.is_on else None
+        pending = listener.begin(func, args, kwargs or {}, frame) if listener is not None else None
+        before = _peek()
+        self._is_handling = True
+        try:
+            stand_ins = self._stand_ins
+            call = stand_ins.call_below_callers if type(func) is FunctionType else stand_ins.call
+            result = call(frame, func, args, kwargs or {})
+        except BaseException as error:
+            if listener is not None and pending is not None:
+                listener.fail(pending, error)
+            raise
+        finally:
+            self._is_handling = False
+        if self.is_on:
+            after = _peek()
+            if after != before or func in self._also:
+                self._note(before, after, func, args, kwargs, result)
+            if listener is not None and pending is not None:
+                listener.end(pending, result, before, after)
+        return result
+
+    def put_on(self) -> None:
+        """Begin to see the calls of this thread."""
+        self.is_on = True
+        patches.push_function_mode(self)
+
+    def take_off(self) -> bool:
+        """See no more calls of this thread; False where there was nothing on its stack to take off.
+
+        Modes that the program has entered since stay where they are.
+        """
+        above = []
+        found = False
+        while not found and (top := patches.pop_function_mode()) is not None:
+            found = top is self
+            if not found:
+                above.append(top)
+        for other in reversed(above):
+            patches.push_function_mode(other)
+        if found:
+            self.is_on = False
+        return found
+
+    def take_off_for_good(self) -> None:
+        """The same at the end of the recording, also from inside the handler."""
+        self.is_on = False
+        if not self.take_off() and self._is_handling:
+            patches.swallow_next_push(self)

@@ -1,0 +1,138 @@
+"""Where gradients were switched off: the ``with`` line, the decorator, or the call of ``set_grad_enabled(False)``.
+
+torch tells a function mode of every switch, and says in a call only that gradients are off. `inference_mode` and what
+was switched off before the recording began pass unseen; for them the ``with`` statements and decorators around the
+running lines are looked at.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import linecache
+from collections.abc import Iterator
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from gradviz.recording.forward.names import local_variables
+from gradviz.recording.run.file_kinds import is_gradviz_code, is_torch_file
+from gradviz.recording.run.stacks import function_name
+
+_WORDS = ("no_grad", "inference_mode", "set_grad_enabled")
+_DECORATED = frozenset({"decorate_context", "generator_context"})
+_MOST_SWITCHES = 1_000
+
+
+class Place(NamedTuple):
+    """A line that switched gradients off."""
+
+    file: str
+    line: int
+    function: str
+
+
+class GradModeWatch:
+    """Told of every switch on the recorded thread."""
+
+    def __init__(self) -> None:
+        self._switches: list[Place | None] = []
+        self._lines: dict[tuple[CodeType, int], int | None] = {}
+        self._withs: dict[str, list[tuple[int, int, int]]] = {}
+
+    def note(self, args: tuple[Any, ...], frame: FrameType | None) -> None:
+        """Gradients are being switched by the torch frame `frame`."""
+        leaves = False
+        place: Place | None = None
+        while frame is not None and is_torch_file(frame.f_code.co_filename):
+            leaves = leaves or frame.f_code.co_name == "__exit__"
+            place = place or _decorator_line(frame)
+            frame = frame.f_back
+        while frame is not None and frame.f_code.co_filename == contextlib.__file__:  # an ExitStack that enters it
+            frame = frame.f_back
+        if leaves:
+            if self._switches:
+                self._switches.pop()
+            return
+        if not args or args[0]:
+            place = None
+        elif place is None and frame is not None:
+            place = Place(frame.f_code.co_filename, frame.f_lineno, function_name(frame.f_code))
+        # `with set_grad_enabled(False)` switches when it is made and again when it is entered.
+        if not self._switches or self._switches[-1] != place or place is None:
+            self._switches.append(place)
+        del self._switches[: -_MOST_SWITCHES or None]
+
+    def place(self, frame: FrameType | None, *, is_inference: bool) -> Place | None:
+        """The line that switched gradients off for a call from `frame`."""
+        if not is_inference and self._switches and self._switches[-1] is not None:
+            return self._switches[-1]
+        return next(self._around(frame), None)
+
+    def _around(self, frame: FrameType | None) -> Iterator[Place]:
+        while frame is not None:
+            code = frame.f_code
+            if (decorated := _decorator_line(frame)) is not None:
+                yield decorated
+            elif not is_torch_file(code.co_filename) and not is_gradviz_code(code):
+                key = code, frame.f_lineno
+                if key not in self._lines:
+                    self._lines[key] = _enclosing(self._withs_of(code.co_filename), frame.f_lineno)
+                if (line := self._lines[key]) is not None:
+                    yield Place(code.co_filename, line, function_name(code))
+            frame = frame.f_back
+
+    def _withs_of(self, file: str) -> list[tuple[int, int, int]]:
+        if file not in self._withs:
+            self._withs[file] = _withs_in(file)
+        return self._withs[file]
+
+
+def _decorator_line(frame: FrameType) -> Place | None:
+    """The line of the decorator, for the frame in which torch runs a decorated function."""
+    if frame.f_code.co_name not in _DECORATED or not is_torch_file(frame.f_code.co_filename):
+        return None
+    code = _code_of(local_variables(frame).get("func"))
+    if code is None or is_torch_file(code.co_filename):
+        return None
+    first = code.co_firstlineno
+    for line in range(first, first + 20):
+        text = linecache.getline(code.co_filename, line).strip()
+        if text.startswith("@") and any(word in text for word in _WORDS):
+            return Place(code.co_filename, line, function_name(code))
+        if text.startswith(("def ", "async def ", "class ")):
+            break
+    return Place(code.co_filename, first, function_name(code))
+
+
+def _code_of(function: Any) -> CodeType | None:
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    code = getattr(function, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def _enclosing(withs: list[tuple[int, int, int]], line: int) -> int | None:
+    """Line of the innermost ``with`` around `line`."""
+    best: int | None = None
+    for first, last, where in withs:
+        if first <= line <= last and (best is None or where > best):
+            best = where
+    return best
+
+
+def _withs_in(file: str) -> list[tuple[int, int, int]]:
+    """First and last line of every ``with`` that speaks of switching gradients off, and the line that says so."""
+    source = "".join(linecache.getlines(file))
+    if not any(word in source for word in _WORDS):
+        return []
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    return [
+        (node.lineno, node.end_lineno or node.lineno, item.context_expr.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.With, ast.AsyncWith))
+        for item in node.items
+        if any(word in ast.unparse(item.context_expr) for word in _WORDS)
+    ]

@@ -1,0 +1,226 @@
+"""Which Python names hold a tensor or a module, as the reader would write them.
+
+Names come from the script's globals and from the frames that are on the stack: variables, attributes of ``self``,
+and from modules, whose parameters get full dotted names. Library frames are left out: their names are not the reader's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from types import FrameType, ModuleType, TracebackType
+from typing import Any
+
+import torch
+
+from gradviz.recording.forward.module_tree import distinct_modules, modules_inside, outermost
+from gradviz.recording.forward.structures import MAX_ELEMENTS, named_tensors, stored_attributes
+from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
+from gradviz.recording.run.user_traceback import BOUNDARY
+
+_CO_OPTIMIZED = 0x1
+
+
+class NameTable:
+    """Names of tensors (by identity, while they live) and of modules, collected from namespaces."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[int, tuple[torch.Tensor, list[str]]] = {}
+        self.modules: dict[int, tuple[torch.nn.Module, list[str]]] = {}
+
+    @classmethod
+    def of(cls, namespaces: Iterable[Mapping[str, Any]]) -> NameTable:
+        """Names of what these variables hold; those of the first come first."""
+        names = cls()
+        for namespace in namespaces:
+            names.add_namespace(namespace)
+        return names
+
+    def add_namespace(self, namespace: Mapping[str, Any], *, only_nameless: bool = False) -> None:
+        """Collect from the variables of one frame or of a script; `only_nameless`: of tensors not yet named."""
+        if only_nameless:
+            namespace = {
+                name: value
+                for name, value in namespace.items()
+                if issubclass(type(value), torch.Tensor) and id(value) not in self.tensors
+            }
+        for name, value in list(namespace.items()):
+            # What is no identifier was made by Python or by a tool, such as pytest: no program can name it.
+            if name.startswith("__") or not name.isidentifier() or issubclass(type(value), (ModuleType, type)):
+                continue
+            self._add_value(name, value)
+            if name == "self" and not issubclass(type(value), torch.nn.Module):
+                for attribute, inner in list(stored_attributes(value).items())[:MAX_ELEMENTS]:
+                    self._add_value(f"self.{attribute}", inner)
+
+    def _add_value(self, name: str, value: Any) -> None:
+        # By type(): an object may answer isinstance() with code of its own.
+        if issubclass(type(value), torch.nn.Module):
+            self._add(self.modules, name, value)
+        elif type(value) in (list, tuple, dict):
+            pairs = value.items() if type(value) is dict else enumerate(value)
+            for key, element in islice(pairs, MAX_ELEMENTS):
+                if issubclass(type(element), torch.nn.Module):
+                    self._add(self.modules, f"{name}[{key!r}]", element)
+        for path, tensor in named_tensors(value, name):
+            self._add(self.tensors, path, tensor)
+
+    @staticmethod
+    def _add(table: dict[int, tuple[Any, list[str]]], name: str, value: Any) -> None:
+        _append_once(table.setdefault(id(value), (value, []))[1], name)
+
+    def add_models(self, models: Any) -> list[torch.nn.Module]:
+        """Name a module, or those in a list or dict, ``model`` where no variable holds it; all that there were."""
+        given = NameTable()
+        given._add_value("model", models)
+        for key, (module, names) in given.modules.items():
+            self.modules.setdefault(key, (module, names))
+        return [module for module, _ in given.modules.values()]
+
+    def variables_of(self, tensor: torch.Tensor) -> tuple[str, ...]:
+        """Names of the variables that hold exactly this tensor: ``loss`` before ``args[0]``."""
+        entry = self.tensors.get(id(tensor))
+        if entry is None or entry[0] is not tensor:
+            return ()
+        return tuple(sorted(entry[1], key=lambda name: (not name.isidentifier(), name.startswith("_"))))
+
+    def name_of(self, value: Any) -> str | None:
+        """The first of these names, if there is one."""
+        return next(iter(self.variables_of(value)), None)
+
+    def module_name(self, module: torch.nn.Module) -> str:
+        """The shortest variable that holds the module, else its class in lower case."""
+        entry = self.modules.get(id(module))
+        if entry is not None:
+            return min(entry[1], key=_strangeness)
+        return type(module).__name__.lower()
+
+
+def names_on_stack(frame: FrameType | None, names: NameTable | None = None) -> NameTable:
+    """Names from `frame` upwards: the reader's own variables, and a library's for what has no other name.
+
+    A training loop inside a library calls backward on a ``loss`` that no variable of the script holds.
+    Names that are given are added to, and come first.
+    """
+    names = names or NameTable()
+    global_namespaces: dict[int, dict[str, Any]] = {}
+    library_frames: list[FrameType] = []
+    while frame is not None and frame.f_code is not BOUNDARY:
+        file = frame.f_code.co_filename
+        is_function = bool(frame.f_code.co_flags & _CO_OPTIMIZED)
+        if is_gradviz_code(frame.f_code):
+            pass
+        elif is_library_file(file):
+            if is_function and not is_torch_file(file):
+                library_frames.append(frame)
+        else:
+            if is_function:
+                names.add_namespace(local_variables(frame))
+            global_namespaces[id(frame.f_globals)] = frame.f_globals
+        frame = frame.f_back
+    for namespace in global_namespaces.values():
+        names.add_namespace(namespace)
+    for library_frame in library_frames:
+        names.add_namespace(local_variables(library_frame), only_nameless=True)
+    return names
+
+
+def own_namespaces(frame: FrameType | None) -> Iterator[Mapping[str, Any]]:
+    """Variables of the reader's own functions from `frame` upwards, innermost first, and of their modules."""
+    seen: set[int] = set()
+    while frame is not None and frame.f_code is not BOUNDARY:
+        if not is_gradviz_code(frame.f_code) and not is_library_file(frame.f_code.co_filename):
+            if frame.f_code.co_flags & _CO_OPTIMIZED:
+                yield local_variables(frame)
+            if id(frame.f_globals) not in seen:
+                seen.add(id(frame.f_globals))
+                yield frame.f_globals
+        frame = frame.f_back
+
+
+def local_variables(frame: FrameType) -> dict[str, Any]:
+    """A copy of a frame's variables that leaves nothing alive behind.
+
+    Up to Python 3.12 reading ``f_locals`` of a function makes a snapshot that the frame keeps, and with it every
+    tensor in it, until the function returns. It is emptied again, unless the program itself holds it (``locals()``).
+    """
+    snapshot = frame.f_locals
+    copy = dict(snapshot)
+    is_snapshot = sys.version_info < (3, 13) and frame.f_code.co_flags & _CO_OPTIMIZED
+    if is_snapshot and not _has_other_holders(snapshot, frame):
+        snapshot.clear()
+    return copy
+
+
+def _has_other_holders(snapshot: dict[str, Any], frame: FrameType) -> bool:
+    # References: the frame's own, `snapshot` in the caller, our argument, and the one of the call itself.
+    return sys.getrefcount(snapshot) > 4
+
+
+def namespaces_of_traceback(trace: TracebackType | None, *, with_libraries: bool = True) -> list[Mapping[str, Any]]:
+    """Variables of every frame that an exception passed through: the reader's own first, innermost first."""
+    own: list[Mapping[str, Any]] = []
+    others: list[Mapping[str, Any]] = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not is_gradviz_code(code):
+            (others if is_library_file(code.co_filename) else own).append(local_variables(trace.tb_frame))
+        trace = trace.tb_next
+    return [*reversed(own), *reversed(others if with_libraries else [])]
+
+
+class ModuleNames:
+    """Dotted names of parameters and buffers and paths of modules, each by ``id()``.
+
+    `called` are the modules that ran outside any other. One that a variable holds is named after it; one that lies in
+    a module which a variable holds is named from there; the rest by their class. An element of a `ModuleList` always
+    has its place there: a variable that holds one is most often that of a loop, and would name the last one only.
+    A parameter that is tied has the name of every place that holds it.
+    """
+
+    def __init__(self, called: Iterable[torch.nn.Module], names: NameTable) -> None:
+        self.variables = names
+        self.parameters: dict[int, list[str]] = {}
+        self.buffers: dict[int, list[str]] = {}
+        self.paths: dict[int, str] = {}
+        called = list(called)
+        owners = outermost([module for module, _ in names.modules.values()])
+        elements = _elements_of_lists(owners)
+        by_variable = [module for module in called if id(module) in names.modules and id(module) not in elements]
+        self._name_all((*by_variable, *owners))
+        self.held = frozenset(self.paths)
+        """Ids of modules that a variable leads to."""
+        self._name_all(called)
+
+    def _name_all(self, roots: Iterable[torch.nn.Module]) -> None:
+        for root in roots:
+            if id(root) not in self.paths:
+                self._name_inside(root, self.variables.module_name(root))
+
+    def _name_inside(self, root: torch.nn.Module, prefix: str) -> None:
+        named_before = set(self.paths)
+        for path, module in modules_inside(root, prefix):
+            if id(module) in named_before:
+                continue
+            self.paths.setdefault(id(module), path)
+            for table, tensors in ((self.parameters, module._parameters), (self.buffers, module._buffers)):
+                for name, tensor in tensors.items():
+                    if tensor is not None:
+                        _append_once(table.setdefault(id(tensor), []), f"{path}.{name}")
+
+
+def _elements_of_lists(owners: Iterable[torch.nn.Module]) -> set[int]:
+    """Ids of what lies in the module lists of `owners`."""
+    lists = (module for module in distinct_modules(owners) if issubclass(type(module), torch.nn.ModuleList))
+    return {id(element) for each in lists for element in each._modules.values()}
+
+
+def _strangeness(name: str) -> tuple[bool, bool, int]:
+    """The least is the best name: a notebook calls what it has shown ``_``, ``_5`` and ``_oh[5]``, too."""
+    return name.startswith("_"), name == "self" or name.startswith("self."), len(name)
+
+
+def _append_once(names: list[str], name: str) -> None:
+    if name not in names:
+        names.append(name)

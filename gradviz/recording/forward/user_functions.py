@@ -1,0 +1,154 @@
+"""Functions of the program that torch calls back: custom backwards and hooks, as data.
+
+What one gives back decides gradients, and torch calls it where nobody sees it. So the lines on which it gives something
+back are read from its code.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import linecache
+from collections.abc import Iterator
+from textwrap import dedent
+from types import CodeType
+from typing import Any, NamedTuple
+
+from gradviz.graph.call_log import Definition
+from gradviz.graph.model import CustomFunction
+from gradviz.recording.run.file_kinds import is_torch_file
+from gradviz.recording.run.stacks import function_name
+
+
+class Callback(NamedTuple):
+    """The code of a function of the program, and the decorators around it that tell what they wrap."""
+
+    code: CodeType
+    decorators: tuple[str, ...] = ()
+    """Names, the outermost first."""
+    forward: tuple[CodeType, ...] = ()
+    """Of a custom function's backward: the code that puts attributes on its ``ctx``."""
+
+
+def callback_of(function: Any) -> Callback | None:
+    """A function behind its decorators; None for what is not written in Python."""
+    decorators = []
+    while hasattr(function, "__wrapped__"):
+        decorators.append(_maker_of(function))
+        function = function.__wrapped__
+    own = getattr(function, "func", getattr(function, "__func__", function))
+    code = getattr(own, "__code__", None)
+    if code is None:
+        code = getattr(getattr(type(own), "__call__", None), "__code__", None)  # noqa: B004  only its code is wanted
+    return Callback(code, tuple(decorators)) if isinstance(code, CodeType) else None
+
+
+def backward_of(function: Any) -> Callback | None:
+    """The backward of a custom function."""
+    backward = callback_of(getattr(function, "backward", None))
+    if backward is None:
+        return None
+    before = [callback_of(getattr(function, name, None)) for name in ("forward", "setup_context")]
+    return backward._replace(forward=tuple(each.code for each in before if each is not None))
+
+
+def custom_function_of(function: type, node_name: str) -> CustomFunction | None:
+    """Where a custom function is written, from its ``class`` line to the end of its last method.
+
+    None where that is in no file, and for what torch makes of operators that a program registers. Read from its code,
+    because asking for the source of the class would parse its whole file.
+    """
+    methods = ("forward", "setup_context", "backward")
+    # What it inherits is written elsewhere.
+    own = [name for name in methods if name in vars(function)] or methods
+    found = [callback_of(getattr(function, name, None)) for name in own]
+    codes = [each.code for each in found if each is not None]
+    file = codes[-1].co_filename if codes else ""
+    spans = [(code.co_firstlineno, _last_line(code)) for code in codes if code.co_filename == file]
+    lines = linecache.getlines(file)
+    if not spans or is_torch_file(file) or len(lines) < max(last for _, last in spans):
+        return None
+    first, last = min(start for start, _ in spans), max(end for _, end in spans)
+    heads = (number for number in range(first, 0, -1) if lines[number - 1].lstrip().startswith("class "))
+    return CustomFunction(node_name, function.__qualname__, file, next(heads, first), last)
+
+
+def _last_line(code: CodeType) -> int:
+    return max([code.co_firstlineno, *(line for _, _, line in code.co_lines() if line)])
+
+
+def _maker_of(wrapper: Any) -> str:
+    """The function that made a wrapper: ``once_differentiable`` for ``once_differentiable.<locals>.wrapper``."""
+    code = getattr(wrapper, "__code__", None)
+    return function_name(code).partition(".")[0] if isinstance(code, CodeType) else type(wrapper).__name__
+
+
+def definition_of(callback: Callback) -> Definition:
+    """Where it stands, and where it gives something back."""
+    code = callback.code
+    last = _last_line(code)
+    return Definition(
+        name=function_name(code),
+        file=code.co_filename,
+        first_line=code.co_firstlineno,
+        last_line=last,
+        returns=tuple(dict.fromkeys(_lines_giving_back(code))),
+        in_place=_lines_changing(code),
+        attributes=tuple(_lines_of_attributes(callback)),
+        once_differentiable_line=_line_of_decorator(callback, "once_differentiable", last),
+    )
+
+
+def _lines_giving_back(code: CodeType) -> Iterator[int]:
+    """Lines of ``return`` with a value. Falling off the end, and a bare ``return``, load None just before."""
+    lines = [(start, end, line) for start, end, line in code.co_lines() if line]
+    before: dis.Instruction | None = None
+    for instruction in dis.get_instructions(code):
+        is_constant = instruction.opname == "RETURN_CONST" and instruction.argval is not None
+        loads_none = before is not None and before.opname == "LOAD_CONST" and before.argval is None
+        if is_constant or (instruction.opname == "RETURN_VALUE" and not loads_none):
+            yield from (line for start, end, line in lines if start <= instruction.offset < end)
+        before = instruction
+
+
+def _lines_changing(code: CodeType) -> tuple[int, ...]:
+    lines = [(start, end, line) for start, end, line in code.co_lines() if line]
+    changing: list[int] = []
+    assigning: list[int] = []
+    for instruction in dis.get_instructions(code):
+        found = (
+            changing if _changes_in_place(instruction) else assigning if instruction.opname == "STORE_SUBSCR" else []
+        )
+        found += [line for start, end, line in lines if start <= instruction.offset < end]
+    return tuple(dict.fromkeys(changing or assigning))
+
+
+def _changes_in_place(instruction: dis.Instruction) -> bool:
+    if instruction.opname.startswith("INPLACE_") or instruction.opname == "BINARY_OP":
+        return instruction.opname != "BINARY_OP" or instruction.argrepr.endswith("=")
+    name = instruction.argval if instruction.opname in ("LOAD_METHOD", "LOAD_ATTR") else ""
+    return isinstance(name, str) and name.endswith("_") and not name.endswith("__")
+
+
+def _lines_of_attributes(callback: Callback) -> Iterator[tuple[str, int]]:
+    for code in callback.forward:
+        lines = [(start, end, line) for start, end, line in code.co_lines() if line]
+        for instruction in dis.get_instructions(code) if code.co_filename == callback.code.co_filename else ():
+            if instruction.opname == "STORE_ATTR":
+                line = next(line for start, end, line in lines if start <= instruction.offset < end)
+                yield instruction.argval, line
+
+
+def _line_of_decorator(callback: Callback, name: str, last: int) -> int | None:
+    """The line on which a function got a decorator; its first line where its source cannot be had."""
+    if name not in callback.decorators:
+        return None
+    first = callback.code.co_firstlineno
+    text = dedent("".join(linecache.getlines(callback.code.co_filename)[first - 1 : last]))
+    try:
+        function = ast.parse(text).body[0]
+    except (SyntaxError, IndexError):
+        return first
+    from_within = len(callback.decorators) - callback.decorators.index(name)
+    decorators = getattr(function, "decorator_list", [])
+    return first if from_within > len(decorators) else first + decorators[-from_within].lineno - 1

@@ -1,0 +1,41 @@
+"""Failures of ours while the program runs: counted, disclosed at the end, and never seen by the program."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gradviz.recording.torch_access import reading
+
+
+class Defects:
+    """Those of one part of a recording."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def note(self, defect: Exception) -> None:
+        """One more of them."""
+        self._counts[f"{type(defect).__name__}: {defect}"] += 1
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """While entered, failures are noted, and `torch.jit.trace` sees nothing.
+
+        To it the shape of a tensor that is asked for would be a node of the traced graph.
+        """
+        tracing = reading.pause_tracing()
+        try:
+            yield
+        except Exception as defect:
+            self.note(defect)
+        finally:
+            reading.resume_tracing(tracing)
+
+    def sentences(self, what: str) -> list[str]:
+        """How often each of them kept us from something; in `what`, ``{}`` stands for the number."""
+        return [
+            f"{what.format(f'{count:,}')}, which is a defect of gradviz: {defect}"
+            for defect, count in self._counts.items()
+        ]

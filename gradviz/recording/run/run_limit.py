@@ -1,0 +1,73 @@
+"""Ends a run that has shown enough: after so many steps, or so many seconds after its first backward.
+
+A step is one of an optimizer; of several optimizers the one with the most steps counts, and without any a step is a
+backward call. The end is that of a step, because there gradients and parameters stand as they do when a script ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from gradviz.graph.words import counted
+from gradviz.recording.run.plan import RunLimits
+
+PATIENCE = 0.25
+"""A step that is not over after this part of the time besides is broken off."""
+
+
+class RunLimit:
+    """Told of backward calls, steps and torch calls; calls `stop` where the run is to end, each time."""
+
+    def __init__(
+        self, limits: RunLimits, stop: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limits = limits
+        self._stop = stop
+        self._clock = clock
+        self._began: float | None = None
+        self._steps: Counter[int] = Counter()
+        self.reason: str | None = None
+        """Why the run ended, once it did: ``after 3 steps``."""
+
+    def before_backward(self) -> None:
+        """The clock starts with the first backward."""
+        if self._began is None:
+            self._began = self._clock()
+
+    def after_backward(self, calls: int, *, has_optimizer: bool) -> None:
+        """A backward call is over, of `calls` so far."""
+        if not has_optimizer:
+            self._end_of_step(calls)
+
+    def after_step(self, optimizer: object) -> None:
+        """An optimizer has stepped."""
+        self._steps[id(optimizer)] += 1
+        self._end_of_step(max(self._steps.values()))
+
+    def is_overdue(self) -> bool:
+        """Whether the step that was to be the last takes too long."""
+        return self._is_over(1 + PATIENCE)
+
+    def break_off(self) -> None:
+        """End the run in the middle of a step."""
+        self._end(self._time_is_up())
+
+    def _end_of_step(self, steps: int) -> None:
+        most = self._limits.steps
+        if most is not None and steps >= most:
+            self._end(f"after {counted(steps, 'step')}")
+        elif self._is_over(1):
+            self._end(self._time_is_up())
+
+    def _is_over(self, times: float) -> bool:
+        seconds = self._limits.seconds
+        return seconds is not None and self._began is not None and self._clock() - self._began > seconds * times
+
+    def _time_is_up(self) -> str:
+        return f"{self._limits.seconds:g} s past its first backward"
+
+    def _end(self, reason: str) -> None:
+        self.reason = reason
+        self._stop()

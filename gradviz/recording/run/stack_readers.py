@@ -1,0 +1,93 @@
+"""Hides the recorder's frames where torch itself reads the stack of the program, and keeps or prints what it finds.
+
+* Anomaly mode keeps the stack of every node that is made, and prints it when the node fails.
+* `torch.jit.trace` names values after the variables of the frame that computed them.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from itertools import islice
+from types import FrameType, ModuleType
+from typing import Any
+
+import torch
+
+from gradviz.recording.run.file_kinds import is_gradviz_code, is_hook_detour
+from gradviz.recording.run.user_traceback import BOUNDARY, direct_call_in
+from gradviz.recording.torch_access import patches, reading
+
+_DISPATCHER = "handle_torch_function"
+
+
+class HiddenFrames:
+    """Replaces torch's readers of the stack between `start` and `stop`."""
+
+    def __init__(self) -> None:
+        self._originals: list[tuple[ModuleType, str, Any]] = []
+
+    def start(self) -> None:
+        """Replace the readers that this torch has."""
+        self._replace(patches.ANOMALY_STACKS, _stack_formatter)
+        self._replace(patches.TRACED_NAMES, _name_finders)
+
+    def _replace(self, reader: tuple[str, str], replacement: Callable[[Any], Any]) -> None:
+        module, name = sys.modules.get(reader[0]), reader[1]
+        original = getattr(module, name, None)
+        if module is not None and original is not None:
+            self._originals.append((module, name, original))
+            setattr(module, name, replacement(original))
+
+    def stop(self) -> None:
+        """Put them back; safe to call twice."""
+        for module, name, original in self._originals:
+            setattr(module, name, original)
+        self._originals = []
+
+
+def frames_of_program(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
+    """`frame` and those above it with their lines, as they would be without a recorder."""
+    is_in_detour = False
+    while frame is not None:
+        code, line = frame.f_code, frame.f_lineno
+        if is_gradviz_code(code):
+            if code is BOUNDARY:
+                return
+            above = frame.f_back
+            if code.co_name == "__torch_function__" and above is not None and above.f_code.co_name == _DISPATCHER:
+                # A torch function that is written in Python calls itself again through the mode.
+                frame = above.f_back
+        elif is_hook_detour(code):
+            is_in_detour = True
+        else:
+            direct = direct_call_in(code) if is_in_detour else None
+            is_in_detour = False
+            yield frame, direct[1] if direct is not None else line
+        frame = frame.f_back if frame is not None else None
+
+
+def _stack_formatter(original: Callable[[], list[str]]) -> Callable[[], list[str]]:
+    def format_stack() -> list[str]:
+        if reading.keeps_node_metadata():
+            return original()  # which then looks at no frame
+        stack = traceback.StackSummary.extract(frames_of_program(sys._getframe(1)))
+        stack.reverse()
+        return traceback.format_list(stack)
+
+    return format_stack
+
+
+def _name_finders(_original: Any) -> Callable[[int], Callable[[Any], str]]:
+    def create(frames_up: int = 1) -> Callable[[Any], str]:
+        def name_of(value: Any) -> str:
+            found = next(islice(frames_of_program(sys._getframe(1)), frames_up, None), None)
+            variables = found[0].f_locals if found is not None else {}
+            named = (name for name, each in variables.items() if isinstance(each, torch.Tensor) and each is value)
+            name = next(named, "")
+            return name if name != "self" else ""
+
+        return name_of
+
+    return create

@@ -1,0 +1,175 @@
+"""Python stacks, interned while the program runs and turned into call sites afterwards.
+
+Reading a stack happens at every operation, so it costs as little as possible: frames of torch and of gradviz are
+skipped by a cached verdict for each code object, nothing is formatted, and the part above a running module call is
+read once for the call.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from itertools import dropwhile
+from types import CodeType, FrameType
+
+from gradviz.graph.model import CallSite
+from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
+from gradviz.recording.run.user_traceback import BOUNDARY
+from gradviz.recording.torch_access import patches
+
+_KEEP, _SKIP, _MODULE_CALL, _END = range(4)
+NO_STACK = -1
+
+
+class CallFrame:
+    """A running module call, and the stack above it once somebody has asked for it."""
+
+    __slots__ = ("frame_id", "has_paused_mode", "module_id", "scope", "stack_above")
+
+    def __init__(self, scope: int, module_id: int, frame_id: int) -> None:
+        self.scope = scope
+        self.module_id = module_id
+        self.frame_id = frame_id
+        self.has_paused_mode = False
+        self.stack_above: int | None = None
+
+
+class StackTable:
+    """Every distinct stack seen, as ``(frames innermost first, id of the stack above)``."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[int, ...], int] = {}
+        self._stacks: list[tuple[int, ...]] = []
+        self._codes: dict[int, CodeType] = {}
+        """Keeps the code objects alive, whose ids serve as keys."""
+        self._verdicts: dict[int, int] = {}
+        self.module_call_code = patches.module_call_code()
+
+    def current(self, frame: FrameType | None, running_calls: list[CallFrame]) -> int:
+        """Id of the stack from `frame` upwards; `running_calls` are the module calls that it is inside of."""
+        verdicts = self._verdicts
+        pending: list[tuple[list[int], CallFrame]] = []
+        segment: list[int] = []
+        depth = len(running_calls)
+        above = NO_STACK
+        while frame is not None:
+            code = frame.f_code
+            code_id = id(code)
+            verdict = verdicts.get(code_id)
+            if verdict is None:
+                verdict = self._judge(code)
+            if verdict == _KEEP:
+                segment.append(code_id)
+                segment.append(frame.f_lasti)
+            elif verdict == _MODULE_CALL:
+                if depth:
+                    depth -= 1
+                    call = running_calls[depth]
+                    if call.stack_above is not None:
+                        above = call.stack_above
+                        pending.append((segment, call))
+                        segment = []
+                        break
+                    pending.append((segment, call))
+                    segment = []
+            elif verdict == _END:
+                del running_calls[:depth]
+                break
+            frame = frame.f_back
+        else:
+            # The top was reached, but these calls were not on the way: a `BaseException` ended them.
+            del running_calls[:depth]
+        if segment or not pending:
+            above = self._intern(segment, above)
+        for inner_segment, call in reversed(pending):
+            call.stack_above = above
+            above = self._intern(inner_segment, above)
+        return above
+
+    def _intern(self, segment: list[int], above: int) -> int:
+        if not segment:
+            return above
+        segment.append(above)
+        key = tuple(segment)
+        known = self._ids.get(key)
+        if known is None:
+            known = self._ids[key] = len(self._stacks)
+            self._stacks.append(key)
+        return known
+
+    def _judge(self, code: CodeType) -> int:
+        self._codes[id(code)] = code
+        file = code.co_filename
+        if code is self.module_call_code:
+            verdict = _MODULE_CALL
+        elif is_gradviz_code(code):
+            # Below the function that runs the user's program there is only gradviz itself.
+            verdict = _END if code is BOUNDARY else _SKIP
+        elif is_torch_file(file) or file.startswith("<frozen "):
+            verdict = _SKIP
+        else:
+            verdict = _KEEP
+        self._verdicts[id(code)] = verdict
+        return verdict
+
+    def frames(self, stack: int) -> Iterable[tuple[CodeType, int]]:
+        """Code and instruction offset of each frame of a stack, innermost first."""
+        while stack != NO_STACK:
+            key = self._stacks[stack]
+            for place in range(0, len(key) - 1, 2):
+                yield self._codes[key[place]], key[place + 1]
+            stack = key[-1]
+
+
+class CallSiteTable:
+    """The call sites that one graph refers to, built from stacks on demand."""
+
+    def __init__(self, stacks: StackTable) -> None:
+        self._stacks = stacks
+        self._sites: list[CallSite] = []
+        self._ids: dict[tuple[int, int, int | None], int] = {}
+        self._by_stack: dict[int, int | None] = {NO_STACK: None}
+        self._lines: dict[int, dict[int, int]] = {}
+
+    def site_of(self, stack: int) -> int | None:
+        """Index of the innermost call site of a stack."""
+        if stack not in self._by_stack:
+            caller: int | None = None
+            for code, offset in _from_the_program_on(reversed(list(self._stacks.frames(stack)))):
+                key = (id(code), offset, caller)
+                if key not in self._ids:
+                    self._ids[key] = len(self._sites)
+                    self._sites.append(self._make(code, offset, caller))
+                caller = self._ids[key]
+            self._by_stack[stack] = caller
+        return self._by_stack[stack]
+
+    def _make(self, code: CodeType, offset: int, caller: int | None) -> CallSite:
+        if id(code) not in self._lines:
+            self._lines[id(code)] = {
+                start: line for begin, end, line in code.co_lines() if line for start in range(begin, end, 2)
+            }
+        line = self._lines[id(code)].get(offset, code.co_firstlineno)
+        file = code.co_filename
+        return CallSite(file, line, function_name(code), caller, is_library_file(file))
+
+    @property
+    def sites(self) -> tuple[CallSite, ...]:
+        """All call sites; a caller stands before those that it called."""
+        return tuple(self._sites)
+
+
+def _from_the_program_on(frames: Iterable[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
+    """Frames, outermost first, without what launched the program: a notebook's server, a test runner, a thread."""
+    every = list(frames)
+    return list(dropwhile(lambda frame: is_library_file(frame[0].co_filename), every)) or every
+
+
+def function_name(code: CodeType) -> str:
+    """``Net.forward`` where this Python knows it, else ``forward``."""
+    return getattr(code, "co_qualname", code.co_name)
+
+
+def calling_frame(depth: int = 1) -> FrameType:
+    """The frame `depth` levels above the caller of this function."""
+    return sys._getframe(depth + 1)

@@ -1,0 +1,109 @@
+"""The user's exception as Python would have shown it: without gradviz's frames and those it caused in torch."""
+
+from __future__ import annotations
+
+import dis
+import linecache
+import sys
+import traceback
+from functools import cache
+from types import CodeType, TracebackType
+from typing import Any
+
+from gradviz.capture.capture import ScriptError
+from gradviz.recording.run.file_kinds import is_gradviz_code, is_hook_detour, is_library_file
+
+
+def script_error(error: BaseException, *, in_backward: bool) -> ScriptError:
+    """What a capture keeps of an exception; the exception itself is not touched."""
+    trace = traceback_without_our_frames(error)
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    return ScriptError(type(error).__name__, str(error), text, innermost_own_line(trace), in_backward)
+
+
+def traceback_without_our_frames(error: BaseException) -> TracebackType | None:
+    """A copy of its traceback in which our frames, and those that they caused in torch, are left out."""
+    following: TracebackType | None = None
+    for entry in reversed(_kept_entries(error.__traceback__)):
+        following = TracebackType(following, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return following
+
+
+def without_our_frames(error: BaseException) -> BaseException:
+    """Cut our frames out of the tracebacks of an exception and of all that it was raised from."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        current.__traceback__ = traceback_without_our_frames(current)
+        current = current.__cause__ or current.__context__
+    return error
+
+
+def _kept_entries(trace: TracebackType | None) -> list[TracebackType]:
+    kept: list[TracebackType] = []
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_name
+        if is_gradviz_code(trace.tb_frame.f_code):
+            if trace.tb_frame.f_code is BOUNDARY:
+                kept.clear()  # what stands above belongs to the command line
+            elif name == "__torch_function__":
+                _drop_detour(kept)
+        elif not is_hook_detour(trace.tb_frame.f_code):
+            kept.append(trace)
+        elif kept:
+            kept[-1] = _as_called_directly(kept[-1])
+        trace = trace.tb_next
+    return kept
+
+
+def _drop_detour(kept: list[TracebackType]) -> None:
+    """A torch function that is written in Python calls itself again through the mode: drop its first appearance."""
+    if kept and kept[-1].tb_frame.f_code.co_name == "handle_torch_function":
+        kept.pop()
+        if kept:
+            kept.pop()
+
+
+def _as_called_directly(entry: TracebackType) -> TracebackType:
+    """The entry of `Module._call_impl` as it would be had there been no hook: at its other call of ``forward``."""
+    direct = direct_call_in(entry.tb_frame.f_code)
+    return TracebackType(None, entry.tb_frame, *direct) if direct is not None else entry
+
+
+@cache
+def direct_call_in(code: CodeType) -> tuple[int, int] | None:
+    """Instruction and line at which `Module._call_impl` calls ``forward`` where there is no hook."""
+    if sys.version_info < (3, 11):
+        return None  # instructions do not know their lines there
+    for instruction in dis.get_instructions(code):
+        line = instruction.positions.lineno if instruction.positions else None
+        if (
+            line
+            and instruction.opname.startswith("CALL")
+            and "forward_call(" in linecache.getline(code.co_filename, line)
+        ):
+            return instruction.offset, line
+    return None
+
+
+def innermost_own_line(trace: TracebackType | None) -> tuple[str, int] | None:
+    """File and line of the innermost frame that is not a library's."""
+    found = None
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not is_library_file(code.co_filename) and not is_gradviz_code(code):
+            found = (code.co_filename, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
+
+
+# Where the program's part of a stack begins.
+
+
+def run_users_code(code: CodeType, namespace: dict[str, Any]) -> None:
+    """Whatever stands below this frame in a stack is the user's, whatever stands above is ours."""
+    exec(code, namespace)
+
+
+BOUNDARY = run_users_code.__code__

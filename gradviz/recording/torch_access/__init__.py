@@ -1,0 +1,1 @@
+"""Every private or version-dependent name of torch, in one folder."""

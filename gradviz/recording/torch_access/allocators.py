@@ -1,0 +1,74 @@
+"""How much memory the allocators have given out, by device: the figure that saved tensors are compared with.
+
+CUDA's is torch's own. The processor's memory comes from the C library, whose ``mallinfo2`` counts everything that was
+asked of it: tensors, but also torch's own objects and long Python strings.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+
+from gradviz.recording.torch_access import reading
+
+CUDA_BLOCK = 512
+"""CUDA's caching allocator gives out multiples of so many bytes."""
+
+
+class InUse(NamedTuple):
+    """What one allocator has given out and not got back."""
+
+    allocator: str
+    bytes: int
+    block: int = 1
+
+
+def read() -> dict[str, InUse]:
+    """By device, for those whose allocator can be asked. Starts no device that the program has not started."""
+    found = {}
+    malloc = bytes_from_malloc()
+    if malloc is not None:
+        found["cpu"] = InUse("malloc", malloc())
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        for index in range(torch.cuda.device_count()):
+            used = torch.cuda.memory_allocated(index)
+            found[f"cuda:{index}"] = InUse("torch.cuda.memory_allocated", used, CUDA_BLOCK)
+    return found
+
+
+class _MallocInfo(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+@lru_cache(maxsize=1)
+def bytes_from_malloc() -> Callable[[], int] | None:
+    """Bytes that the C library has given out; None where it does not tell, or another allocator took its place."""
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2
+    except (OSError, AttributeError, TypeError):
+        return None
+    mallinfo.restype = _MallocInfo
+
+    def in_use() -> int:
+        info = mallinfo()
+        return int(info.uordblks) + int(info.hblkhd)
+
+    before = in_use()
+    with reading.DISABLE_TORCH_FUNCTION(), reading.DISABLE_DISPATCH_MODES():
+        probe = torch.empty(_PROBE_BYTES, dtype=torch.uint8, device="cpu")
+    is_counted = in_use() - before >= _PROBE_BYTES
+    del probe
+    return in_use if is_counted else None
+
+
+_PROBE_BYTES = 1 << 20

@@ -1,0 +1,98 @@
+"""Facts about tensors, read without touching their values, their version or their `__torch_function__`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from msgspec.structs import replace
+
+from gradviz.graph.model import TensorFacts
+from gradviz.recording.torch_access import reading
+
+UNREADABLE = TensorFacts(shape=("?",), dtype="?", device="?")
+"""What stands in where even the shape cannot be read without running somebody's code."""
+
+
+def is_unreadable(facts: TensorFacts) -> bool:
+    """True for facts that say nothing but the class."""
+    return facts.dtype == UNREADABLE.dtype
+
+
+class FactsTable:
+    """Shares one `TensorFacts` between all tensors that are alike: a big model has few different shapes."""
+
+    def __init__(self) -> None:
+        self._by_content: dict[tuple[Any, ...], TensorFacts] = {}
+        self.single: dict[tuple[Any, ...], tuple[TensorFacts]] = {}
+        """The outputs of a node that has just one, by shape, dtype and device."""
+
+    def new_single(self, key: tuple[Any, ...]) -> tuple[TensorFacts]:
+        """Facts of an only output that is not yet in `single`."""
+        shape, dtype, device = key
+        plain = (_plain_sizes(shape), dtype, device)
+        outputs = (self._by_content.get(plain) or self._make(plain),)
+        if all(type(size) is int for size in shape):  # the size of a ragged dimension belongs to the program
+            self.single[key] = outputs
+        return outputs
+
+    def of_metadata(self, metadata: Any) -> TensorFacts:
+        """Facts from one entry of a node's ``_input_metadata``."""
+        key = (_plain_sizes(metadata.shape), metadata.dtype, metadata.device)
+        return self._by_content.get(key) or self._make(key)
+
+    def of_tensor(self, tensor: torch.Tensor) -> TensorFacts:
+        """Facts of a tensor that Python holds. No mode or subclass of the user's sees the reading."""
+        kind = type(tensor)
+        type_name = "Tensor" if kind is torch.nn.Parameter else kind.__name__
+        if answers_itself(kind):
+            return replace(UNREADABLE, type_name=type_name)
+        with reading.DISABLE_TORCH_FUNCTION():
+            try:
+                key = (_sizes(tensor), _dtype(tensor), _device(tensor), _plain(_layout(tensor)), type_name)
+            except Exception:  # a subclass may compute its sizes, and fail in whatever way
+                return replace(UNREADABLE, type_name=type_name)
+        return self._by_content.get(key) or self._make(key)
+
+    def _make(self, key: tuple[Any, ...]) -> TensorFacts:
+        shape, dtype, device, *rest = key
+        facts = TensorFacts(shape, _plain(dtype), str(device), *rest)
+        self._by_content[key] = facts
+        return facts
+
+
+_shape, _dtype, _device, _layout, _is_nested = (
+    reading.tensor_getter(name) for name in ("shape", "dtype", "device", "layout", "is_nested")
+)
+
+
+def answers_itself(kind: type) -> bool:
+    """True for a class of the user's that may compute sizes in its ``__torch_dispatch__``: torch would call that."""
+    dispatch = getattr(kind, "__torch_dispatch__", None)
+    is_torchs_own = kind.__module__.partition(".")[0] == "torch"
+    return not is_torchs_own and getattr(dispatch, "__func__", dispatch) is not _no_dispatch
+
+
+_no_dispatch = getattr(torch.Tensor.__torch_dispatch__, "__func__", torch.Tensor.__torch_dispatch__)
+
+
+def _sizes(tensor: torch.Tensor) -> tuple[int | str, ...]:
+    if _is_nested(tensor) and _layout(tensor) != torch.jagged:
+        # A nested tensor of the strided layout has no single shape; its number of parts is all it tells.
+        return (torch.Tensor.size(tensor, 0), "*")
+    return _plain_sizes(_shape(tensor))
+
+
+def _plain_sizes(shape: Iterable[Any]) -> tuple[int | str, ...]:
+    """Whole numbers, or text for symbolic sizes, which cannot be hashed and set guards when they are compared."""
+    return tuple(size if type(size) is int else _whole_number_or_text(size) for size in shape)
+
+
+def _whole_number_or_text(size: Any) -> int | str:
+    text = str(size)
+    return int(text) if text.isdecimal() else text
+
+
+def _plain(torch_constant: object) -> str:
+    return str(torch_constant).removeprefix("torch.")

@@ -1,0 +1,209 @@
+"""From walks to a capture: collects the graphs of one recording, their parameters, and what could not be recorded."""
+
+from __future__ import annotations
+
+import itertools
+import platform
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from msgspec.structs import replace
+
+from gradviz._version import __version__
+from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
+from gradviz.graph.call_log import CallLog
+from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
+from gradviz.graph.model import Graph, RefusedRoot
+from gradviz.graph.words import counted
+from gradviz.recording.forward.forward_log import KEPT_CALLS, ThreadLog
+from gradviz.recording.forward.module_tree import outermost, parameters_inside
+from gradviz.recording.forward.names import ModuleNames, NameTable
+from gradviz.recording.forward_watch import ForwardWatch
+from gradviz.recording.run.kept_lines import kept_lines
+from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.walk.graph_builder import CallAt, GraphBuilder
+from gradviz.recording.walk.graph_walker import Walk, leaf_variables, walk
+from gradviz.recording.walk.object_memory import with_sizes
+from gradviz.recording.walk.roots import GradlessRoot, RootTensor
+
+
+class Recorded(NamedTuple):
+    """A graph of the recording, and the walk that it was made from."""
+
+    walk: Walk
+    place: int
+    """In `CaptureBuilder.graphs`, to which other threads add theirs."""
+
+
+class CaptureBuilder:
+    """Builds graphs with what `forward` saw, which may be nothing."""
+
+    def __init__(self, facts: FactsTable, forward: ForwardWatch) -> None:
+        self.graphs: dict[int, Graph] = {}
+        """By place, in the order in which they were added."""
+        self.node_count = 0
+        """Nodes of all graphs that are kept."""
+        self._next_place = itertools.count()
+        self.unmeasured: Counter[str] = Counter()
+        """How many gradients could not be measured, for each reason."""
+        self._adding = threading.Lock()
+        self._facts = facts
+        self._forward = forward
+        self._builder = GraphBuilder(facts, forward.log, forward.stacks, memory=forward.memory, values=forward.values)
+        self._parameters: dict[int, Parameter] = {}
+        self._disclosures: dict[str, None] = {}
+        self._of_calls: dict[tuple[str, str], tuple[str, int]] = {}
+        """The first call that a sentence is about, and how many calls it is about."""
+
+    def add_graph(
+        self,
+        roots: Sequence[RootTensor],
+        names: NameTable,
+        *,
+        models: Iterable[torch.nn.Module] = (),
+        call: CallAt | None = None,
+        refused: Sequence[GradlessRoot] = (),
+    ) -> Recorded:
+        """Walk and build the graph of `roots`.
+
+        Args:
+            models: modules that it belongs to, besides those that were seen running.
+            call: the backward call that the graph is recorded for.
+            refused: what it was called on, if torch refuses the call; `roots` are what else could be found then.
+        """
+        walked = walk(root.grad_fn for root in roots)
+        models = [*self._forward.log.called_modules(), *models] or _held_models_behind(walked, names)
+        module_names = ModuleNames(models, names)
+        graph = self._builder.build(walked, () if refused else roots, module_names, self._log_of_graph(), call)
+        if refused:
+            facts = self._facts.of_tensor
+            graph = replace(graph, refused=tuple(RefusedRoot(name, facts(tensor)) for name, tensor in refused))
+        with self._adding:
+            recorded = Recorded(walked, next(self._next_place))
+            self.graphs[recorded.place] = graph
+            self.node_count += len(walked.wrappers)
+        for wrapper in walked.wrappers[-1:]:
+            for what in reading.untold(wrapper):
+                self.disclose(f"torch {torch.__version__} does not tell {what}")
+        self._note_parameters(models, module_names)
+        return recorded
+
+    def forget_graphs(self) -> None:
+        """Those of earlier calls are not wanted, nor what there was to say about them."""
+        self.graphs.clear()
+        self.node_count = 0
+        self.unmeasured.clear()
+        self._disclosures.clear()
+        self._of_calls.clear()
+        self._builder.forget_unknowns()
+
+    def forget_graph(self, place: int) -> None:
+        """Do without one of them."""
+        with self._adding:
+            self.node_count -= len(self.graphs.pop(place).nodes)
+
+    @property
+    def saw_no_forward(self) -> bool:
+        """True where lines and module calls are unknown altogether."""
+        return self._forward.log.is_empty
+
+    def disclose(self, sentence: str) -> None:
+        """Say once what could not be recorded."""
+        self._disclosures[sentence] = None
+
+    def disclose_of_call(self, before: str, call: str, after: str) -> None:
+        """The same of a backward call, named between two parts of the sentence; of later calls only how many."""
+        first, count = self._of_calls.get((before, after), (call, 0))
+        self._of_calls[before, after] = first, count + 1
+
+    def disclose_defect(self, what: str, defect: Exception) -> None:
+        """Say that `what`, through a fault of ours."""
+        self.disclose(f"{what}, which is a defect of gradviz: {type(defect).__name__}: {defect}")
+
+    def disclosures(self) -> tuple[str, ...]:
+        """What could not be recorded, each in a sentence."""
+        return tuple(dict.fromkeys([*self._disclosures, *self._unknowns()]))
+
+    def capture(
+        self,
+        program: str,
+        arguments: tuple[str, ...],
+        outcome: Any,
+        error: ScriptError | None,
+        backward_calls: int = 0,
+        calls: CallLog | None = None,
+    ) -> Capture:
+        """Everything that was recorded; `calls` is the log of every torch call, where there is one."""
+        graphs = tuple(map(with_sizes, self.graphs.values()))
+        return Capture(
+            program=program_of(program, arguments),
+            graphs=graphs,
+            parameters=tuple(self._parameters.values()),
+            sources=kept_lines(graphs, calls, error),
+            error=error,
+            outcome=outcome,
+            backward_calls=backward_calls,
+            disclosures=self.disclosures(),
+            calls=calls,
+        )
+
+    def _log_of_graph(self) -> ThreadLog | None:
+        """The log of the thread that made the nodes: this one, or the only one that saw anything."""
+        logs = self._forward.log.threads
+        busy = [log for log in logs.values() if not log.is_empty]
+        if len(busy) == 1:
+            return busy[0]
+        if len(busy) > 1:
+            self.disclose(
+                f"{len(busy)} threads computed forward; lines and modules are those of the thread that called "
+                "backward, and may be missing or wrong for nodes that another thread made"
+            )
+        return logs.get(threading.get_ident())
+
+    def _note_parameters(self, models: Iterable[torch.nn.Module], names: ModuleNames) -> None:
+        for parameter in parameters_inside(*models):
+            self._parameters[id(parameter)] = Parameter(
+                tuple(names.parameters[id(parameter)]), self._facts.of_tensor(parameter), parameter.requires_grad
+            )
+
+    def _unknowns(self) -> Iterator[str]:
+        for (before, after), (call, count) in self._of_calls.items():
+            later = "" if count == 1 else " and 1 later call" if count == 2 else f" and {count - 1:,} later calls"
+            yield f"{before} {call}{later} {after}".lstrip()
+        for what, count in sorted(self._builder.unreadable.items()):
+            yield f"the {what} of {counted(count, 'node')} could not be read"
+        for reason, count in sorted(self.unmeasured.items()):
+            yield f"{counted(count, 'gradient')} could not be measured: {reason}"
+        yield from self._forward.defects.sentences("{} calls could not be noted")
+        yield from self._forward.values.disclosures()
+        if self._builder.unseen_calls:
+            nodes = counted(self._builder.unseen_calls, "node is", "nodes are")
+            yield (
+                f"the lines of {nodes} unknown: made before the recording began or more than "
+                f"{KEPT_CALLS} backward calls ago, by a thread that is not recorded, or by code below Python"
+            )
+        callers = tuple(dict.fromkeys(name for graph in self.graphs.values() for name in callers_of_backward(graph)))
+        if callers:
+            yield (
+                f"what {words_for_callers(callers)} computes is not in this graph: it is computed again inside "
+                "backward, where its parameters get their gradients"
+            )
+
+
+def _held_models_behind(walked: Walk, names: NameTable) -> list[torch.nn.Module]:
+    """Where no module was seen running: those that a variable holds and that own a leaf of the graph."""
+    leaves = {id(variable) for _, variable in leaf_variables(walked)}
+    held = outermost(module for module, _ in names.modules.values())
+    return [module for module in held if any(id(parameter) in leaves for parameter in parameters_inside(module))]
+
+
+# With which versions a program was recorded.
+
+
+def program_of(name: str, arguments: tuple[str, ...] = ()) -> Program:
+    """What a recording tells of the program called `name`."""
+    return Program(name, arguments, platform.python_version(), str(torch.__version__), __version__)

@@ -1,0 +1,316 @@
+"""From a walk and the forward log to a `Graph`: the only place where wrappers become data.
+
+A label that fails on one node must not cost the rest: what could not be read is counted and disclosed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+from typing import Any, NamedTuple
+
+import torch
+from msgspec.structs import replace
+
+from gradviz.graph.model import Attribute, BackwardCall, Constant, CustomFunction, Graph, HeldTensor, Node, Root
+from gradviz.graph.saved_tensors import OlderGraph, Storage, TorchObjects
+from gradviz.recording.forward.forward_log import ForwardLog, ThreadLog
+from gradviz.recording.forward.forward_memory import ForwardMemory
+from gradviz.recording.forward.forward_values import ForwardValues
+from gradviz.recording.forward.hooks import hooks_behind, hooks_on, hooks_still_on, names_of_hooks
+from gradviz.recording.forward.names import ModuleNames, NameTable
+from gradviz.recording.forward.public_functions import public_name
+from gradviz.recording.run.stacks import CallSiteTable, StackTable
+from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.reading import LEAF_SEQUENCE_NR
+from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.walk.graph_tables import ConstantTable, ScopeTable
+from gradviz.recording.walk.graph_walker import Walk, leaf_variables, without_collector
+from gradviz.recording.walk.node_classes import NodeClass, plain_value, read_class, saves_for_recomputation
+from gradviz.recording.walk.node_kinds import kind_of_call
+from gradviz.recording.walk.node_outputs import OutputReader
+from gradviz.recording.walk.roots import RootTensor
+from gradviz.recording.walk.saved_tensors import SavedTensorReader
+
+
+class CallAt(NamedTuple):
+    """A backward call, and the stack it was made from."""
+
+    call: BackwardCall
+    stack: int
+
+
+@dataclass
+class GraphBuilder:
+    """Builds graphs from walks of one recording, sharing facts, names and call sites between their nodes."""
+
+    facts: FactsTable
+    log: ForwardLog
+    stacks: StackTable
+    unreadable: Counter[str] = field(default_factory=Counter)
+    """How many readings of each sort failed."""
+    memory: ForwardMemory = field(default_factory=ForwardMemory)
+    values: ForwardValues | None = None
+    unseen_calls: int = 0
+    """Nodes of which nobody saw the call that made them."""
+    _classes: dict[type, NodeClass] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.outputs = OutputReader(self.facts, self.unreadable)
+
+    def forget_unknowns(self) -> None:
+        """The graphs that were built are not wanted: what could not be read of them does not count."""
+        self.unreadable.clear()
+        self.unseen_calls = 0
+
+    def build(
+        self,
+        walk: Walk,
+        roots: Sequence[RootTensor],
+        modules: ModuleNames,
+        log: ThreadLog | None,
+        backward: CallAt | None = None,
+    ) -> Graph:
+        """The graph of a walk; `log` is that of the thread that made the nodes."""
+        one = _OneGraph(self, walk, modules, log)
+        with without_collector():
+            nodes = one.nodes()
+        storages = one.storages()  # when everything has been referred to
+        return Graph(
+            nodes=nodes,
+            roots=tuple(self._root(root, walk) for root in roots),
+            backward=replace(backward.call, call_site=one.sites.site_of(backward.stack)) if backward else None,
+            # Last, for the same reason.
+            scopes=one.scopes.scopes,
+            call_sites=one.sites.sites,
+            constants=one.constants_with_values(),
+            storages=storages,
+            knows_saved_tensors=True,
+            allocators=self.memory.readings(one.objects(nodes, storages)),
+            older_graphs=older_graphs(walk, modules.variables) if backward is not None else (),
+            custom_functions=one.custom_functions,
+        )
+
+    def _root(self, root: RootTensor, walk: Walk) -> Root:
+        facts = self.facts.of_tensor(root.tensor) if root.tensor is not None else None
+        return Root(walk.position[root.grad_fn], root.output_nr, root.name, facts)
+
+    def class_of(self, wrapper: Any) -> NodeClass:
+        """The facts of a node's class."""
+        known = self._classes.get(type(wrapper))
+        if known is None:
+            known = self._classes[type(wrapper)] = read_class(wrapper)
+        return known
+
+    def attributes_of(self, wrapper: Any, node_class: NodeClass) -> dict[str, Attribute]:
+        """Non-tensor arguments that the node keeps."""
+        found: dict[str, Attribute] = {}
+        for name, slot in node_class.attributes:
+            try:
+                found[name] = plain_value(getattr(wrapper, slot))
+            except RuntimeError:
+                self.unreadable["attributes"] += 1
+        return found
+
+
+class _OneGraph:
+    """The nodes and tables of a graph while it is built."""
+
+    def __init__(self, builder: GraphBuilder, walk: Walk, modules: ModuleNames, log: ThreadLog | None) -> None:
+        self.builder = builder
+        self.walk = walk
+        self.names = modules.variables
+        self.log = log
+        self.modules = modules
+        self.sites = CallSiteTable(builder.stacks)
+        self.scopes = ScopeTable(builder.log, modules)
+        self.constants = ConstantTable(builder.log, modules)
+        self._saved = SavedTensorReader(walk, builder.facts, builder.unreadable, builder.values)
+        self._forward_calls: dict[int, str] = {}
+        self.custom_functions: tuple[CustomFunction, ...] = ()
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Column by column, because a million calls of one function for each node would cost more than the walk."""
+        builder, walk = self.builder, self.walk
+        classes = [builder.class_of(wrapper) for wrapper in walk.wrappers]
+        outputs = builder.outputs.of_walk(walk)
+        attributes = [
+            builder.attributes_of(wrapper, known) if known.attributes else _NO_ATTRIBUTES
+            for wrapper, known in zip(walk.wrappers, classes, strict=True)
+        ]
+        nodes = list(
+            map(
+                Node,
+                walk.position.values(),  # the same numbers in the same order, and no new objects
+                [known.name for known in classes],
+                [known.kind for known in classes],
+                walk.sequence_nrs,
+                walk.edges,
+                outputs,
+                repeat(None),
+                repeat(None),
+                repeat(None),
+                attributes,
+                repeat(()),
+                repeat(()),
+                repeat(()),
+                self._saved.of_walk(classes),
+            )
+        )
+        self._complete(nodes, classes)
+        # By identity first: there is one object for each class, and hashing it for each node would take long.
+        distinct = {id(known): known.definition for known in classes}.values()
+        self.custom_functions = tuple(definition for definition in distinct if definition is not None)
+        return tuple(nodes)
+
+    def _complete(self, nodes: list[Node], classes: list[NodeClass]) -> None:
+        """Replace the nodes of which more is known: leaves, those whose call was seen, those that a variable holds."""
+        leaves = [place for place, number in enumerate(self.walk.sequence_nrs) if number == LEAF_SEQUENCE_NR]
+        for place in leaves:
+            nodes[place] = self._leaf(place, self.walk.wrappers[place], nodes[place])
+        log = self.log
+        if not self.builder.log.is_empty and (log is None or log.is_empty):
+            self.builder.unseen_calls += len(nodes) - len(leaves)
+        if log is not None and not log.is_empty:
+            for place, number in enumerate(self.walk.sequence_nrs):
+                if number != LEAF_SEQUENCE_NR:
+                    nodes[place] = self._with_its_call(nodes[place], log, number)
+        else:
+            for place, known in enumerate(classes):
+                if known.first_saved is not None and saves_for_recomputation(self.walk.wrappers[place], known):
+                    nodes[place] = replace(nodes[place], kind="checkpoint")
+        for place, held in self._held_tensors().items():
+            nodes[place] = replace(nodes[place], held=held)
+        values = self.builder.values
+        if values is not None and values.up_to:
+            values.added_to_nodes(nodes, chain(self._saved.results, self._tensors_still_there()), self._saved.values)
+
+    def _leaf(self, place: int, wrapper: Any, node: Node) -> Node:
+        if not hasattr(wrapper, "variable"):
+            return replace(node, sequence_nr=None)
+        tensor = wrapper.variable
+        own = reading.unwrapped(tensor)
+        with reading.DISABLE_TORCH_FUNCTION():
+            names = (*self.modules.parameters.get(id(own), ()), *self.names.variables_of(own))
+            has_grad = tensor.grad is not None
+            held = HeldTensor(names, tensor.is_leaf, tensor.requires_grad, tensor.retains_grad, has_grad)
+            hooks = names_of_hooks(tensor)
+            is_parameter = isinstance(own, torch.nn.Parameter) or id(own) in self.modules.parameters
+        return Node(
+            place,
+            node.name,
+            "parameter" if is_parameter else "input",
+            outputs=(self.builder.outputs.of_leaf(wrapper, tensor),),
+            hooks=hooks,
+            held=(held,),
+            saved=self._saved.of_hooks(hooks_on(tensor)),
+        )
+
+    def _with_its_call(self, node: Node, log: ThreadLog, number: int) -> Node:
+        kind, forward_call, call_site = node.kind, None, None
+        constants: tuple[int, ...] = ()
+        row = log.row_of(number)
+        if row is not None:
+            forward_call = _RECOMPUTED if kind == "checkpoint" else self._public_name(row.function)
+            call_site = self.sites.site_of(row.stack)
+            if kind == "operation" or kind == "view":
+                kind = kind_of_call(kind, forward_call, is_checkpointed=row.place in log.checkpointed_rows)
+            # A composite call makes several nodes; its inputs are shown at the last, which gave the result.
+            if number == row.last_sequence_nr:
+                constants = self.constants.places_of(log.row_constants.get(row.place, ()))
+                if row.place in log.inplace_rows:
+                    kind = "inplace"
+        else:
+            self.builder.unseen_calls += 1
+        return Node(
+            node.id,
+            node.name,
+            kind,
+            number,
+            node.edges,
+            node.outputs,
+            forward_call,
+            call_site,
+            self.scopes.place_of(log.scope_of(number)),
+            node.attributes,
+            hooks_still_on(log.tensor_hooks.get(number, ())),
+            constants=constants,
+            saved=(*node.saved, *self._saved.of_hooks(hooks_behind(log.tensor_hooks.get(number, ())))),
+        )
+
+    def storages(self) -> tuple[Storage, ...]:
+        """Memory that the nodes keep, with what else holds it; to be called when they have been built."""
+        with reading.DISABLE_TORCH_FUNCTION():
+            return tuple(
+                self._saved.storages.storages(self.modules, self.builder.log.called_modules(), self.builder.memory)
+            )
+
+    def constants_with_values(self) -> tuple[Constant, ...]:
+        """What was given without a gradient; to be called when the nodes have been built."""
+        values = self.builder.values
+        if values is None or not values.up_to:
+            return self.constants.constants
+        return values.added_to_constants(self.constants.constants, self.constants.logged)
+
+    def _tensors_still_there(self) -> Iterator[tuple[int, int, torch.Tensor]]:
+        """Tensors that nodes of this graph made, or leaves of it, with place and output of the node."""
+        for place, variable in leaf_variables(self.walk):
+            yield place, 0, variable
+        for tensor, _ in self.names.tensors.values():
+            with reading.DISABLE_TORCH_FUNCTION():
+                place_of_maker = self.walk.position.get(reading.grad_fn_there_already(tensor))
+                if place_of_maker is not None:
+                    yield place_of_maker, tensor.output_nr, tensor
+
+    def objects(self, nodes: Sequence[Node], storages: Sequence[Storage]) -> tuple[TorchObjects, ...]:
+        """torch's own objects that the graph consists of."""
+        return self._saved.objects.counted(nodes, storages)
+
+    def _public_name(self, function: Any) -> str:
+        name = self._forward_calls.get(id(function))
+        if name is None:
+            name = self._forward_calls[id(function)] = public_name(function)
+        return name
+
+    def _held_tensors(self) -> dict[int, tuple[HeldTensor, ...]]:
+        held: dict[int, tuple[HeldTensor, ...]] = {}
+        for tensor, _ in self.names.tensors.values():
+            with reading.DISABLE_TORCH_FUNCTION():
+                place = self.walk.position.get(reading.grad_fn_there_already(tensor))
+                if place is not None:
+                    entry = HeldTensor(
+                        self.names.variables_of(tensor),
+                        is_leaf=False,
+                        retains_grad=tensor.retains_grad,
+                        has_grad=bool(tensor.retains_grad and tensor.grad is not None),
+                        output_nr=tensor.output_nr,
+                    )
+                    held[place] = (*held.get(place, ()), entry)
+        return held
+
+
+_RECOMPUTED = "torch.utils.checkpoint.checkpoint"
+"""The call that makes the one node of a reentrant checkpoint, as the reader wrote it."""
+
+_NO_ATTRIBUTES: dict[str, Attribute] = {}
+
+
+# Variables that hold graphs which were computed before the one that backward walks, and which it does not free.
+#
+# ``losses.append(loss)`` and ``running += loss`` keep the graph of every step, and so does a validation loss that was
+# computed without ``torch.no_grad()``. These graphs are not walked: walking makes deep ones dangerous to free.
+
+
+def older_graphs(walked: Walk, names: NameTable) -> tuple[OlderGraph, ...]:
+    """By variable, those with most tensors first."""
+    numbers = [number for number in walked.sequence_nrs if number != reading.LEAF_SEQUENCE_NR]
+    first = min(numbers, default=0)
+    found: Counter[str] = Counter()
+    for tensor, paths in names.tensors.values():
+        with reading.DISABLE_TORCH_FUNCTION():
+            maker = reading.grad_fn_there_already(tensor)
+            if maker is not None and maker not in walked.position and maker._sequence_nr() < first:
+                found[paths[0].partition("[")[0]] += 1
+    return tuple(OlderGraph(name, tensors) for name, tensors in found.most_common())

@@ -1,0 +1,116 @@
+"""The tables of a graph: of everything that the log saw, only what the graph refers to, and named."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from gradviz.graph.model import Constant, ModuleScope
+from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog
+from gradviz.recording.forward.module_tree import parameters_inside
+from gradviz.recording.forward.names import ModuleNames
+from gradviz.recording.torch_access import reading
+
+
+class ScopeTable:
+    """Module calls, callers before those that they called."""
+
+    def __init__(self, log: ForwardLog, modules: ModuleNames) -> None:
+        self._log = log
+        self._modules = modules
+        self._scopes: list[ModuleScope] = []
+        self._places: dict[int, int] = {}
+        self._parameter_counts: dict[int, int] = {}
+
+    @property
+    def scopes(self) -> tuple[ModuleScope, ...]:
+        """Everything added so far."""
+        return tuple(self._scopes)
+
+    def place_of(self, logged: int) -> int | None:
+        """Index of a logged module call; it and its callers are added at first sight."""
+        if logged == NO_SCOPE:
+            return None
+        missing = []
+        while logged != NO_SCOPE and logged not in self._places:
+            missing.append(logged)
+            logged = self._log.scopes[logged].parent
+        for scope in reversed(missing):
+            self._places[scope] = len(self._scopes)
+            self._scopes.append(self._module_scope(scope))
+        return self._places[missing[0] if missing else logged]
+
+    def _module_scope(self, logged: int) -> ModuleScope:
+        entry = self._log.scopes[logged]
+        reference, class_name = self._log.modules[entry.module]
+        module = reference()
+        parent = None if entry.parent == NO_SCOPE else self._places[entry.parent]
+        if module is None:
+            path, count = class_name.lower(), 0
+        else:
+            path = self._modules.paths.get(id(module)) or self._modules.variables.module_name(module)
+            count = self._parameter_count(entry.module, module)
+        return ModuleScope(path, class_name, parent, entry.call, count)
+
+    def _parameter_count(self, place: int, module: torch.nn.Module) -> int:
+        if place not in self._parameter_counts:
+            with reading.DISABLE_TORCH_FUNCTION():
+                self._parameter_counts[place] = sum(parameter.numel() for parameter in parameters_inside(module))
+        return self._parameter_counts[place]
+
+
+class ConstantTable:
+    """Inputs that need no gradient."""
+
+    def __init__(self, log: ForwardLog, modules: ModuleNames) -> None:
+        self._log = log
+        self._modules = modules
+        self._constants: list[Constant] = []
+        self._places: dict[int, int] = {}
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """Everything added so far."""
+        return tuple(self._constants)
+
+    @property
+    def logged(self) -> tuple[int, ...]:
+        """The place in the log of each of them."""
+        return tuple(self._places)
+
+    def places_of(self, seen: tuple[int, ...]) -> tuple[int, ...]:
+        """Indices of logged constants; each is added at first sight."""
+        for place in seen:
+            if place not in self._places:
+                self._places[place] = len(self._constants)
+                self._constants.append(self._constant(place))
+        return tuple(self._places[place] for place in seen)
+
+    def _constant(self, place: int) -> Constant:
+        reference, facts = self._log.constants[place]
+        tensor = reference()
+        if tensor is None:
+            return Constant(facts)
+        names = self._named(tensor)
+        base = _whole_base(tensor) if names is None else None
+        if base is not None:
+            names = self._named(base)
+        return Constant(facts, *names) if names is not None else Constant(facts)
+
+    def _named(self, tensor: torch.Tensor) -> tuple[Literal["data", "parameter", "buffer"], tuple[str, ...]] | None:
+        """The kind and the names of a tensor that has names."""
+        modules = self._modules
+        if id(tensor) in modules.parameters:
+            return "parameter", tuple(modules.parameters[id(tensor)])
+        if id(tensor) in modules.buffers:
+            return "buffer", tuple(modules.buffers[id(tensor)])
+        variables = modules.variables.variables_of(tensor)
+        return ("data", variables) if variables else None
+
+
+def _whole_base(tensor: torch.Tensor) -> torch.Tensor | None:
+    """What a tensor shows in another shape, if that is all of it: ``labels`` for ``labels.view(-1)``."""
+    with reading.DISABLE_TORCH_FUNCTION():
+        base: torch.Tensor | None = tensor._base
+        return base if base is not None and base.numel() == tensor.numel() else None

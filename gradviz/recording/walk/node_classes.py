@@ -1,0 +1,111 @@
+"""What the nodes of one class have in common: their name, their kind, and which slots can be read from them."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from gradviz.graph.model import Attribute, CustomFunction, NodeKind, Scalar
+from gradviz.recording.forward.user_functions import custom_function_of
+from gradviz.recording.torch_access import reading
+from gradviz.recording.walk.node_kinds import is_checkpointed, kind_of_function_class, kind_of_operation
+
+_TOP_BIT = 2**63
+_UNTOLD_ATTRIBUTES = ("sym_", "scalar_type", "options", "_sizes", "_numel")
+"""Parts of attribute names that only repeat shapes and dtypes of the inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSlot:
+    """A place in which nodes of one class keep a tensor, or a list of tensors."""
+
+    name: str
+    attribute: str
+    """What to read without unpacking."""
+    result_nr: int | None = None
+    """Which of the node's own outputs is kept here; None for what it was given."""
+
+    @property
+    def unpacking_attribute(self) -> str:
+        """What unpacks it."""
+        return self.attribute.removeprefix("_raw")
+
+    def numbered(self, number: int) -> SavedSlot:
+        """One tensor of a list."""
+        return SavedSlot(f"{self.name}[{number}]", self.attribute, self.result_nr)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClass:
+    """What all nodes of one class have in common, looked up once."""
+
+    name: str
+    kind: NodeKind
+    attributes: tuple[tuple[str, str], ...]
+    """Non-tensor arguments: name to show, name to read."""
+    first_saved: str | None
+    """A slot that tells whether saved tensors are packed by hooks; None for Python functions."""
+    saved: tuple[SavedSlot, ...] = ()
+    definition: CustomFunction | None = None
+    """Where it is written, of a custom function."""
+
+
+def read_class(wrapper: Any) -> NodeClass:
+    """Look up what the class of this node has; ``dir()`` is far too slow to ask for each node."""
+    slots = dir(wrapper)
+    raw = {slot.removeprefix("_raw") for slot in slots if slot.startswith("_raw_saved_")}
+    function_class = reading.python_function_class(wrapper)
+    plain = [slot for slot in slots if slot.startswith("_saved_") and slot not in raw and not _repeats_shapes(slot)]
+    name = wrapper.name()
+    kind = kind_of_operation(name) if function_class is None else kind_of_function_class(function_class)
+    return NodeClass(
+        name=name,
+        kind=kind,
+        attributes=tuple((slot.removeprefix("_saved_"), slot) for slot in plain),
+        first_saved="_raw" + min(raw) if raw and function_class is None else None,
+        saved=tuple(_saved_slot(slot) for slot in sorted(raw)),
+        definition=custom_function_of(function_class, name) if function_class and kind == "custom" else None,
+    )
+
+
+def saves_for_recomputation(wrapper: Any, node_class: NodeClass) -> bool:
+    """True inside non-reentrant checkpointing, where nobody saw the call: reads one packed slot, unpacks nothing."""
+    try:
+        raw = getattr(wrapper, node_class.first_saved or "")
+    except RuntimeError:
+        return False  # freed by an earlier backward
+    first = raw[0] if isinstance(raw, tuple) and raw else raw
+    return is_checkpointed(first)
+
+
+def _saved_slot(slot: str) -> SavedSlot:
+    name = slot.removeprefix("_saved_")
+    result = _RESULT.fullmatch(name)
+    return SavedSlot(name, f"_raw{slot}", int(result.group(1) or 0) if result is not None else None)
+
+
+_RESULT = re.compile(r"result(\d*)")
+
+
+def _repeats_shapes(slot: str) -> bool:
+    return any(part in slot for part in _UNTOLD_ATTRIBUTES)
+
+
+def plain_value(value: Any) -> Attribute:
+    """A node's attribute as a number, text or list; what is neither is shown as Python prints it."""
+    if isinstance(value, (list, tuple)):
+        return [_scalar(element) for element in value]
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Scalar:
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)  # JSON knows no infinity
+    if isinstance(value, int):
+        # torch hands signed 64-bit numbers out as unsigned ones: dim=-1 arrives as 2**64 - 1.
+        return value - 2 * _TOP_BIT if value >= _TOP_BIT else value
+    return str(value).removeprefix("torch.")

@@ -1,0 +1,125 @@
+"""What torch's own objects take of the processor's memory: nodes, and the tensors and storages that nodes keep.
+
+The allocator counts them, but nobody can ask one of them for its size. So each sort is made some dozens of times, and
+the allocator is asked before and after: as much as the smallest of its sort takes in this process, with this torch.
+That is done on a thread of its own, because torch counts nodes for each thread: the program's numbers stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from statistics import median
+from typing import Any
+
+import torch
+from msgspec.structs import replace
+
+from gradviz.graph.model import Graph, Node
+from gradviz.graph.saved_tensors import AllocatorReading, Storage, TorchObjects
+from gradviz.recording.torch_access.allocators import bytes_from_malloc
+from gradviz.recording.torch_access.own_thread import result_of_own_thread
+from gradviz.recording.walk.graph_walker import without_collector
+
+NODES, SLOTS, TENSORS, VIEWS, DETACHED, STORAGES = "nodes", "slots", "tensors", "views", "results", "storages"
+
+_LARGER: dict[str, tuple[int, Callable[[torch.Tensor], torch.Tensor]]] = {
+    "AddmmBackward0": (2, lambda leaf: torch.addmm(leaf, leaf, leaf)),
+    "AddBackward0": (0, lambda leaf: leaf + leaf),
+    "MulBackward0": (2, lambda leaf: leaf * leaf),
+}
+"""Nodes that keep much besides tensors, sizes and strides for example: slots, and how one is made."""
+
+_TIMES = 64
+_TURNS = 5
+_SPARE = 16
+
+
+class ObjectCounter:
+    """Counts what nodes keep; a tensor that is kept by several, once."""
+
+    def __init__(self) -> None:
+        self._slots = 0
+        self._sorts: dict[int, tuple[str, int]] = {}
+        """With the place of its storage, by address of the C++ tensor, which the graph keeps."""
+
+    def add(self, tensor: torch.Tensor, storage: int) -> None:
+        """A tensor in a node's own slot. Reads nothing that could make a node."""
+        self._slots += 1
+        if tensor._is_view():
+            self._sorts[tensor._cdata] = VIEWS, storage
+        elif type(tensor) is torch.Tensor:
+            self._sorts[tensor._cdata] = TENSORS if tensor.requires_grad else DETACHED, storage
+
+    def counted(self, nodes: Sequence[Node], storages: Sequence[Storage]) -> tuple[TorchObjects, ...]:
+        """How many of each sort the forward made, with sizes still to be measured."""
+        of_tensors = Counter(
+            sort for sort, storage in self._sorts.values() if sort == VIEWS or not storages[storage].made_before
+        )
+        made = sum(storage.device == "cpu" and not storage.made_before for storage in storages)
+        large = Counter(node.name for node in nodes if node.name in _LARGER)
+        counts = {NODES: len(nodes), SLOTS: self._slots, **of_tensors, STORAGES: made, **large}
+        return tuple(TorchObjects(what, count) for what, count in counts.items() if count)
+
+
+def with_sizes(graph: Graph) -> Graph:
+    """The graph with sizes of the objects that were counted; without objects where sizes cannot be measured."""
+    if not any(reading.objects for reading in graph.allocators):
+        return graph
+    sizes = sizes_of_objects()
+    return replace(graph, allocators=tuple(_with_sizes(reading, sizes) for reading in graph.allocators))
+
+
+def _with_sizes(reading: AllocatorReading, sizes: Mapping[str, int]) -> AllocatorReading:
+    known = [each for each in reading.objects if each.what in sizes]
+    return replace(reading, objects=tuple(replace(each, bytes_of_one=sizes[each.what]) for each in known))
+
+
+@lru_cache(maxsize=1)
+def sizes_of_objects() -> dict[str, int]:
+    """Bytes of one object of each sort; empty where the allocator does not tell."""
+    in_use = bytes_from_malloc()
+    return {} if in_use is None else result_of_own_thread(lambda: dict(_measured(in_use)))
+
+
+def _measured(in_use: Callable[[], int]) -> Iterator[tuple[str, int]]:
+    # The thread has torch's defaults: grad mode is on, and no mode of the program's is there.
+    leaf = torch.ones((1, 1), device="cpu", dtype=torch.float32, requires_grad=True)
+    plain = leaf.detach()
+
+    def each(make: Callable[[], Any]) -> int:
+        return int(median(_bytes_of_one(make, in_use) for _ in range(_TURNS)))
+
+    with without_collector():
+        node = each(lambda: leaf.neg().grad_fn)
+        storage = each(lambda: torch.empty(_ELEMENTS, dtype=torch.float32, device="cpu")) - 4 * _ELEMENTS
+        detached = each(plain.detach)
+        yield NODES, node
+        slot = each(lambda: leaf.sin().grad_fn) - node
+        yield SLOTS, slot
+        for name, (slots, make) in _LARGER.items():
+            yield name, max(0, each(partial(_node_of, make, leaf)) - node - slots * slot)
+        yield DETACHED, detached
+        yield TENSORS, each(lambda: leaf.neg()) - node - (each(lambda: plain.neg()) - detached)
+        yield VIEWS, each(lambda: leaf.t()) - node
+        yield STORAGES, storage - detached
+
+
+_ELEMENTS = 2_000
+
+
+def _node_of(make: Callable[[torch.Tensor], torch.Tensor], leaf: torch.Tensor) -> Any:
+    return make(leaf).grad_fn
+
+
+def _bytes_of_one(make: Callable[[], Any], in_use: Callable[[], int]) -> int:
+    kept: list[Any] = [None] * _TIMES
+    # Blocks that this thread freed count as given out until it takes them again; these take them.
+    spare = [make() for _ in range(_SPARE)]
+    before = in_use()
+    for place in range(_TIMES):
+        kept[place] = make()
+    size = max(0, in_use() - before) // _TIMES
+    del spare
+    return size

@@ -1,0 +1,83 @@
+"""Saved tensors that hooks packed away: what can be said of them without unpacking anything.
+
+Unpacking would compute checkpointed parts again, move offloaded tensors, and run the user's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from gradviz.recording.forward.hooks import hook_name
+from gradviz.recording.forward.structures import closure_variables, named_tensors, stored_attributes
+from gradviz.recording.torch_access.reading import CHECKPOINT_MODULE
+
+
+def packer_of(unpack_hook: Any) -> str:
+    """Who packed: ``checkpoint``, ``offload``, or the name of the user's hook."""
+    module, name = getattr(unpack_hook, "__module__", None), hook_name(unpack_hook)
+    if module == CHECKPOINT_MODULE:
+        return "checkpoint"
+    if module == "torch.autograd.graph" and name.startswith("save_on_cpu."):
+        return "offload"
+    return name
+
+
+def tensors_in_pack(packed: Any) -> Iterator[torch.Tensor]:
+    """Every tensor that a pack hook's result holds, in containers or in the attributes of an object."""
+    found = False
+    for _, tensor in named_tensors(packed, ""):
+        found = True
+        yield tensor
+    if not found:
+        for value in stored_attributes(packed).values():
+            yield from (tensor for _, tensor in named_tensors(value, ""))
+
+
+def holds_no_memory(packed: Any) -> bool:
+    """True for plain values, which are not worth counting."""
+    return packed is None or isinstance(packed, (bool, int, float, torch.device, torch.dtype))
+
+
+class CheckpointedTensors:
+    """Looks into what non-reentrant checkpointing keeps: its inputs, and shapes of what it gave up."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, tuple[Any, dict[int, int]]] = {}
+
+    def frame_of(self, unpack_hook: Any) -> Any:
+        """The record of one checkpointed call; None where this torch keeps it elsewhere."""
+        for _, value in closure_variables(unpack_hook):
+            if type(value).__module__ == CHECKPOINT_MODULE and hasattr(value, "weak_holders"):
+                return value
+        return None
+
+    def is_new(self, frame: Any) -> bool:
+        """True the first time that this call's record is met."""
+        return id(frame) not in self._places
+
+    def facts_of(self, frame: Any, holder: Any) -> Any:
+        """What checkpointing noted of the tensor that `holder` stands for: a dict with its shape, or None."""
+        places = self._places_in(frame)
+        place = places.get(id(holder))
+        noted = getattr(frame, "x_metadatas", ())
+        facts = noted[place] if place is not None and place < len(noted) else None
+        return facts if isinstance(facts, dict) else None
+
+    def _places_in(self, frame: Any) -> dict[int, int]:
+        # The frame is kept beside its table, so that its id stays its own.
+        known = self._places.get(id(frame))
+        if known is None:
+            holders = (reference() for reference in frame.weak_holders)
+            known = self._places[id(frame)] = (frame, {id(each): place for place, each in enumerate(holders)})
+        return known[1]
+
+    def inputs_of(self, frame: Any) -> Iterator[tuple[str, torch.Tensor]]:
+        """Arguments that the checkpointed call keeps to run again."""
+        for place, saved in enumerate(getattr(frame, "saved_args", ())):
+            # Newer torches pack them as saved tensors of their own, which must not be unpacked either.
+            tensor = saved.data if hasattr(saved, "unpack_hook") else saved
+            if issubclass(type(tensor), torch.Tensor):
+                yield f"argument {place}", tensor

@@ -1,0 +1,114 @@
+"""Where a walk starts: at the tensors that backward was called on, or, without any call, at the loose ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from gradviz.errors import BadInput
+from gradviz.recording.forward.names import NameTable
+from gradviz.recording.forward.structures import named_tensors
+from gradviz.recording.run.root_expression import parse_root
+from gradviz.recording.torch_access import reading
+from gradviz.recording.walk.graph_walker import Walk, leaf_variables, walk
+
+
+class GradlessRoot(NamedTuple):
+    """What backward was called on though it has no ``grad_fn``."""
+
+    name: str | None
+    tensor: Any
+
+
+class RootTensor(NamedTuple):
+    """The start of a walk."""
+
+    name: str | None
+    tensor: torch.Tensor | None
+    """None where the program gave a ``GradientEdge``."""
+    grad_fn: Any
+    output_nr: int
+
+
+def root_of(value: Any, name: str | None) -> RootTensor | None:
+    """The root that a tensor or a ``GradientEdge`` stands for; None for what has no graph."""
+    if not isinstance(value, torch.Tensor):
+        node = getattr(value, "node", None)
+        return None if node is None else RootTensor(name, None, node, int(value.output_nr))
+    with reading.DISABLE_TORCH_FUNCTION():
+        if not value.requires_grad:
+            return None
+        grad_fn = reading.grad_fn_of(value)
+        if grad_fn is not None:
+            return RootTensor(name, value, grad_fn, value.output_nr)
+        return RootTensor(name, value, reading.node_of_leaf(value), 0)
+
+
+def slots_in(walked: Walk, values: Iterable[Any]) -> list[tuple[int, int] | None]:
+    """For tensors and ``GradientEdge``s: place of the node and which of its outputs; None for what is not in the walk.
+
+    Leaves are found by what the nodes hold. To ask torch for the node of a leaf would make a further node, and the
+    program's own would get other sequence numbers.
+    """
+    leaves = {id(variable): place for place, variable in leaf_variables(walked)}
+
+    def slot_of(value: Any) -> tuple[int, int] | None:
+        if id(value) in leaves:
+            return leaves[id(value)], 0
+        if isinstance(value, torch.Tensor) and reading.grad_fn_of(value) is None:
+            return None
+        root = root_of(value, None)
+        place = walked.position.get(root.grad_fn) if root is not None else None
+        return None if root is None or place is None else (place, root.output_nr)
+
+    with reading.DISABLE_TORCH_FUNCTION():
+        return [slot_of(value) for value in values]
+
+
+MAX_CANDIDATES = 10_000
+
+
+def loose_ends(names: NameTable, *, since: int = 0) -> list[RootTensor]:
+    """The tensors with a ``grad_fn`` that no other one was computed from, in the order of their creation.
+
+    Those whose node has a sequence number below `since` were there before, and are left out.
+    """
+    candidates: list[RootTensor] = []
+    for tensor, _ in names.tensors.values():
+        with reading.DISABLE_TORCH_FUNCTION():
+            grad_fn = reading.grad_fn_of(tensor)
+            if grad_fn is not None and grad_fn._sequence_nr() >= since:
+                candidates.append(RootTensor(names.variables_of(tensor)[0], tensor, grad_fn, tensor.output_nr))
+    del candidates[MAX_CANDIDATES:]
+    walked = walk(candidate.grad_fn for candidate in candidates)
+    consumed = {edge.target for edges in walked.edges for edge in edges if edge is not None}
+    ends: dict[tuple[Any, int], RootTensor] = {}
+    for candidate in candidates:
+        if walked.position[candidate.grad_fn] not in consumed:
+            ends.setdefault((candidate.grad_fn, candidate.output_nr), candidate)
+    return sorted(ends.values(), key=lambda end: end.grad_fn._sequence_nr())
+
+
+def roots_of_expression(expression: str, namespace: Mapping[str, Any]) -> list[RootTensor]:
+    """What ``--root`` names in the variables of a script.
+
+    Raises:
+        BadInput: there is no such value, or no tensor with a graph in it.
+    """
+    value = parse_root(expression).value_in(namespace)
+    tensors = list(named_tensors(value, expression))
+    if not tensors:
+        raise BadInput(
+            f"--root {expression!r} is a {type(value).__name__}, not a tensor",
+            hint="name a tensor that has a graph",
+        )
+    roots = [root for name, tensor in tensors if (root := root_of(tensor, name)) is not None]
+    if not roots:
+        raise BadInput(
+            f"--root {expression!r} has no grad_fn: nothing that it was computed from requires grad, "
+            "or it was computed under no_grad or detached",
+            hint="name a tensor that was computed from one with requires_grad=True",
+        )
+    return roots

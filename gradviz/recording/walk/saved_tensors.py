@@ -1,0 +1,278 @@
+"""What every node of a walk keeps for its backward, read without unpacking anything and without keeping it alive.
+
+Only ``_raw_saved_*`` slots are read: ``_saved_*`` would run unpack hooks. A raw slot hands out the very tensor that
+was saved, or for a node's own result a detached one on the same storage, or what a pack hook made of it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from msgspec.structs import replace
+
+from gradviz.graph.saved_tensors import KeptIn, SavedTensor
+from gradviz.graph.tensor_facts import TensorFacts
+from gradviz.recording.forward.forward_values import ForwardValues
+from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.reading import DISABLE_TORCH_FUNCTION
+from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.walk.captured_tensors import tensors_of_hook, tensors_on_ctx
+from gradviz.recording.walk.graph_walker import Walk
+from gradviz.recording.walk.node_classes import NodeClass, SavedSlot
+from gradviz.recording.walk.object_memory import ObjectCounter
+from gradviz.recording.walk.packed_tensors import CheckpointedTensors, holds_no_memory, packer_of, tensors_in_pack
+from gradviz.recording.walk.storage_table import StorageTable
+
+_VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
+_PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
+
+
+class SavedTensorReader:
+    """Reads the saved tensors of one walk; `unreadable` counts the slots that would not tell."""
+
+    def __init__(
+        self, walk: Walk, facts: FactsTable, unreadable: Counter[str], values: ForwardValues | None = None
+    ) -> None:
+        self.values: dict[tuple[int, str], int] = {}
+        """By node and slot the numbers that `values` gave to small tensors which nothing else in the graph tells."""
+        self.results: list[tuple[int, int, torch.Tensor]] = []
+        """Where values are wanted: results that their own nodes keep, with place and output of the node. Some never
+        left the call that made them."""
+        self._take_value = values.take if values is not None and values.up_to else None
+        self.storages = StorageTable()
+        self.objects = ObjectCounter()
+        self._walk = walk
+        self._facts = facts
+        self._unreadable = unreadable
+        self._checkpoints = CheckpointedTensors()
+
+    def of_walk(self, classes: list[NodeClass]) -> list[tuple[SavedTensor, ...]]:
+        """What each node keeps in its slots and on its ``ctx``."""
+        found: list[tuple[SavedTensor, ...]] = []
+        with DISABLE_TORCH_FUNCTION():
+            for place, (wrapper, known) in enumerate(zip(self._walk.wrappers, classes, strict=True)):
+                if not known.saved:
+                    found.append(())
+                    continue
+                try:
+                    found.append(self._of_node(place, wrapper, known))
+                except Exception:  # one bad thing never costs the rest
+                    self._unreadable["saved tensors"] += 1
+                    found.append(())
+        return found
+
+    def of_hooks(self, hooks: Iterable[Any]) -> tuple[SavedTensor, ...]:
+        """Tensors that hooks captured."""
+        with DISABLE_TORCH_FUNCTION():
+            captured = [named for hook in hooks for named in tensors_of_hook(hook)]
+            return tuple(saved for name, tensor in captured for saved in self._of_tensor(name, tensor, "hook"))
+
+    def _of_node(self, place: int, wrapper: Any, known: NodeClass) -> tuple[SavedTensor, ...]:
+        found: list[SavedTensor] = []
+        for slot in known.saved:
+            try:
+                raw = getattr(wrapper, slot.attribute)
+            except RuntimeError:
+                return (SavedTensor(slot.name, state="freed"),)
+            if type(raw) is tuple:
+                for number, each in enumerate(raw):
+                    if each is not None:
+                        found += self._of_slot(place, wrapper, slot.numbered(number), each)
+            elif raw is not None:
+                found += self._of_slot(place, wrapper, slot, raw)
+        # Of Python functions the first reading tells: it raises where they were freed.
+        if not found and known.kind not in _PYTHON_KINDS and _is_freed(wrapper, known):
+            return (SavedTensor(known.saved[0].name, state="freed"),)
+        if known.kind in _PYTHON_KINDS:
+            for name, tensor in tensors_on_ctx(wrapper):
+                source = place if _is_own_result(wrapper, tensor) else None
+                found += [replace(saved, source=source) for saved in self._of_tensor(name, tensor, "ctx")]
+        return tuple(found)
+
+    def _of_slot(self, place: int, wrapper: Any, slot: SavedSlot, raw: Any) -> Iterable[SavedTensor]:
+        data = raw.data
+        if raw.unpack_hook is not None:
+            return self._packed(slot.name, raw.unpack_hook, data)
+        if data is None:
+            return ()
+        if type(data) not in _PLAIN_TYPES or data.layout is not torch.strided or data.is_nested:
+            return self._of_tensor(slot.name, data, "slot")
+        # The usual case, spelled out: a strided tensor of torch's own class, saved as it is.
+        key = (tuple(data.shape), data.dtype, data.device)
+        (facts,) = self._facts.single.get(key) or self._facts.new_single(key)
+        version = None if data.is_inference() else data._version
+        source, source_nr = None, 0
+        if slot.result_nr is not None:
+            source, source_nr = place, slot.result_nr
+        elif not version and data.requires_grad:
+            # With a version above 0, asking a view for its grad_fn may make a new node.
+            source, source_nr = self._walk.position.get(data.grad_fn), data.output_nr
+        saved_version = _version_when_saved(wrapper, slot, data) if version else version
+        storage = self.storages.place_of(data)
+        self.objects.add(data, storage)
+        if self._take_value is not None and saved_version == version:
+            self._note_value(place, slot, source, data)
+        saved = SavedTensor(
+            slot.name, facts, data.nbytes, storage, "slot", "held", None, source, source_nr, saved_version, version
+        )
+        return (saved,)
+
+    def _note_value(self, place: int, slot: SavedSlot, source: int | None, tensor: torch.Tensor) -> None:
+        if slot.result_nr is not None:
+            self.results.append((place, slot.result_nr, tensor))
+        elif source is None and not tensor.requires_grad:
+            number = self._take_value(tensor) if self._take_value is not None else None
+            if number is not None:
+                self.values[place, slot.name] = number
+
+    def _packed(self, name: str, hook: Any, packed: Any) -> Iterator[SavedTensor]:
+        packer = packer_of(hook)
+        if packer == "checkpoint":
+            yield from self._checkpointed(name, hook, packed)
+            return
+        tensors = list(tensors_in_pack(packed))
+        for place, tensor in enumerate(tensors):
+            yield from self._of_tensor(name if not place else f"{name}[{place}]", tensor, "slot", packer)
+        if not tensors:
+            state = "held" if holds_no_memory(packed) else "unknown"
+            yield SavedTensor(name, state=state, packed_by=packer)  # type: ignore[arg-type]
+
+    def _checkpointed(self, name: str, hook: Any, holder: Any) -> Iterator[SavedTensor]:
+        frame = self._checkpoints.frame_of(hook)
+        if frame is None:
+            yield SavedTensor(name, state="recomputed", packed_by="checkpoint")
+            return
+        if self._checkpoints.is_new(frame):
+            for argument, tensor in self._checkpoints.inputs_of(frame):
+                yield from self._of_tensor(argument, tensor, "checkpoint")
+        noted = self._checkpoints.facts_of(frame, holder)
+        facts = _facts_noted(noted)
+        yield SavedTensor(
+            name,
+            facts,
+            _bytes_noted(noted),
+            state="recomputed",
+            packed_by="checkpoint",
+            saved_version=None,
+            version=None,
+        )
+
+    def _of_tensor(
+        self, name: str, tensor: torch.Tensor, kept_in: KeptIn, packed_by: str | None = None
+    ) -> Iterator[SavedTensor]:
+        """A tensor of any class; one that consists of others (sparse, wrapped) as several."""
+        tensor = reading.unwrapped(tensor)
+        parts = _parts(tensor)
+        if parts is None:
+            facts = self._facts.of_tensor(tensor)
+            try:
+                place, size = self.storages.place_of(tensor), int(tensor.nbytes)
+            except (NotImplementedError, RuntimeError):
+                yield SavedTensor(name, facts, kept_in=kept_in, state="unknown", packed_by=packed_by)
+                return
+            version = None if tensor.is_inference() else tensor._version
+            saved_version = version if not version else None
+            yield SavedTensor(
+                name, facts, size, place, kept_in, packed_by=packed_by, saved_version=saved_version, version=version
+            )
+            return
+        for part, inner in parts:
+            yield from self._of_tensor(f"{name}.{part}", inner, kept_in, packed_by)
+        if not parts:
+            yield SavedTensor(
+                name, self._facts.of_tensor(tensor), kept_in=kept_in, state="unknown", packed_by=packed_by
+            )
+
+
+_PYTHON_KINDS = frozenset({"custom", "checkpoint", "compiled"})
+
+
+def _is_own_result(wrapper: Any, tensor: torch.Tensor) -> bool:
+    """Whether what a custom function put on its ``ctx`` is what it gave back: then the two keep each other alive.
+
+    Of a view that was changed torch may have to make the ``grad_fn`` anew, so it is not asked for one.
+    """
+    if type(tensor) not in _PLAIN_TYPES or not tensor.requires_grad or tensor._is_view():
+        return False
+    return tensor.grad_fn is wrapper
+
+
+def _is_freed(wrapper: Any, known: NodeClass) -> bool:
+    """Tells a node that gave its tensors back from one that had none to save: there is nothing here to unpack."""
+    try:
+        for slot in known.saved:
+            getattr(wrapper, slot.unpacking_attribute)
+    except RuntimeError:
+        return True
+    return False
+
+
+def _version_when_saved(wrapper: Any, slot: SavedSlot, tensor: torch.Tensor) -> int | None:
+    """The version that torch noted, of a tensor that no hook packed and that was written to at some time.
+
+    Only torch's own check tells it, which hands the tensor out if all is well, and with it all others of its list.
+    Functions written in Python are not asked: some give their tensors up when they are read so.
+    """
+    if reading.python_function_class(wrapper) is not None:
+        return None
+    raw = getattr(wrapper, slot.attribute)
+    together = [each for each in (raw if type(raw) is tuple else (raw,)) if each is not None]
+    if not all(map(_may_be_checked, together)):
+        return None
+    try:
+        getattr(wrapper, slot.unpacking_attribute)
+    except RuntimeError as error:
+        versions = _VERSIONS.search(str(error))
+        # The first of a list that has another version than expected: certain only where no other was written to.
+        is_this_one = sum(each.data is not None and each.data._version > 0 for each in together) == 1
+        return int(versions.group(2)) if versions and is_this_one else None
+    return tensor._version
+
+
+def _may_be_checked(raw: Any) -> bool:
+    """Whether torch's check of the version does nothing else: it would run an unpack hook, or make a node."""
+    return raw.unpack_hook is None and (raw.data is None or reading.may_be_asked(raw.data))
+
+
+def _parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]] | None:
+    """The tensors that one of a special class or layout consists of; None for an ordinary one.
+
+    Attributes are read as they are stored, because asking a subclass for its parts would run its code.
+    """
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        stored = vars(tensor) if hasattr(tensor, "__dict__") else {}
+        return [(name, value) for name, value in stored.items() if issubclass(type(value), torch.Tensor)]
+    names = _SPARSE_PARTS.get(tensor.layout)
+    if names is None:
+        return None
+    with torch.no_grad(), reading.DISABLE_DISPATCH_MODES():
+        return [(name.strip("_"), getattr(tensor, name)()) for name in names]
+
+
+_SPARSE_PARTS = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
+
+
+def _facts_noted(noted: dict[str, Any] | None) -> TensorFacts | None:
+    """From what checkpointing notes of a tensor that it gives up."""
+    if noted is None or not {"shape", "dtype", "device"} <= noted.keys():
+        return None
+    shape = tuple(size if type(size) is int else str(size) for size in noted["shape"])
+    return TensorFacts(shape, str(noted["dtype"]).removeprefix("torch."), str(noted["device"]))
+
+
+def _bytes_noted(noted: dict[str, Any] | None) -> int:
+    sizes = noted.get("shape", ()) if noted is not None else ()
+    if noted is None or not all(type(size) is int for size in sizes):
+        return 0
+    return math.prod(sizes) * int(getattr(noted.get("dtype"), "itemsize", 0))

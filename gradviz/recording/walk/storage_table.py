@@ -1,0 +1,95 @@
+"""Which tensors share their memory: storages in the order in which they were first seen.
+
+A storage is told by the address of its C++ object, which nobody else can get while something keeps it, as the graph
+does. The address of the *data* is never asked for: asking copies a storage that torch copies lazily.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from gradviz.graph.saved_tensors import Storage, StorageKind
+from gradviz.recording.forward.forward_memory import ForwardMemory, storage_of
+from gradviz.recording.forward.module_tree import distinct_modules
+from gradviz.recording.forward.names import ModuleNames
+from gradviz.recording.torch_access import reading
+
+
+@dataclass(slots=True)
+class _Entry:
+    """Small: a long chain of operations has one for each of them."""
+
+    bytes: int
+    device: str
+    kind: StorageKind | None = None
+    names: tuple[str, ...] = ()
+
+
+class StorageTable:
+    """The storages of one graph, while it is built."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, int] = {}
+        self._entries: list[_Entry] = []
+
+    def place_of(self, tensor: torch.Tensor) -> int:
+        """Index of the tensor's storage. Raises `NotImplementedError` for tensors that have none (sparse, opaque)."""
+        storage = tensor.untyped_storage()
+        place = self._places.get(storage._cdata)
+        if place is None:
+            place = self._places[storage._cdata] = len(self._entries)
+            kind: StorageKind | None = "parameter" if issubclass(type(tensor), torch.nn.Parameter) else None
+            self._entries.append(_Entry(storage.nbytes(), str(storage.device), kind))
+        return place
+
+    def storages(self, modules: ModuleNames, called: Iterable[torch.nn.Module], memory: ForwardMemory) -> list[Storage]:
+        """All of them, with what holds them; then those that only variables hold, made since the forward began."""
+        for tensor, kind, names in _owned_by_modules(modules, called):
+            self._note(tensor, kind, names)
+        known = memory.storages_before()
+        for tensor, _ in modules.variables.tensors.values():
+            storage = storage_of(tensor)
+            if storage is not None and memory.has_begun and storage._cdata not in known:
+                self.place_of(tensor)
+            self._note(tensor, _kind_of_variable(tensor, memory), modules.variables.variables_of(tensor))
+        return [self._storage(key, place, known) for key, place in self._places.items()]
+
+    def _note(self, tensor: torch.Tensor, kind: StorageKind | None, names: Iterable[str]) -> None:
+        storage = storage_of(tensor)
+        place = None if storage is None else self._places.get(storage._cdata)
+        if place is not None:
+            entry = self._entries[place]
+            entry.kind = entry.kind or kind
+            entry.names = tuple(dict.fromkeys((*entry.names, *names)))
+
+    def _storage(self, key: int, place: int, known: frozenset[int]) -> Storage:
+        entry = self._entries[place]
+        is_old = key in known
+        kind = entry.kind or ("input" if is_old else "intermediate")
+        return Storage(entry.bytes, entry.device, kind, entry.names, is_old or kind in ("parameter", "buffer"))
+
+
+def _kind_of_variable(tensor: torch.Tensor, memory: ForwardMemory) -> StorageKind | None:
+    """What a variable that is no module's own tells of its storage; None where only the moment of its birth would."""
+    if issubclass(type(tensor), torch.nn.Parameter):
+        return "parameter"
+    return "input" if _is_leaf(tensor) and (tensor.requires_grad or not memory.has_begun) else None
+
+
+def _is_leaf(tensor: torch.Tensor) -> bool:
+    return not tensor.requires_grad or (reading.may_be_asked(tensor) and tensor.is_leaf)
+
+
+def _owned_by_modules(
+    modules: ModuleNames, called: Iterable[torch.nn.Module]
+) -> Iterator[tuple[torch.Tensor, StorageKind, list[str]]]:
+    for module in distinct_modules((*called, *(module for module, _ in modules.variables.modules.values()))):
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                yield parameter, "parameter", modules.parameters.get(id(parameter), [])
+        for buffer in module._buffers.values():
+            if buffer is not None:
+                yield buffer, "buffer", modules.buffers.get(id(buffer), [])

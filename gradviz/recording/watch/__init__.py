@@ -1,0 +1,1 @@
+"""`gradviz.watch`: the gradients of a model that trains, now and then."""

@@ -1,0 +1,50 @@
+"""GraphML, written by networkx: every node and edge with plain attributes, for networkx, Gephi, yEd and Cytoscape.
+
+Edges follow the data. Inputs that need no gradient are no nodes: the attribute ``constants`` names them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from io import BytesIO
+
+from gradviz.errors import MissingDependency
+from gradviz.rendering.look.node_label import printable
+from gradviz.rendering.renderer import Subject
+
+
+@dataclass(frozen=True)
+class GraphmlRenderer:
+    """Writes the whole graph; folding is a matter of pictures and changes nothing here."""
+
+    def __post_init__(self) -> None:
+        if find_spec("networkx") is None:
+            raise MissingDependency("GraphML needs the package networkx", hint="pip install networkx")
+
+    def render(self, subject: Subject) -> bytes:
+        import networkx
+
+        graph = subject.graph.to_networkx()
+        graph.graph["program"] = subject.capture.program.name
+        remarks = [*subject.selection_notes, *subject.capture.disclosures]
+        if remarks:
+            graph.graph["notes"] = "\n".join(remarks)
+        _make_writable(graph.graph)
+        for _, attributes in graph.nodes(data=True):
+            _make_writable(attributes)
+        for _, target, position, attributes in graph.edges(keys=True, data=True):
+            # Names that are unique in the file: some programs take two edges with the same one for a repetition.
+            attributes["id"] = f"{target}.{position}"
+            _make_writable(attributes)
+        file = BytesIO()
+        # Not `write_graphml`, which writes other bytes where lxml is installed.
+        networkx.write_graphml_xml(graph, file, edge_id_from_attribute="id")
+        return file.getvalue()
+
+
+def _make_writable(attributes: dict[str, object]) -> None:
+    """XML has no place for some characters that a name may hold."""
+    for key, value in attributes.items():
+        if isinstance(value, str):
+            attributes[key] = printable(value)

@@ -1,0 +1,1 @@
+"""Positions of boxes and routes of wires."""

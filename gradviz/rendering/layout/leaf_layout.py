@@ -1,0 +1,186 @@
+"""Leaves drawn together with their user, and boxes drawn about their main wire: rectangles that act as one.
+
+A weight beside its layer costs no height and leaves the main column to the data. Where an operation takes nothing but
+leaves, its data stands in a row above it, as the start of the flow, and its parameters beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from gradviz.rendering.look.geometry import Point, Rect, Route
+from gradviz.rendering.look.node_label import Face
+from gradviz.view.model import View
+
+SIDE_GAP = 18.0
+STACK_GAP = 6.0
+ROW_GAP = 28.0
+LEAF_GAP = 16.0
+EDGE_ROOM = 12.0
+"""Between a corner of the user and the nearest wire."""
+MAX_BESIDE = 16
+"""More leaves than this beside one user would make a tower; the layout engine places them above it instead."""
+MAX_ABOVE = 5
+MAX_OFFSET = 200.0
+"""A box whose wires would make its rectangle that much wider at each side may bend the main column instead."""
+
+Size = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Satellites:
+    """The leaves that belong to one item."""
+
+    beside: tuple[int, ...] = ()
+    above: tuple[int, ...] = ()
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        return self.beside + self.above
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """An item with its satellites as one rectangle, symmetric about the main wire: that stays straight.
+
+    What is beside it may stick out at either side.
+    """
+
+    width: float
+    height: float
+    places: tuple[tuple[int, Rect], ...]
+    """Items and their places, from the upper left corner of the rectangle; the user stands first."""
+    routes: tuple[tuple[int, Route], ...] = ()
+    """The way from each satellite to the user."""
+
+    @property
+    def user(self) -> Rect:
+        return self.places[0][1]
+
+    @cached_property
+    def left(self) -> float:
+        """Where the leftmost item begins."""
+        return min(place.x for _, place in self.places)
+
+    @cached_property
+    def right(self) -> float:
+        return max(place.right for _, place in self.places)
+
+    @property
+    def reach(self) -> float:
+        """Fraction of half the cluster's width over which wires may touch the user itself."""
+        return max(0.0, self.user.width / 2 - EDGE_ROOM) / (self.width / 2)
+
+
+def satellites_of(view: View, faces: Sequence[Face]) -> dict[int, Satellites]:
+    """The leaves that are drawn together with an item, by that item's id."""
+    uses: dict[int, list[int]] = {}
+    feeds: dict[int, list[int]] = {}
+    for link in view.links:
+        uses.setdefault(link.source, []).append(link.target)
+        feeds.setdefault(link.target, []).append(link.source)
+    found: dict[int, Satellites] = {}
+    for user, sources in feeds.items():
+        parent = view.items[user].parent
+        leaves = [
+            leaf
+            for leaf in dict.fromkeys(sources)
+            if faces[leaf].is_leaf
+            and leaf not in feeds
+            and view.items[leaf].parent == parent
+            and set(uses[leaf]) == {user}
+        ]
+        if leaves and not faces[user].is_open:
+            found[user] = _arranged(leaves, faces, flows=len(set(sources)) > len(leaves))
+    return {user: satellites for user, satellites in found.items() if satellites.all}
+
+
+def _arranged(leaves: list[int], faces: Sequence[Face], *, flows: bool) -> Satellites:
+    """All beside where other data flows in; else parameters beside and data above, which is where the flow starts."""
+    beside = tuple(leaf for leaf in leaves if flows or faces[leaf].role == "parameter")
+    if len(beside) == len(leaves) and not flows:
+        beside = ()
+    above = tuple(leaf for leaf in leaves if leaf not in beside)
+    return Satellites(beside if len(beside) <= MAX_BESIDE else (), above if len(above) <= MAX_ABOVE else ())
+
+
+def alone(item: int, size: Size, crossings: Sequence[float] = ()) -> Cluster:
+    """An item without satellites; a box is symmetric about the first of the wires that cross its border.
+
+    Args:
+        crossings: where they do, from its left end; all are within the rectangle.
+    """
+    width, height = size
+    middle = crossings[0] if crossings else width / 2
+    half = max([min(middle, width - middle), *(abs(other - middle) + EDGE_ROOM for other in crossings[1:])])
+    if half > width / 2 + MAX_OFFSET:
+        middle = half = width / 2
+    return Cluster(2 * half, height, ((item, Rect(half - middle, 0, width, height)),))
+
+
+def cluster_of(user: int, satellites: Satellites, sizes: Sequence[Size]) -> Cluster:
+    """An item with its satellites: half of those beside it at its left, half at its right, the others above it."""
+    width, height = sizes[user]
+    split = (len(satellites.beside) + 1) // 2
+    sides = satellites.beside[:split], satellites.beside[split:]
+    row_width = sum(sizes[leaf][0] + LEAF_GAP for leaf in satellites.above) - LEAF_GAP
+    row_height = max((sizes[leaf][1] + ROW_GAP for leaf in satellites.above), default=0.0)
+    full_height = max(height, *(_stack_height(side, sizes) for side in sides))
+    box = Rect(0, row_height + (full_height - height) / 2, width, height)
+    placed = [
+        *_stack(sides[0], sizes, box, at_left=True),
+        *_stack(sides[1], sizes, box, at_left=False),
+        *_row(satellites.above, sizes, box, (width - row_width) / 2, row_height - ROW_GAP),
+    ]
+    places = ((user, box), *((leaf, place) for leaf, place, _ in placed))
+    routes = tuple((leaf, route) for leaf, _, route in placed)
+    return Cluster(width, row_height + full_height, places, routes)
+
+
+Placed = tuple[int, Rect, Route]
+
+
+def _stack(leaves: Sequence[int], sizes: Sequence[Size], user: Rect, *, at_left: bool) -> list[Placed]:
+    y = user.center.y - _stack_height(leaves, sizes) / 2
+    placed: list[Placed] = []
+    for leaf in leaves:
+        width, height = sizes[leaf]
+        place = Rect(user.x - SIDE_GAP - width if at_left else user.right + SIDE_GAP, y, width, height)
+        placed.append((leaf, place, _sideways(place, user, at_left=at_left)))
+        y += height + STACK_GAP
+    return placed
+
+
+def _stack_height(side: Iterable[int], sizes: Sequence[Size]) -> float:
+    heights = [sizes[leaf][1] for leaf in side]
+    return sum(heights) + STACK_GAP * max(0, len(heights) - 1)
+
+
+def _sideways(leaf: Rect, user: Rect, *, at_left: bool) -> Route:
+    start = Point(leaf.right if at_left else leaf.x, leaf.center.y)
+    end_x = user.x if at_left else user.right
+    margin = min(10.0, user.height / 3)
+    end = Point(end_x, min(max(start.y, user.y + margin), user.bottom - margin))
+    middle = (start.x + end.x) / 2
+    return (start, Point(middle, start.y), Point(middle, end.y), end)
+
+
+def _row(leaves: Sequence[int], sizes: Sequence[Size], user: Rect, x: float, height: float) -> list[Placed]:
+    """Leaves side by side above the user; each wire is straight where the user is wide enough."""
+    room = user.width / 2 - EDGE_ROOM
+    widest = max(len(leaves) - 1, 1) / 2
+    placed: list[Placed] = []
+    for number, leaf in enumerate(leaves):
+        width, leaf_height = sizes[leaf]
+        place = Rect(x, height - leaf_height, width, leaf_height)
+        end_x = user.center.x + (number - (len(leaves) - 1) / 2) / widest * room
+        if len(leaves) <= 2:
+            end_x = min(max(place.center.x, user.center.x - room), user.center.x + room)
+        over = place.x + EDGE_ROOM <= end_x <= place.right - EDGE_ROOM
+        start, end = Point(end_x if over else place.center.x, place.bottom), Point(end_x, user.y)
+        middle = (start.y + end.y) / 2
+        placed.append((leaf, place, (start, Point(start.x, middle), Point(end.x, middle), end)))
+        x += width + LEAF_GAP
+    return placed

@@ -1,0 +1,127 @@
+"""Puts the layouts of single boxes together: sizes from the inside out, positions from the outside in.
+
+Everything here runs from top to bottom; for a picture from left to right the caller exchanges x and y at the end,
+and this module only has to swap the sizes and to leave room for headers on the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gradviz.rendering.layout.box_contents import BoxContents, Inside, Margins, enclosed
+from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution
+from gradviz.rendering.layout.leaf_layout import Cluster, alone, cluster_of, satellites_of
+from gradviz.rendering.layout.wiring import Wiring
+from gradviz.rendering.look.geometry import Direction, Layout, Point, Rect, Route, tidy
+from gradviz.rendering.look.node_label import HEADER_HEIGHT, SHEETS_DEPTH, Face
+from gradviz.view.model import View
+
+PADDING = 16.0
+MAX_NOTES = 3
+
+
+class NestedView:
+    """A view while it is laid out box by box."""
+
+    def __init__(self, view: View, faces: Sequence[Face], direction: Direction) -> None:
+        self._view = view
+        self._faces = faces
+        self._sideways = direction == "LR"
+        self._sizes = [(face.height, face.width) if self._sideways else (face.width, face.height) for face in faces]
+        self._satellites = satellites_of(view, faces)
+        self._beside = {leaf for satellites in self._satellites.values() for leaf in satellites.all}
+        self._children = {
+            box: [item.id for item in items if item.id not in self._beside] for box, items in view.children().items()
+        }
+        self.wiring = Wiring(view, skipped=self._beside)
+        self._contents: dict[int | None, BoxContents] = {}
+        self._inside: dict[int | None, Inside] = {}
+        self._notes: list[str] = []
+
+    def boxes_innermost_first(self) -> Iterator[int | None]:
+        """Open boxes, each after everything inside it; None, the outermost level, comes last."""
+        yield from (item.id for item in reversed(self._view.items) if item.is_open)
+        yield None
+
+    def note_simpler_layout(self, box: int | None) -> None:
+        """Disclose that `box` was too much for the layout engine."""
+        title = "The outermost level" if box is None else f"Box {self._faces[box].lines[0].text}"
+        children, wires = len(self._children.get(box, ())), len(self.wiring.wires.get(box, ()))
+        self._notes.append(f"{title} ({children:,} children, {wires:,} links) is drawn with a simpler layout.")
+
+    def problem_of(self, box: int | None) -> BoxProblem:
+        """What the layout engine is asked for `box`; everything inside it must be solved already."""
+        clusters = [self._cluster(child) for child in self._children.get(box, ())]
+        contents = BoxContents(clusters, list(self.wiring.wires.get(box, ())), self._inside)
+        self._contents[box] = contents
+        return contents.problem
+
+    def _cluster(self, item: int) -> Cluster:
+        if item in self._satellites:
+            return cluster_of(item, self._satellites[item], self._sizes)
+        inside = self._inside.get(item)
+        return alone(item, self._sizes[item], inside.crossings if inside else ())
+
+    def accept(self, box: int | None, solution: BoxSolution) -> None:
+        """Take the positions inside `box` and size it to hold them."""
+        margins = Margins(0, 0, 0, 0) if box is None else self._margins(box)
+        inside = enclosed(self._contents[box], solution, margins)
+        self._inside[box] = inside
+        if box is not None:
+            self._sizes[box] = (inside.width, inside.height)
+
+    def _margins(self, box: int) -> Margins:
+        """Room around the contents of an open box, and what its header needs."""
+        face = self._faces[box]
+        sheets = SHEETS_DEPTH if face.sheets else 0.0
+        header = HEADER_HEIGHT + 8
+        if self._sideways:
+            return Margins(header, PADDING, PADDING + sheets, PADDING, least_height=face.width)
+        return Margins(PADDING, header, PADDING, PADDING + sheets, least_width=face.width, title_width=face.width)
+
+    def clusters_in(self, box: int | None) -> tuple[Cluster, ...]:
+        """What was placed in `box`, in the order of its `corners`."""
+        return tuple(self._contents[box].clusters)
+
+    def inside(self, box: int | None) -> Inside:
+        """How `box` was laid out, once it is accepted."""
+        return self._inside[box]
+
+    def layout(self) -> Layout:
+        """The finished layout, once every box is accepted."""
+        origins: dict[int | None, Point] = {None: Point(0, 0)}
+        boxes = [Rect(0, 0, 0, 0)] * len(self._view.items)
+        beside_routes: dict[int, Route] = {}
+        for box in [None, *(item.id for item in self._view.items if item.is_open)]:
+            if box is not None:
+                origins[box] = Point(boxes[box].x, boxes[box].y)
+            for cluster, corner in zip(self._contents[box].clusters, self._inside[box].corners, strict=True):
+                origin = Point(origins[box].x + corner.x, origins[box].y + corner.y)
+                for item, place in cluster.places:
+                    width, height = self._sizes[item]
+                    boxes[item] = Rect(
+                        round(origin.x + place.x, 1), round(origin.y + place.y, 1), round(width, 1), round(height, 1)
+                    )
+                for leaf, route in cluster.routes:
+                    beside_routes[leaf] = tidy(_moved(route, origin))
+        outermost = self._inside[None]
+        routes = tuple(self._routes(origins, beside_routes))
+        return Layout(round(outermost.width, 1), round(outermost.height, 1), tuple(boxes), routes, self.notes())
+
+    def notes(self) -> tuple[str, ...]:
+        if len(self._notes) <= MAX_NOTES:
+            return tuple(self._notes)
+        more = f"So are {len(self._notes) - MAX_NOTES:,} more boxes."
+        return (*self._notes[:MAX_NOTES], more)
+
+    def _routes(self, origins: dict[int | None, Point], beside: dict[int, Route]) -> Iterator[Route]:
+        for link, path in zip(self._view.links, self.wiring.paths, strict=True):
+            if link.source in beside:
+                yield beside[link.source]
+            else:
+                steps = (_moved(self._inside[box].routes[wire], origins[box]) for box, wire in path)
+                yield tidy(point for step in steps for point in step)
+
+
+def _moved(route: Route, by: Point) -> Route:
+    return tuple(Point(point.x + by.x, point.y + by.y) for point in route)

@@ -1,0 +1,1 @@
+"""Colours, shapes, sizes and the font, for all formats."""

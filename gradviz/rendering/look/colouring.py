@@ -1,0 +1,301 @@
+"""What the items of one picture are coloured by, when not by their role: the choice of colour for each, and the scale.
+
+Every item has a *tint* for each of those that it stands for, so that a fade within twelve layers drawn once is seen.
+Formats find the colours of a tint with `ink_of`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from gradviz.analysis.flow.gradient_flow import has_gradients
+from gradviz.analysis.memory.kept_memory import keeps_unknown, kept_bytes
+from gradviz.analysis.numbers.gradient_births import BROKEN, state_of
+from gradviz.errors import BadInput
+from gradviz.graph.model import Graph
+from gradviz.graph.query.root_names import why_it_did_not_begin
+from gradviz.rendering.look.node_label import Face, faces_of, tinted
+from gradviz.rendering.look.palette import Theme
+from gradviz.rendering.look.scales import Scale, scale_for, seconds_words
+from gradviz.rendering.look.tints import CATEGORIES, STEPS, ColorBy, Ink, Quantity
+from gradviz.rendering.renderer import Subject
+from gradviz.rendering.words.gradient_marks import STATE_WORDS
+from gradviz.rendering.words.gradient_words import gradient_words
+from gradviz.rendering.words.item_gradients import Gradients, arrived_by_repetition, norm_of
+from gradviz.rendering.words.labels import ItemText
+from gradviz.rendering.words.memory_words import kept_words
+from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.view.model import GHOST_KINDS, Item, View
+
+Tint = str
+"""``step3``, ``category1``, ``plain``, ``unknown`` or ``broken``; also its class in style sheets."""
+Reading = float | Tint
+"""What was measured, or the tint of what has no place on a scale."""
+
+QUANTITY_WORDS: dict[Quantity, str] = {
+    "gradient": "norm of the gradient that arrived",
+    "memory": "kept in memory for backward",
+    "time": "engine time",
+}
+
+
+@dataclass(frozen=True)
+class Colouring:
+    """How the items of one view are coloured."""
+
+    by: ColorBy
+    tints: tuple[tuple[Tint, ...], ...]
+    """For each item one, or one for each of those that it stands for; none for an open box and a root."""
+    figures: tuple[str, ...]
+    """For each item what was measured, in words; empty where nothing was."""
+    scale: Scale | None = None
+    categories: tuple[str, ...] = field(default=())
+    """What ``category0`` and so on stand for."""
+
+    @property
+    def present(self) -> set[Tint]:
+        """Every tint that appears."""
+        return {tint for tints in self.tints for tint in tints}
+
+    @property
+    def legend(self) -> list[tuple[Tint, str]]:
+        """A tint and its words, in order, for formats whose legends are lists: of a scale the two ends."""
+        told = [(f"category{place}", name) for place, name in enumerate(self.categories)]
+        if self.by in QUANTITY_WORDS and self.scale is not None:
+            what = QUANTITY_WORDS[self.by]
+            told += [("step0", f"{what}: {self.scale.low_words}"), (f"step{STEPS - 1}", self.scale.high_words)]
+        others = (("unknown", "not measured"), ("broken", "NaN or Inf"))
+        return told + [other for other in others if other[0] in self.present]
+
+    def with_figures(self, view: View, texts: Sequence[ItemText]) -> tuple[ItemText, ...]:
+        """The words of items with their figures."""
+        return tuple(
+            _with_figure(item, text, figure) for item, text, figure in zip(view.items, texts, self.figures, strict=True)
+        )
+
+
+def colouring_of(subject: Subject, by: ColorBy) -> Colouring | None:
+    """None where items have the colours of their roles; raises `BadInput` where what is asked for was not recorded."""
+    if by == "role":
+        return None
+    words = subject.words
+    if by == "module":
+        categories, chosen = module_categories(words)
+        tints: tuple[tuple[Tint, ...], ...] = tuple(
+            () if item.is_open or item.root is not None else ("plain",) if place is None else (f"category{place}",)
+            for item, place in zip(subject.view.items, chosen, strict=True)
+        )
+        return Colouring(by, tints, ("",) * len(tints), categories=tuple(categories))
+    check_that_it_was_measured(subject.graph, by)
+    found = [measured(words, item, by) for item in subject.view.items]
+    scale = common_scale(found, by)
+    return Colouring(by, tuple(each.tints(scale) for each in found), tuple(each.figure for each in found), scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured of one item: of each of those that it stands for, and in words."""
+
+    readings: tuple[Reading, ...] = ()
+    figure: str = ""
+
+    @property
+    def largest(self) -> float | None:
+        """None where nothing was measured."""
+        return max((reading for reading in self.readings if not isinstance(reading, str)), default=None)
+
+    def tints(self, scale: Scale | None) -> tuple[Tint, ...]:
+        """Their colours on a scale."""
+        return tuple(_tint(reading, scale) for reading in self.readings)
+
+
+def measured(words: SubjectWords, item: Item, by: Quantity) -> Measured:
+    """What was measured of `item`; nothing of an open box, and of a root no colour."""
+    if item.is_open:
+        return Measured()
+    readings = () if item.root is not None else _MEASURES[by](words, item)
+    return Measured(readings, _IN_WORDS[by](words, item, readings))
+
+
+def common_scale(found: Iterable[Measured], by: Quantity) -> Scale | None:
+    """A scale that holds all that was measured."""
+    return scale_for(by, [reading for each in found for reading in each.readings if not isinstance(reading, str)])
+
+
+def drawn_colouring(
+    subject: Subject, by: ColorBy, texts: tuple[ItemText, ...]
+) -> tuple[Colouring | None, tuple[Face, ...]]:
+    """The colouring and the faces of a view whose items have these words."""
+    colouring = colouring_of(subject, by)
+    if colouring is None:
+        return None, faces_of(subject.graph, subject.view, texts)
+    faces = faces_of(subject.graph, subject.view, colouring.with_figures(subject.view, texts))
+    return colouring, tinted(faces, colouring.tints)
+
+
+def middle_tint(face: Face) -> Tint | None:
+    """Its only tint, or that of the middle one of those that it stands for; None where it has its role's colours."""
+    return face.tints[len(face.tints) // 2] if face.tints else None
+
+
+def ink_of(tint: Tint, by: ColorBy, theme: Theme) -> Ink:
+    """The colours of a tint."""
+    tints = theme.tints
+    if tint == "broken":
+        return theme.failed
+    if tint.startswith("step") and by in ("gradient", "memory", "time"):
+        return tints.ramps[by][int(tint.removeprefix("step"))]
+    if tint.startswith("category"):
+        return tints.categories[int(tint.removeprefix("category"))]
+    return tints.unknown if tint == "unknown" else tints.plain
+
+
+_HOW_TO_MEASURE = "record a script that calls backward(), or use gradviz.inspect(...).backward()"
+_HOW_TO_RECORD = "record it again without --no-gradients"
+
+
+def was_measured(graph: Graph, by: Quantity) -> bool:
+    """Whether what colours are to mean was recorded with the graph."""
+    return graph.knows_saved_tensors if by == "memory" else has_gradients(graph)
+
+
+def check_that_it_was_measured(graph: Graph, by: Quantity) -> None:
+    """Raise `BadInput` where it was not."""
+    if was_measured(graph, by):
+        return
+    if by == "memory":
+        raise BadInput("this was recorded before gradviz looked at saved tensors", hint="record it again")
+    refusal = why_it_did_not_begin(graph)
+    if refusal is not None:
+        raise BadInput(f"nothing can be coloured by {by}, as {refusal}", hint="gradviz check says why")
+    what = "gradients" if by == "gradient" else "engine times"
+    raise BadInput(
+        f"no {what} were recorded with this graph, so nothing can be coloured by {by}",
+        hint=_HOW_TO_MEASURE if graph.backward is None else _HOW_TO_RECORD,
+    )
+
+
+def _tint(reading: Reading, scale: Scale | None) -> Tint:
+    if isinstance(reading, str):
+        return reading
+    return f"step{scale.step(reading)}" if scale is not None and reading > 0 else "plain"
+
+
+def _gradients(words: SubjectWords, item: Item) -> tuple[Reading, ...]:
+    if item.kind in ("constant", "carried", *GHOST_KINDS):
+        return ("plain",)
+    return tuple(_gradient(arrived) for arrived in arrived_by_repetition(words, item)) or ("unknown",)
+
+
+def _gradient(arrived: Gradients) -> Reading:
+    state, norm = state_of(arrived), norm_of(arrived)
+    if state in BROKEN:
+        return "broken"
+    return "unknown" if state is None or norm is None else norm
+
+
+def _bytes(words: SubjectWords, item: Item) -> tuple[Reading, ...]:
+    size = kept_bytes(words.graph, item.nodes)
+    return ("unknown",) if not size and keeps_unknown(words.graph, item.nodes) else (float(size),)
+
+
+def _seconds(words: SubjectWords, item: Item) -> tuple[Reading, ...]:
+    if not item.nodes:
+        return ("plain",)
+    runs = [run for run in (words.graph.nodes[node].run for node in item.nodes) if run is not None]
+    return (sum(run.seconds for run in runs),) if runs else ("unknown",)
+
+
+def _gradient_in_words(words: SubjectWords, item: Item, _readings: Sequence[Reading]) -> str:
+    return gradient_words(words, item)
+
+
+def _bytes_in_words(words: SubjectWords, item: Item, _readings: Sequence[Reading]) -> str:
+    return kept_words(words.graph, item.nodes)
+
+
+def _seconds_in_words(_words: SubjectWords, _item: Item, readings: Sequence[Reading]) -> str:
+    return "".join(seconds_words(seconds) for seconds in readings if not isinstance(seconds, str))
+
+
+_MEASURES: dict[Quantity, Callable[[SubjectWords, Item], tuple[Reading, ...]]] = {
+    "gradient": _gradients,
+    "memory": _bytes,
+    "time": _seconds,
+}
+_IN_WORDS: dict[Quantity, Callable[[SubjectWords, Item, Sequence[Reading]], str]] = {
+    "gradient": _gradient_in_words,
+    "memory": _bytes_in_words,
+    "time": _seconds_in_words,
+}
+
+
+_SAID_BY_MARKS = frozenset(STATE_WORDS.values())
+
+
+def _with_figure(item: Item, text: ItemText, figure: str) -> ItemText:
+    if not figure or (text.mark is not None and figure in _SAID_BY_MARKS):
+        return text
+    times = f"×{item.repeat:,}" if item.repeat > 1 else ""
+    return replace(text, figure=" · ".join(filter(None, (times, figure))))
+
+
+# Which of a few colours each module has, for pictures that are coloured by module.
+
+OTHERS = "other modules"
+
+
+def module_categories(subject: SubjectWords) -> tuple[list[str], list[int | None]]:
+    """Paths of modules, at most as many as there are colours, and for each item which of them it belongs to.
+
+    The paths are as long as they can be without becoming too many. Where even the first that differ are, those with the
+    most autograd nodes have colours of their own.
+    """
+    paths = [_path(subject, item) for item in subject.view.items]
+    sizes = _sizes(subject)
+    depth = _depth(sizes)
+    names = list(dict.fromkeys(_head(path, depth) for path in sizes))
+    if len(names) > CATEGORIES:
+        totals: Counter[str] = Counter()
+        for path, size in sizes.items():
+            totals[_head(path, depth)] += size
+        largest = {name for name, _ in totals.most_common(CATEGORIES - 1)}
+        names = [*(name for name in names if name in largest), OTHERS]
+    places = {name: place for place, name in enumerate(names)}
+    others = places.get(OTHERS)
+    return names, [None if path is None else places.get(_head(path, depth), others) for path in paths]
+
+
+def _sizes(subject: SubjectWords) -> Counter[str]:
+    """How many nodes each module call made, by path, in the order of the computation."""
+    scopes = subject.graph.scopes
+    found: Counter[str] = Counter()
+    for node in subject.graph.nodes:
+        if node.scope is not None and scopes[node.scope].kind == "module":
+            found[scopes[node.scope].path] += 1
+    return found
+
+
+def _depth(paths: Sequence[str] | Counter[str]) -> int:
+    """How many names of a path tell modules apart: the most that need no more than all colours, but two at least."""
+    deepest = max((path.count(".") + 1 for path in paths), default=1)
+    counts = [len({_head(path, depth) for path in paths}) for depth in range(1, deepest + 1)]
+    fitting = [depth for depth, count in enumerate(counts, 1) if 1 < count <= CATEGORIES]
+    return max(fitting, default=next((depth for depth, count in enumerate(counts, 1) if count > 1), 1))
+
+
+def _head(path: str, depth: int) -> str:
+    return ".".join(path.split(".")[:depth])
+
+
+def _path(subject: SubjectWords, item: Item) -> str | None:
+    """The module that an item belongs to: a leaf to the one around it."""
+    scopes = subject.graph.scopes
+    scope = item.scope
+    if scope is None and item.node is not None:
+        scope = subject.graph.nodes[item.node].scope
+    if scope is not None and scopes[scope].kind == "module":
+        return scopes[scope].path
+    return subject.enclosing_path(item) or None

@@ -1,0 +1,52 @@
+"""How a link is drawn for the gradient that flows back along it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gradviz.analysis.numbers.gradient_births import BROKEN, state_of
+from gradviz.rendering.look.colouring import Colouring
+from gradviz.rendering.look.scales import Scale
+from gradviz.rendering.words.item_gradients import LinkGradients
+from gradviz.view.model import GHOST_KINDS, Link, View
+
+LinkState = Literal["", "lost", "broken", "ghost"]
+"""``lost``: nothing but zeros flow back; ``broken``: there are NaN or Inf among what does; ``ghost``: a gradient would
+flow back, had it not been cut off."""
+WIDTHS = (0.8, 1.2, 1.7, 2.3, 3.0, 3.8, 4.8)
+"""In pixels, for the steps of a scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLook:
+    """How one link is drawn."""
+
+    state: LinkState = ""
+    step: int | None = None
+    """On the scale of gradients, where the picture shows one."""
+
+
+def link_looks(view: View, gradients: LinkGradients, colouring: Colouring | None) -> list[LinkLook]:
+    """For every link of `view`, in its order; they are as wide as their gradient in a picture coloured by that."""
+    scale = colouring.scale if colouring is not None and colouring.by == "gradient" else None
+    return [link_look(view, gradients, link, scale) for link in view.links]
+
+
+def link_look(view: View, gradients: LinkGradients, link: Link, scale: Scale | None = None) -> LinkLook:
+    """For one link of `view`."""
+    if view.items[link.source].kind in GHOST_KINDS or view.items[link.target].kind == "cut":
+        return LinkLook("ghost")
+    state = state_of([branch.gradient for branch in gradients.along(link)])
+    if state in BROKEN:
+        return LinkLook("broken")
+    if state in ("zero", "none"):
+        return LinkLook("lost")
+    norm = None if scale is None else largest_norm(gradients, link)
+    return LinkLook(step=None if scale is None or norm is None else scale.step(norm))
+
+
+def largest_norm(gradients: LinkGradients, link: Link) -> float | None:
+    """Where a link stands for edges of several repetitions, the largest counts: a thin one would hide it."""
+    along = (branch.gradient for branch in gradients.along(link))
+    return max((each.norm for each in along if each is not None and each.norm), default=None)

@@ -1,0 +1,212 @@
+"""The face of an item: which of its words are drawn, where they stand inside it, and how large it must be.
+
+Sizes come before positions: a layout engine is handed faces, and every painter writes the words where the face says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import ceil
+from typing import Literal
+
+from gradviz.graph.model import Graph
+from gradviz.rendering.look.palette import LEAF_ROLES, ROLE_STYLES, ROOT_ROLES, Role, role_of
+from gradviz.rendering.look.text_metrics import shorten_middle, text_width
+from gradviz.rendering.words.gradient_marks import GradientMark
+from gradviz.rendering.words.labels import ItemText
+from gradviz.view.model import Item, View
+
+TITLE_SIZE = 13.0
+LEAF_TITLE_SIZE = 11.5
+SMALL_SIZE = 10.5
+BADGE_SIZE = 10.0
+MAX_TEXT_WIDTH = 230.0
+MAX_SETTINGS_WIDTH = 120.0
+MAX_HEADER_ASIDE = 190.0
+BADGE_PADDING = 6.0
+BADGE_GAP = 7.0
+ASIDE_GAP = 6.0
+"""Between the words of a line and the quiet words after them."""
+SHEETS_DEPTH = 7.0
+"""How far the sheets of a repeated box look out below it."""
+HEADER_HEIGHT = 27.0
+_MARK_HEIGHT = 19.0
+
+_SIDE_PADDING = 13.0
+_SHAPE_PADDING = {"hexagon": 8.0, "slanted": 7.0, "bars": 6.0, "octagon": 3.0, "cut": 4.0, "double": 3.0}
+_MIN_WIDTH = 64.0
+_RHYTHM = 12
+"""Boxes are as wide as a multiple of this: widths that differ by a hair look like a mistake."""
+_LEAST_FACT = 45.0
+"""Of a word that must be cut, at least this much is left."""
+
+# XML 1.0 forbids these outright; Python strings may hold them all the same.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+TextStyle = Literal["title", "leaf", "small"]
+_STYLES: dict[TextStyle, tuple[float, bool]] = {
+    "title": (TITLE_SIZE, True),
+    "leaf": (LEAF_TITLE_SIZE, True),
+    "small": (SMALL_SIZE, False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TextLine:
+    """One line of words, centred in its box, with its baseline at `y` from the upper edge."""
+
+    text: str
+    y: float
+    style: TextStyle
+    aside: str = ""
+    """Quiet words after `text` on the same line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """What is drawn on one item and the room that it takes."""
+
+    role: Role
+    width: float
+    height: float
+    lines: tuple[TextLine, ...]
+    badge: str = ""
+    is_open: bool = False
+    sheets: bool = False
+    """True for a repeated box: it looks like a stack of sheets."""
+    mark: GradientMark | None = None
+    """A chip below the other words, or after those of a leaf."""
+    mark_y: float = 0.0
+    """Its baseline, from the upper edge."""
+    tints: tuple[str, ...] = ()
+    """Where it is not coloured by its role: see `gradviz.rendering.look.colouring`."""
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.role in LEAF_ROLES
+
+    @property
+    def is_one_line(self) -> bool:
+        """True for leaves and roots."""
+        return self.is_leaf or self.role in ROOT_ROLES
+
+
+def printable(text: str) -> str:
+    """`text` without what no picture can hold: control characters and lone surrogates become a question mark."""
+    return _UNPRINTABLE.sub("?", text)
+
+
+def line_width(line: TextLine) -> float:
+    """Width of a line with its quiet words."""
+    size, bold = _STYLES[line.style]
+    aside = text_width(line.aside, SMALL_SIZE) + ASIDE_GAP if line.aside else 0.0
+    return text_width(line.text, size, bold=bold) + aside
+
+
+def faces_of(graph: Graph, view: View, texts: tuple[ItemText, ...]) -> tuple[Face, ...]:
+    """The face of every item of `view`, in its order."""
+    return tuple(face_of(graph, item, text) for item, text in zip(view.items, texts, strict=True))
+
+
+def face_of(graph: Graph, item: Item, text: ItemText) -> Face:
+    """The face of one item."""
+    return _face(role_of(item, graph), replace(text, tooltip=()), is_open=item.is_open, sheets=item.repeat > 1)
+
+
+def tinted(faces: Iterable[Face], tints: Iterable[tuple[str, ...]]) -> tuple[Face, ...]:
+    """The same faces in other colours."""
+    return tuple(replace(face, tints=own) for face, own in zip(faces, tints, strict=True))
+
+
+@lru_cache(maxsize=4096)
+def _face(role: Role, text: ItemText, *, is_open: bool, sheets: bool) -> Face:
+    """Many items of a large picture say the same words: each face is made once."""
+    if is_open:
+        return _open_face(role, text, sheets=sheets)
+    if role in LEAF_ROLES or role in ROOT_ROLES:
+        return _leaf_face(role, text)
+    return _closed_face(role, text, sheets=sheets)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(printable(text).split())
+
+
+def badge_width(badge: str) -> float:
+    """Width of the chip around a badge."""
+    return text_width(badge, BADGE_SIZE, bold=True) + 2 * BADGE_PADDING
+
+
+def _badge_room(badge: str) -> float:
+    return badge_width(badge) + BADGE_GAP if badge else 0.0
+
+
+def header_width(face: Face) -> float:
+    """Width of the title of an open box with its badge."""
+    return line_width(face.lines[0]) + _badge_room(face.badge)
+
+
+def _open_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
+    """An open box: its width is the least that its header needs; its contents decide the rest."""
+    title = shorten_middle(_one_line(text.title), MAX_TEXT_WIDTH, TITLE_SIZE, bold=True)
+    aside = _subtitle(text, MAX_HEADER_ASIDE)
+    badge = _one_line(text.badge)
+    line = TextLine(title, 18, "title", aside)
+    width = line_width(line) + _badge_room(badge) + 2 * _SIDE_PADDING
+    return Face(role, round(width), HEADER_HEIGHT, (line,), badge, is_open=True, sheets=sheets)
+
+
+def _leaf_face(role: Role, text: ItemText) -> Face:
+    """A leaf or a root: one line, so that it fits beside its user."""
+    title = shorten_middle(_one_line(text.title), 150, LEAF_TITLE_SIZE, bold=True)
+    title = " ".join(filter(None, (ROLE_STYLES[role].sign, title)))
+    facts = (text.settings, shorten_middle(_one_line(text.shape), 110, SMALL_SIZE), text.figure, text.numbers)
+    aside = " · ".join(filter(None, facts))
+    height = 26.0 if role in ROOT_ROLES else 23.0
+    line = TextLine(title, height / 2 + 4, "leaf", aside)
+    padding = 11.0 + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
+    width = line_width(line) + _badge_room(text.mark.text if text.mark else "")
+    return Face(role, round(width + 2 * padding), height, (line,), mark=text.mark, mark_y=line.y)
+
+
+def _closed_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
+    """An operation or a folded box: what it is, then torch's name for it, then its variable, shape and line."""
+    badge = text.figure or shorten_middle(_one_line(text.badge), 110, BADGE_SIZE, bold=True)
+    title = shorten_middle(_one_line(text.title), MAX_TEXT_WIDTH - _badge_room(badge), TITLE_SIZE, bold=True)
+    lines = [TextLine(title, 19, "title", shorten_middle(_one_line(text.settings), MAX_SETTINGS_WIDTH, SMALL_SIZE))]
+    widths = [line_width(lines[0]) + _badge_room(badge)]
+    facts = (text.name, text.shape, text.short_line or text.line)
+    quiet = (_subtitle(text, MAX_TEXT_WIDTH), _within(facts, MAX_TEXT_WIDTH, cut_in_turn=(0, 2, 1)))
+    for number, words in enumerate(filter(None, quiet)):
+        widths.append(text_width(words, SMALL_SIZE))
+        lines.append(TextLine(words, 34 + 14 * number, "small"))
+    if text.numbers:
+        numbers = TextLine(
+            shorten_middle(text.numbers, MAX_TEXT_WIDTH, LEAF_TITLE_SIZE, bold=True), lines[-1].y + 15, "leaf"
+        )
+        lines.append(numbers)
+        widths.append(line_width(numbers))
+    if text.mark:
+        widths.append(badge_width(text.mark.text))
+    padding = _SIDE_PADDING + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
+    bottom = lines[-1].y + (10 if len(lines) > 1 else 11)
+    height = bottom + (_MARK_HEIGHT if text.mark else 0) + (SHEETS_DEPTH if sheets else 0)
+    width = _RHYTHM * ceil(max(_MIN_WIDTH, max(widths) + 2 * padding) / _RHYTHM)
+    return Face(role, width, height, tuple(lines), badge, sheets=sheets, mark=text.mark, mark_y=bottom + 8.0)
+
+
+def _subtitle(text: ItemText, limit: float) -> str:
+    """``GPT2Block · shapes differ``: a long name of a class must not cost what stands after it."""
+    return _within(text.subtitle.split(" · "), limit, cut_in_turn=(0,))
+
+
+def _within(facts: Sequence[str], limit: float, *, cut_in_turn: Sequence[int]) -> str:
+    """``hidden · [8, 64] · line 41``, with those at some places cut, one after the other, until all of it fits."""
+    words = [_one_line(fact) for fact in facts]
+    for place in cut_in_turn:
+        others = sum(text_width(f"{word} · ", SMALL_SIZE) for at, word in enumerate(words) if word and at != place)
+        words[place] = shorten_middle(words[place], max(limit - others, _LEAST_FACT), SMALL_SIZE)
+    return shorten_middle(" · ".join(filter(None, words)), limit, SMALL_SIZE)

@@ -1,0 +1,52 @@
+"""What a check found about a graph, for the page: each finding once, with all the nodes that it is about, if any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gradviz.analysis.finding import SEVERITIES
+from gradviz.graph.model import Graph
+from gradviz.graph.node_findings import Verdict
+from gradviz.rendering.page.document import PageFinding
+from gradviz.rendering.page.items import cut
+
+
+class PageFindings:
+    """Numbers the findings of a graph, the gravest first."""
+
+    def __init__(self, graph: Graph) -> None:
+        found = sorted(_with_nodes(graph), key=lambda each: SEVERITIES.index(each[0].severity))
+        self._nodes: dict[Verdict, dict[int, None]] = {}
+        for verdict, nodes in found:
+            self._nodes.setdefault(verdict, {}).update(dict.fromkeys(nodes))
+        self._numbers = {finding: number for number, finding in enumerate(self._nodes)}
+
+    def numbers_of(self, findings: Iterable[Verdict]) -> tuple[int, ...]:
+        """The places of some of them in `all`, the gravest first."""
+        return tuple(sorted({self._numbers[_of_any_node(finding)] for finding in findings}))
+
+    def all(self) -> tuple[PageFinding, ...]:
+        """For the page."""
+        return tuple(
+            PageFinding(
+                finding.severity,
+                finding.code,
+                finding.cause,
+                cut(finding.message),
+                cut(finding.why),
+                cut(finding.fix),
+                tuple(nodes),
+            )
+            for finding, nodes in self._nodes.items()
+        )
+
+
+def _with_nodes(graph: Graph) -> Iterator[tuple[Verdict, Iterable[int]]]:
+    yield from ((_of_any_node(finding), [finding.node]) for finding in graph.findings)
+    yield from ((edge.finding, edge.nodes) for edge in graph.ghost_edges)
+    yield from ((finding, ()) for finding in graph.unplaced_findings)
+
+
+def _of_any_node(found: Verdict) -> Verdict:
+    """The same for what was found about several nodes."""
+    return Verdict(found.code, found.cause, found.severity, found.message, found.why, found.fix)

@@ -1,0 +1,180 @@
+"""The page: one file that needs no network, in which a graph can be explored."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gradviz.errors import BadInput, check_choice
+from gradviz.rendering.layout.layout import collector_paused
+from gradviz.rendering.look.colouring import check_that_it_was_measured
+from gradviz.rendering.look.geometry import Arrows
+from gradviz.rendering.look.palette import ROLE_STYLES
+from gradviz.rendering.look.role_words import role_words
+from gradviz.rendering.look.tints import COLOR_BY, ColorBy
+from gradviz.rendering.page.boxes import PageBoxes
+from gradviz.rendering.page.calls import PageCalls
+from gradviz.rendering.page.details import PageItemDetails
+from gradviz.rendering.page.document import Lines, PageDocument
+from gradviz.rendering.page.file import PageContent, page_file
+from gradviz.rendering.page.findings import PageFindings
+from gradviz.rendering.page.identities import Identities
+from gradviz.rendering.page.items import PageItems, cut
+from gradviz.rendering.page.level import Level, level_of
+from gradviz.rendering.page.memory import page_memory
+from gradviz.rendering.page.parameters import page_parameters
+from gradviz.rendering.page.repetitions import PageRepetitions
+from gradviz.rendering.page.source_costs import page_costs
+from gradviz.rendering.page.steps import TOO_MANY_STEPS, page_replay
+from gradviz.rendering.renderer import Subject
+from gradviz.rendering.svg.frame import call_facts, remarks
+from gradviz.rendering.svg.legend import role_outline
+from gradviz.rendering.svg.style import ThemeChoice
+from gradviz.rendering.words.source_links import editor_template
+from gradviz.view.folding import FoldPlan, plan_folding
+from gradviz.view.model import View
+
+
+@dataclass(frozen=True)
+class HtmlRenderer:
+    """Writes the page."""
+
+    theme: ThemeChoice = "auto"
+    arrows: Arrows = "data"
+    editor: str | None = None
+    """An editor or a link template, see `gradviz.rendering.words.source_links`; without it there are no links."""
+    color_by: ColorBy = "role"
+    """What colours mean at first; the reader can choose another."""
+
+    def __post_init__(self) -> None:
+        check_choice("theme", self.theme, ("auto", "light", "dark"))
+        check_choice("arrows", self.arrows, ("data", "gradient"))
+        check_choice("color_by", self.color_by, COLOR_BY)
+        self._link_template()
+
+    def _link_template(self) -> str | None:
+        return None if self.editor is None else editor_template(self.editor)
+
+    def render(self, subject: Subject) -> str:
+        return self.page([subject])
+
+    def render_together(self, subjects: Sequence[Subject]) -> str:
+        return self.page(subjects)
+
+    def page(self, subjects: Sequence[Subject], version: int | None = None) -> str:
+        """One file for all graphs; with a version, one that asks whoever serves it for a newer one: see `page_file`."""
+        self._check_colours(subjects)
+        calls = PageCalls(subjects)
+        documents = (self._document(subject, calls, place) for place, subject in enumerate(subjects))
+        with collector_paused():
+            return page_file(documents, version)
+
+    def _check_colours(self, subjects: Sequence[Subject]) -> None:
+        """Raise `BadInput` where no graph has what colours are to mean; one of several may lack it."""
+        refusals = []
+        for subject in subjects:
+            try:
+                if self.color_by != "role" and self.color_by != "module":
+                    check_that_it_was_measured(subject.graph, self.color_by)
+            except BadInput as refusal:
+                refusals.append(refusal)
+        if refusals and len(refusals) == len(subjects):
+            raise refusals[0]
+
+    def _document(self, subject: Subject, calls: PageCalls, place: int) -> PageContent:
+        plan = subject.plan or plan_folding(subject.graph)
+        identities = Identities(subject.graph)
+        findings = PageFindings(subject.graph)
+        boxes, items = PageBoxes(), PageItems(subject.graph, subject.graph.failed_node, self._link_template())
+        details = PageItemDetails(subject.graph, findings)
+        finest, notes_on_repetitions = _take_levels(subject, plan, identities, (boxes, items, details))
+        page_items, tints, legends = items.finished()
+        error, notes = remarks(subject)
+        replay = page_replay(subject, finest)
+        unplayed = [] if replay is not None or subject.graph.refused else [TOO_MANY_STEPS]
+        program = subject.capture.program
+        document = PageDocument(
+            name=cut(" ".join([program.name, *program.arguments])),
+            facts=cut(call_facts(subject)),
+            error=cut(error),
+            notes=tuple(map(cut, (*page_notes(notes), *boxes.notes, *notes_on_repetitions, *unplayed))),
+            shapes=items.shapes,
+            roles={role: (role_words(role, subject), *role_outline(role)) for role in ROLE_STYLES},
+            items=page_items,
+            lines=items.lines,
+            tints=tints,
+            boxes=boxes.finished(),
+            flows=boxes.flows,
+            opened=tuple(number for number in _opened(subject, identities) if number < len(page_items)),
+            legends=legends,
+            sources=_sources(subject),
+            costs=page_costs(subject.graph),
+            parameters=page_parameters(subject),
+            memory=page_memory(subject.graph),
+            findings=findings.all(),
+            replay=replay,
+            arrows=self.arrows,
+            color_by=self.color_by,
+            theme=self.theme,
+            calls=calls.listed(),
+            changes=calls.changes(place),
+            place=place,
+        )
+        return document, details.finished()
+
+
+class _TakesLevels(Protocol):
+    def add(self, level: Level) -> None: ...
+
+
+def _take_levels(
+    subject: Subject, plan: FoldPlan, identities: Identities, takers: Iterable[_TakesLevels]
+) -> tuple[View, Lines]:
+    """Give all levels to those that collect what they show; returns the finest, and notes on what is left out."""
+    finest, sizes = View((), ()), []
+
+    def take(view: View, depth: int) -> None:
+        level = level_of(subject, view, depth, identities)
+        for taker in takers:
+            taker.add(level)
+
+    for depth, view in enumerate(plan.levels()):
+        finest = view
+        sizes.append(len(view.items))
+        take(view, depth)
+    repetitions = PageRepetitions(plan, sizes)
+    for each in repetitions.boxes():
+        identities.begin_each()
+        for depth, view in enumerate(each.views, each.depth):
+            take(view, depth)
+    return finest, repetitions.notes
+
+
+def _opened(subject: Subject, identities: Identities) -> tuple[int, ...]:
+    """The boxes that the still picture shows open."""
+    numbers = identities.of_view(subject.view, -1)
+    found = (numbers[item.id] for item in subject.view.items if item.is_open)
+    return tuple(number for number in found if number is not None)
+
+
+def _sources(subject: Subject) -> dict[str, dict[int, str]]:
+    return {
+        cut(file): {line: cut(text) for line, text in lines.items()} for file, lines in subject.capture.sources.items()
+    }
+
+
+# Notes about a picture in the terms of the page: it has no options of a command line, but boxes that open.
+
+_OPTION = re.compile(r" \(--[^()]*\)")
+"""``(--plumbing shows them)``"""
+_OPENED_BY = re.compile(r": --depth \d+ opens them")
+_DEPTH = re.compile(r"depth \d+ of \d+: ")
+
+
+def page_notes(notes: Iterable[str]) -> Iterator[str]:
+    """The notes of a still picture that are true of the page, too."""
+    for note in notes:
+        if not _DEPTH.match(note):  # How deep boxes are open is up to the reader here.
+            yield _OPENED_BY.sub(" at first", _OPTION.sub("", note))

@@ -1,0 +1,90 @@
+"""One view of a graph, with boxes open to one depth, and the words for what that depth shows for the first time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from msgspec.structs import replace
+
+from gradviz.rendering.look.node_label import Face, face_of
+from gradviz.rendering.look.palette import role_of
+from gradviz.rendering.page.identities import Identities
+from gradviz.rendering.renderer import Subject
+from gradviz.rendering.words.labels import ItemText, item_face_text
+from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.view.model import Item, View
+
+_NO_WORDS = ItemText("")
+
+
+@dataclass(frozen=True)
+class Level:
+    """A view in which boxes are open that lie in fewer than `depth` others.
+
+    `texts` and `faces` are for `closed` and `opened` only: every other item has its words at its own level.
+    """
+
+    words: SubjectWords
+    depth: int
+    identities: Identities
+    numbers: list[int | None]
+    texts: list[ItemText]
+    faces: list[Face]
+    closed: list[Item]
+    """Everything new in exactly `depth` boxes."""
+    opened: list[int | None]
+    """The open boxes around that; at depth 0 the outermost level, None."""
+
+    @property
+    def view(self) -> View:
+        return self.words.view
+
+    @property
+    def showing_each(self) -> list[Item]:
+        """Of those, the box that shows each of its repetitions."""
+        return [item for box in self.opened if box is not None and (item := self.view.items[box]).each]
+
+    @cached_property
+    def closed_in(self) -> dict[int | None, list[Item]]:
+        """Those by the box around them."""
+        found: dict[int | None, list[Item]] = {}
+        for item in self.closed:
+            found.setdefault(item.parent, []).append(item)
+        return found
+
+    def number(self, item: int) -> int:
+        """The number of an item that is known to this level."""
+        found = self.numbers[item]
+        assert found is not None, "only leaves of other levels have no number"
+        return found
+
+    def number_of(self, box: int | None) -> int | None:
+        """The number of a box; None for the outermost level."""
+        return None if box is None else self.number(box)
+
+    def is_around_opened(self, box: int | None) -> bool:
+        """Whether a box holds some of `opened`, or may."""
+        if box is None:
+            return self.depth == 1 and self.identities.is_new(0)
+        number = self.number(box)
+        return self.identities.depths[number] == self.depth - 2 and self.identities.is_new(number)
+
+
+def level_of(subject: Subject, view: View, depth: int, identities: Identities) -> Level:
+    """The words and faces of what a view shows at a depth."""
+    words = SubjectWords(subject.capture, subject.graph, view)
+    depths = view.depths()
+    numbers = identities.of_view(view, depth)
+    new = [item for item in view.items if identities.is_new(numbers[item.id])]
+    closed = [item for item in new if depths[item.id] == depth]
+    opened: list[int | None] = [item.id for item in new if item.is_open and depths[item.id] == depth - 1]
+    with_words = {*opened, *(item.id for item in closed)}
+    texts, faces = [_NO_WORDS] * len(view.items), []
+    for item in view.items:
+        if item.id in with_words:
+            texts[item.id] = item_face_text(words, replace(item, repeat=item.each) if item.each else item)
+            faces.append(face_of(subject.graph, item, texts[item.id]))
+        else:
+            faces.append(Face(role_of(item, subject.graph), 0.0, 0.0, (), is_open=item.is_open))
+    return Level(words, depth, identities, numbers, texts, faces, closed, opened if depth else [None])

@@ -1,0 +1,38 @@
+"""What each of the reader's own lines costs, for the margin of the page's source view."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from gradviz.analysis.memory.kept_memory import memory_of
+from gradviz.graph.model import Graph, Node
+from gradviz.graph.query.own_line import readers_lines
+from gradviz.rendering.page.document import PageCost
+from gradviz.rendering.page.items import cut
+
+_Line = tuple[str, int]
+
+
+def page_costs(graph: Graph) -> tuple[PageCost, ...]:
+    """Lines that keep something for backward, or whose nodes the engine ran.
+
+    What a library does is told of the reader's line that called it. Memory is counted where it is kept first, so that
+    lines add up to the whole.
+    """
+    lines = readers_lines(graph)
+
+    def line_of(node: Node) -> _Line | None:
+        if node.call_site is None:
+            return None
+        site = graph.call_sites[lines[node.call_site]]
+        return site.file, site.line
+
+    kept: defaultdict[_Line, int] = defaultdict(int)
+    seconds: defaultdict[_Line, float] = defaultdict(float)
+    for use in memory_of(graph).counted():
+        if line := line_of(graph.nodes[use.held_by[0].node]):
+            kept[line] += use.bytes
+    for node in graph.nodes:
+        if node.run is not None and (line := line_of(node)):
+            seconds[line] += node.run.seconds
+    return tuple(PageCost(cut(line[0]), line[1], kept[line], seconds[line]) for line in sorted({*kept, *seconds}))

@@ -1,0 +1,65 @@
+"""The part of the page's style that the still picture has, too: font, outlines, and the colours of both themes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.rendering.look.colouring import ink_of
+from gradviz.rendering.look.palette import THEMES, Theme
+from gradviz.rendering.look.tints import CATEGORIES, STEPS
+from gradviz.rendering.notebook import confined
+from gradviz.rendering.page.categories import PAGE_CATEGORIES
+from gradviz.rendering.page.items import QUANTITIES
+from gradviz.rendering.svg.style import (
+    SHAPE_RULES,
+    colour_rules,
+    font_faces,
+    ghost_rules,
+    link_state_rules,
+    link_widths,
+    mark_rules,
+    tint_rule,
+)
+
+OWN_OUTLINE = ">.s"
+"""Of an item, and not of the bands inside it, which have other tints."""
+
+
+def colours_and_shapes() -> str:
+    """A style sheet for pages whose root says its theme in ``data-theme``, and whose picture has ``data-color``."""
+    parts = [font_faces(), SHAPE_RULES]
+    for name, theme in THEMES.items():
+        holder = f'[data-theme="{name}"]'
+        parts.append(f"{holder}{{{_variables(theme)}color-scheme:{name}}}\n")
+        parts.append(confined(colour_rules(theme, [ghost_rules, mark_rules, link_state_rules, _tint_rules]), holder))
+    return "".join(parts)
+
+
+def _variables(theme: Theme) -> str:
+    """What the parts around the picture are coloured with."""
+    named = {
+        "page": theme.page,
+        "text": theme.text,
+        "quiet": theme.quiet_text,
+        "link": theme.link,
+        "faint": theme.quiet_link,
+        "ground": theme.nested[0],
+        "raised": theme.nested[1],
+        "line": theme.nested[3],
+        "accent": theme.roles["parameter"].line,
+        "accent-fill": theme.roles["parameter"].fill,
+        "failed": theme.failed.line,
+        "failed-fill": theme.failed.fill,
+        "warning": theme.marks["warning"].fill,
+    }
+    return "".join(f"--{name}:{colour};" for name, colour in named.items())
+
+
+def _tint_rules(theme: Theme) -> Iterator[str]:
+    yield from link_widths("[data-weighed] ")
+    for by in QUANTITIES:
+        for tint in (*(f"step{step}" for step in range(STEPS)), "plain", "unknown", "broken"):
+            yield tint_rule(tint, ink_of(tint, by, theme), f'[data-color="{by}"] ', OWN_OUTLINE)
+    coloured = f":is({','.join(f'[data-color={by}]' for by in PAGE_CATEGORIES)}) "
+    for tint in (*(f"category{place}" for place in range(CATEGORIES)), "plain", "broken"):
+        yield tint_rule(tint, ink_of(tint, "module", theme), coloured, OWN_OUTLINE)

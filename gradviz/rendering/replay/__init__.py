@@ -1,0 +1,1 @@
+"""A replay of the backward pass as text and as pictures."""

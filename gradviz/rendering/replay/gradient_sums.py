@@ -1,0 +1,121 @@
+"""What arrives at a step, branch by branch, what it makes together, and what hooks make of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from math import isclose
+
+from gradviz.analysis.replay.steps import Flow, Slot, Step
+from gradviz.graph.query.operation_names import autograd_name
+from gradviz.rendering.replay.names import StepNames
+from gradviz.rendering.replay.numbers import tensor_words
+from gradviz.rendering.words.words import counted, listed, shape_words
+
+MOST_BRANCHES = 5
+MOST_SLOTS = 4
+_OUTSIDE = "from outside of what is shown"
+
+
+class SumWords:
+    """Finds the words for gradients that enter steps."""
+
+    def __init__(self, names: StepNames) -> None:
+        self._names, self._replay, self._graph = names, names.replay, names.graph
+        self._is_part = bool(names.subject.selection_notes)
+        """Whether gradients may come from what was cut off."""
+
+    def amount(self, flow: Flow) -> str:
+        """A gradient; of one that nobody measured the shape, which is that of the tensor that it is for."""
+        tensor = self._graph.nodes[flow.receiver].output(flow.input_nr)
+        return tensor_words(flow.gradient) or shape_words(tensor) or "?"
+
+    def beginning(self) -> Iterator[str]:
+        """What backward starts from."""
+        roots = list(islice(self._replay.roots_entering(), MOST_SLOTS))
+        yield from (f"{self.amount(flow)}  {self._names.sender(flow)}" for flow in roots)
+        if len(self._graph.roots) > len(roots):
+            yield f"and {len(self._graph.roots) - len(roots):,} more"
+        if not roots:
+            yield _OUTSIDE
+
+    def entering(self, step: Step, letter: str) -> Iterator[str]:
+        """Every branch with where it comes from, and their sum, called by the `letter` of the formulas."""
+        if not step.entering:
+            words = listed([tensor_words(each) for each in self._names.main_node(step).arrived if each is not None])
+            yield f"{words}{'  ' if words else ''}{_OUTSIDE}"
+            return
+        is_alone = len(step.slots) == 1
+        for slot, flows in islice(step.slots.items(), MOST_SLOTS):
+            if not is_alone:
+                yield self._slot_name(step, slot)
+            yield from (line if is_alone else f"  {line}" for line in self._at_slot(slot, flows, letter))
+        if len(step.slots) > MOST_SLOTS:
+            yield f"and {len(step.slots) - MOST_SLOTS:,} more"
+
+    def in_short(self, step: Step, letter: str) -> Iterator[str]:
+        """The same for below a picture: ``ȳ = 0.1``, ``12 + 0.6 = 12.6 for width``; nothing where a wire says it."""
+        called = f"{letter} = " if letter else ""
+        for slot, flows in islice(step.slots.items(), MOST_SLOTS):
+            total = tensor_words(self._replay.arrived_at(slot))
+            name = f" {self._slot_name(step, slot)}" if len(step.slots) > 1 else ""
+            parts = [self.amount(flow) for flow in flows[:MOST_BRANCHES]]
+            if len(flows) > MOST_BRANCHES:
+                parts.append(f"{len(flows) - MOST_BRANCHES:,} more")
+            if self._lacks_branches(slot, flows):
+                parts.append("…")
+            if len(parts) > 1 and total:
+                yield f"{called}{' + '.join(parts)} = {total}{name}"
+            elif letter and total:
+                yield f"{called}{total}"
+
+    def _slot_name(self, step: Step, slot: Slot) -> str:
+        """Which of several a gradient is for: the variable that held it, or its number."""
+        node, output_nr = self._graph.nodes[slot[0]], slot[1]
+        names = node.names_at(output_nr)
+        if names or self._names.item_of(step).kind != "box":
+            return f"for {names[0] if names else f'output {output_nr}'}"
+        return f"at {autograd_name(node)}"
+
+    def _at_slot(self, slot: Slot, flows: Sequence[Flow], letter: str) -> Iterator[str]:
+        """What came along each branch, their sum, and what hooks made of it."""
+        total, arrived = self._replay.sum_at(slot), self._replay.arrived_at(slot)
+        called = f"{letter} = " if letter else ""
+        is_hooked = total != arrived
+        if len(flows) == 1 and not self._lacks_branches(slot, flows):
+            yield f"{'' if is_hooked else called}{self.amount(flows[0])}  {self._names.sender(flows[0])}"
+        else:
+            yield from self._branches(slot, flows)
+            if total is not None:
+                yield f"{'= ' if is_hooked else called or '= '}{tensor_words(total)}"
+        if is_hooked:
+            hooks = counted(len(self._graph.nodes[slot[0]].hooks), "hook")
+            yield f"{called}{tensor_words(arrived)}  after {hooks}"
+
+    def _branches(self, slot: Slot, flows: Sequence[Flow]) -> Iterator[str]:
+        """What is summed, a line for each."""
+        amounts = [self.amount(flow) for flow in flows[:MOST_BRANCHES]]
+        widest = max(map(len, amounts))
+        for place, (amount, flow) in enumerate(zip(amounts, flows, strict=False)):
+            yield f"{'+' if place else ' '} {amount:<{widest}}  {self._names.sender(flow)}"
+        if len(flows) > MOST_BRANCHES:
+            yield f"+ {len(flows) - MOST_BRANCHES:,} more"
+        if self._lacks_branches(slot, flows):
+            yield f"+ {'…':<{widest}}  {_OUTSIDE}"
+
+    def _lacks_branches(self, slot: Slot, flows: Sequence[Flow]) -> bool:
+        """Of a part of a graph: whether what is known to be summed does not make the sum."""
+        total = self._replay.sum_at(slot)
+        parts = [flow.gradient for flow in flows if flow.gradient is not None]
+        if not self._is_part or total is None or len(parts) < len(flows):
+            return False
+        values = [part.values for part in parts if part.values is not None]
+        if total.values is not None and len(values) == len(parts):
+            sums = map(sum, zip(*values, strict=True))
+            return not all(map(_is_about, sums, total.values))
+        return len(parts) == 1 and not _is_about(parts[0].norm or 0.0, total.norm or 0.0)
+
+
+def _is_about(one: float, other: float) -> bool:
+    """Whether two numbers differ by no more than rounding; a NaN says nothing."""
+    return isclose(one, other, rel_tol=1e-3, abs_tol=1e-9) or one != one or other != other

@@ -1,0 +1,1 @@
+"""Findings, memory and explanations as text and as files for other programs."""

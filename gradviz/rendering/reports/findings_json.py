@@ -1,0 +1,98 @@
+"""Findings as JSON, for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from gradviz.analysis.check.report import Report
+from gradviz.analysis.finding import Finding, NodeAt, Severity, Symptom
+from gradviz.capture.encoding import json_text
+from gradviz.graph.model import Attribute
+
+CHECK_VERSION = 1
+
+
+class FindingRecord(Struct, frozen=True):
+    """One finding. Every field is always there; what is not known is null."""
+
+    code: str
+    cause: str
+    symptom: Symptom
+    severity: Severity
+    message: str
+    why: str
+    file: str | None
+    line: int | None
+    source: str | None
+    symptom_file: str | None
+    symptom_line: int | None
+    op: str | None
+    tensors: tuple[str, ...]
+    nodes: tuple[NodeAt, ...]
+    path: tuple[str, ...]
+    evidence: dict[str, Attribute]
+    fix: str
+    changed_line: str | None
+
+
+class CheckDocument(Struct, frozen=True):
+    """What ``gradviz check --format json`` prints."""
+
+    schema: str
+    version: int
+    program: str
+    findings: tuple[FindingRecord, ...]
+    """The gravest first."""
+    checked: tuple[str, ...]
+    rules: tuple[str, ...]
+    suppressed: int
+    known: int
+    disclosures: tuple[str, ...]
+
+
+def findings_json(report: Report) -> str:
+    """The report as a `CheckDocument`."""
+    document = CheckDocument(
+        "gradviz check",
+        CHECK_VERSION,
+        report.program,
+        tuple(_record(report, finding) for finding in report.findings),
+        report.checked,
+        report.rules,
+        report.suppressed,
+        report.known,
+        report.disclosures,
+    )
+    return json_text(document)
+
+
+def check_schema() -> dict[str, Any]:
+    """JSON Schema of the document."""
+    return msgspec.json.schema(CheckDocument)
+
+
+def _record(report: Report, finding: Finding) -> FindingRecord:
+    place, symptom = finding.place, finding.symptom_place
+    return FindingRecord(
+        finding.code,
+        finding.cause,
+        finding.symptom,
+        finding.severity,
+        finding.message,
+        finding.why,
+        place.file if place else None,
+        place.line if place else None,
+        report.line_at(place) or None,
+        symptom.file if symptom else None,
+        symptom.line if symptom else None,
+        finding.op,
+        finding.tensors,
+        finding.nodes,
+        finding.path,
+        finding.evidence,
+        finding.fix,
+        finding.changed_line,
+    )

@@ -1,0 +1,62 @@
+"""Findings as SARIF 2.1.0, which code scanning services read.
+
+The format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from gradviz._version import __version__
+from gradviz.analysis.check.report import Report
+from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.rules import ON_REQUEST, RULES
+from gradviz.capture.encoding import json_text
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+
+def findings_sarif(report: Report) -> str:
+    """A log with one run."""
+    known = {rule.code: rule for rule in (*RULES, *ON_REQUEST)}
+    names = {finding.code: finding.cause for finding in report.findings}
+    rules = [
+        {"id": code, "name": name, **({"shortDescription": {"text": known[code].headline()}} if code in known else {})}
+        for code, name in sorted(names.items())
+    ]
+    driver = {"name": "gradviz", "semanticVersion": __version__, "rules": rules}
+    log = {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": [_result(finding) for finding in report.findings]}],
+    }
+    return json_text(log)
+
+
+def _result(finding: Finding) -> dict[str, Any]:
+    text = finding.in_sentences
+    result: dict[str, Any] = {"ruleId": finding.code, "level": finding.severity, "message": {"text": text}}
+    if finding.place is not None:
+        result["locations"] = [_location(finding.place)]
+    if finding.symptom_place is not None:
+        result["relatedLocations"] = [{**_location(finding.symptom_place), "message": {"text": "where it shows"}}]
+    return result
+
+
+def _location(place: Place) -> dict[str, Any]:
+    return {
+        "physicalLocation": {
+            "artifactLocation": {"uri": _uri(place.file)},
+            "region": {"startLine": max(1, place.line)},
+        }
+    }
+
+
+def _uri(file: str) -> str:
+    """Relative to the current folder where it lies below: so services find it in a repository."""
+    try:
+        return Path(os.path.relpath(file)).as_posix() if Path(file).is_relative_to(Path.cwd()) else Path(file).as_uri()
+    except ValueError:
+        return file.replace("\\", "/")

@@ -1,0 +1,97 @@
+"""Findings for people: verdict, the line, why, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from gradviz.analysis.check.report import Report
+from gradviz.analysis.finding import SEVERITIES, Finding, Place, Severity
+from gradviz.graph.query.own_line import line_words_of
+from gradviz.rendering.reports.evidence_words import evidence_words
+from gradviz.rendering.text.printing import printed
+from gradviz.rendering.words.words import counted, listed
+
+_STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+MOST_TENSORS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class FindingsText:
+    """How the report looks in a terminal."""
+
+    width: int
+    color: bool = False
+
+    def text(self, report: Report) -> str:
+        """The whole report."""
+        return printed(_parts(report), self.width, color=self.color)
+
+
+def _parts(report: Report) -> Iterator[RenderableType]:
+    yield Text(f"{report.program}: {_summary(report)}", style="bold")
+    for finding in report.findings:
+        yield Text()
+        yield from _finding(report, finding)
+    yield Text()
+    if report.checked:
+        yield Text("checked: " + "; ".join(report.checked), style="dim")
+    for count, reason in ((report.suppressed, "by comments in the source"), (report.known, "in the baseline")):
+        if count:
+            yield Text(f"left out: {counted(count, 'finding')} {reason}", style="dim")
+    for sentence in report.disclosures:
+        yield Text(f"not recorded: {sentence}", style="yellow")
+
+
+def _summary(report: Report) -> str:
+    counts = {severity: sum(each.severity == severity for each in report.findings) for severity in SEVERITIES}
+    said = [counted(count, severity) for severity, count in counts.items() if count]
+    if said:
+        return ", ".join(said)
+    if report.raised:
+        return f"it raised {report.raised}, which no rule explains"
+    return "nothing new found" if report.known or report.suppressed else "nothing wrong found"
+
+
+def _finding(report: Report, finding: Finding) -> Iterator[RenderableType]:
+    head = Text.assemble(
+        (finding.severity, _STYLES[finding.severity]), f" {finding.code} {finding.cause}", (_at(finding.place), "bold")
+    )
+    yield head
+    yield Padding(Text(finding.message), (0, 0, 0, 2))
+    source = report.line_at(finding.place).strip()
+    if source and finding.place is not None:
+        yield Padding(Text.assemble((f"{finding.place.line} | ", "dim"), source), (0, 0, 0, 4))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for title, text in _rows(report, finding):
+        table.add_row(title, Text(text))
+    yield Padding(table, (0, 0, 0, 2))
+
+
+def _rows(report: Report, finding: Finding) -> Iterator[tuple[str, str]]:
+    if finding.tensors:
+        yield "tensors", listed(finding.tensors, MOST_TENSORS)
+    if finding.why:
+        yield "why", finding.why
+    if finding.symptom_place is not None:
+        source = report.line_at(finding.symptom_place).strip()
+        yield "shows", _at(finding.symptom_place).strip() + (f": {source}" if source else "")
+    if finding.path:
+        yield "path", " > ".join(finding.path)
+    if finding.evidence:
+        yield "evidence", evidence_words(finding.evidence)
+    if finding.fix:
+        yield "next", finding.fix
+    if finding.changed_line is not None:
+        yield "", finding.changed_line.strip()
+
+
+def _at(place: Place | None) -> str:
+    return "" if place is None else f" {line_words_of(place.file, place.line)}"

@@ -1,0 +1,178 @@
+"""What is to be said of the memory of a graph: totals, the largest lines and modules, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal, get_args
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gradviz.analysis.memory.allocator_balance import balances
+from gradviz.analysis.memory.checkpointing import checkpointing, worth_checkpointing
+from gradviz.analysis.memory.kept_memory import changed_since, memory_of
+from gradviz.analysis.memory.remedies import (
+    forwards_kept_at_once,
+    halved_by_autocast,
+    large_for_small_views,
+    saved_twice,
+)
+from gradviz.capture.capture import Capture
+from gradviz.errors import BadInput, check_choice
+from gradviz.graph.model import Graph
+from gradviz.graph.query.own_line import line_words
+from gradviz.graph.words import byte_words
+from gradviz.rendering.reports.memory_tables import MemoryTables
+from gradviz.rendering.text.printing import printed
+from gradviz.rendering.words import memory_words as words
+from gradviz.rendering.words.words import counted
+
+MemoryTable = Literal["line", "module", "operation", "dtype", "storage"]
+WAYS: tuple[MemoryTable, ...] = get_args(MemoryTable)
+"""What a table can be by."""
+
+NARROWEST = 40
+_MOST_REMEDIES = 4
+_WORTH_DOING = 50
+"""What saves less than a fiftieth of the whole is not advised."""
+
+
+def check_that_it_is_known(capture: Capture, graph: Graph) -> None:
+    """Raise `BadInput` for a graph that was recorded before saved tensors were."""
+    if not graph.knows_saved_tensors:
+        raise BadInput(
+            f"{capture.program.name} was recorded by a gradviz that did not look at saved tensors",
+            hint="record the script again",
+        )
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """How the report looks; raises `BadInput` for a table or a number that cannot be."""
+
+    by: MemoryTable | None = None
+    """One of `WAYS`; None for lines, then modules, then everything else."""
+    rows: int = 10
+    """Of the longest tables."""
+    width: int = 100
+    """In columns, at least `NARROWEST`."""
+    color: bool = False
+
+    def __post_init__(self) -> None:
+        if self.by is not None:
+            check_choice("memory table", self.by, WAYS)
+        for name, value, least in (("rows", self.rows, 1), ("width", self.width, NARROWEST)):
+            if type(value) is not int or value < least:
+                raise BadInput(f"{name}={value!r} is not a whole number from {least} on")
+
+
+def memory_report(capture: Capture, graph: Graph, options: ReportOptions) -> str:
+    """Everything that is to be said of one graph, as text that ends in a line feed.
+
+    Raises `BadInput` for a graph that was recorded before saved tensors were.
+    """
+    check_that_it_is_known(capture, graph)
+    return printed(_Report(capture, graph, options).parts(), options.width, color=options.color)
+
+
+class _Report:
+    def __init__(self, capture: Capture, graph: Graph, options: ReportOptions) -> None:
+        self.capture, self.graph, self.options = capture, graph, options
+        self.memory = memory_of(graph)
+        self.checkpointing = checkpointing(graph)
+
+    def parts(self) -> Iterator[RenderableType]:
+        yield from self._totals()
+        rows, width = self.options.rows, self.options.width
+        tables = MemoryTables(self.capture, self.graph, self.memory, self.checkpointing, rows, width)
+        for way in [self.options.by] if self.options.by else ["line", "module"]:
+            if self.memory.saved_bytes and (way != "module" or self.graph.scopes or self.options.by):
+                yield Text()
+                yield tables.by(way)
+        if self.options.by is None:
+            yield from _section("against the allocator", self._balances())
+            yield from _section("what would help", self._remedies())
+        yield from _section("changed in place since it was saved: backward refuses it", self._changed())
+        yield from _section("not known, and in no figure", self._unknown())
+        yield from _section("notes", self.capture.disclosures)
+
+    def _totals(self) -> Iterator[RenderableType]:
+        memory, total = self.memory, byte_words(self.memory.saved_bytes)
+        count = sum(use.counts for use in memory.storages)
+        storages = counted(count, "storage")
+        yield Text(f"{total} kept {self._until()}, in {storages}", style="bold")
+        inputs = [use.names[0] for use in memory.storages if use.kind == "input" and use.names]
+        sizes = (
+            (memory.input_bytes, f"of it is input that was there before{words.names_words(inputs)}"),
+            (memory.parameter_bytes, "of parameters and buffers are not counted: they are there anyway"),
+            (memory.recomputed_bytes, "were given up by checkpointing, which computes them again in backward"),
+        )
+        for size, what in sizes:
+            if size:
+                yield from _hanging(f"{byte_words(size):>10}  {what}")
+        if memory.freed_nodes:
+            nodes = counted(memory.freed_nodes, "node")
+            yield Text(
+                f"not counted: what {nodes} kept until an earlier backward freed it; --backward N shows that call"
+            )
+
+    def _until(self) -> str:
+        backward = self.graph.backward
+        if backward is None:
+            return f"by the graph of {', '.join(root.name or 'an unnamed tensor' for root in self.graph.roots[:3])}"
+        site = self.graph.call_sites[backward.call_site] if backward.call_site is not None else None
+        return f"until {backward.function} {backward.number}" + (f" at {line_words(site)}" if site else "")
+
+    def _balances(self) -> Iterator[str]:
+        for balance in balances(self.graph):
+            yield from words.balance_words(balance)
+        if not self.graph.allocators:
+            yield "not compared: no forward computation was seen to begin, or no allocator here can be asked"
+
+    def _remedies(self) -> Iterator[str]:
+        least = self.memory.saved_bytes // _WORTH_DOING + 1
+        repeated = [each for each in forwards_kept_at_once(self.graph, self.memory) if each.bytes >= least]
+        yield from map(words.repeated_words, repeated[:_MOST_REMEDIES])
+        operations = sum(not node.is_leaf for node in self.graph.nodes)
+        for entry in worth_checkpointing(self.checkpointing, least)[:_MOST_REMEDIES]:
+            yield words.checkpointing_words(entry, operations)
+        halved = halved_by_autocast(self.graph)
+        if halved >= least:
+            yield f"autocast to 16 bits: up to {byte_words(halved)} less of float32"
+        twice = [copy for copy in saved_twice(self.graph) if copy.bytes >= least]
+        yield from map(words.saved_twice_words, twice[:_MOST_REMEDIES])
+        views = [use for use in large_for_small_views(self.memory) if use.bytes - use.seen_bytes >= least]
+        yield from map(words.small_view_words, views[:_MOST_REMEDIES])
+        if self.graph.older_graphs:
+            yield words.older_graphs_words(self.graph.older_graphs)
+
+    def _changed(self) -> Iterator[str]:
+        return map(words.changed_words, islice(changed_since(self.graph), self.options.rows))
+
+    def _unknown(self) -> Iterator[str]:
+        unknown, most = self.memory.unknown, self.options.rows
+        yield from map(words.unknown_words, unknown[:most])
+        if len(unknown) > most:
+            yield f"and {len(unknown) - most:,} more saved tensors"
+
+
+def _section(title: str, sentences: Iterable[str]) -> Iterator[RenderableType]:
+    lines = list(sentences)
+    if lines:
+        yield Text()
+        yield Text(title, style="bold")
+    for line in lines:
+        yield from _hanging(f"  {line}")
+
+
+def _hanging(line: str) -> Iterator[RenderableType]:
+    """A line whose continuations stand below its own beginning, behind its figure if it begins with one."""
+    figure, gap, sentence = line.rpartition("  ")
+    table = Table.grid()
+    table.add_column(width=len(figure + gap), no_wrap=True)
+    table.add_column()
+    table.add_row(Text(figure + gap), Text(sentence))
+    yield table

@@ -1,0 +1,70 @@
+"""What one parameter or variable gets in backward, and why, as JSON for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from gradviz.analysis.check.why import Answer, AnswerKind
+from gradviz.analysis.finding import Place, SourceText, text_at
+from gradviz.capture.encoding import json_text
+
+WHY_VERSION = 1
+"""Raised when a reader of the older form would misread the newer one.
+
+1   first form
+"""
+
+
+class Said(Struct, frozen=True):
+    """One fact: words, or a line of source."""
+
+    title: str
+    """``optimizer``, ``used``, ``path``; of a finding its severity."""
+    text: str
+    """Of a line its source, empty where that is not known."""
+    file: str | None = None
+    line: int | None = None
+
+
+class WhyDocument(Struct, frozen=True):
+    """What ``gradviz check --why NAME --format json`` prints."""
+
+    schema: str
+    version: int
+    program: str
+    name: str
+    """The full name."""
+    kind: AnswerKind
+    verdict: str
+    decided_at: Said | None
+    """The line that decides on it."""
+    facts: tuple[Said, ...]
+
+
+def why_json(answer: Answer, program: str, sources: SourceText) -> str:
+    """The answer as a `WhyDocument`."""
+    document = WhyDocument(
+        "gradviz why",
+        WHY_VERSION,
+        program,
+        answer.name,
+        answer.kind,
+        answer.verdict,
+        None if answer.place is None else _said("line", answer.place, sources),
+        tuple(_said(title, said, sources) for title, said in answer.facts),
+    )
+    return json_text(document)
+
+
+def why_schema() -> dict[str, Any]:
+    """JSON Schema of the document."""
+    return msgspec.json.schema(WhyDocument)
+
+
+def _said(title: str, said: str | Place, sources: SourceText) -> Said:
+    if isinstance(said, str):
+        return Said(title, said)
+    return Said(title, text_at(sources, said).strip(), said.file, said.line)

@@ -1,0 +1,230 @@
+"""SVG by our own painter: self-contained, with selectable text, tooltips and a dark theme."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+from xml.sax.saxutils import escape, quoteattr
+
+from gradviz.errors import check_choice
+from gradviz.rendering.layout.graphviz_engine import check_that_dot_is_there, lay_out_with_dot
+from gradviz.rendering.layout.headers import header_starts
+from gradviz.rendering.layout.layout import lay_out
+from gradviz.rendering.layout.link_labels import LinkLabel, place_link_labels
+from gradviz.rendering.look.colouring import Colouring, drawn_colouring
+from gradviz.rendering.look.geometry import Arrows, Direction, Layout, Rect
+from gradviz.rendering.look.link_looks import LinkLook, link_looks
+from gradviz.rendering.look.node_label import Face, printable
+from gradviz.rendering.look.palette import GHOST_ROLES, failed_item
+from gradviz.rendering.look.shapes import number
+from gradviz.rendering.look.tints import COLOR_BY, ColorBy
+from gradviz.rendering.renderer import Subject
+from gradviz.rendering.svg.frame import frame_of
+from gradviz.rendering.svg.items import header_markup, item_markup, open_box_markup
+from gradviz.rendering.svg.legend import LegendOptions, legend_tints
+from gradviz.rendering.svg.links import arrowheads, label_markup, link_markup
+from gradviz.rendering.svg.style import (
+    Bands,
+    More,
+    ThemeChoice,
+    ghost_rules,
+    link_rules,
+    mark_rules,
+    style_sheet,
+    tint_rules,
+)
+from gradviz.rendering.words import labels
+from gradviz.rendering.words.item_gradients import LinkGradients
+from gradviz.rendering.words.labels import ItemText
+from gradviz.rendering.words.link_words import LinkText, link_texts
+from gradviz.rendering.words.source_links import editor_template, source_link
+from gradviz.view.model import View
+
+Engine = Literal["graphlay", "dot"]
+
+
+@dataclass(frozen=True)
+class SvgRenderer:
+    """Draws a subject as one SVG text."""
+
+    direction: Direction = "TB"
+    theme: ThemeChoice = "auto"
+    engine: Engine = "graphlay"
+    arrows: Arrows = "data"
+    editor: str | None = None
+    """An editor or a link template, see `gradviz.rendering.words.source_links`; without it there are no links."""
+    embed_font: bool = True
+    color_by: ColorBy = "role"
+    """What colours of items mean."""
+
+    def __post_init__(self) -> None:
+        check_choice("direction", self.direction, ("TB", "LR"))
+        check_choice("theme", self.theme, ("auto", "light", "dark"))
+        check_choice("engine", self.engine, ("graphlay", "dot"))
+        check_choice("arrows", self.arrows, ("data", "gradient"))
+        check_choice("color_by", self.color_by, COLOR_BY)
+        if self.engine == "dot":
+            check_that_dot_is_there()
+        self._link_template()
+
+    def _link_template(self) -> str | None:
+        return None if self.editor is None else editor_template(self.editor)
+
+    def render(self, subject: Subject) -> str:
+        return self.draw(subject).markup
+
+    def draw(self, subject: Subject) -> Drawing:
+        """The SVG together with its size."""
+        return self.framed(self.place(subject))
+
+    def place(self, subject: Subject) -> Placed:
+        """Everything but the frame with its legend and notes: what takes most of the time."""
+        view, words = subject.view, subject.words
+        gradients = LinkGradients(words)
+        texts = labels.item_texts(words)
+        colouring, faces = drawn_colouring(subject, self.color_by, texts)
+        words_of_links = link_texts(words, gradients, texts)
+        engine = lay_out_with_dot if self.engine == "dot" else lay_out
+        layout = engine(view, faces, self.direction)
+        looks = link_looks(view, gradients, colouring)
+        scene = _Scene(
+            view, texts, words_of_links, faces, layout, failed_item(view, subject.graph), self.arrows,
+            self._link_template(), looks, Bands(self.direction),
+        )  # fmt: skip
+        painted = "".join(scene.markup())
+        return Placed(subject, faces, layout, looks, colouring, painted, scene.bands.definitions())
+
+    def framed(self, placed: Placed, *, extra_notes: tuple[str, ...] = ()) -> Drawing:
+        """The SVG of what was placed, with `extra_notes` below those of the view."""
+        looks, colouring = placed.looks, placed.colouring
+        layout = replace(placed.layout, notes=placed.layout.notes + extra_notes)
+        legend = LegendOptions(self.arrows, colouring, frozenset(looks))
+        frame = frame_of(placed.subject, placed.faces, layout, legend)
+        width, height = number(frame.width), number(frame.height)
+        more = _more_rules(placed.faces, colouring, looks)
+        markup = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            f'viewBox="0 0 {width} {height}" role="img">\n'
+            f"<title>{escape(printable(frame.name))}</title>\n"
+            f"<style>{escape(style_sheet(self.theme, embed_font=self.embed_font, more=more))}</style>\n"
+            f"<defs>{arrowheads(looks)}{placed.bands}</defs>\n"
+            f'<rect class="page" width="{width}" height="{height}"/>\n'
+            f"{frame.markup}"
+            f'<g transform="translate({number(frame.left)} {number(frame.top)})">\n'
+            f"{placed.painted}</g>\n</svg>\n"
+        )
+        return Drawing(markup, frame.width, frame.height)
+
+
+def _more_rules(faces: Sequence[Face], colouring: Colouring | None, looks: Sequence[LinkLook]) -> list[More]:
+    """Only what this picture needs: most have none of it."""
+    more: list[More] = []
+    if colouring is not None:
+        more.append(tint_rules(colouring, and_also=legend_tints(colouring)))
+    if any(face.role in GHOST_ROLES for face in faces):
+        more.append(ghost_rules)
+    if any(look not in (LinkLook(), LinkLook("ghost")) for look in looks) or (
+        colouring is not None and colouring.by == "gradient"
+    ):
+        more.append(link_rules)
+    if any(face.mark for face in faces):
+        more.append(mark_rules)
+    return more
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A picture without its frame."""
+
+    subject: Subject
+    faces: Sequence[Face]
+    layout: Layout
+    looks: Sequence[LinkLook]
+    colouring: Colouring | None
+    painted: str
+    """Its markup."""
+    bands: str
+    """Definitions that the markup refers to."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """An SVG and its size in pixels."""
+
+    markup: str
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """Everything that is placed and has its words, ready to be painted."""
+
+    view: View
+    texts: Sequence[ItemText]
+    link_texts: Sequence[LinkText]
+    faces: Sequence[Face]
+    layout: Layout
+    failed: int | None
+    arrows: Arrows
+    link_template: str | None
+    looks: Sequence[LinkLook]
+    bands: Bands
+
+    def markup(self) -> Iterator[str]:
+        """Layer by layer: open boxes, then links, then closed items and headers, and the words of links on top."""
+        depths = self.view.depths()
+        starts = header_starts(self.view, self.faces, self.layout)
+        yield from self._open_boxes(depths)
+        yield '<g class="l">\n'
+        yield from self._links()
+        yield "</g>\n"
+        yield from self._items(depths, starts)
+        yield '<g class="y">\n'
+        words = [text.label for text in self.link_texts]
+        for label in place_link_labels(self.view, self.faces, self.layout, words, starts):
+            yield label_markup(label, self._depth_around(label, depths))
+        yield "</g>\n"
+
+    def _open_boxes(self, depths: Sequence[int]) -> Iterator[str]:
+        for item, face, box in zip(self.view.items, self.faces, self.layout.boxes, strict=True):
+            if item.is_open:
+                yield open_box_markup(face, box, depths[item.id], failed=item.id == self.failed)
+
+    def _links(self) -> Iterator[str]:
+        links = zip(self.view.links, self.link_texts, self.layout.routes, self.looks, strict=True)
+        for link, text, route, look in links:
+            if route:
+                is_quiet = self.faces[link.source].role == "constant"
+                yield link_markup(text, route, self.arrows, look, is_quiet=is_quiet)
+
+    def _items(self, depths: Sequence[int], starts: Sequence[float]) -> Iterator[str]:
+        for item, face, box in zip(self.view.items, self.faces, self.layout.boxes, strict=True):
+            text, failed = self.texts[item.id], item.id == self.failed
+            if item.is_open:
+                markup = header_markup(item.id, face, text, box, starts[item.id], depths[item.id], failed=failed)
+            else:
+                fill = self.bands.style_for(face.tints)
+                markup = item_markup(item.id, face, text, box, failed=failed, fill=fill)
+            yield self._linked_to_source(text, markup)
+
+    def _depth_around(self, label: LinkLabel, depths: Sequence[int]) -> int | None:
+        """The depth of the innermost box in which a label stands, one of those around the ends of its link."""
+        link = self.view.links[label.link]
+        around: set[int] = set()
+        for end in (link.source, link.target):
+            box = self.view.items[end].parent
+            while box is not None and not _holds(self.layout.boxes[box], label.box):
+                box = self.view.items[box].parent
+            around.update(() if box is None else (depths[box],))
+        return max(around, default=None)
+
+    def _linked_to_source(self, text: ItemText, markup: str) -> str:
+        link = source_link(self.link_template, *text.source) if self.link_template and text.source else None
+        return f"<a href={quoteattr(link)}>{markup}</a>" if link else markup
+
+
+def _holds(box: Rect, label: Rect) -> bool:
+    center = label.center
+    return box.x <= center.x <= box.right and box.y <= center.y <= box.bottom

@@ -1,0 +1,181 @@
+"""The words on a box: the module call it stands for, or what the operations in it are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate, groupby, takewhile
+
+from gradviz.graph.model import Node
+from gradviz.rendering.words.scope_words import LONGEST_SOURCE, scope_subtitle, scope_title
+from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.words.words import count_words, counted, element_count, shortened
+from gradviz.view.fold.plumbing import PLUMBING_NAMES
+from gradviz.view.model import Item
+
+MOST_WORDS = 4
+LONGEST_PATTERN = 33
+
+
+def box_title(subject: SubjectWords, item: Item) -> str:
+    """``h.0 … h.11``, ``fc (call 2)``; for a box without a module the operations in it."""
+    if item.scope is None:
+        return _group_title(subject, item)
+    scopes = subject.graph.scopes
+    first = scope_title(subject, item, item.scope)
+    if item.last_scope is not None:
+        last = scope_title(subject, item, item.last_scope)
+        return first if first == last else f"{first} … {last}"
+    if scopes[item.scope].kind != "module":
+        return first  # A recording does not tell the calls of a function from each other.
+    call, around_it = scopes[item.scope].call, subject.enclosing_scope(item)
+    is_said_around = around_it is not None and scopes[around_it].call == call
+    return f"{first} (call {call + 1})" if call and not is_said_around else first
+
+
+def box_path(subject: SubjectWords, item: Item) -> str:
+    """Where nothing around says it: the whole path, and which call, where the graph holds several."""
+    if item.scope is None:
+        return ""
+    scope = subject.graph.scopes[item.scope]
+    if scope.kind != "module":
+        return box_title(subject, item)
+    if item.last_scope is None:
+        is_one_of_several = scope.call and subject.calls_in_graph[scope.path] > 1
+        return f"{scope.path} (call {scope.call + 1})" if is_one_of_several else scope.path
+    last = subject.graph.scopes[item.last_scope].path
+    return scope.path if last == scope.path else f"{scope.path} … {_last_parts(last, scope.path)}"
+
+
+def _last_parts(path: str, first: str) -> str:
+    """A path from the last name on that it shares with the first of its row: ``h.11``."""
+    parts = path.split(".")
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(parts, first.split("."), strict=False)))
+    return ".".join(parts[max(shared - 1, 0) :])
+
+
+def box_subtitle(subject: SubjectWords, item: Item) -> str:
+    """What the box stands for in other words, and what a reader must know that it hides."""
+    return " · ".join(filter(None, (_own_words(subject, item), *_what_is_special(subject, item))))
+
+
+def _own_words(subject: SubjectWords, item: Item) -> str:
+    if item.scope is not None:
+        return scope_subtitle(subject, subject.graph.scopes[item.scope])
+    if item.repeat > 1:
+        return ""
+    operations = counted(len(operations_in(subject, item)), "operation")
+    place = subject.places_in_row.get(item.id)
+    return operations if place is None else f"{place[0]:,} of {place[1]:,} · {operations}"
+
+
+def _what_is_special(subject: SubjectWords, item: Item) -> Iterator[str]:
+    if item.sizes_differ:
+        yield "shapes differ"
+    custom = 0 if item.is_open else sum(subject.graph.nodes[node].kind == "custom" for node in item.nodes)
+    if custom:
+        yield f"holds {counted(custom, 'custom function')}"
+
+
+def box_badge(subject: SubjectWords, item: Item) -> str:
+    """``×12 · 85.1M params``."""
+    parts = [f"×{item.repeat:,}"] if item.repeat > 1 else []
+    parameters = parameter_count(subject, item)
+    if parameters:
+        parts.append(f"{count_words(parameters)}{_to_last_count(subject, item, parameters)} params")
+    return " · ".join(parts)
+
+
+def _to_last_count(subject: SubjectWords, item: Item, first: int) -> str:
+    """``…9.7k`` for a box that stands for many of other sizes, the last of which has so many parameters."""
+    if item.repeat > 1 or not lies_where_shapes_differ(subject, item):
+        return ""
+    each, rest = divmod(len(item.parameters), repetitions(subject, item))
+    if not each or rest:
+        return ""
+    leaves = (subject.graph.nodes[leaf] for leaf in item.parameters[-each:])
+    last = element_count([leaf.outputs[0] for leaf in leaves if leaf.outputs])
+    return "" if last == first else f"…{count_words(last)}"
+
+
+def operations_in(subject: SubjectWords, item: Item) -> list[Node]:
+    """What a box computes, in creation order, without leaves and mere views."""
+    found = (subject.graph.nodes[node] for node in subject.nodes_in(item))
+    return [node for node in found if not node.is_leaf and node.name not in PLUMBING_NAMES]
+
+
+def parameter_count(subject: SubjectWords, item: Item) -> int:
+    """Elements of all parameters that a box holds, each counted once."""
+    if item.scope is not None and item.repeat == 1 and subject.graph.scopes[item.scope].parameter_count:
+        return subject.graph.scopes[item.scope].parameter_count
+    leaves = (subject.graph.nodes[leaf] for leaf in item.parameters)
+    return element_count([leaf.outputs[0] for leaf in leaves if leaf.outputs])
+
+
+def _group_title(subject: SubjectWords, item: Item) -> str:
+    operations = operations_in(subject, item)
+    if item.repeat == 1:
+        return _origin(subject, operations) or _first_to_last(subject, item, operations)
+    words = _pattern(subject, item, operations[: max(1, len(operations) // repetitions(subject, item))])
+    shown = _fitting(words)
+    more = f", … {len(words) - shown} more" if len(words) > shown else ""
+    return ", ".join(words[:shown]) + more
+
+
+def repetitions(subject: SubjectWords, item: Item) -> int:
+    """How often a repeated box comes in what it stands for: a loop within a loop has as many as both together."""
+    count = item.repeat
+    while item.parent is not None:
+        item = subject.view.items[item.parent]
+        count *= item.repeat
+    return count
+
+
+def lies_where_shapes_differ(subject: SubjectWords, item: Item) -> bool:
+    """Whether an item stands for many that are alike but for the sizes of their tensors."""
+    while not item.sizes_differ and item.parent is not None:
+        item = subject.view.items[item.parent]
+    return item.sizes_differ
+
+
+def _fitting(words: list[str]) -> int:
+    """How many of `words` can be read at a glance."""
+    lengths = accumulate(len(word) + 2 for word in words[:MOST_WORDS])
+    return max(1, sum(length <= LONGEST_PATTERN for length in lengths))
+
+
+def _origin(subject: SubjectWords, operations: list[Node]) -> str:
+    """The line or the function that made everything in a box."""
+    sites = {site for node in operations if (site := subject.readers_site(node.call_site)) is not None}
+    if len({(site.file, site.line) for site in sites}) == 1:
+        site = next(iter(sites))
+        return shortened(subject.source_text(site), LONGEST_SOURCE) or f"line {site.line}"
+    functions = {site.function for site in sites}
+    name = next(iter(functions)) if len(functions) == 1 else "<module>"
+    return "" if name.startswith("<") else f"{name}()"
+
+
+def _first_to_last(subject: SubjectWords, item: Item, operations: list[Node]) -> str:
+    words = _pattern(subject, item, operations)
+    return " … ".join(dict.fromkeys((words[0], words[-1]))) if words else "operations"
+
+
+def _pattern(subject: SubjectWords, item: Item, operations: list[Node]) -> list[str]:
+    """What follows what: operations, and the classes of the modules that are called."""
+    around = subject.enclosing_scope(item)
+    parts = [(_call_below(subject, node, around), node) for node in operations]
+    words: list[str] = []
+    for call, members in groupby(parts, key=lambda part: part[0]):
+        if call is None:
+            words.extend(subject.operation_title(node) for _, node in members)
+        else:
+            scope = subject.graph.scopes[call]
+            words.append(scope.path if scope.kind == "line" else scope.class_name)
+    return [word if (count := len(list(alike))) == 1 else f"{word} ×{count}" for word, alike in groupby(words)]
+
+
+def _call_below(subject: SubjectWords, node: Node, around: int | None) -> int | None:
+    """The module call directly inside `around` in which a node was made."""
+    below, scope = None, node.scope
+    while scope is not None and scope != around:
+        below, scope = scope, subject.graph.scopes[scope].parent
+    return below

@@ -1,0 +1,185 @@
+"""The figures of gradients and values, for the small print of a picture.
+
+They are rounded to three digits, and means to a thousandth of the root mean square: what lies below is the rounding of
+sums, which is different on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import floor, log10, sqrt
+
+from gradviz.graph.gradients import BranchShare, LeafGradient, TensorFigures, at_place
+from gradviz.graph.model import Node
+from gradviz.rendering.words.gradient_words import figures_words, gradient_words
+from gradviz.rendering.words.item_gradients import LinkBranch, arrived_by_repetition
+from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.words.value_words import number_words, value_words
+from gradviz.rendering.words.words import counted, shape_words_of
+from gradviz.view.model import Item, Link
+
+MOST_OUTPUTS = 4
+MOST_BRANCHES = 6
+MOST_NUMBERS = 64
+_LEVELS = "▁▂▃▄▅▆▇█"
+_OUTCOMES = {
+    "fresh": ".grad was empty before",
+    "unchanged": ".grad is unchanged: nothing arrived",
+    "taken": ".grad was taken away again by a hook",
+}
+
+
+def node_values(node: Node) -> Iterator[str]:
+    """The numbers that a node gave, where they were kept."""
+    yield from _values("value", node.values)
+
+
+def node_gradients(subject: SubjectWords, item: Item, node: Node) -> Iterator[str]:
+    """What arrived at a node, and what hooks made of it."""
+    if len(arrived_by_repetition(subject, item)) > 1:
+        yield from range_of_gradients(subject, item)
+        return
+    for name, arrived in arrivals(node):
+        yield from figures_lines(name, arrived)
+
+
+def arrivals(node: Node) -> Iterator[tuple[str, TensorFigures | None]]:
+    """What arrived for each of a node's outputs, by name; where a hook has changed it, also before that."""
+    for place, (name, arrived) in enumerate(_named("gradient", node.arrived)):
+        before = at_place(node.before_hooks, place)
+        if before is not None and before != arrived:
+            yield f"{name} before the hooks on it", before
+            yield f"{name} after them", arrived
+        else:
+            yield name, arrived
+
+
+def node_run(subject: SubjectWords, item: Item, node: Node) -> Iterator[str]:
+    """What became of ``.grad``, and when the node ran."""
+    if len(arrived_by_repetition(subject, item)) > 1:
+        return
+    if node.leaf_gradient is not None:
+        yield _outcome(node.leaf_gradient)
+    if node.run is not None:
+        yield from _run(subject, node)
+
+
+def range_of_gradients(subject: SubjectWords, item: Item) -> Iterator[str]:
+    """Of a box, or of what stands for several."""
+    if words := gradient_words(subject, item):
+        count = len(arrived_by_repetition(subject, item))
+        yield f"gradient, norm: {words}" + (f", at the first and the last of {count:,}" if count > 1 else "")
+
+
+def link_gradients(link: Link, branches: Sequence[LinkBranch]) -> Iterator[str]:
+    """What flows back along a link, and its part of the sum where branches meet."""
+    if link.edge_count > 1 and len(branches) > MOST_BRANCHES:
+        words = [figures_words([branch.gradient]) for branch in branches]
+        yield f"gradients back along {len(branches):,} edges, norms: {words[0]} … {words[-1]}"
+        return
+    for branch in branches:
+        if branch.gradient is not None:
+            yield from figures_lines("gradient back", branch.gradient)
+            yield from share_words(branch.share)
+
+
+def share_words(share: BranchShare | None) -> Iterator[str]:
+    """What one of several gradients has to do with their sum."""
+    if share is not None and share.share is not None:
+        yield f"its part of the sum: {_three(share.share * 100)} %"
+    if share is not None and share.cosine is not None:
+        yield f"cosine to the other branches: {_three(share.cosine)}"
+
+
+def figures_lines(name: str, figures: TensorFigures | None) -> Iterator[str]:
+    """A line of figures and, of larger tensors, one with a histogram."""
+    if figures is None:
+        return
+    if not _is_of_several(figures):
+        yield f"{name}: {', '.join(figures_facts(figures))}"
+        return
+    yield f"{name} {shape_words_of(figures.shape)}: {', '.join(figures_facts(figures))}"
+    if figures.values is not None:
+        yield f"{name} = {value_words(figures, MOST_NUMBERS)}"
+    elif len(figures.histogram) > 1:
+        yield _histogram(figures)
+
+
+def figures_facts(figures: TensorFigures) -> Iterator[str]:
+    """What is said of a gradient beside its name and its shape."""
+    if figures.is_undefined:
+        yield "none, which counts as zero"
+    elif figures.unmeasured is not None:
+        yield f"not measured, {figures.unmeasured}"
+    elif figures.count == 1 and figures.minimum is not None:
+        yield number_words(figures.minimum)
+    else:
+        yield from _facts(figures)
+
+
+def _is_of_several(figures: TensorFigures) -> bool:
+    """Whether it was measured, and has more than one number."""
+    return figures.is_measured and not (figures.count == 1 and figures.minimum is not None)
+
+
+def _facts(figures: TensorFigures) -> Iterator[str]:
+    for count, word in ((figures.nans, "NaN"), (figures.infs, "Inf")):
+        if count:
+            yield f"{count:,} of {figures.count:,} {word}"
+    if figures.is_zero:
+        yield f"all {counted(figures.count, 'element')} 0"
+        return
+    if figures.norm is not None:
+        yield f"norm {_three(figures.norm)}"
+    if figures.mean is not None and figures.norm is not None:
+        yield f"mean {_mean(figures.mean, figures.norm / sqrt(figures.count or 1))}"
+    if figures.minimum is not None and figures.maximum is not None:
+        yield f"from {_three(figures.minimum)} to {_three(figures.maximum)}"
+    if figures.zeros:
+        yield f"{_three(100 * figures.zeros / figures.count)} % zeros"
+
+
+def _mean(mean: float, typical: float) -> str:
+    if not typical:
+        return "0"
+    quantum = 10.0 ** (floor(log10(typical)) - 2)
+    return _three(round(mean / quantum) * quantum)
+
+
+def _three(value: float) -> str:
+    return f"{value:.3g}" if value else "0"
+
+
+def _histogram(figures: TensorFigures) -> str:
+    """``sizes 1e-7 ▁▃▇█▂ 1e-2``: how many absolute values lie in each power of ten."""
+    most = max(figures.histogram)
+    # A few must not look like none.
+    blocks = (_LEVELS[max(count * 8 // (most + 1), 0)] if count else " " for count in figures.histogram)
+    first = figures.histogram_from
+    return f"sizes 1e{first} {''.join(blocks)} 1e{first + len(figures.histogram)}"
+
+
+def _named(what: str, tensors: Sequence[TensorFigures | None]) -> Iterator[tuple[str, TensorFigures | None]]:
+    for number, figures in enumerate(tensors[:MOST_OUTPUTS]):
+        yield f"{what} of output {number}" if len(tensors) > 1 else what, figures
+
+
+def _values(what: str, values: Sequence[TensorFigures | None]) -> Iterator[str]:
+    for name, figures in _named(what, values):
+        if words := value_words(figures, MOST_NUMBERS):
+            yield f"{name} = {words}"
+
+
+def _outcome(leaf: LeafGradient) -> str:
+    if leaf.outcome != "accumulated":
+        return _OUTCOMES[leaf.outcome]
+    before, after = figures_words([leaf.before]), figures_words([leaf.after])
+    return f".grad was added to: norm {before or '?'} before, {after or '?'} after"
+
+
+def _run(subject: SubjectWords, node: Node) -> Iterator[str]:
+    """Not how long it took: the same program is drawn as the same picture twice."""
+    assert node.run is not None
+    thread = f", on thread {node.run.thread}" if node.run.thread else ""
+    times = f", {node.run.times} times" if node.run.times > 1 else ""
+    yield f"run by the engine as number {node.run.order + 1:,} of {subject.run_count:,}{thread}{times}"

@@ -1,0 +1,188 @@
+"""The words for links: what flows there, where the item that it comes from does not say it already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from gradviz.graph.gradients import TensorFigures, at_place
+from gradviz.graph.model import Graph, Node, TensorFacts
+from gradviz.graph.query.operation_names import autograd_name, call_of
+from gradviz.graph.traversal import scopes_around
+from gradviz.rendering.words.gradient_tooltips import link_gradients
+from gradviz.rendering.words.item_gradients import LinkGradients
+from gradviz.rendering.words.labels import ItemText
+from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.words.value_words import link_numbers
+from gradviz.rendering.words.words import counted, full_tensor_words, listed, shape_words
+from gradviz.view.model import Item, Link
+
+MOST_CALLS = 3
+"""Named on the way from a cut to a root."""
+_SEPARATORS = re.compile(" · |× ")
+"""Between the shape of an item and what else is said of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkText:
+    """The words for one link."""
+
+    label: str = ""
+    """``width``, ``output 1``, ``hidden [8, 64]``; empty where the items at both ends say it all."""
+    tooltip: tuple[str, ...] = ()
+    """Everything known, a line each."""
+
+
+def link_texts(subject: SubjectWords, gradients: LinkGradients, texts: Sequence[ItemText]) -> tuple[LinkText, ...]:
+    """The words for every link of a view, in its order; `texts` are those of its items."""
+    words = LinkWords(subject, gradients, texts)
+    return tuple(map(words.of, subject.view.links))
+
+
+class LinkWords:
+    """The words for links, one by one."""
+
+    def __init__(self, subject: SubjectWords, gradients: LinkGradients, texts: Sequence[ItemText]) -> None:
+        """`texts` are those of the items of the view, in its order."""
+        self._subject, self._gradients, self._texts = subject, gradients, texts
+
+    def of(self, link: Link) -> LinkText:
+        """The words for one link."""
+        source, target = self._texts[link.source], self._texts[link.target]
+        ends = f"{source.path or source.title} → {target.path or target.title}"
+        if link.node is None:
+            return LinkText(_dead_words(self._subject, link), (ends, "no gradient flows here"))
+        flow = _flow_along(self._subject, link, link.node)
+        tooltip = tuple(line for line in _tooltip(link, flow) if line != target.title)
+        branches = self._gradients.along(link)
+        numbers = link_numbers(flow.value, branches, is_needed=flow.is_one_of_several and link.edge_count == 1)
+        label = "  ".join(filter(None, (_label(self._subject, link, flow, source), numbers)))
+        return LinkText(label, (ends, *tooltip, *link_gradients(link, branches)))
+
+
+def _dead_words(subject: SubjectWords, link: Link) -> str:
+    """Name and shape of what an operation took from a cut: it may have been computed from what that gave.
+
+    Before a refused root, the calls by which it was: they made no nodes.
+    """
+    source, target = subject.view.items[link.source], subject.view.items[link.target]
+    if source.kind != "cut" or source.ghost is None:
+        return ""
+    edges, nodes = subject.graph.ghost_edges, frozenset(target.nodes)
+    origin = edges[source.ghost].origin
+    if target.kind == "refused":
+        way = next(edge.way for edge in edges if edge.origin == origin and edge.refused == target.refused)
+        return f"through {listed(way, MOST_CALLS)}" if way else ""
+    taken = (
+        subject.graph.constants[edge.constant]
+        for edge in edges
+        if edge.constant is not None and edge.node in nodes and edge.origin == origin
+    )
+    constant = next(taken, None)
+    return "" if constant is None else " ".join((*constant.names[:1], shape_words(constant.tensor)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """What flows along a link: one output of a node, through views that are not shown."""
+
+    node: Node
+    maker: Node
+    """The operation before the views, `node` itself where there are none."""
+    output_nr: int
+    views: tuple[Node, ...]
+
+    @property
+    def tensor(self) -> TensorFacts | None:
+        output_nr = 0 if self.views else self.output_nr
+        return self.node.output(output_nr)
+
+    @property
+    def value(self) -> TensorFigures | None:
+        output_nr = 0 if self.views else self.output_nr
+        return at_place(self.node.values, output_nr)
+
+    @property
+    def name(self) -> str:
+        output_nr = 0 if self.views else self.output_nr
+        return next(iter(self.node.names_at(output_nr)), "")
+
+    @property
+    def is_one_of_several(self) -> bool:
+        used = (tensor for tensor in self.maker.outputs if tensor is not None)
+        return len(list(islice(used, 2))) > 1
+
+
+def _flow_along(subject: SubjectWords, link: Link, last: int) -> _Flow:
+    """Follow the views at the end of a link back to the operation that its source shows.
+
+    Those that the target makes for itself, as a matmul does to get batches, are part of the target.
+    """
+    nodes, items = subject.graph.nodes, subject.view.items
+    views: list[Node] = []
+    node, output_nr = nodes[last], link.output_nr
+    while not _is_shown_by(items[link.source], node):
+        edge = node.edges[0] if node.edges else None
+        if edge is None:
+            return _Flow(nodes[last], nodes[last], link.output_nr, ())
+        if views or not _is_made_by(subject.graph, items[link.target], node):
+            views.append(node)
+        node, output_nr = nodes[edge.target], edge.input_nr
+    return _Flow(views[0] if views else node, node, output_nr, tuple(reversed(views)))
+
+
+def _is_made_by(graph: Graph, item: Item, view: Node) -> bool:
+    """Whether a view belongs to the call that an operation stands for, or lies in the module call of a box."""
+    if item.kind != "box":
+        return item.node is not None and call_of(graph.nodes[item.node]) == call_of(view)
+    return item.scope is not None and item.scope in scopes_around(graph.scopes, view.scope)
+
+
+def _is_shown_by(item: Item, node: Node) -> bool:
+    return node.id == item.node if item.node is not None else node.id in item.nodes
+
+
+def _label(subject: SubjectWords, link: Link, flow: _Flow, source: ItemText) -> str:
+    """Roots say their own shape; what is drawn for many shapes has none; a parameter is hardly ever changed on its way
+    but by the transpose that belongs to its operation."""
+    items = subject.view.items
+    if items[link.target].kind == "root" or flow.maker.kind == "parameter" or "…" in source.shape:
+        return ""
+    shape, said = shape_words(flow.tensor), _SEPARATORS.split(source.shape)
+    is_worth_naming = flow.is_one_of_several and items[link.source].kind == "node"
+    which = ", ".join(_output_words(flow, _outputs_taken(subject, link, flow))) if is_worth_naming else ""
+    is_news = shape not in said
+    name = flow.name if is_news and flow.name not in (source.title, source.name) else ""
+    return " ".join(filter(None, (which or name, shape if is_news else "")))
+
+
+def _outputs_taken(subject: SubjectWords, link: Link, flow: _Flow) -> list[int]:
+    """Which outputs flow along a link: one operation may take several of another."""
+    target = subject.view.items[link.target].node
+    if link.edge_count == 1 or target is None:
+        return [flow.output_nr]
+    edges = (edge for edge in subject.graph.nodes[target].edges if edge is not None)
+    taken = sorted({edge.input_nr for edge in edges if edge.target == flow.maker.id})
+    return taken or [flow.output_nr]
+
+
+def _output_words(flow: _Flow, output_nrs: Sequence[int]) -> Iterator[str]:
+    """What the program calls each of several outputs, or its number."""
+    names = {tensor.output_nr: tensor.names[0] for tensor in reversed(flow.maker.held) if tensor.names}
+    for output_nr in output_nrs:
+        yield names.get(output_nr, f"output {output_nr}")
+
+
+def _tooltip(link: Link, flow: _Flow) -> Iterator[str]:
+    if flow.name:
+        yield flow.name
+    if flow.tensor is not None:
+        yield full_tensor_words(flow.tensor)
+    if flow.is_one_of_several:
+        yield f"output {flow.output_nr} of {autograd_name(flow.maker)}"
+    if flow.views:
+        yield f"through {listed([autograd_name(view) for view in flow.views])}"
+    if link.edge_count > 1:
+        yield f"stands for {counted(link.edge_count, 'edge')}"

@@ -1,0 +1,165 @@
+"""Words and figures of a memory report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradviz.analysis.memory.allocator_balance import Balance
+from gradviz.analysis.memory.checkpointing import Checkpointing
+from gradviz.analysis.memory.kept_memory import ChangedSince, StorageUse, Unknown, keeps_unknown, kept_bytes
+from gradviz.analysis.memory.remedies import Repeated, SavedTwice
+from gradviz.graph.model import Graph
+from gradviz.graph.query.operation_names import stem_of
+from gradviz.graph.query.own_line import line_words_of
+from gradviz.graph.saved_tensors import OlderGraph, TorchObjects
+from gradviz.graph.words import byte_words
+from gradviz.rendering.words.words import counted, listed
+
+_MOST_VARIABLES = 4
+
+
+def tensor_words(use: StorageUse) -> str:
+    """``[8, 64] float32``: the first tensor that is saved from a storage."""
+    return f"[{', '.join(map(str, use.shape))}] {use.dtype}"
+
+
+def kept_words(graph: Graph, nodes: Sequence[int]) -> str:
+    """``1.2 MiB + ?``: what some nodes keep together, and whether some of it could not be sized."""
+    size = kept_bytes(graph, nodes)
+    return " + ".join([byte_words(size)] * bool(size) + ["?"] * keeps_unknown(graph, nodes))
+
+
+def place_words(key: Sequence[str | int | None]) -> str:
+    """``train.py:41``, from a key of `by_line`."""
+    if len(key) != 2 or key[0] is None:
+        return "unknown line"
+    return line_words_of(str(key[0]), int(key[1] or 0))
+
+
+def first_place_words(use: StorageUse) -> str:
+    """The line that is the first to keep it."""
+    return place_words((use.held_by[0].file, use.held_by[0].line))
+
+
+def module_words(path: str, depth: int) -> str:
+    """The last name of a path, indented; a number says nothing without the list that it counts in: ``h.0``."""
+    parts = path.split(".")
+    is_numbered = parts[-1].isdigit() or parts[-1] == "*"
+    return "  " * depth + (".".join(parts[-2:]) if is_numbered else parts[-1] or "(outside modules)")
+
+
+def times(calls: int) -> str:
+    """`` ×3``, or nothing for a single call."""
+    return f" ×{calls}" if calls > 1 else ""
+
+
+def balance_words(balance: Balance) -> list[str]:
+    """What an allocator says, and where it is: a line for each part."""
+    reading = balance.reading
+    parts = [
+        (balance.saved, "kept by nodes, and made by forward"),
+        (balance.in_variables, "made by forward, and kept by variables only"),
+        (balance.objects, _objects_words(balance.reading.objects)),
+        (balance.rounding, f"rounded up to blocks of {reading.block} bytes"),
+        (-reading.freed, "tensors from before that are gone, such as old gradients"),
+        (balance.rest, _rest_words(balance)),
+    ]
+    retained = byte_words(balance.retained)
+    first = f"{reading.device}: {reading.allocator} gave out {retained} more since forward began"
+    return [first, *(f"{byte_words(size):>10}  {what}" for size, what in parts if size)]
+
+
+def _objects_words(objects: Sequence[TorchObjects]) -> str:
+    counts = {each.what: each.count for each in objects}
+    tensors = sum(counts.get(sort, 0) for sort in ("tensors", "views", "results"))
+    parts = ((counts.get("nodes", 0), "node"), (tensors, "tensor"), (counts.get("storages", 0), "storage"))
+    listed = ", ".join(counted(count, what) for count, what in parts if count)
+    return f"torch's own objects, without data: {listed}, each at what one takes in this process"
+
+
+def _rest_words(balance: Balance) -> str:
+    share = f", {abs(balance.rest) / balance.retained:.1%}" if balance.retained > 0 else ""
+    if 0 > balance.rest >= -balance.objects:
+        return f"counted too much{share}: small objects that took memory which malloc had ready"
+    if balance.rest < 0:
+        return f"counted too much{share}: saved tensors from before that no variable held"
+    if balance.reading.device != "cpu":
+        return f"unexplained{share}: tensors out of sight, and what libraries set up at first use"
+    modules = balance.reading.imported_modules
+    imported = f", {counted(modules, 'imported module')}" if modules else ""
+    first = "; --backward 3 shows a later call, without it" if balance.rest > balance.retained // 50 else ""
+    return f"unexplained{share}: what libraries set up at first use{imported}{first}"
+
+
+def checkpointing_words(entry: Checkpointing, operations: int) -> str:
+    """What checkpointing some modules would change."""
+    size, peak = byte_words(entry.saved_bytes), byte_words(entry.largest_call)
+    return (
+        f"checkpoint {entry.path} ({entry.class_name}{times(entry.calls)}): at least {size} less, up to {peak} of it "
+        f"back at a time; computes {entry.operations:,} of {operations:,} operations again"
+    )
+
+
+def repeated_words(repeated: Repeated) -> str:
+    """Forward computations that are kept together, where one at a time might do."""
+    each = byte_words(repeated.bytes // repeated.calls)
+    called = (
+        f"{repeated.path} was called {repeated.calls:,} times before this backward, which keeps {each} for each call"
+    )
+    if repeated.is_chain:
+        return (
+            f"{called}, each computed from the one before: shorter sequences, or .detach() every so many calls on what "
+            "is handed on, keep fewer of them; checkpoints around several calls compute them again instead"
+        )
+    return (
+        f"{called}: a backward() after each call keeps one at a time; a loss that is only to be printed needs .item()"
+    )
+
+
+def older_graphs_words(older: Sequence[OlderGraph]) -> str:
+    """Variables that keep what was computed before."""
+    names = [each.name if each.tensors == 1 else f"{each.name} ({each.tensors:,} tensors)" for each in older]
+    holds = "holds a graph" if len(older) == 1 and older[0].tensors == 1 else "hold graphs"
+    return (
+        f"{listed(names, _MOST_VARIABLES)} {holds} from before that this backward does not free: .item() or .detach() "
+        "lets go of it where only numbers are wanted"
+    )
+
+
+def changed_words(changed: ChangedSince) -> str:
+    """A saved tensor that was written to, which backward will refuse."""
+    place = place_words((changed.file, changed.line))
+    return (
+        f"{stem_of(changed.operation)}.{changed.slot} at {place}: saved at version {changed.saved_version}, "
+        f"now at version {changed.version}"
+    )
+
+
+def saved_twice_words(copy: SavedTwice) -> str:
+    """A copy that is kept beside its source."""
+    place = place_words((copy.file, copy.line))
+    return (
+        f"saved twice: {stem_of(copy.operation)} at {place} keeps {byte_words(copy.bytes)}, {copy.what}, "
+        "beside what it was made from"
+    )
+
+
+def small_view_words(use: StorageUse) -> str:
+    """A large storage of which only a part is needed."""
+    holder = use.held_by[0]
+    return (
+        f"{stem_of(holder.operation)}.{holder.slot} at {first_place_words(use)} sees "
+        f"{byte_words(use.seen_bytes)} of a storage of {byte_words(use.bytes)}, and keeps all of it; "
+        "a .clone() of the view would let the rest go"
+    )
+
+
+def unknown_words(entry: Unknown) -> str:
+    """A saved tensor without a size."""
+    slot = f".{entry.slot}" if entry.slot else ""
+    return f"{stem_of(entry.operation)}{slot} at {place_words((entry.file, entry.line))}: {entry.why}"
+
+
+def names_words(names: Sequence[str]) -> str:
+    """``: x, y`` or nothing."""
+    return f": {', '.join(names[:4])}{', ...' if len(names) > 4 else ''}" if names else ""

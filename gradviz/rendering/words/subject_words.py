@@ -1,0 +1,215 @@
+"""What the words for one item need to know of all the others: gathered once for a subject."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from functools import cached_property
+
+from gradviz.analysis.finding import place_of_line, text_at
+from gradviz.analysis.numbers.gradient_births import GradientBirths, births_in
+from gradviz.capture.capture import Capture
+from gradviz.graph.model import CallSite, Graph, Node, TensorFacts
+from gradviz.graph.node_findings import NodeFinding, Verdict
+from gradviz.graph.query.operation_names import autograd_name, call_of, calls_of_several_names, node_word
+from gradviz.graph.query.own_line import readers_lines
+from gradviz.graph.query.root_names import root_names
+from gradviz.graph.traversal import scopes_around
+from gradviz.rendering.words.words import shape_words
+from gradviz.view.model import Item, Link, View
+
+
+class SubjectWords:
+    """A capture, a graph and its view, with what is looked up again and again."""
+
+    def __init__(self, capture: Capture, graph: Graph, view: View) -> None:
+        self.capture, self.graph, self.view = capture, graph, view
+        self.calls_in_graph = Counter(scope.path for scope in graph.scopes)
+        """How many calls of each module the graph holds, by path."""
+        self.root_names = root_names(graph)
+        self._readers_lines = readers_lines(graph)
+        shown = (graph.nodes[item.node] for item in view.items if item.kind == "node" and item.node is not None)
+        self._several_named = calls_of_several_names(shown)
+        self._leaving: defaultdict[int, list[Link]] = defaultdict(list)
+        for link in view.links:
+            self._leaving[link.source].append(link)
+        self._enclosing = _enclosing_scopes(view)
+        self.only_first = {item.instead for item in view.items if item.instead is not None}
+        """Items from which only the first repetition of a loop takes anything."""
+        self._members: defaultdict[int, list[int]] = defaultdict(list)
+        for item in view.items:
+            if item.parent is not None:
+                self._members[item.parent].append(item.id)
+
+    @cached_property
+    def keepers(self) -> list[Counter[str]]:
+        """For each storage the autograd names of the nodes that keep it, and how many there are of each."""
+        keepers: list[Counter[str]] = [Counter() for _ in self.graph.storages]
+        for node in self.graph.nodes:
+            for place in {saved.storage for saved in node.saved if saved.storage is not None}:
+                keepers[place][autograd_name(node)] += 1
+        return keepers
+
+    @cached_property
+    def findings(self) -> dict[int, list[NodeFinding]]:
+        """What a check found, by node."""
+        found: dict[int, list[NodeFinding]] = {}
+        for finding in self.graph.findings:
+            found.setdefault(finding.node, []).append(finding)
+        return found
+
+    @cached_property
+    def hidden_cuts(self) -> dict[int, list[Verdict]]:
+        """By folded box what was found about cuts that it hides."""
+        found: dict[int, list[Verdict]] = {}
+        edges = self.graph.ghost_edges
+        if not edges:
+            return found
+        shown = {
+            (edges[source.ghost].origin, link.target)
+            for link in self.view.links
+            if (source := self.view.items[link.source]).kind == "cut" and source.ghost is not None
+        }
+        boxes = {
+            node: item.id for item in self.view.items if item.kind == "box" and not item.is_open for node in item.nodes
+        }
+        for edge in edges:
+            box = None if edge.node is None else boxes.get(edge.node)
+            if box is not None and (edge.origin, box) not in shown:
+                found.setdefault(box, []).append(edge.finding)
+        return found
+
+    def cut_off_at(self, item: Item) -> tuple[str, ...]:
+        """What gets no gradient because of a cut, as far as it lies in what is drawn of repetitions."""
+        edges = (self.graph.ghost_edges[ghost] for ghost in item.ghosts)
+        return tuple(dict.fromkeys(name for edge in edges for name in edge.tensors))
+
+    @cached_property
+    def births(self) -> GradientBirths:
+        """Where gradients become zero, NaN or Inf."""
+        return births_in(self.graph)
+
+    @cached_property
+    def run_count(self) -> int:
+        """How many nodes the engine ran."""
+        return sum(node.run is not None for node in self.graph.nodes)
+
+    def operation_title(self, node: Node) -> str:
+        """The forward call that made it, or its own name where that call made several that are shown."""
+        return node_word(node, shares_its_call=call_of(node) in self._several_named)
+
+    def enclosing_scope(self, item: Item) -> int | None:
+        """The innermost module call around an item."""
+        return self._enclosing[item.id]
+
+    def enclosing_path(self, item: Item) -> str:
+        """The path of that, where it is one of modules; empty at the outermost level."""
+        scope = self.enclosing_scope(item)
+        is_module = scope is not None and self.graph.scopes[scope].kind == "module"
+        return self.graph.scopes[scope].path if scope is not None and is_module else ""
+
+    def readers_site(self, call_site: int | None) -> CallSite | None:
+        """The reader's own line around a call site."""
+        return None if call_site is None else self.graph.call_sites[self._readers_lines[call_site]]
+
+    def source_text(self, site: CallSite) -> str:
+        """The text of a source line, where it was recorded."""
+        return text_at(self.capture.sources, place_of_line(site)).strip()
+
+    def shape_leaving(self, item: Item) -> str:
+        """The shape of what goes out of an item first."""
+        return shape_words(self.tensor_leaving(item))
+
+    def tensor_leaving(self, item: Item) -> TensorFacts | None:
+        """What goes out of an item first."""
+        leaving = self.node_leaving(item)
+        if leaving is None:
+            return None
+        node, output_nr = leaving
+        return self.graph.nodes[node].output(output_nr)
+
+    def node_leaving(self, item: Item) -> tuple[int, int] | None:
+        """The node that made that, and which of its outputs it is."""
+        leaving = self._leaving.get(item.id)
+        if not leaving or leaving[0].node is None:
+            return None
+        node, output_nr = leaving[0].node, leaving[0].output_nr
+        if item.kind == "box":
+            return self._last_inside(item, node, output_nr)
+        return node, output_nr
+
+    def result_of(self, item: Item, node: Node) -> Node:
+        """The last view that the call which made an operation made of it, where nothing takes what was before.
+
+        A matmul of batches is torch's ``mm`` and a view of that: what the call gives is the view.
+        """
+        results = {self._own_view(node, link) for link in self._leaving.get(item.id, ())}
+        is_one_of_several = call_of(node) in self._several_named
+        return node if is_one_of_several or len(results) != 1 else self.graph.nodes[results.pop()]
+
+    def _own_view(self, node: Node, link: Link) -> int:
+        path = self.way_of(link, node.id)
+        own = (view for view in path if node.forward_call and call_of(self.graph.nodes[view]) == call_of(node))
+        return next(own, node.id)
+
+    def way_of(self, link: Link, source: int) -> list[int]:
+        """The merged views through which data runs from the node `source` along a link, the last one first."""
+        path: list[int] = []
+        node = link.node
+        while node is not None and node != source:
+            path.append(node)
+            edges = self.graph.nodes[node].edges
+            node = edges[0].target if edges and edges[0] is not None else None
+        return path if node == source else []
+
+    def _last_inside(self, item: Item, node: int, output_nr: int) -> tuple[int, int]:
+        """Follow the views through which data leaves a box back to the last one that was made in it."""
+        while not self._was_made_in(item, node):
+            edge = self.graph.nodes[node].edges[0]
+            if edge is None:
+                break
+            node, output_nr = edge.target, edge.input_nr
+        return node, output_nr
+
+    def _was_made_in(self, item: Item, node: int) -> bool:
+        if node in item.nodes or not self.graph.nodes[node].edges:
+            return True
+        around = scopes_around(self.graph.scopes, self.graph.nodes[node].scope)
+        return any(scope in (item.scope, item.last_scope) for scope in around)
+
+    @cached_property
+    def places_in_row(self) -> dict[int, tuple[int, int]]:
+        """For boxes without a name of their own in one that shows each of several alike: which of how many they are."""
+        items = self.view.items
+        rows = ([items[member] for member in self._members[item.id]] for item in items if item.each)
+        nameless = ([member.id for member in row if member.kind == "box" and member.scope is None] for row in rows)
+        return {member: (place, len(row)) for row in nameless for place, member in enumerate(row, 1)}
+
+    def nodes_in(self, item: Item) -> list[int]:
+        """Every node that a box holds, in creation order, whether it is open or not."""
+        if item.nodes or item.scope is not None:
+            return list(item.nodes)
+        found: set[int] = set()
+        stack = [item.id]
+        while stack:
+            inner = stack.pop()
+            found.update(self.view.items[inner].nodes)
+            stack.extend(self._members.get(inner, ()))
+        return sorted(found)
+
+    def common_call_site(self, item: Item) -> int | None:
+        """The line that made everything in a box; None where there are several."""
+        nodes = (self.graph.nodes[node] for node in self.nodes_in(item))
+        sites = {node.call_site for node in nodes if not node.is_leaf}
+        # One line that calls twice has two call sites.
+        own = {self._readers_lines[site] for site in sites if site is not None}
+        lines = {(self.graph.call_sites[site].file, self.graph.call_sites[site].line) for site in own}
+        return min(own) if len(lines) == 1 and None not in sites else None
+
+
+def _enclosing_scopes(view: View) -> list[int | None]:
+    scopes: list[int | None] = []
+    for item in view.items:
+        box = None if item.parent is None else view.items[item.parent]
+        is_of_one_call = box is not None and box.scope is not None and not box.each
+        scopes.append(box.scope if box is not None and is_of_one_call else None if box is None else scopes[box.id])
+    return scopes

@@ -1,0 +1,263 @@
+"""The small print of an item: everything known that has no room in the picture, a line each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gradviz.analysis.finding import Place, text_at
+from gradviz.graph.model import CallSite, Constant, HeldTensor, Node, NodeKind, RefusedRoot, Root
+from gradviz.graph.node_findings import GhostEdge
+from gradviz.graph.query.operation_names import autograd_name
+from gradviz.graph.query.own_line import line_words
+from gradviz.rendering.words.box_words import operations_in
+from gradviz.rendering.words.gradient_marks import gradient_mark
+from gradviz.rendering.words.gradient_tooltips import (
+    MOST_NUMBERS,
+    figures_lines,
+    node_gradients,
+    node_run,
+    node_values,
+    range_of_gradients,
+)
+from gradviz.rendering.words.item_marks import findings_on
+from gradviz.rendering.words.memory_tooltips import kept_by_box, kept_by_node
+from gradviz.rendering.words.scope_words import scope_tooltip
+from gradviz.rendering.words.size_words import differing_shapes
+from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.words.value_words import value_words
+from gradviz.rendering.words.words import counted, full_tensor_words, listed
+from gradviz.view.model import Item
+
+_NOTABLE: dict[NodeKind, str] = {
+    "custom": "custom function",
+    "inplace": "in-place operation",
+    "checkpoint": "checkpointed operation",
+}
+
+
+Section = tuple[str, tuple[str, ...]]
+"""A heading and the lines below it."""
+
+
+def sections(subject: SubjectWords, item: Item) -> Iterator[Section]:
+    """The small print of any item under headings; one without a heading says what the item is."""
+    if item.kind == "box":
+        yield from _box(subject, item)
+    elif item.constant is not None:
+        yield "", _constant(subject, item, subject.graph.constants[item.constant])
+    elif item.root is not None:
+        yield "", _root(subject, subject.graph.roots[item.root])
+    elif item.refused is not None:
+        yield "", _refused(subject, subject.graph.refused[item.refused])
+    elif item.ghost is not None:
+        edge = subject.graph.ghost_edges[item.ghost]
+        yield "findings", _cut(subject, edge) if item.kind == "cut" else _cut_off(subject.cut_off_at(item))
+    elif item.node is not None:
+        node = subject.graph.nodes[item.node]
+        yield from _leaf(subject, item, node) if node.is_leaf else _operation(subject, item, node)
+
+
+def _operation(subject: SubjectWords, item: Item, node: Node) -> Iterator[Section]:
+    """About an operation."""
+    yield "forward", (*_made_by(node), *_source(subject, node.call_site), *scope_tooltip(subject, node.scope))
+    yield "tensors", (*_outputs(node), *_settings(node))
+    yield "findings", tuple(_mark(subject, item))
+    yield "value", tuple(node_values(node))
+    yield "gradients", tuple(node_gradients(subject, item, node))
+    yield "run", tuple(node_run(subject, item, node))
+    yield "saved for backward", tuple(kept_by_node(subject, node))
+    yield "drawn with it", (*_merged(subject, item, node), *_not_drawn(subject, item))
+
+
+def _leaf(subject: SubjectWords, item: Item, node: Node) -> Iterator[Section]:
+    """About a parameter or an input."""
+    alike = [f"stands for {len(item.nodes):,} {node.kind}s, one of each repetition"] if len(item.nodes) > 1 else []
+    yield "tensors", (*_held(node), *_outputs(node), *_settings(node))
+    yield "findings", tuple(_mark(subject, item))
+    yield "value", tuple(node_values(node))
+    yield "gradients", tuple(node_gradients(subject, item, node))
+    yield "run", tuple(node_run(subject, item, node))
+    yield "drawn with it", (*alike, *_only_first(subject, item))
+
+
+def _constant(subject: SubjectWords, item: Item, of: Constant) -> tuple[str, ...]:
+    """About an input that needs no gradient."""
+    alike = [f"stands for {len(item.constants):,} tensors, one of each repetition"] if len(item.constants) > 1 else []
+    names = ["also " + listed(of.names[1:])] if of.names[1:] else []
+    first = _only_first(subject, item)
+    value = [f"value = {value_words(of.value, MOST_NUMBERS)}"] if value_words(of.value) else []
+    return (*of.names[:1], *names, full_tensor_words(of.tensor), "needs no gradient", *value, *alike, *first)
+
+
+def carried(subject: SubjectWords, item: Item, source: str, instead: str) -> tuple[str, ...]:
+    """About what an earlier repetition of a loop gave."""
+    ago = {1: "the repetition before", 0: "an earlier repetition"}
+    when = ago.get(item.repetitions_back, f"{item.repetitions_back:,} repetitions before")
+    made_by = subject.view.items[item.source or 0]
+    node = None if made_by.node is None else subject.graph.nodes[made_by.node]
+    return (
+        f"the {source} of {when}",
+        *(_source(subject, node.call_site) if node else ()),
+        f"the first repetition takes {instead} instead" if instead else "the first repetition takes something else",
+    )
+
+
+def _cut(subject: SubjectWords, edge: GhostEdge) -> tuple[str, ...]:
+    """About the call that cuts off a gradient."""
+    found = edge.finding
+    text = text_at(subject.capture.sources, Place(edge.file, edge.line)).strip()
+    return (*filter(None, [text]), f"{found.severity} {found.code} {found.cause}: {found.message}")
+
+
+def _cut_off(tensors: tuple[str, ...]) -> tuple[str, ...]:
+    """About the tensors that get no gradient because of it."""
+    more = len(tensors) - _MOST_CUT_OFF
+    return (*tensors[:_MOST_CUT_OFF], *([f"and {more:,} more"] if more > 0 else []))
+
+
+_MOST_CUT_OFF = 20
+"""Names that a tooltip lists, a line each."""
+
+
+def _root(subject: SubjectWords, of: Root) -> tuple[str, ...]:
+    """About a tensor that backward started from."""
+    lines = [full_tensor_words(of.tensor)] if of.tensor else []
+    lines += figures_lines("gradient that it began with", of.gradient)
+    backward = subject.graph.backward
+    if backward is None:
+        return tuple(lines)
+    lines.append(f"{backward.function}() call {backward.number} of this run")
+    flags = {"retain_graph": backward.retain_graph, "create_graph": backward.create_graph}
+    lines.extend(f"{name}=True" for name, is_set in flags.items() if is_set)
+    return (*lines, *_source(subject, backward.call_site))
+
+
+def _refused(subject: SubjectWords, root: RefusedRoot) -> tuple[str, ...]:
+    """About a tensor that backward could not begin from."""
+    lines = [full_tensor_words(root.tensor)] if root.tensor else []
+    lines.append("requires no grad, and has no grad_fn: there is nothing to go back through")
+    backward = subject.graph.backward
+    return (*lines, *_source(subject, backward.call_site if backward else None))
+
+
+def _box(subject: SubjectWords, item: Item) -> Iterator[Section]:
+    """About a module call or a group of operations."""
+    last = [] if item.last_scope is None else [f"to {subject.graph.scopes[item.last_scope].path}"]
+    own_line = _source(subject, subject.common_call_site(item)) if item.scope is None else ()
+    yield "module", (*scope_tooltip(subject, item.scope), *last, *_repeated(subject, item), *own_line)
+    yield "contents", tuple(_contents(subject, item))
+    yield "gradients", tuple(range_of_gradients(subject, item))
+    yield "saved for backward", tuple(kept_by_box(subject, item))
+
+
+def _mark(subject: SubjectWords, item: Item) -> Iterator[str]:
+    """Why an item has its mark."""
+    yield from findings_on(subject, item)
+    mark = gradient_mark(subject, item)
+    if mark is not None and mark.reason:
+        yield mark.reason
+
+
+def _repeated(subject: SubjectWords, item: Item) -> Iterator[str]:
+    if item.repeat > 1:
+        but = " but for shapes" if item.sizes_differ else ""
+        yield f"{item.repeat:,} alike{but}, one after the other; the first is shown"
+    if item.sizes_differ:
+        yield from differing_shapes(subject, item)
+
+
+def _only_first(subject: SubjectWords, item: Item) -> Iterator[str]:
+    if item.id in subject.only_first:
+        yield "only the first repetition takes it"
+
+
+def _made_by(node: Node) -> Iterator[str]:
+    if node.sequence_nr is not None:
+        yield f"sequence number {node.sequence_nr}"
+    if node.forward_call:
+        yield f"made by {node.forward_call}"
+
+
+def _source(subject: SubjectWords, call_site: int | None) -> Iterator[str]:
+    """The reader's line with its text, then the lines that called it."""
+    index, own = call_site, subject.readers_site(call_site)
+    if own is None or index is None:
+        return
+    innermost = subject.graph.call_sites[index]
+    if innermost != own:
+        yield f"inside {line_words(innermost)} in {innermost.function}"
+    text = subject.source_text(own)
+    yield f"{line_words(own)} in {own.function}" + (f": {text}" if text else "")
+    outer = [line_words(site) for site in callers(subject, index)]
+    if outer:
+        yield f"called from {listed(outer, 3)}"
+
+
+def callers(subject: SubjectWords, call_site: int) -> Iterator[CallSite]:
+    """The reader's own lines above the one that a call site is told of, the innermost first."""
+    own = subject.readers_site(call_site)
+    index = subject.graph.call_sites[call_site].caller
+    while index is not None:
+        site = subject.graph.call_sites[index]
+        if not site.is_library and (own is None or (site.file, site.line) != (own.file, own.line)):
+            yield site
+        index = site.caller
+
+
+def _outputs(node: Node) -> Iterator[str]:
+    for number, tensor in enumerate(node.outputs):
+        which = f"output {number}" if len(node.outputs) > 1 else "tensor" if node.is_leaf else "output"
+        yield f"{which}: {full_tensor_words(tensor) if tensor else 'never used'}"
+
+
+def _settings(node: Node) -> Iterator[str]:
+    for name, value in node.attributes.items():
+        yield f"{name} = {value}"
+    if node.hooks:
+        yield f"hooks: {listed(node.hooks)}"
+    if not node.is_leaf:
+        yield from _held(node)
+
+
+def _held(node: Node) -> Iterator[str]:
+    for tensor in node.held:
+        if tensor.names or not node.is_leaf:
+            yield f"{' = '.join(tensor.names) or 'a variable'}: {_status(tensor)}"
+
+
+def _status(tensor: HeldTensor) -> str:
+    words = ["leaf" if tensor.is_leaf else "not a leaf"]
+    words.append("requires grad" if tensor.requires_grad else "requires no grad")
+    words.extend(["retains grad"] if tensor.retains_grad and not tensor.is_leaf else [])
+    words.append("has .grad" if tensor.has_grad else "no .grad")
+    return ", ".join(words)
+
+
+def _merged(subject: SubjectWords, item: Item, node: Node) -> Iterator[str]:
+    others = [subject.graph.nodes[other] for other in item.nodes if other != node.id]
+    alike = sum(other.name == node.name for other in others)
+    names = list(dict.fromkeys(autograd_name(other) for other in others if other.name != node.name))
+    if names:
+        yield f"with {listed(names)}"
+    if alike:
+        yield f"stands for {counted(alike + 1, 'operation')}, one of each repetition"
+
+
+def _not_drawn(subject: SubjectWords, item: Item) -> Iterator[str]:
+    constants = [subject.graph.constants[constant] for constant in item.constants]
+    if constants:
+        words = [" ".join((*of.names[:1], full_tensor_words(of.tensor))) for of in constants]
+        yield f"takes, not drawn: {listed(words)}"
+
+
+def _contents(subject: SubjectWords, item: Item) -> Iterator[str]:
+    if item.nodes:
+        yield f"contains {counted(len(item.nodes), 'autograd node')}"
+    kinds = Counter(node.kind for node in operations_in(subject, item))
+    notable = [counted(kinds[kind], noun) for kind, noun in _NOTABLE.items() if kinds[kind]]
+    if notable:
+        yield "among them " + listed(notable)
+    leaves = [subject.graph.nodes[leaf] for leaf in item.parameters]
+    if leaves:
+        yield "parameters: " + listed([leaf.names[0] if leaf.names else "unnamed" for leaf in leaves])

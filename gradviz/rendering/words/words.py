@@ -1,0 +1,65 @@
+"""Words for single things: a shape, a count, a source line. Pure functions, used by `labels`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from gradviz.graph.model import CallSite, TensorFacts
+from gradviz.graph.query.own_line import line_words, line_words_of
+from gradviz.graph.words import counted as counted
+
+
+def short_line_words(site: CallSite, program: str) -> str:
+    """``train.py:41``, or ``line 41`` where that is the script whose name stands above already."""
+    words = line_words(site)
+    return f"line {site.line}" if words == line_words_of(program, site.line) else words
+
+
+def shape_words(tensor: TensorFacts | None) -> str:
+    """``[8, 64]``, with the dtype where it is not float32."""
+    if tensor is None:
+        return ""
+    shape = shape_words_of(tensor.shape)
+    return shape if tensor.dtype == "float32" else f"{shape} {tensor.dtype}"
+
+
+def shape_words_of(shape: Sequence[int | str]) -> str:
+    """``[8, 64]``, ``scalar``."""
+    return "[" + ", ".join(map(str, shape)) + "]" if shape else "scalar"
+
+
+def full_tensor_words(tensor: TensorFacts) -> str:
+    """Everything about a tensor: ``[8, 64] float32 on cuda:0``."""
+    shape = "[" + ", ".join(map(str, tensor.shape)) + "]"
+    layout = "" if tensor.layout == "strided" else f" {tensor.layout}"
+    type_name = "" if tensor.type_name == "Tensor" else f"{tensor.type_name} "
+    return f"{type_name}{shape} {tensor.dtype}{layout} on {tensor.device}"
+
+
+def count_words(count: int) -> str:
+    """Three digits at most: ``512``, ``85.1M``."""
+    if count < 1000:
+        return str(count)
+    size = float(count)
+    for unit in ("k", "M", "B"):
+        size /= 1000
+        if size < 999.5:
+            return f"{size:.1f}{unit}" if size < 99.95 else f"{size:.0f}{unit}"
+    return f"{size / 1000:.1f}T"
+
+
+def element_count(tensors: Sequence[TensorFacts | None]) -> int:
+    """Elements in all of them; a size that is not a number counts as nothing."""
+    return sum(prod(size if isinstance(size, int) else 0 for size in tensor.shape) for tensor in tensors if tensor)
+
+
+def listed(words: Sequence[str], most: int = 6) -> str:
+    """``a, b, c and 4 more``."""
+    shown = ", ".join(words[:most])
+    return f"{shown} and {len(words) - most:,} more" if len(words) > most else shown
+
+
+def shortened(text: str, length: int) -> str:
+    """At most `length` characters, with the cut marked at the end."""
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"

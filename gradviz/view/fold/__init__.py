@@ -1,0 +1,1 @@
+"""Folding: module calls as boxes, repeats as one, and how deep boxes are open."""

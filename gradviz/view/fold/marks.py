@@ -1,0 +1,78 @@
+"""What folding must not do as it likes: boxes that the reader named, and operations that have to stay in sight."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import dataclass
+
+from gradviz.errors import NotInThisGraph, near_matches
+from gradviz.graph.model import Graph
+from gradviz.graph.query.names import end_of_path, whole_path
+from gradviz.graph.traversal import consumers
+from gradviz.view.fold.always_visible import failed_operations, guilty_operations
+from gradviz.view.fold.plumbing import Connections
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Boxes that were named, and operations to which the way is open."""
+
+    by_scope: dict[int, tuple[str, str]]
+    """Boxes that were named, with the word (``open`` or ``folded``) and the pattern that named them."""
+    apart: frozenset[int] = frozenset()
+    """Operations that are shown each for itself, not as one of several alike."""
+    seen: frozenset[int] = frozenset()
+    """Operations that are shown, of several alike the first."""
+    peculiar: frozenset[int] = frozenset()
+    """The same, as far as there is room."""
+
+    def of_node(self, node: int) -> Hashable:
+        """What makes an operation differ from others that are otherwise alike."""
+        return node if node in self.apart else "seen" if node in self.seen else None
+
+
+def mark(
+    graph: Graph, connections: Connections, unfold: Iterable[str], fold: Iterable[str], must_see: Collection[int]
+) -> Marks:
+    """Find what was named; raises `NotInThisGraph` for a path that no box has."""
+    by_path: dict[str, list[int]] = {}
+    for index, scope in enumerate(graph.scopes):
+        by_path.setdefault(scope.path, []).append(index)
+    found: dict[int, tuple[str, str]] = {}
+    for word, patterns in (("folded", fold), ("open", unfold)):
+        for pattern in patterns:
+            for path in _matching(pattern, by_path):
+                found.update(dict.fromkeys(by_path[path], (word, pattern)))
+    kept_folded = _inside(graph, {scope for scope, (word, _) in found.items() if word == "folded"})
+    custom = (node for node in graph.nodes if node.kind == "custom")
+    return Marks(
+        found,
+        apart=frozenset(failed_operations(graph)),
+        seen=frozenset(_operations(graph, connections, guilty_operations(graph).union(must_see))),
+        peculiar=frozenset(node.id for node in custom if node.scope is None or not kept_folded[node.scope]),
+    )
+
+
+def _matching(pattern: str, paths: Collection[str]) -> list[str]:
+    """Paths that are `pattern`, or else end in it."""
+    found = list(filter(whole_path(pattern), paths)) or list(filter(end_of_path(pattern), paths))
+    if not found:
+        raise NotInThisGraph(f"no box is named {pattern!r}", hint=near_matches(pattern, paths))
+    return found
+
+
+def _inside(graph: Graph, scopes: Collection[int]) -> list[bool]:
+    """For each scope whether it is one of `scopes` or lies in one."""
+    inside: list[bool] = []
+    for index, scope in enumerate(graph.scopes):
+        inside.append(index in scopes or (scope.parent is not None and inside[scope.parent]))
+    return inside
+
+
+def _operations(graph: Graph, connections: Connections, nodes: Collection[int]) -> set[int]:
+    """The operations with which nodes are drawn: a leaf stands beside its users, plumbing is part of another."""
+    if not nodes:
+        return set()
+    users = consumers(graph)
+    drawn = {user for node in nodes for user in (users[node] if graph.nodes[node].is_leaf else (node,))}
+    return {connections.owner[node] for node in drawn}

@@ -1,0 +1,55 @@
+"""How many things are drawn for a part of the graph: what decides how deep a picture stays readable."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from gradviz.graph.model import Graph, Node
+from gradviz.view.fold.groups import Entry, places
+from gradviz.view.fold.nesting import Nesting
+from gradviz.view.fold.plumbing import Connections
+
+MOST_BESIDE = 4
+"""Inputs and data drawn beside one folded box; what is more stays inside."""
+
+
+class Weights:
+    """Counts what is drawn for the members of containers, folded or not."""
+
+    def __init__(self, graph: Graph, connections: Connections, nesting: Nesting) -> None:
+        self.nesting = nesting
+        self._beside: list[int] = []
+        """For each operation of the sequence the leaves and constants drawn with it."""
+        feeds: list[int] = []
+        for node in nesting.sequence:
+            leaves = _leaves(graph, connections, node)
+            constants = graph.nodes[node].constants
+            self._beside.append(len(leaves) + len(constants))
+            inputs = [leaf for leaf in leaves if leaf.kind == "input"]
+            data = [index for index in constants if graph.constants[index].kind == "data"]
+            feeds.append(len(inputs) + len(data))
+        self._feeds_before = [0, *accumulate(feeds)]
+
+    def of_folded(self, container: int, entry: Entry) -> int:
+        """How many things are drawn for one entry of a container while it is not opened."""
+        if isinstance(entry, int) and self.nesting.units[container][entry] >= 0:
+            return 1 + self._beside[self.nesting.rank[self.nesting.units[container][entry]]]
+        start, stop = self.span(container, entry)
+        return 1 + min(MOST_BESIDE, self._feeds_before[stop] - self._feeds_before[start])
+
+    def span(self, container: int, entry: Entry) -> tuple[int, int]:
+        """The part of the sequence of operations that an entry holds, all repetitions included."""
+        start, stop = places(entry)
+        members = self.nesting.units[container]
+        return self.nesting.span(members[start])[0], self.nesting.span(members[stop - 1])[1]
+
+    def of_everything(self) -> int:
+        """How many things are drawn when nothing is folded."""
+        boxes = sum(bool(members) for members in self.nesting.units)
+        return boxes + len(self.nesting.sequence) + sum(self._beside)
+
+
+def _leaves(graph: Graph, connections: Connections, node: int) -> list[Node]:
+    """The leaves that an operation takes, each once."""
+    targets = dict.fromkeys(edge.target for edge in connections.inputs[node] if edge is not None)
+    return [graph.nodes[target] for target in targets if graph.nodes[target].is_leaf]

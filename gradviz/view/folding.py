@@ -1,0 +1,210 @@
+"""Turns a graph into what is drawn of it: module calls and repeats as boxes, open as deep as stays readable.
+
+The work of each part: `plumbing` merges what only reshapes, `nesting` finds which operations lie in which module call
+and which calls are alike, `arrangement` groups repeats and overlong parts, `opening` decides which boxes are open, and
+`placing` makes the items and links.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from gradviz.errors import BadInput
+from gradviz.graph.model import Graph, NodeKind
+from gradviz.graph.words import counted
+from gradviz.view.fold.arrangement import Arrangements, Limits
+from gradviz.view.fold.marks import Marks, mark
+from gradviz.view.fold.nesting import Nesting, sign
+from gradviz.view.fold.opening import Opening, choose_depth
+from gradviz.view.fold.plumbing import COPYING, Connections, connect
+from gradviz.view.fold.repeated_boxes import RepeatedBox, repeated_boxes
+from gradviz.view.fold.weights import Weights
+from gradviz.view.items.items import Placed, place
+from gradviz.view.items.leaf_items import is_nothing
+from gradviz.view.model import Item, View
+
+LARGEST_BOX = 1000
+"""Members of one box that a layout engine still takes; more are cut into parts, whatever depth was asked for."""
+MOST_LEVELS = 40
+"""So many levels of boxes can be opened one after the other; each costs a pass over the graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoldOptions:
+    """How much of a graph to show; raises `BadInput` where everything is to be shown, and yet something folded."""
+
+    depth: int | None = None
+    """How many levels of boxes are open; None for as many as stay readable."""
+    unfold: tuple[str, ...] = ()
+    """Paths of module calls to open, whatever the depth; ``*`` stands for one name of a path."""
+    fold: tuple[str, ...] = ()
+    """Paths of module calls to keep folded."""
+    show_all: bool = False
+    """Nothing is folded."""
+    show_plumbing: bool = False
+    """Views and copies are drawn, too."""
+    show_constants: bool = True
+    max_items: int = 60
+    """How many things a picture may hold while the depth is not chosen by hand."""
+
+    def __post_init__(self) -> None:
+        if self.show_all and (self.depth is not None or self.fold):
+            other = "--fold" if self.fold else "--depth"
+            raise BadInput(f"--all folds nothing, and {other} asks to fold", hint="leave out one of the two")
+
+
+def fold(graph: Graph, options: FoldOptions | None = None, must_see: Collection[int] = ()) -> View:
+    """What is drawn of `graph`, with the way to the nodes `must_see` open; raises `BadInput` for a path of no box."""
+    return plan_folding(graph, options, must_see).view()
+
+
+@dataclass(frozen=True, slots=True)
+class FoldPlan:
+    """How a graph is folded: what merges into what, which boxes there are, and which of them are open."""
+
+    graph: Graph
+    connections: Connections
+    arrangements: Arrangements
+    opening: Opening
+    show_constants: bool
+
+    def view(self) -> View:
+        """What is drawn with the boxes open as planned."""
+        draft = self._placed(self.opening)
+        return View(draft.items, draft.links, notes_on(self.graph, self.connections, draft, self.opening))
+
+    def repeated_boxes(self) -> list[RepeatedBox]:
+        """The boxes that stand for several alike, the outermost first."""
+        return sorted(repeated_boxes(self.arrangements), key=lambda box: (box.level, box.span))
+
+    def levels(self, each: RepeatedBox | None = None) -> Iterator[View]:
+        """The same boxes, in view after view one level more of them open, from none to all, or to `MOST_LEVELS`.
+
+        Each box appears closed beside its neighbours, and open with all that it holds closed: from these any
+        combination of open and closed boxes can be put together. The views have no notes.
+
+        Args:
+            each: a box that shows all its repetitions, each for itself; views begin with the one in which it is open.
+        """
+        marks = Marks({})  # what was named decides what is alike, but keeps nothing open or closed here
+        opened, shown_each = -1, None if each is None else each.span
+        for depth in range(0 if each is None else each.level + 1, MOST_LEVELS + 1):
+            opening = Opening(marks, self.arrangements.nesting, depth, None, each=shown_each)
+            placed = self._placed(opening)
+            now_open = sum(item.is_open for item in placed.items)
+            if now_open == opened:
+                return
+            opened = now_open
+            yield View(placed.items, placed.links)
+
+    def _placed(self, opening: Opening) -> Placed:
+        return place(self.graph, self.connections, self.arrangements, opening, show_constants=self.show_constants)
+
+
+def plan_folding(graph: Graph, options: FoldOptions | None = None, must_see: Collection[int] = ()) -> FoldPlan:
+    """How `graph` is folded; arguments and errors are those of `fold`."""
+    options = options or FoldOptions()
+    connections = connect(graph, keep_plumbing=options.show_plumbing)
+    marks = mark(graph, connections, options.unfold, options.fold, must_see)
+    opening, arrangements = _decide(graph, connections, marks, options)
+    return FoldPlan(graph, connections, arrangements, opening, options.show_constants)
+
+
+def _decide(graph: Graph, connections: Connections, marks: Marks, options: FoldOptions) -> tuple[Opening, Arrangements]:
+    operations = [node.id for node in graph.nodes if not node.is_leaf and connections.owner[node.id] == node.id]
+    nesting = Nesting(graph, operations)
+    sign_all = partial(sign, graph, connections, nesting, marks)
+    weights = Weights(graph, connections, nesting)
+    fits = options.depth is None and weights.of_everything() + len(graph.roots) <= options.max_items // 2
+    if options.show_all or fits:
+        opening = Opening(marks, nesting, depth=len(graph.scopes) + 1, deepest=None)
+        return opening, Arrangements(graph, nesting, weights, sign_all, None)
+    largest = options.max_items if options.depth is None else max(LARGEST_BOX, options.max_items)
+    arrangements = Arrangements(graph, nesting, weights, sign_all, Limits(options.max_items, largest))
+    return choose_depth(arrangements, marks, options.depth, options.max_items - len(graph.roots)), arrangements
+
+
+# Says in one plain sentence each what was left out of a view, and how to see it.
+
+MOST_COUNTS_LISTED = 6
+
+_PECULIAR: dict[NodeKind, str] = {"custom": "custom function", "inplace": "in-place operation"}
+
+_GROUPED_BY = {
+    "line": "operations of the same source line are drawn as one box (--all shows each)",
+    "function": "operations of the same function are drawn as one box (--all shows each)",
+    "order": "operations made one after the other are drawn as one box, as nothing else groups them (--all shows each)",
+}
+
+
+def notes_on(graph: Graph, connections: Connections, placed: Placed, opening: Opening) -> tuple[str, ...]:
+    """The notes for a view."""
+    return (
+        *_about_repeats(graph, placed.items),
+        *(sentence for reason, sentence in _GROUPED_BY.items() if reason in placed.group_reasons),
+        *_about_depth(placed.items, opening),
+        *_about_hidden_peculiarities(graph, placed.items),
+        *_about_plumbing(graph, connections),
+        *_about_nothing(graph),
+    )
+
+
+def _about_repeats(graph: Graph, items: tuple[Item, ...]) -> Iterator[str]:
+    repeated = [item for item in items if item.repeat > 1]
+    if len(repeated) == 1:
+        (item,) = repeated
+        yield f"{item.repeat:,} alike {_name(graph, item)} are drawn once{'; their shapes differ' * item.sizes_differ}"
+    elif repeated:
+        counts = [f"×{item.repeat:,}" for item in repeated[:MOST_COUNTS_LISTED]]
+        counts += ["…"] * (len(repeated) > MOST_COUNTS_LISTED)
+        differing = sum(item.sizes_differ for item in repeated)
+        shapes = f"; the shapes of {differing:,} of them differ" if differing else ""
+        yield f"{len(repeated):,} rows of alike parts are drawn once each: {', '.join(counts)}{shapes}"
+
+
+def _name(graph: Graph, item: Item) -> str:
+    if item.scope is None or item.last_scope is None:
+        return "groups of operations" if len(item.nodes) > item.repeat else "operations"
+    first, last = graph.scopes[item.scope].path, graph.scopes[item.last_scope].path
+    return f"calls of {first}" if first == last else f"{first} … {last}"
+
+
+def _about_depth(items: tuple[Item, ...], opening: Opening) -> Iterator[str]:
+    if opening.deepest is None:
+        return
+    if opening.depth >= opening.deepest:
+        if any(item.scope in opening.plain_calls and not item.is_open for item in items):
+            yield f"modules that make one operation are folded: --depth {opening.deepest + 1} opens them"
+        return
+    ways = "--depth N" + (" or --unfold PATH" if any(item.scope is not None for item in items) else "")
+    yield f"depth {opening.depth} of {opening.deepest}: {ways} shows more"
+
+
+def _about_hidden_peculiarities(graph: Graph, items: tuple[Item, ...]) -> Iterator[str]:
+    """What a reader would want to see for itself must not vanish in a box without a word."""
+    folded = (node for item in items if item.kind == "box" and not item.is_open for node in item.nodes)
+    kinds = Counter(graph.nodes[node].kind for node in folded)
+    found = [f"{kinds[kind]:,} {noun}{'s' * (kinds[kind] > 1)}" for kind, noun in _PECULIAR.items() if kinds[kind]]
+    if found:
+        yield f"folded boxes hold {' and '.join(found)}"
+
+
+def _about_nothing(graph: Graph) -> Iterator[str]:
+    count = sum(is_nothing(constant) for constant in graph.constants)
+    if count:
+        yield f"{count:,} input{'s' * (count > 1)} without elements {'are' if count > 1 else 'is'} not drawn"
+
+
+def _about_plumbing(graph: Graph, connections: Connections) -> Iterator[str]:
+    merged = [node for node, owner in enumerate(connections.owner) if owner != node]
+    copies = sum(graph.nodes[node].name.startswith(COPYING) for node in merged)
+    views = len(merged) - copies
+    counts = ((views, "view operation", "view operations"), (copies, "copy or cast", "copies and casts"))
+    words = " and ".join(counted(count, one, many) for count, one, many in counts if count)
+    if len(merged) == 1:
+        yield f"{words} is merged into its neighbour (--plumbing shows it)"
+    elif merged:
+        yield f"{words} are merged into their neighbours (--plumbing shows them)"

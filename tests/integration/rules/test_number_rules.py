@@ -1,0 +1,298 @@
+"""Gradients that are zero, NaN or Inf are explained: by which operation, of which values, and on which line.
+
+In each program the guilty line ends in ``# here``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.check.checker import check_case
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rules import RULES
+from tests.integration.recording.helpers import EVERY_CALL, recorded_script
+
+TRAINING = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+def train(loss_of, parameters, steps=3):
+    optimizer = torch.optim.SGD(parameters, lr=0.01)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+"""
+
+
+def alarms(folder: Path, program: str) -> list[Finding]:
+    capture = recorded_script(folder, TRAINING + program, EVERY_CALL)
+    return [finding for finding in check_case(Case(capture), RULES).findings if finding.is_alarm]
+
+
+def guilty_line(program: str) -> int:
+    lines = (TRAINING + program).splitlines()
+    (line,) = (number for number, text in enumerate(lines, 1) if text.endswith("# here"))
+    return line
+
+
+BROKEN: dict[str, tuple[str, str | None, str]] = {
+    "the slope at the end of an arc": (
+        "nan_from_op",
+        "AcosBackward0",
+        """
+w = nn.Parameter(torch.eye(3))
+train(lambda: torch.acos((w * torch.eye(3)).sum(1)).mean(), [w])  # here
+""",
+    ),
+    "the logarithm of a probability of zero": (
+        "nan_from_op",
+        "LogBackward0",
+        """
+m = nn.Linear(3, 4)
+banned = torch.tensor([True, False, False, False])
+def entropy():
+    p = m(torch.randn(5, 3)).masked_fill(banned, float("-inf")).softmax(-1)
+    logarithm = p.log()  # here
+    return (p * logarithm).sum()
+train(entropy, m.parameters())
+""",
+    ),
+    "a mask that multiplies": (
+        "nan_in_masked_branch",
+        "SqrtBackward0",
+        """
+w = nn.Parameter(torch.tensor([0.0, 1.0, 2.0]))
+def loss():
+    roots = w.sqrt()  # here
+    return (roots * torch.tensor([0.0, 1.0, 1.0])).sum()
+train(loss, [w])
+""",
+    ),
+    "an assignment that comes too late": (
+        "nan_in_masked_branch",
+        "DivBackward0",
+        """
+m = nn.Linear(3, 1)
+x, n = torch.randn(4, 3), torch.tensor([[1.0], [0.0], [2.0], [0.0]])
+def loss():
+    mean = m(x) * 0 / n  # here
+    mean[n == 0] = 1.0
+    return mean.sum() + m(x).sum()
+train(loss, m.parameters())
+""",
+    ),
+    "a softmax by hand": (
+        "overflow",
+        "ExpBackward0",
+        """
+m = nn.Linear(4, 3)
+x = 1000 * torch.randn(6, 4)
+def loss():
+    e = torch.exp(m(x))  # here
+    return (e / e.sum(1, keepdim=True)).pow(2).sum()
+train(loss, m.parameters())
+""",
+    ),
+    "a NaN among the targets": (
+        "nan_in_data",
+        None,
+        """
+m = nn.Linear(2, 1)
+targets = torch.tensor([[1.0], [float("nan")]])  # here
+train(lambda: nn.functional.mse_loss(m(torch.randn(2, 2)), targets), m.parameters())
+""",
+    ),
+}
+
+ZERO: dict[str, tuple[str, str | None, str]] = {
+    "a single class": (
+        "zero_gradient_op",
+        "LogSoftmaxBackward0",
+        """
+m = nn.Linear(4, 1)
+x, target = torch.randn(5, 4), torch.zeros(5, dtype=torch.long)
+train(lambda: nn.functional.cross_entropy(m(x), target), m.parameters())  # here
+""",
+    ),
+    "a softmax that a container holds": (
+        "zero_gradient_op",
+        "SoftmaxBackward0",
+        """
+m = nn.Sequential(
+    nn.Linear(4, 1),
+    nn.Softmax(dim=-1),  # here
+)
+train(lambda: m(torch.randn(5, 4)).sum(), m.parameters())
+""",
+    ),
+    "a bias far below zero": (
+        "dead_relu",
+        "ClampBackward1",
+        """
+a, b = nn.Linear(4, 8), nn.Linear(8, 1)
+a.bias.data.fill_(-30)  # here
+train(lambda: b(a(torch.randn(5, 4)).clamp(min=0)).sum(), [*a.parameters(), *b.parameters()])
+""",
+    ),
+    "data that was never scaled": (
+        "saturation",
+        "TanhBackward0",
+        """
+m = nn.Linear(4, 3)
+x = 1e7 * torch.rand(5, 4) + 1e7
+train(lambda: torch.tanh(m(x)).sum(), m.parameters())  # here
+""",
+    ),
+    "a mask that is empty": (
+        "masked_out",
+        "MulBackward0",
+        """
+a, b = nn.Linear(4, 1), nn.Linear(4, 1)
+x, lengths = torch.randn(5, 4), torch.tensor([1, 2, 3, 4, 5])
+is_long = lengths > 100  # here
+train(lambda: a(x).sum() + (b(x)[:, 0] * is_long.float()).sum(), [*a.parameters(), *b.parameters()])
+""",
+    ),
+    "a condition that never holds": (
+        "masked_out",
+        "WhereBackward0",
+        """
+a, b = nn.Linear(4, 3), nn.Linear(4, 3)
+x = torch.rand(5, 4)
+def loss():
+    gate = x[:, :1] > 50  # here
+    return torch.where(gate, a(x), b(x)).pow(2).sum()
+train(loss, [*a.parameters(), *b.parameters()])
+""",
+    ),
+}
+
+STEEP: dict[str, tuple[str, str | None, str]] = {
+    "a recurrent weight that is too large": (
+        "exploding_chain",
+        "MmBackward0",
+        """
+inner, w = nn.Linear(3, 16), nn.Parameter(torch.randn(16, 16) * 0.9)  # here
+def loss():
+    h = torch.zeros(2, 16)
+    for _ in range(16):
+        h = inner(torch.randn(2, 3)) + h @ w
+    return h.sum()
+train(loss, [*inner.parameters(), w], steps=1)
+""",
+    ),
+    "weights that are drawn too small": (
+        "vanishing_chain",
+        "AddmmBackward0",
+        """
+layers = [nn.Linear(16, 16) for _ in range(12)]
+for layer in layers:
+    nn.init.normal_(layer.weight, std=0.01)  # here
+def loss():
+    h = torch.randn(2, 16)
+    for layer in layers:
+        h = torch.tanh(layer(h))
+    return h.sum()
+train(loss, [p for layer in layers for p in layer.parameters()], steps=1)
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize(("cause", "operation", "program"), (BROKEN | ZERO | STEEP).values(), ids=BROKEN | ZERO | STEEP)
+def test_the_cause_the_operation_and_the_line_are_named(
+    cause: str, operation: str | None, program: str, tmp_path: Path
+) -> None:
+    first = alarms(tmp_path, program)[0]
+    assert (first.cause, first.op) == (cause, operation)
+    assert first.place is not None
+    assert first.place.line == guilty_line(program)
+    assert first.tensors
+
+
+HEALTHY = {
+    "a gradient scaler that begins too high": """
+m = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(m.parameters(), lr=0.01)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+for _ in range(16):
+    optimizer.zero_grad()
+    scaler.scale(100 * m(torch.randn(8, 4)).pow(2).mean()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+""",
+    "a recurrent cell in its first step": """
+cell, out = nn.RNNCell(4, 8), nn.Linear(8, 1)
+parameters = [*cell.parameters(), *out.parameters()]
+train(lambda: out(cell(torch.randn(5, 4), torch.zeros(5, 8))).pow(2).mean(), parameters, steps=1)
+""",
+    "one factor that begins at zero": """
+base, a, b = nn.Linear(4, 4), nn.Parameter(torch.randn(4, 2)), nn.Parameter(torch.zeros(2, 4))
+x = torch.randn(5, 4)
+train(lambda: (base(x) + x @ a @ b).pow(2).mean(), [*base.parameters(), a, b], steps=1)
+""",
+    "a hinge that is satisfied in the end": """
+m = nn.Linear(2, 1)
+x = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
+y = torch.tensor([[1.0], [-1.0]])
+def loss():
+    return 100 * (1 - y * m(x)).clamp(min=0).mean()
+train(loss, m.parameters(), steps=8)
+""",
+    "a causal mask of -Inf": """
+m = nn.Linear(4, 4)
+x, future = torch.randn(2, 3, 4), torch.ones(3, 3).triu(1).bool()
+def loss():
+    scores = (m(x) @ x.transpose(1, 2)).masked_fill(future, float("-inf"))
+    return (scores.softmax(-1) @ x).pow(2).mean() + scores.log_softmax(-1).masked_fill(future, 0.0).mean()
+train(loss, m.parameters())
+""",
+    "a logarithm whose input is masked": """
+m = nn.Linear(4, 4)
+def loss():
+    y = torch.relu(m(torch.randn(5, 4)))
+    safe = torch.where(y > 0, y, torch.ones(()))
+    return torch.where(y > 0, safe.log(), torch.zeros(())).sum()
+train(loss, m.parameters())
+""",
+}
+
+
+@pytest.mark.parametrize("program", HEALTHY.values(), ids=HEALTHY)
+def test_what_only_looks_suspicious_is_left_alone(program: str, tmp_path: Path) -> None:
+    assert alarms(tmp_path, program) == []
+
+
+def test_nan_of_compiled_code_is_told_with_the_line_inside_of_it(tmp_path: Path) -> None:
+    program = """
+w = nn.Parameter(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))
+@torch.compile(backend="aot_eager")
+def unit(v):
+    square = v.square().sum(-1, keepdim=True)
+    return v / (square.sqrt() + 1e-8)  # here
+train(lambda: (unit(w) - 1).square().sum(), [w], steps=1)
+"""
+    (finding,) = alarms(tmp_path, program)
+    assert (finding.cause, finding.op) == ("nan_from_op", "CompiledFunctionBackward")
+    assert finding.place is not None
+    assert finding.place.line == guilty_line(program)
+    assert "compiled code (aten.div.Tensor)" in finding.message
+
+
+def test_nan_is_told_with_the_values_that_made_it_and_the_call_that_hid_it(tmp_path: Path) -> None:
+    program = """
+w = nn.Parameter(torch.tensor([0.0, 2.0]))
+train(lambda: torch.where(w > 0, w.log(), torch.zeros(2)).sum(), [w], steps=1)
+"""
+    (finding,) = alarms(tmp_path, program)
+    assert "log() of 2 values from 0 to 2, 1 of them 0 gives" in finding.message
+    assert "where() hides that in forward" in finding.message
+    assert finding.path == ("LogBackward0", "w")
+    assert finding.evidence["operand_0_zeros"] == 1

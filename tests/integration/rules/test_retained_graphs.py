@@ -1,0 +1,157 @@
+"""Graphs of earlier steps that are kept alive are found, with who holds them and since which line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.test_failed_backwards import findings_in, marked_line
+
+LOSSES_IN_A_DICT_OF_A_FUNCTION = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+def main():
+    net, stats = Net(), {"loss": []}
+    for _ in range(9):
+        loss = net(torch.randn(5, 4)).square().mean()
+        loss.backward()
+        stats["loss"].append(loss)  # here
+
+main()
+"""
+TOTAL_IN_A_METER = """
+class Meter:
+    total = 0.0
+
+    def update(self, value):
+        self.total = self.total + value  # here
+
+weight, meter = torch.ones(3, requires_grad=True), Meter()
+for _ in range(6):
+    loss = weight.exp().sum()
+    loss.backward()
+    meter.update(loss)
+"""
+PREDICTIONS_OF_A_VALIDATION = """
+net, predictions = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), []
+net(torch.randn(2, 4)).sum().backward()
+for _ in range(6):
+    output = net(torch.randn(2, 4))
+    predictions.append(output)  # here
+"""
+ACTIVATIONS_IN_A_MODULE = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.seen = nn.Linear(4, 1), []
+
+    def forward(self, x):
+        hidden = self.layer(x).relu()
+        self.seen.append(hidden)  # here
+        return hidden.sum()
+
+net = Net()
+for _ in range(6):
+    net(torch.randn(2, 4)).backward()
+"""
+ACTIVATIONS_KEPT_BY_A_HOOK = """
+from collections import defaultdict
+net, seen = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), defaultdict(list)
+
+def watch(module, args, output):
+    seen["nothing"].append(0)
+    seen["hidden"].append(output)  # here
+
+net[0].register_forward_hook(watch)
+for _ in range(6):
+    net(torch.randn(2, 4)).sum().backward()
+"""
+GRAPH_OF_THE_GRADIENT_IN_GRAD = """
+layer = nn.Linear(3, 3)
+for _ in range(6):
+    x = torch.randn(4, 3, requires_grad=True)
+    layer(x).square().sum().backward(create_graph=True)  # here
+    penalty = x.grad.square().sum()
+    layer.zero_grad()
+    penalty.backward()
+"""
+RESULT_ON_CTX = """
+class Exp(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x.exp()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.kept = (inputs[0], output)  # here
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.kept[1]
+
+Exp.apply(torch.randn(4, requires_grad=True) * 2).sum().backward()
+"""
+WHAT_ONE_STEP_LEAVES = """
+from collections import deque
+cell, heads = nn.RNNCell(3, 4), nn.ModuleList(nn.Linear(4, 1) for _ in range(5))
+optimizer = torch.optim.SGD([*cell.parameters(), *heads.parameters()], lr=0.1)
+recent, logged = deque(maxlen=3), []
+for _ in range(9):
+    state, outputs = torch.zeros(2, 4), []
+    for _ in range(4):
+        state = cell(torch.randn(2, 3), state)
+        outputs.append(state)
+    optimizer.zero_grad()
+    losses = [head(torch.stack(outputs)).square().mean() for head in heads]
+    torch.stack(losses).sum().backward()
+    optimizer.step()
+    recent.append(losses[0].detach())
+    logged.append(losses[1].item())
+"""
+GRADIENTS_THROUGH_AN_INNER_LOOP = """
+slow = torch.randn(3, requires_grad=True)
+optimizer = torch.optim.SGD([slow], lr=0.01)
+for _ in range(5):
+    total = 0
+    for goal in range(3):
+        fast = slow
+        for _ in range(3):
+            (gradient,) = torch.autograd.grad((fast * torch.randn(3)).square().sum(), fast, create_graph=True)
+            fast = fast - 0.1 * gradient
+        total = total + (fast - goal).square().sum()
+    optimizer.zero_grad()
+    total.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.filterwarnings("ignore:Using backward.. with create_graph=True")  # that is what the program does wrong
+@pytest.mark.parametrize(
+    ("holder", "program"),
+    [
+        ("stats['loss'][6]", LOSSES_IN_A_DICT_OF_A_FUNCTION),
+        ("meter.total", TOTAL_IN_A_METER),
+        ("predictions[4]", PREDICTIONS_OF_A_VALIDATION),
+        ("net.seen[5]", ACTIVATIONS_IN_A_MODULE),
+        ("seen['hidden'][5]", ACTIVATIONS_KEPT_BY_A_HOOK),
+        ("create_graph=True", GRAPH_OF_THE_GRADIENT_IN_GRAD),
+        ("ctx.kept[1]", RESULT_ON_CTX),
+    ],
+)
+def test_who_holds_the_graphs_is_named_with_the_line_that_keeps_them(holder: str, program: str, tmp_path: Path) -> None:
+    finding = findings_in(program, tmp_path)[0]
+    assert finding.place is not None
+    assert (finding.cause, finding.place.line) == ("graph_retained_leak", marked_line(program))
+    assert holder in finding.message
+
+
+@pytest.mark.parametrize("program", [WHAT_ONE_STEP_LEAVES, GRADIENTS_THROUGH_AN_INNER_LOOP])
+def test_what_one_step_leaves_in_variables_is_no_leak(program: str, tmp_path: Path) -> None:
+    assert findings_in(program, tmp_path) == ()

@@ -1,0 +1,57 @@
+"""Every rule's page: its four sections are there, its example is found, and what it says to do instead is clean."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.check.checker import check_case
+from gradviz.analysis.rule import FAMILIES, SECTIONS, Rule
+from gradviz.analysis.rules import ON_REQUEST, RULES
+from gradviz.analysis.rules.cost.saved_memory import saved_memory_above
+from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
+from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.program import find_script
+from gradviz.recording.script_runner import run
+
+REQUESTED = (ParameterWithoutGradient, saved_memory_above(3 * 2**20))
+every_rule = pytest.mark.parametrize("rule", (*RULES, *REQUESTED), ids=lambda rule: rule.name)
+
+
+def causes_in(example: str, folder: Path, rules: Iterable[type[Rule]], also: str) -> set[str]:
+    """Of alarms, and of notes of the rule `also`."""
+    script = folder / "example.py"
+    script.write_text(f"import torch\n\ntorch.manual_seed(0)\n{example}\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Torch's own, on what the example does wrong.
+        capture = run(find_script(str(script)), (), RecordingPlan(backward=None, calls=True)).capture
+    found = check_case(Case(capture), rules).findings
+    return {finding.cause for finding in found if finding.is_alarm or finding.cause == also}
+
+
+@every_rule
+def test_a_rule_has_a_code_of_a_family_and_a_page_with_all_sections(rule: type[Rule]) -> None:
+    assert rule.code[:3] in FAMILIES
+    assert tuple(rule.documentation()) == SECTIONS
+    assert all(rule.documentation().values())
+    assert rule.headline().endswith(".")
+
+
+def test_codes_are_in_order_and_names_given_once_in_a_family() -> None:
+    for rules in (RULES, ON_REQUEST):
+        codes = [rule.code for rule in rules]
+        assert codes == sorted(set(codes))
+    # One cause may show in two ways: `.data` that is read cuts a gradient off, `.data` that is written falsifies it.
+    assert len({(rule.code[:3], rule.name) for rule in RULES}) == len(RULES)
+
+
+@every_rule
+def test_the_example_of_a_rule_is_found_and_its_remedy_is_clean(rule: type[Rule], tmp_path: Path) -> None:
+    page = rule.documentation()
+    rules = RULES if rule in RULES else [rule]
+    assert rule.name in causes_in(page["Example"], tmp_path, rules, rule.name)
+    assert causes_in(page["Instead"], tmp_path, rules, rule.name) == set()

@@ -1,0 +1,114 @@
+"""What ``--why`` answers for a parameter or a variable: each verdict, by a program of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.check.checker import check_case
+from gradviz.analysis.check.why import Answer, why
+from gradviz.analysis.rules import RULES
+from gradviz.errors import BadInput
+from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.program import find_script
+from gradviz.recording.script_runner import run
+
+BEGINNING = """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+x = torch.randn(5, 3)
+"""
+END = """
+optimizer.step()
+"""
+
+
+def case_of(middle: str, folder: Path) -> Case:
+    script = folder / "train.py"
+    script.write_text(BEGINNING + dedent(middle).strip("\n") + END)
+    plan = RecordingPlan(backward=None, keep_going=True, calls=True)
+    return Case(run(find_script(str(script)), (), plan).capture)
+
+
+def answer(name: str, middle: str, folder: Path) -> Answer:
+    case = case_of(middle, folder)
+    return why(case, check_case(case, RULES).findings, name)
+
+
+VERDICTS = {
+    "gets one": (
+        "0.weight", "net(x).sum().backward()",
+        "gradient", "gets a gradient, of norm ", None,
+    ),
+    "gets one, and nothing trains it": (
+        "scale", "scale = nn.Parameter(torch.ones(2))\n(net(x) * scale).sum().backward()",
+        "gradient", "; but it is in no optimizer, and nothing else changes it", None,
+    ),
+    "gets zeros": (
+        "0.weight", "h = net[0](x) - 100\nnet[1](h.relu()).sum().backward()",
+        "zero", "gets a gradient that is exactly zero: ReluBackward0 made it so", 8,
+    ),
+    "gets NaN": (
+        "1.bias", "(net(x) * 0).sqrt().sum().backward()",
+        "not finite", "gets a gradient with 2 NaN and 0 Inf in 2 numbers", None,
+    ),
+    "is cut off": (
+        "0.weight", "h = net[0](x)\nnet[1](h.detach()).sum().backward()",
+        "cut off", "gets no gradient: the way from the loss is cut", 8,
+    ),
+    "is unused": (
+        "spare.weight", "net.spare = nn.Linear(3, 3)\nnet[1](net[0](x)).sum().backward()",
+        "unused", "gets no gradient: nothing is ever computed from it", 7,
+    ),
+    "is frozen": (
+        "0.weight", "net[0].requires_grad_(False)\nnet(x).sum().backward()",
+        "frozen", "gets no gradient: it does not require grad", 7,
+    ),
+    "is used for something else": (
+        "extra.weight", "net.extra = nn.Linear(4, 1)\nh = net[0](x)\nnote = net.extra(h)\nnet[1](h).sum().backward()",
+        "not reached", "gets no gradient: it is used, but no loss that backward ran on", 9,
+    ),
+    "waits for a backward": (
+        "0.weight", "loss = net(x).sum()",
+        "not reached", "gets no gradient: no backward() ran", 7,
+    ),
+    "hands it on": (
+        "h", "h = net[0](x)\nloss = net[1](h).sum()\nloss.backward()",
+        "passed on", "is computed, and its .grad stays None", 7,
+    ),
+    "was computed from what was cut": (
+        "best", "out = net(x)\nout.sum().backward()\nbest = out.argmax(1) + 1",
+        "cut off", "does not require grad: the gradient is cut on the way to it", 9,
+    ),
+    "is data": ("x", "net(x).sum().backward()", "no grad", "does not require grad", 6),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_the_verdict_is_told_with_the_line_that_decides(name: str, tmp_path: Path) -> None:
+    asked, middle, kind, words, line = VERDICTS[name]
+    told = answer(asked, middle, tmp_path)
+    assert (told.kind, words in told.verdict) == (kind, True), told.verdict
+    assert (told.place and told.place.line) == line
+
+
+def test_what_the_last_backward_did_not_reach_is_told_of_the_last_that_did(tmp_path: Path) -> None:
+    told = answer("0.weight", "net(x).sum().backward()\nnet[1](torch.ones(2, 4)).sum().backward()", tmp_path)
+    assert told.verdict.startswith("gets a gradient, of norm ")
+    assert dict(told.facts)["path"] == "Sum > Addmm > Addmm > T > net.0.weight"
+
+
+def test_of_what_was_cut_off_the_missing_way_is_shown(tmp_path: Path) -> None:
+    told = answer("0.bias", "loss = net[1](net[0](x).detach()).sum()\nloss.backward()", tmp_path)
+    assert dict(told.facts)["path"] == "net.0.bias > cut: detach (line 7) > linear (line 7) > sum (line 7) > loss"
+
+
+def test_a_module_is_answered_with_what_is_in_it(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"'net\.0' stands for several; write one of net\.0\.weight"):
+        answer("net.0", "net(x).sum().backward()", tmp_path)

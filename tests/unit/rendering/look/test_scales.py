@@ -1,0 +1,43 @@
+"""Figures find their step, and the ends of a scale say what they are."""
+
+from __future__ import annotations
+
+from gradviz.rendering.look.scales import scale_for, seconds_words
+
+
+def test_gradients_are_spread_over_whole_decades() -> None:
+    scale = scale_for("gradient", [3e-9, 0.0, 0.4])
+    assert scale is not None
+    assert (scale.low_words, scale.high_words) == ("1e-9", "1")
+    assert [scale.step(value) for value in (3e-9, 3e-5, 0.4)] == [0, 3, 6]
+
+
+def test_gradients_that_hardly_differ_have_one_colour() -> None:
+    scale = scale_for("gradient", [0.3, 0.5, 0.9])
+    assert scale is not None
+    assert (scale.low_words, scale.high_words) == ("1e-4", "1")
+    assert {scale.step(value) for value in (0.3, 0.5, 0.9)} == {6}
+
+
+def test_what_is_below_the_largest_by_far_shares_the_lowest_step() -> None:
+    scale = scale_for("gradient", [1e-30, 1.0])
+    assert scale is not None
+    assert scale.low_words == "≤ 1e-16"
+    assert scale.step(1e-30) == 0
+
+
+def test_bytes_have_a_logarithmic_scale_and_time_an_even_one() -> None:
+    memory, time = scale_for("memory", [1024.0, 1024.0**2]), scale_for("time", [1e-6, 2e-3])
+    assert memory is not None and time is not None
+    assert (memory.low_words, memory.high_words, memory.step(32 * 1024.0)) == ("1.00 KiB", "1.00 MiB", 3)
+    assert (time.low_words, time.high_words, time.step(1e-3)) == ("0", "2 ms", 3)
+
+
+def test_one_figure_is_a_scale_and_none_or_zeros_are_not() -> None:
+    for quantity in ("gradient", "memory", "time"):
+        assert scale_for(quantity, [5.0]) is not None
+        assert scale_for(quantity, [0.0]) is None
+
+
+def test_seconds_are_told_in_the_unit_that_suits_them() -> None:
+    assert [seconds_words(value) for value in (3.5e-5, 1.234e-3, 2.5)] == ["35 µs", "1.23 ms", "2.5 s"]

@@ -1,0 +1,83 @@
+"""What the panel of the page is told of items: the edges that gradients come and go along, and who shares memory."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from gradviz.capture.capture import Capture, Program
+from gradviz.graph.model import CallSite, Graph
+from gradviz.rendering.page.details import MOST_EDGES, PageItemDetails
+from gradviz.rendering.page.document import PageDetails, PageSection
+from gradviz.rendering.page.findings import PageFindings
+from gradviz.rendering.page.identities import Identities
+from gradviz.rendering.page.level import level_of
+from gradviz.rendering.subjects import subject_of
+from gradviz.view.build import ViewOptions
+from gradviz.view.folding import FoldOptions
+from tests.builders import graph_of, transformer
+from tests.unit.analysis.memory_graphs import relu_and_square
+from tests.unit.rendering.look.test_colouring import fading
+
+
+def details_of(graph: Graph, title: str, depth: int = 0) -> PageDetails:
+    """Those of the item with that title, in a view with boxes open to a depth."""
+    subject = subject_of(Capture(Program("train.py"), (graph,)), graph, ViewOptions(fold=FoldOptions(depth=depth)))
+    level = level_of(subject, subject.view, depth, Identities(graph))
+    collected = PageItemDetails(graph, PageFindings(graph))
+    collected.add(level)
+    (place,) = [place for place, item in enumerate(level.closed) if level.texts[item.id].title == title]
+    return collected.finished()[place]
+
+
+def ends(graph: Graph, edges: object) -> list[str]:
+    return [graph.nodes[edge.node].name.removesuffix("Backward0") for edge in edges]  # type: ignore[attr-defined]
+
+
+def test_where_branches_meet_each_edge_is_told_and_their_sum() -> None:
+    graph = fading(graph_of("w -> Mul -> Sin -> Sum -> loss; Mul -> Cos -> Sum"))
+    found = details_of(graph, "mul")
+    assert ends(graph, found.entering) == ["Sin", "Cos"]
+    assert ends(graph, found.leaving) == ["torch::autograd::AccumulateGrad"]
+    assert [each.facts[0] for each in found.arrived] == ["norm 0.001"]
+
+
+def test_what_backward_computes_is_told_of_operations_also_where_it_cannot_be_played() -> None:
+    found = details_of(graph_of("w -> Exp -> loss"), "exp")
+    assert found.formula == PageSection("formula", ("x̄ = ȳ ∘ y", "x is w"))
+
+
+def test_of_a_box_only_edges_through_its_outline_are_told() -> None:
+    graph = graph_of("w -> Mul -> net/Sin -> net/Cos -> Sum -> loss")
+    found = details_of(graph, "net")
+    assert (ends(graph, found.entering), ends(graph, found.leaving)) == (["Sum"], ["Mul"])
+
+
+def test_of_very_many_edges_some_are_told() -> None:
+    users = (f"Mul -> Op{'a' * (number + 1)} -> loss{number}" for number in range(MOST_EDGES + 1))
+    graph = graph_of("; ".join(["w -> Mul", *users]))
+    found = details_of(graph, "mul")
+    assert (len(found.entering), found.has_more_edges) == (MOST_EDGES, True)
+
+
+def test_norms_of_all_repetitions_are_told_in_order() -> None:
+    graph = fading(transformer(4))
+    norms = details_of(graph, "h.0 … h.3", depth=1).norms
+    assert len(norms) == 4 and list(norms) == sorted(norms, key=lambda norm: norm or 0.0)
+
+
+def test_a_saved_tensor_names_the_nodes_that_keep_the_same_memory() -> None:
+    graph = relu_and_square()
+    (saved,) = details_of(graph, "relu").saved
+    assert (saved.slot, saved.facts, saved.sharing) == ("result", ("[100]", "400 B"), 1)
+    assert [graph.nodes[node].name for node in saved.shared_with] == ["PowBackward0"]
+
+
+def test_the_readers_lines_above_are_told_and_those_of_libraries_are_not() -> None:
+    graph = graph_of("w -> Mul -> loss")
+    sites = (
+        CallSite("train.py", 30),
+        CallSite("torch/module.py", 9, caller=0, is_library=True),
+        CallSite("net.py", 7, caller=1),
+    )
+    nodes = tuple(replace(node, call_site=None if node.is_leaf else 2) for node in graph.nodes)
+    assert details_of(replace(graph, nodes=nodes, call_sites=sites), "mul").callers == (("train.py", 30),)

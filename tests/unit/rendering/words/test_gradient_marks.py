@@ -1,0 +1,64 @@
+"""A lost gradient stands out in every format, loudly only where it is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from gradviz.capture.capture import Capture, Program
+from gradviz.graph.model import Graph
+from gradviz.rendering.renderer import FORMATS, Format, Subject
+from gradviz.rendering.words.labels import item_texts
+from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.view.folding import FoldOptions, fold
+from tests.builders import graph_of
+from tests.unit.analysis.test_gradient_births import FINE, NAN, ZERO, with_flow
+
+PICTURES = ("svg", "dot", "mermaid", "tree")
+
+
+def marks(graph: Graph, depth: int | None = None) -> dict[str, str]:
+    view = fold(graph, FoldOptions(depth=depth))
+    texts = item_texts(SubjectWords(Capture(Program("train.py")), graph, view))
+    return {text.title: f"{text.mark.level}: {text.mark.words}" for text in texts if text.mark is not None}
+
+
+def dead_sign() -> Graph:
+    flow = {"Sum": (FINE, [FINE]), "Sign": (FINE, [ZERO]), "Mul": (ZERO, [ZERO]), "w": (ZERO, [])}
+    return with_flow("w -> net/Mul -> net/Sign -> Sum -> loss", flow)
+
+
+def test_the_node_that_makes_zeros_is_marked_loudly_and_what_follows_quietly() -> None:
+    assert marks(dead_sign()) == {
+        "sign": "warning: gradient becomes 0",
+        "mul": "quiet: gradient 0",
+        "w": "quiet: gradient 0",
+    }
+
+
+def test_a_closed_box_says_what_happens_inside() -> None:
+    assert marks(dead_sign(), depth=0) == {"net": "warning: gradient becomes 0 inside"}
+
+
+def test_nan_is_louder_than_zero() -> None:
+    flow = {"Sum": (FINE, [FINE]), "Log": (FINE, [NAN]), "w": (NAN, [])}
+    graph = with_flow("w -> net/Log -> Sum -> loss", flow)
+    assert marks(graph) == {"log": "alarm: gradient becomes NaN", "w": "quiet: gradient NaN"}
+
+
+def test_a_leaf_whose_branches_cancel_says_so() -> None:
+    graph = with_flow("w -> Sub -> loss; w -> Sub", {"Sub": (FINE, [FINE, FINE]), "w": (ZERO, [])})
+    assert marks(graph) == {"w": "warning: branches sum to 0"}
+
+
+def test_gradients_that_are_fine_have_no_mark() -> None:
+    graph = graph_of("w -> Sum -> loss")
+    assert marks(graph) == marks(with_flow("w -> Sum -> loss", {"Sum": (FINE, [FINE]), "w": (FINE, [])})) == {}
+
+
+@pytest.mark.parametrize("chosen", [each for each in FORMATS if each.name in PICTURES], ids=lambda each: each.name)
+def test_every_format_to_look_at_shows_where_the_gradient_is_lost(chosen: Format) -> None:
+    graph = dead_sign()
+    subject = Subject(Capture(Program("train.py"), (graph,)), graph, fold(graph))
+    content = chosen.renderer().render(subject)
+    assert isinstance(content, str)
+    assert content.count("✗ gradient becomes 0") == 1
