@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from gradviz.capture.capture import Capture
     from gradviz.checked import Checked
     from gradviz.errors import BadCapture, BadInput, GradvizError, MissingDependency, NothingFound, NothingRecorded
-    from gradviz.graph.model import Graph, Node
+    from gradviz.graph.model import Node
     from gradviz.inspection import Inspection
+    from gradviz.public_graph import Graph
 else:
     _HOMES = {
         "gradviz.api": ("Recording", "Watch", "check", "inspect", "load", "record", "watch"),
@@ -33,8 +34,9 @@ else:
             "NothingFound",
             "NothingRecorded",
         ),
-        "gradviz.graph.model": ("Graph", "Node"),
+        "gradviz.graph.model": ("Node",),
         "gradviz.inspection": ("Inspection",),
+        "gradviz.public_graph": ("Graph",),
     }
 
     def __getattr__(name):

@@ -28,7 +28,7 @@ class DrawnGraphs:
     def subject(self, showing: dict[str, Any], backward: int | None) -> Subject:
         """What the keywords select of one graph."""
         try:
-            subject = self._drawn(self._number(backward), showing)
+            subject = self._drawn(self.number(backward), showing)
         except NotInThisGraph as refusal:
             if backward is None and len(self.capture.graphs) > 1:
                 refusal.hint = f"{refusal.hint or ''}; {self._other_graphs()}".removeprefix("; ")
@@ -75,9 +75,10 @@ class DrawnGraphs:
 
     def graph(self, backward: int | None) -> Graph:
         """The graph of that backward call; without one, the first. Raises `NothingRecorded` and `BadInput`."""
-        return self.capture.graphs[self._number(backward)]
+        return self.capture.graphs[self.number(backward)]
 
-    def _number(self, backward: int | None) -> int:
+    def number(self, backward: int | None) -> int:
+        """The index of the graph of that backward call; without one, of the first. Raises as `graph` does."""
         if not self.capture.graphs:
             raise NothingRecorded(f"there is no graph: {self.why_there_is_none}")
         if backward is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from gradviz.capture.capture import Capture
     from gradviz.checked import Checked
-    from gradviz.graph.model import Graph
+    from gradviz.public_graph import Graph
     from gradviz.recording.requested_backward import InspectedRoots
     from gradviz.rendering.notebook import SvgPicture, TreeText
     from gradviz.rendering.page.notebook_page import NotebookPage
@@ -72,10 +73,12 @@ class Inspection:
         """Everything that was recorded, as data."""
         return self._capture
 
-    @property
+    @cached_property
     def graphs(self) -> tuple[Graph, ...]:
         """One graph for each backward call that was recorded; none where there was nothing to record."""
-        return self.capture.graphs
+        from gradviz.public_graph import public_graph
+
+        return tuple(map(public_graph, self.capture.graphs))
 
     @property
     def graph(self) -> Graph:
@@ -84,7 +87,7 @@ class Inspection:
         Raises:
             NothingRecorded: there is none.
         """
-        return self._drawn.graph(None)
+        return self.graphs[self._drawn.number(None)]
 
     def backward(self, gradient: Any = None, *, values: int = 0, root_shares: bool = False) -> Inspection:
         """What a backward of the tensors that were inspected would send along every edge, measured now.

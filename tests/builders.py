@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 
+from gradviz.graph.invariants import check_graph
 from gradviz.graph.model import (
     BackwardCall,
     CallSite,
@@ -127,7 +128,7 @@ class GraphBuilder:
             knows_saved_tensors=True,
             backward=BackwardCall(number=1, failed_node=failed_node),
         )
-        graph.check_invariants()
+        check_graph(graph)
         return graph
 
     def _add(self, node: Node) -> int:

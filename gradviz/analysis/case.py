@@ -23,7 +23,7 @@ from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.model import Edge, Graph
 from gradviz.graph.query.composite_inputs import with_constants_in_place
-from gradviz.graph.query.own_line import readers_lines
+from gradviz.graph.query.own_line import own_lines
 from gradviz.graph.traversal import ancestors, scopes_around
 
 
@@ -36,7 +36,7 @@ class Case:
         self.placed_graph = cache(lambda number: with_constants_in_place(self.graphs[number]))
         """By number, a graph whose constants stand at the nodes that take them."""
         self._scopes_of = cache(self._scopes_by_call)
-        self._readers_lines_of = cache(lambda number: readers_lines(self.graphs[number]))
+        self._own_lines_of = cache(lambda number: own_lines(self.graphs[number]))
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
@@ -161,7 +161,7 @@ class Case:
         """The reader's own line behind a call site of a graph."""
         if site is None:
             return None
-        return place_of_line(self.graphs[number].call_sites[self._readers_lines_of(number)[site]])
+        return place_of_line(self.graphs[number].call_sites[self._own_lines_of(number)[site]])
 
     def leaves_never_reached(self, number: int, below: Iterable[Edge | None]) -> tuple[str, ...]:
         """Names of leaves behind some edges of a graph to which no recorded backward brought a gradient."""

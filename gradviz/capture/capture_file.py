@@ -29,7 +29,7 @@ from gradviz.capture.encoding import encoded
 from gradviz.capture.file_header import FirstLine, content_of
 from gradviz.capture.run_log_file import is_run_log
 from gradviz.errors import BadCapture
-from gradviz.graph.invariants import InvalidGraph
+from gradviz.graph.invariants import InvalidGraph, check_call_log, check_graph
 
 FORMAT_VERSION = 1
 """Raised when an older gradviz would misread a new file. A new field with a default does not raise it: older
@@ -61,12 +61,12 @@ def read_capture(data: bytes, name: str) -> Capture:
     capture = _decode(_unpack(data, name), name)
     for index, graph in enumerate(capture.graphs):
         try:
-            graph.check_invariants()
+            check_graph(graph)
         except InvalidGraph as error:
             raise _damaged(name, f"{error} at $.graphs[{index}]") from error
     if capture.calls is not None:
         try:
-            capture.calls.check_invariants()
+            check_call_log(capture.calls)
         except InvalidGraph as error:
             raise _damaged(name, f"{error} at $.calls") from error
     return capture

@@ -16,7 +16,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gradviz.graph import invariants
 from gradviz.graph.model import CallSite, ModuleScope, Scalar
 from gradviz.graph.tensor_facts import TensorFacts
 
@@ -307,7 +306,3 @@ class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
             for number, tensor in enumerate(self.tensors)
             if tensor.role == "parameter" or (tensor.is_leaf and tensor.requires_grad)
         )
-
-    def check_invariants(self) -> None:
-        """Raise `InvalidGraph` at the first reference that points nowhere."""
-        invariants.check_call_log(self)

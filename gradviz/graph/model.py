@@ -11,21 +11,15 @@ a node of a million-node graph small.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct
 
-from gradviz.errors import BadInput
-from gradviz.graph import invariants, traversal
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures, at_place
 from gradviz.graph.node_findings import GhostEdge, NodeFinding, Verdict
 from gradviz.graph.root_shares import RootShares
 from gradviz.graph.saved_tensors import AllocatorReading, OlderGraph, SavedTensor, Storage
 from gradviz.graph.tensor_facts import TensorFacts as TensorFacts
-
-if TYPE_CHECKING:
-    import networkx
 
 NodeKind = Literal["operation", "parameter", "input", "custom", "view", "inplace", "checkpoint", "compiled"]
 """What a node is: ``parameter`` and ``input`` are leaves (`AccumulateGrad`); ``custom`` is a user's
@@ -212,7 +206,7 @@ class CustomFunction(Struct, frozen=True, omit_defaults=True, gc=False, repr_omi
 
 
 class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """Everything that one or several roots reach through ``next_functions``, and questions to ask about it.
+    """Everything that one or several roots reach through ``next_functions``.
 
     ``loss = (w * w).sum()`` as data, with `Edge` leading where ``next_functions`` does:
 
@@ -220,10 +214,6 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     >>> square = Node(1, "MulBackward0", edges=(Edge(0), Edge(0)))
     >>> total = Node(2, "SumBackward0", edges=(Edge(1),))
     >>> graph = Graph((weight, square, total), roots=(Root(2, name="loss"),))
-    >>> [node.name for node in graph.ancestors(total)]
-    ['torch::autograd::AccumulateGrad', 'MulBackward0']
-    >>> [node.name for node in graph.descendants(graph.find("w")[0])]
-    ['MulBackward0', 'SumBackward0']
     >>> [leaf.names for leaf in graph.leaves]
     [('w',)]
     """
@@ -281,61 +271,3 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     def all_findings(self) -> tuple[Verdict, ...]:
         """`findings`, and those that are drawn as `ghost_edges`."""
         return (*self.findings, *(edge.finding for edge in self.ghost_edges))
-
-    def ancestors(self, node: Node | int) -> tuple[Node, ...]:
-        """Everything that a node, or the node with that id, was computed from, in creation order and without it.
-
-        Raises `BadInput` for a node that is not in this graph.
-        """
-        start = self._id_of(node)
-        return self._without(start, traversal.ancestors(self, [start]))
-
-    def descendants(self, node: Node | int) -> tuple[Node, ...]:
-        """Everything that was computed from a node, or the node with that id, in creation order and without it.
-
-        Raises `BadInput` for a node that is not in this graph.
-        """
-        start = self._id_of(node)
-        return self._without(start, traversal.descendants(self, [start]))
-
-    def find(self, name: str) -> tuple[Node, ...]:
-        """The nodes that a name stands for, in creation order; none where it fits nothing.
-
-        A root, a variable or parameter (or the end of its name), a module's path, ``SoftmaxBackward0`` or ``Softmax``,
-        an operation such as ``log_softmax``, a line ``train.py:41``, ``node:12``: see `gradviz.graph.query.names`.
-        """
-        from gradviz.graph.query.names import find_named
-
-        found = find_named(self, name)
-        return () if found is None else tuple(self.nodes[node] for node in found.nodes)
-
-    def to_networkx(self) -> networkx.MultiDiGraph[int]:
-        """This graph for networkx, with node ids as keys; raises `MissingDependency` where networkx is not installed.
-
-        Edges follow the data, so that ``networkx.ancestors`` gives what a node was computed from; their keys are
-        places among the inputs of the node that takes it. Attributes are plain text and numbers, and are left out
-        where nothing is known: ``label``, ``grad_fn``, ``kind``, ``shape``, ``dtype``, ``module``, ``file``, ``line``,
-        ``gradient_norm`` and others. Inputs that need no gradient are no nodes; ``constants`` names them.
-        """
-        from gradviz.graph.query.networkx import networkx_graph
-
-        return networkx_graph(self)
-
-    def _id_of(self, node: Node | int) -> int:
-        if not isinstance(node, (int, Node)):
-            kind = type(node).__name__
-            raise BadInput(f"a {kind} is neither a node nor a node's number", hint="graph.find(name) gives nodes")
-        number = node if isinstance(node, int) else node.id
-        if not 0 <= number < len(self.nodes):
-            raise BadInput(f"there is no node {number}", hint=f"this graph has {len(self.nodes):,}, counted from 0")
-        own = self.nodes[number]
-        if not isinstance(node, int) and node != own:
-            raise BadInput(f"node {number} ({node.name}) is of another graph", hint=f"here it is {own.name}")
-        return number
-
-    def _without(self, start: int, found: Iterable[int]) -> tuple[Node, ...]:
-        return tuple(self.nodes[node] for node in sorted(found) if node != start)
-
-    def check_invariants(self) -> None:
-        """Raise `InvalidGraph` at the first reference that points nowhere, or in a circle."""
-        invariants.check_graph(self)

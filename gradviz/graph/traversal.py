@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gradviz.graph.model import Graph, ModuleScope
+    from gradviz.graph.model import Graph, ModuleScope, Node
 
 
 def consumers(graph: Graph) -> list[list[int]]:
@@ -65,6 +65,16 @@ def descendants(graph: Graph, starts: Iterable[int]) -> set[int]:
                 reached.add(user)
                 stack.append(user)
     return reached
+
+
+def ancestor_nodes(graph: Graph, node: Node) -> tuple[Node, ...]:
+    """What a node was computed from, in creation order, without the node itself."""
+    return tuple(graph.nodes[each] for each in sorted(ancestors(graph, [node.id])) if each != node.id)
+
+
+def descendant_nodes(graph: Graph, node: Node) -> tuple[Node, ...]:
+    """What was computed from a node, in creation order, without the node itself."""
+    return tuple(graph.nodes[each] for each in sorted(descendants(graph, [node.id])) if each != node.id)
 
 
 def behind_views(graph: Graph, node: int, output_nr: int = 0) -> tuple[int, int]:

@@ -13,6 +13,7 @@ import torch
 
 from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import read_capture, write_capture
+from gradviz.graph.invariants import check_graph
 from gradviz.inspection import Inspection
 from tests.conformance.bits import difference
 from tests.conformance.comparison import differences
@@ -64,7 +65,7 @@ def _problems(sample: Sample, plain: Run, tally: Tally, before_recording: Callab
         return
     (graph,) = capture.graphs
     tally.nodes += len(graph.nodes)
-    graph.check_invariants()
+    check_graph(graph)
     yield from differences(graph, known, plain)
     yield from _wrong_forms(capture, pictures=tally.subjects.total() % EVERY_NTH_IS_DRAWN == 0)
 

@@ -139,7 +139,7 @@ def test_more_nodes_than_are_kept_at_once_end_the_recording_and_are_told_about(t
     program = """
 import sys
 from functools import partial
-from gradviz.recording import plan
+from gradviz.recording.run import plan
 
 plan.RecordingPlan = partial(plan.RecordingPlan, max_kept_nodes=7)
 from gradviz.cli import main

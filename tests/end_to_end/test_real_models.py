@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+from gradviz.graph.invariants import check_graph
 from gradviz.graph.model import Graph
 from gradviz.rendering.export.json import GraphDocument
 from tests.end_to_end.command import SAMPLES, SCRIPTS, gradviz, installed_gradviz, python
@@ -151,7 +152,7 @@ def of(*programs: Program) -> pytest.MarkDecorator:
 @of(*PROGRAMS)
 def test_the_whole_graph_is_recorded(program: Program, drawn: Drawn) -> None:
     graph = drawn.graph
-    graph.check_invariants()
+    check_graph(graph)
     assert len(graph.nodes) == program.nodes
     assert f"{program.nodes:,} nodes" in drawn.summary
 

@@ -14,6 +14,7 @@ import torch
 from gradviz.api import Recording
 from gradviz.capture.capture_file import read_capture, write_capture
 from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.invariants import check_graph
 from gradviz.graph.model import Graph, Node
 from tests.zoo.naive_graph import NaiveNode, NaiveTensor
 from tests.zoo.training_step import Step
@@ -32,7 +33,7 @@ def untruths(step: Step, *, hides_layers: bool) -> Iterator[str]:
     told = [sentence for sentence in capture.disclosures if hides_layers and "is not in this graph" in sentence]
     yield from (f"disclosed: {sentence}" for sentence in capture.disclosures if sentence not in told)
     graph = capture.graphs[0]
-    graph.check_invariants()
+    check_graph(graph)
     pairs = _pairs(step.walked, graph)
     if isinstance(pairs, str):
         yield pairs

@@ -10,7 +10,7 @@ from gradviz.analysis.finding import CutSeen, Finding, Place, Severity
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph
 from gradviz.graph.node_findings import GhostEdge, NodeFinding, Verdict
-from gradviz.graph.query.own_line import line_words_of, readers_lines
+from gradviz.graph.query.own_line import line_words_of, own_lines
 from gradviz.graph.traversal import ancestors
 
 
@@ -47,7 +47,7 @@ def most_telling(capture: Capture) -> int:
 
 
 def _marked(number: int, graph: Graph, findings: Sequence[Finding]) -> Graph:
-    lines = readers_lines(graph)
+    lines = own_lines(graph)
     marks: list[NodeFinding] = []
     ghosts: list[GhostEdge] = []
     for finding in findings:

@@ -10,11 +10,11 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.check.baseline import Baseline, without_known
 from gradviz.analysis.check.checker import check_case, chosen_rules
 from gradviz.analysis.check.installed_rules import all_rules
-from gradviz.analysis.check.outcomes import counted_outcomes
 from gradviz.analysis.check.suppressions import on_unknown_words, without_suppressed
 from gradviz.analysis.dataflow.tensor_words import together
 from gradviz.analysis.finding import Finding, Place, SourceText, text_at
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.outcomes import counted_outcomes
 from gradviz.capture.capture import Capture
 from gradviz.graph.words import counted
 

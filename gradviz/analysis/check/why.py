@@ -10,11 +10,11 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.check.outcomes import outcome_of
 from gradviz.analysis.dataflow.call_words import place_of_call
 from gradviz.analysis.finding import Finding, Place, place_of_line
 from gradviz.analysis.flow.gradient_flow import FlowRow
 from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.rules.bases.outcomes import outcome_of
 from gradviz.errors import BadInput, near_matches
 from gradviz.graph.gradients import at_place
 from gradviz.graph.model import Graph, Node

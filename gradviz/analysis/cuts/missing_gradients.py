@@ -1,8 +1,8 @@
 """Tensors that want a gradient and get none, and the cut that is to blame for each.
 
-A cut (`gradviz.analysis.dataflow.cuts`) is to blame if it lies below a tensor that wants a gradient *and* its shadow
-(`gradviz.analysis.cuts.cut_paths`) lies on the root of a backward call. What is cut on its way to a metric, a log or a target
-lies on no root, or costs nobody a gradient.
+A cut (`gradviz.analysis.dataflow.cuts`) is to blame if it lies below a tensor that wants a gradient *and* a path from
+the cut (`gradviz.analysis.cuts.cut_paths`) leads to the root of a backward call. What is cut on its way to a metric, a
+log or a target leads to no root, or takes a gradient from nobody.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names
 from gradviz.analysis.finding import CutRoot
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import Graph, Node
+from gradviz.graph.traversal import ancestor_nodes
 
 
 class RaisedBackward(Struct, frozen=True):
@@ -90,5 +91,5 @@ _REMEMBERED = 100
 
 
 def _starved(graph: Graph, node: Node | None) -> tuple[str, ...]:
-    behind = graph.nodes if node is None else (*graph.ancestors(node), node)
+    behind = graph.nodes if node is None else (*ancestor_nodes(graph, node), node)
     return leaf_names(each for each in behind if each.run is None)

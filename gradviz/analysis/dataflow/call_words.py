@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Place, place_of_line
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
+from gradviz.graph.query.own_line import own_lines_around
 
 _OPERATORS = {
     "__setitem__": "assigning to its elements",
@@ -70,11 +71,7 @@ def place_of_call(flow: Dataflow, row: int) -> Place | None:
 def callers(flow: Dataflow, call: int) -> Iterator[CallSite]:
     """The reader's own lines from which a call was made, innermost first."""
     sites = flow.log.call_sites
-    site = flow.log.calls[call].call_site
-    while site is not None:
-        if not sites[site].is_library:
-            yield sites[site]
-        site = sites[site].caller
+    return (sites[site] for site in own_lines_around(sites, flow.log.calls[call].call_site))
 
 
 def line_in_function_of(flow: Dataflow, call: int, other: int) -> CallSite | None:

@@ -29,6 +29,7 @@ from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE, Cut, find_cuts
 from gradviz.analysis.dataflow.left_torch import Reentry, find_reentries
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
+from gradviz.graph.query.own_line import own_line
 
 
 class Dataflow(CallIndex):
@@ -39,11 +40,7 @@ class Dataflow(CallIndex):
     def line(self, call_site: int | None) -> CallSite | None:
         """The reader's own line from which a call site was reached, or the site itself where there is none."""
         sites = self.log.call_sites
-        site = call_site
-        while site is not None and sites[site].is_library:
-            site = sites[site].caller
-        found = site if site is not None else call_site
-        return None if found is None else sites[found]
+        return None if call_site is None else sites[own_line(sites, call_site)]
 
     def line_of(self, call: int) -> CallSite | None:
         """The reader's own line that made the call."""

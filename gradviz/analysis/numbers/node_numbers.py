@@ -15,7 +15,7 @@ from gradviz.formulas.derivative import Derivative
 from gradviz.graph.gradients import LeafGradient, holds_numbers
 from gradviz.graph.model import Attribute, Graph, Node
 from gradviz.graph.query.operation_names import autograd_name
-from gradviz.graph.query.own_line import readers_lines
+from gradviz.graph.query.own_line import own_line
 from gradviz.graph.saved_tensors import SavedTensor
 
 
@@ -62,7 +62,7 @@ class _Numbers:
     def all(self) -> NodeNumbers:
         node, graph = self.node, self.graph
         inputs, results = node_inputs(graph, node, self.derivative), node_results(node, self.derivative)
-        site = None if node.call_site is None else graph.call_sites[readers_lines(graph)[node.call_site]]
+        site = None if node.call_site is None else graph.call_sites[own_line(graph.call_sites, node.call_site)]
         return NodeNumbers(
             id=node.id,
             name=node.name,

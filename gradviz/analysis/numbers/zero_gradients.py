@@ -1,4 +1,4 @@
-"""The operations that leave leaves dead (`gradviz.analysis.numbers.dead_leaves`), and the lines that are to blame for it."""
+"""Operations that leave leaves dead (`gradviz.analysis.numbers.dead_leaves`), and the lines that are to blame."""
 
 from __future__ import annotations
 

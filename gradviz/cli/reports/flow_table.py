@@ -20,8 +20,8 @@ from gradviz.graph.model import Graph, Node
 from gradviz.graph.query.operation_names import autograd_name
 from gradviz.graph.query.own_line import line_words
 from gradviz.graph.root_shares import RootShares
-from gradviz.rendering.reports.run_log_words import trend_words
 from gradviz.rendering.text.printing import printed
+from gradviz.rendering.words.run_log_words import trend_words
 from gradviz.rendering.words.words import counted, listed
 
 MOST_ROWS = 40

@@ -123,7 +123,7 @@ def _exported(log: RunLog, folder: str) -> str:
 def _last_step(log: RunLog, look: FlowTable, name: str) -> str:
     from gradviz.analysis.flow.flow_over_steps import flow_of_last_step
     from gradviz.cli.reports.flow_table import FlowPage, silent_remarks
-    from gradviz.rendering.reports.run_log_words import what_is_missing
+    from gradviz.rendering.words.run_log_words import what_is_missing
 
     flow = flow_of_last_step(log)
     title = f"gradients of step {log.steps[-1].step:,} of {log.header.program.name}"
@@ -145,7 +145,7 @@ def _json(log: RunLog) -> str:
 
     from gradviz.analysis.flow.flow_over_steps import flow_over_steps
     from gradviz.capture.encoding import json_text
-    from gradviz.rendering.reports.run_log_words import what_is_missing
+    from gradviz.rendering.words.run_log_words import what_is_missing
 
     flow = flow_over_steps(log)
     document = {

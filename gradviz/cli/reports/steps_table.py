@@ -13,9 +13,9 @@ from rich.text import Text
 from gradviz.analysis.flow.flow_over_steps import FlowOverSteps, Series, depth_that_fits, flow_over_steps
 from gradviz.capture.run_log import RunLog
 from gradviz.cli.terminal.tables import ASCII_LEVELS, LEVELS, shortened_paths, wrapped
-from gradviz.rendering.reports.run_log_words import findings, run_facts, run_title, size_words, what_is_missing
 from gradviz.rendering.svg.heat_map import Columns, LogScale, typical
 from gradviz.rendering.text.printing import printed
+from gradviz.rendering.words.run_log_words import findings, run_facts, run_title, size_words, what_is_missing
 
 MOST_ROWS = 40
 _LEAST_SIGNS, _MOST_SIGNS = 8, 100

@@ -6,7 +6,7 @@ from gradviz.capture.capture import Capture
 from gradviz.cli.captures.source import SourceOptions
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph
-from gradviz.graph.query.own_line import line_words, readers_lines
+from gradviz.graph.query.own_line import line_words, own_line
 from gradviz.output import write_output
 from gradviz.rendering.renderer import Subject
 
@@ -71,7 +71,7 @@ def _size(graph: Graph) -> str:
 
 
 def _place(graph: Graph, call_site: int | None) -> str:
-    return "" if call_site is None else f" at {line_words(graph.call_sites[readers_lines(graph)[call_site]])}"
+    return "" if call_site is None else f" at {line_words(graph.call_sites[own_line(graph.call_sites, call_site)])}"
 
 
 def _parameters(capture: Capture, graph: Graph) -> str:

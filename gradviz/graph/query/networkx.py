@@ -10,7 +10,7 @@ from gradviz.graph.gradients import TensorFigures, at_place
 from gradviz.graph.model import Graph, Node, TensorFacts
 from gradviz.graph.node_findings import GhostEdge, Verdict
 from gradviz.graph.query.operation_names import call_of, calls_of_several_names, constant_names, node_word
-from gradviz.graph.query.own_line import line_words_of, readers_lines
+from gradviz.graph.query.own_line import line_words_of, own_lines
 from gradviz.graph.query.root_names import refused_name, root_names
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def plain_nodes(graph: Graph) -> Iterator[tuple[int, dict[str, PlainAttribute]]]
             cuts.setdefault(end, []).append(_cut_words(ghost))
     for root, name in zip(graph.roots, root_names(graph), strict=True):
         roots.setdefault(root.node, []).append(name)
-    own_lines = readers_lines(graph)
+    lines = own_lines(graph)
     shared_calls = calls_of_several_names(graph.nodes)
     for node in graph.nodes:
         attributes = dict(_node_attributes(graph, node, shares_its_call=call_of(node) in shared_calls))
@@ -57,7 +57,7 @@ def plain_nodes(graph: Graph) -> Iterator[tuple[int, dict[str, PlainAttribute]]]
         if node.id in findings:
             attributes["findings"] = "; ".join(findings[node.id])
         if node.call_site is not None:
-            site = graph.call_sites[own_lines[node.call_site]]
+            site = graph.call_sites[lines[node.call_site]]
             attributes |= {"file": site.file, "line": site.line, "function": site.function}
         yield node.id, attributes
 

@@ -1,22 +1,44 @@
-"""Which line of source a reader would call the reason for a node: the innermost one of their own."""
+"""The reader's own line of a stack: the innermost one that is not in an installed package.
+
+Stacks are tables of call sites, in a graph or in a call log; `recording.run.file_kinds` asks the same of live frames.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
 from gradviz.graph.model import CallSite, Graph
 
 
-def readers_lines(graph: Graph) -> list[int]:
-    """For each call site the index of the innermost one around it that is not in an installed package.
+def own_lines_around(sites: Sequence[CallSite], site: int | None) -> Iterator[int]:
+    """Indices of the reader's own lines from which a call site was reached, itself included, innermost first."""
+    while site is not None:
+        if not sites[site].is_library:
+            yield site
+        site = sites[site].caller
 
-    Where all are, the reader's program is itself such a package, and the call site stands for itself.
+
+def own_line(sites: Sequence[CallSite], site: int) -> int:
+    """Index of the reader's own line from which a call site was reached.
+
+    Where there is none, the reader's program is itself an installed package, and the call site stands for itself.
     """
+    return next(own_lines_around(sites, site), site)
+
+
+def own_lines(graph: Graph) -> list[int]:
+    """`own_line` of every call site of a graph, in linear time."""
+    return [index if found is None else found for index, found in enumerate(own_lines_or_none(graph))]
+
+
+def own_lines_or_none(graph: Graph) -> list[int | None]:
+    """The same, with None for call sites that no line of the reader's own led to."""
     own: list[int | None] = []
     for index, site in enumerate(graph.call_sites):
         outer = None if site.caller is None else own[site.caller]
         own.append(outer if site.is_library else index)
-    return [index if found is None else found for index, found in enumerate(own)]
+    return own
 
 
 def line_words(site: CallSite) -> str:

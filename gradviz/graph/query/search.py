@@ -19,7 +19,7 @@ from gradviz.errors import BadInput, NothingFound, near_matches
 from gradviz.graph.model import Graph, ModuleScope, Node
 from gradviz.graph.node_findings import GhostEdge
 from gradviz.graph.query.operation_names import autograd_name, constant_names, operation_names
-from gradviz.graph.query.own_line import line_words, line_words_of, readers_lines
+from gradviz.graph.query.own_line import line_words, line_words_of, own_lines
 from gradviz.graph.query.root_names import refused_name, root_names
 from gradviz.graph.traversal import scopes_around
 
@@ -52,7 +52,7 @@ def search(graph: Graph, expression: str) -> Found:
         last_part = word.rfind(".") + 1
         return any(match.end() > last_part for match in pattern.finditer(word))
 
-    lines = readers_lines(graph)
+    lines = own_lines(graph)
     sites = {index for index, own in enumerate(lines) if pattern.search(line_words(graph.call_sites[own]))}
     constants, scopes = _in_use(graph)
     found = Found(

@@ -64,8 +64,8 @@ class WatchedParameters:
 
 # Tells, from inside the hooks of a model's parameters, which backward call of the program it is.
 #
-# A hook only knows the engine's task. Tasks are numbered as they begin, but not each is a call of the program: reentrant
-# checkpointing runs one of its own, inside the outer one, for every segment.
+# A hook only knows the engine's task. Tasks are numbered as they begin, but not each is a call of the program:
+# reentrant checkpointing runs one of its own, inside the outer one, for every segment.
 
 
 class CallCounter:

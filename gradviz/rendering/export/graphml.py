@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from io import BytesIO
 
 from gradviz.errors import MissingDependency
+from gradviz.graph.query.networkx import networkx_graph
 from gradviz.rendering.look.node_label import printable
 from gradviz.rendering.renderer import Subject
 
@@ -25,7 +26,7 @@ class GraphmlRenderer:
     def render(self, subject: Subject) -> bytes:
         import networkx
 
-        graph = subject.graph.to_networkx()
+        graph = networkx_graph(subject.graph)
         graph.graph["program"] = subject.capture.program.name
         remarks = [*subject.selection_notes, *subject.capture.disclosures]
         if remarks:

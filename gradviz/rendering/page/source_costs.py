@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from gradviz.analysis.memory.kept_memory import memory_of
 from gradviz.graph.model import Graph, Node
-from gradviz.graph.query.own_line import readers_lines
+from gradviz.graph.query.own_line import own_lines
 from gradviz.rendering.page.document import PageCost
 from gradviz.rendering.page.items import cut
 
@@ -19,7 +19,7 @@ def page_costs(graph: Graph) -> tuple[PageCost, ...]:
     What a library does is told of the reader's line that called it. Memory is counted where it is kept first, so that
     lines add up to the whole.
     """
-    lines = readers_lines(graph)
+    lines = own_lines(graph)
 
     def line_of(node: Node) -> _Line | None:
         if node.call_site is None:

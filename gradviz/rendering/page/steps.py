@@ -1,4 +1,4 @@
-"""The steps of the backward pass, for a page that plays it: as `gradviz.analysis.replay.steps` finds them in an open view.
+"""The steps of the backward pass, for a page that plays it: those of `gradviz.analysis.replay.steps` in an open view.
 
 The page shows a step on whatever stands for its nodes: on a closed box, where they are folded away.
 """

@@ -17,10 +17,10 @@ from gradviz.rendering.look.geometry import Rect
 from gradviz.rendering.look.node_label import SMALL_SIZE, printable
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import shorten_middle, text_width, wrap
-from gradviz.rendering.reports.run_log_words import findings, run_facts, run_title, size_words, what_is_missing
 from gradviz.rendering.svg.heat_colours import LEVELS, chart_style
 from gradviz.rendering.svg.heat_map import LEAST_ZEROS, Columns, LogScale, cells, size_classes, typical, zero_classes
 from gradviz.rendering.svg.style import ThemeChoice, style_sheet
+from gradviz.rendering.words.run_log_words import findings, run_facts, run_title, size_words, what_is_missing
 from gradviz.rendering.words.words import counted
 
 MOST_ROWS = 48

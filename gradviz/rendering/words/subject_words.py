@@ -11,7 +11,7 @@ from gradviz.capture.capture import Capture
 from gradviz.graph.model import CallSite, Graph, Node, TensorFacts
 from gradviz.graph.node_findings import NodeFinding, Verdict
 from gradviz.graph.query.operation_names import autograd_name, call_of, calls_of_several_names, node_word
-from gradviz.graph.query.own_line import readers_lines
+from gradviz.graph.query.own_line import own_lines
 from gradviz.graph.query.root_names import root_names
 from gradviz.graph.traversal import scopes_around
 from gradviz.rendering.words.words import shape_words
@@ -26,7 +26,7 @@ class SubjectWords:
         self.calls_in_graph = Counter(scope.path for scope in graph.scopes)
         """How many calls of each module the graph holds, by path."""
         self.root_names = root_names(graph)
-        self._readers_lines = readers_lines(graph)
+        self._own_lines = own_lines(graph)
         shown = (graph.nodes[item.node] for item in view.items if item.kind == "node" and item.node is not None)
         self._several_named = calls_of_several_names(shown)
         self._leaving: defaultdict[int, list[Link]] = defaultdict(list)
@@ -109,7 +109,7 @@ class SubjectWords:
 
     def readers_site(self, call_site: int | None) -> CallSite | None:
         """The reader's own line around a call site."""
-        return None if call_site is None else self.graph.call_sites[self._readers_lines[call_site]]
+        return None if call_site is None else self.graph.call_sites[self._own_lines[call_site]]
 
     def source_text(self, site: CallSite) -> str:
         """The text of a source line, where it was recorded."""
@@ -201,7 +201,7 @@ class SubjectWords:
         nodes = (self.graph.nodes[node] for node in self.nodes_in(item))
         sites = {node.call_site for node in nodes if not node.is_leaf}
         # One line that calls twice has two call sites.
-        own = {self._readers_lines[site] for site in sites if site is not None}
+        own = {self._own_lines[site] for site in sites if site is not None}
         lines = {(self.graph.call_sites[site].file, self.graph.call_sites[site].line) for site in own}
         return min(own) if len(lines) == 1 and None not in sites else None
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import groupby
 
 from gradviz.graph.model import Graph
-from gradviz.graph.query.own_line import readers_lines
+from gradviz.graph.query.own_line import own_lines
 from gradviz.view.fold.groups import Entry, Group, Reason, first_place, places
 from gradviz.view.fold.nesting import Nesting, Signatures
 from gradviz.view.fold.repeats import Row, fold_repeats, signatures_of_entries
@@ -46,7 +46,7 @@ class Arrangements:
         self._sign = sign
         self.signatures = sign(True)
         self._done: dict[int, tuple[Entry, ...]] = {}
-        self._lines = readers_lines(graph)
+        self._lines = own_lines(graph)
 
     def entries_of(self, container: int) -> tuple[Entry, ...]:
         """How the members of `container` are grouped; its alikes share the answer."""

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from gradviz.graph.model import Graph, ModuleScope, Node
-from gradviz.graph.query.own_line import function_words, line_words
+from gradviz.graph.query.own_line import function_words, line_words, own_lines_or_none
 
 Boxes = Literal["function", "line"]
 
@@ -109,15 +109,13 @@ class _Frames:
 
 def _frames_by_function(graph: Graph) -> _Frames:
     frames = _Frames()
-    own: list[int | None] = []
-    """For each call site the innermost one of the reader's own, itself included."""
-    for index, site in enumerate(graph.call_sites):
+    own = own_lines_or_none(graph)
+    for site in graph.call_sites:
         around, caller = (0, None) if site.caller is None else (frames.at[site.caller], own[site.caller])
         # A comprehension or a lambda is read as part of the function that it stands in.
         if not site.is_library and not function_words(site).startswith("<"):
             around = frames.number(_Frame(around, site.file, function_words(site), caller), caller)
         frames.at.append(around)
-        own.append(caller if site.is_library else index)
     return frames
 
 

@@ -10,6 +10,7 @@ from textwrap import dedent
 from typing import Any
 
 from gradviz.capture.capture import Capture
+from gradviz.graph.invariants import check_graph
 from gradviz.graph.model import CallSite, Graph, Node
 from gradviz.recording import script_runner
 from gradviz.recording.recorder import Recorder
@@ -78,7 +79,7 @@ def checked(capture: Capture) -> Capture:
     failures = [sentence for sentence in capture.disclosures if "defect of gradviz" in sentence]
     assert not failures, failures
     for graph in capture.graphs:
-        graph.check_invariants()
+        check_graph(graph)
         for node in graph.nodes:
             assert all(edge.target < node.id for edge in node.edges if edge is not None), "not in creation order"
     return capture

@@ -8,10 +8,10 @@ import pytest
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.check.checker import check_case
-from gradviz.analysis.check.outcomes import counted_outcomes
 from gradviz.analysis.check.why import why
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules import RULES
+from gradviz.analysis.rules.bases.outcomes import counted_outcomes
 from gradviz.errors import BadInput
 from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.run.program import find_script

@@ -7,7 +7,7 @@ from math import isnan, nan, sqrt
 import pytest
 
 from gradviz.analysis.flow.flow_over_steps import depth_that_fits, flow_of_last_step, flow_over_steps
-from gradviz.rendering.reports.run_log_words import findings, what_is_missing
+from gradviz.rendering.words.run_log_words import findings, what_is_missing
 from tests.run_logs import BROKEN, run_log
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from gradviz.errors import BadInput, MissingDependency
 from gradviz.graph.model import Node
+from gradviz.public_graph import public_graph
 from tests.builders import graph_of, transformer
 
 
@@ -21,7 +22,7 @@ DIAMOND = "w -> Mul -> Exp -> Add -> loss; Mul -> Sin -> Add; x -> Mul"
 
 
 def test_ancestors_and_descendants_leave_out_the_node_itself_and_take_it_or_its_number() -> None:
-    graph = graph_of(DIAMOND)
+    graph = public_graph(graph_of(DIAMOND))
     (mul,) = graph.find("Mul")
     assert names(graph.ancestors(mul)) == ["w", "x"]
     assert names(graph.descendants(mul)) == ["Exp", "Sin", "Add"]
@@ -29,25 +30,25 @@ def test_ancestors_and_descendants_leave_out_the_node_itself_and_take_it_or_its_
 
 
 def test_leaves_and_parameters_are_told_apart() -> None:
-    graph = graph_of(DIAMOND)
+    graph = public_graph(graph_of(DIAMOND))
     assert (names(graph.leaves), names(graph.parameters)) == (["w", "x"], ["w"])
 
 
 def test_finding_nothing_is_no_error() -> None:
-    assert graph_of(DIAMOND).find("Softmax") == ()
+    assert public_graph(graph_of(DIAMOND)).find("Softmax") == ()
 
 
 def test_a_node_of_another_graph_is_refused() -> None:
     with pytest.raises(BadInput, match=r"node 2 \(MulBackward0\) is of another graph; here it is "):
-        transformer(1).ancestors(graph_of(DIAMOND).find("Mul")[0])
+        public_graph(transformer(1)).ancestors(public_graph(graph_of(DIAMOND)).find("Mul")[0])
     with pytest.raises(BadInput, match="there is no node 99; this graph has 6, counted from 0"):
-        graph_of(DIAMOND).descendants(99)
+        public_graph(graph_of(DIAMOND)).descendants(99)
     with pytest.raises(BadInput, match=r"a str is neither a node nor a node's number; graph.find\(name\) gives nodes"):
-        graph_of(DIAMOND).ancestors("Mul")  # type: ignore[arg-type]
+        public_graph(graph_of(DIAMOND)).ancestors("Mul")  # type: ignore[arg-type]
 
 
 def test_networkx_finds_the_same_ancestors_and_every_edge() -> None:
-    graph = transformer(2)
+    graph = public_graph(transformer(2))
     exported = graph.to_networkx()
     for node in graph.nodes:
         assert networkx.ancestors(exported, node.id) == {ancestor.id for ancestor in graph.ancestors(node)}
@@ -55,7 +56,7 @@ def test_networkx_finds_the_same_ancestors_and_every_edge() -> None:
 
 
 def test_networkx_keeps_both_edges_of_a_square_and_plain_attributes_only() -> None:
-    exported = graph_of("w -> Mul -> loss; w -> Mul; {x} -> Mul").to_networkx()
+    exported = public_graph(graph_of("w -> Mul -> loss; w -> Mul; {x} -> Mul")).to_networkx()
     assert exported.number_of_edges(0, 1) == 2
     assert exported.nodes[1] == {
         "label": "mul", "grad_fn": "MulBackward0", "kind": "operation", "is_leaf": False, "sequence_nr": 1,
@@ -70,4 +71,4 @@ def test_networkx_keeps_both_edges_of_a_square_and_plain_attributes_only() -> No
 def test_without_networkx_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "networkx", None)
     with pytest.raises(MissingDependency, match="networkx is not installed; pip install networkx"):
-        graph_of(DIAMOND).to_networkx()
+        public_graph(graph_of(DIAMOND)).to_networkx()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from gradviz.errors import BadInput
+from gradviz.graph.invariants import check_graph
 from gradviz.graph.model import CallSite, Graph
 from gradviz.view.build import Viewed, ViewOptions, view_of
 from gradviz.view.folding import FoldOptions
@@ -49,7 +50,7 @@ class Program:
 def boxes(graph: Graph, by: Boxes) -> list[str]:
     """Each operation with the boxes around it: ``encode > scale: Mul``."""
     regrouped = regroup(graph, by).graph
-    regrouped.check_invariants()
+    check_graph(regrouped)
     found = []
     for node in regrouped.nodes:
         around, scope = [], node.scope
@@ -181,6 +182,6 @@ def test_modules_are_back_when_asked_for() -> None:
 def test_other_boxes_leave_the_saved_tensors_as_they_are() -> None:
     graph = relu_and_square()
     regrouped = regroup(graph, "line").graph
-    regrouped.check_invariants()
+    check_graph(regrouped)
     assert [node.saved for node in regrouped.nodes] == [node.saved for node in graph.nodes]
     assert regrouped.storages == graph.storages

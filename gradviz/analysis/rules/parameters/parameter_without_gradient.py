@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.check.outcomes import OutcomeKind, outcomes
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Place, Severity
 from gradviz.analysis.flow.gradient_flow import FlowRow
 from gradviz.analysis.flow.lost_gradients import NOT_IN_GRAPH
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.outcomes import OutcomeKind, outcomes
 
 
 class ParameterWithoutGradient(Rule):

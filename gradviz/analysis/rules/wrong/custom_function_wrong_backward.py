@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import DerivativeCheck
+from gradviz.graph.traversal import ancestor_nodes
 
 
 class CustomFunctionWrongBackward(Rule):
@@ -129,7 +130,7 @@ def _got_ones(custom: CustomCall) -> bool:
 
 def _leaves(case: Case, use: tuple[int, CustomCall]) -> tuple[str, ...]:
     graph = case.graphs[use[0]]
-    return leaf_names(graph.ancestors(use[1].node))
+    return leaf_names(ancestor_nodes(graph, use[1].node))
 
 
 def _place(check: DerivativeCheck, uses: list[tuple[int, CustomCall]]) -> Place | None:

@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names
 from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.rule import Rule
+from gradviz.graph.traversal import ancestor_nodes
 
 _TWICE = "marked with @once_differentiable"
 _NOT_IMPLEMENTED = re.compile(r"derivative for '?(?:aten::)?(?P<name>\w+)'? is not implemented")
@@ -143,7 +144,7 @@ class DoubleBackwardUnsupported(Rule):
             if custom.node.run is None or custom.function in told or not _is_differentiated_again(case, number):
                 continue
             told.add(custom.function)
-            behind = graph.ancestors(custom.node)
+            behind = ancestor_nodes(graph, custom.node)
             yield self.finding(
                 f"the second derivative through {custom.function} is silently left out: its backward {how}",
                 severity="warning",

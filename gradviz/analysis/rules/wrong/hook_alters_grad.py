@@ -14,6 +14,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.wrong.hook_changes import Alteration, HookedGradient, Hooks, hooked_gradients
 from gradviz.graph.call_log import Definition
 from gradviz.graph.model import Graph, Node
+from gradviz.graph.traversal import ancestor_nodes
 
 _CHANGED = re.compile(r"hook '(?P<name>[^']*)' has changed the (?P<what>size|type) of value")
 _NO_TENSOR = re.compile(r"expected Variable, but hook returned '(?P<kind>[\w.]+)'")
@@ -121,7 +122,7 @@ class HookAltersGrad(Rule):
             before=f"{hooked.before.norm or 0:.3g}", after=f"{hooked.after.norm or 0:.3g}"
         )
         graph = case.graphs[number]
-        behind = (*graph.ancestors(hooked.node), hooked.node)
+        behind = (*ancestor_nodes(graph, hooked.node), hooked.node)
         return self.finding(
             f"the hook {called} {verdict}{', in place' if in_place else ''}",
             severity="note" if _is_harmless(hooked, definition) else self.severity,

@@ -16,7 +16,7 @@ import torch
 
 from gradviz.graph.model import Edge, Graph
 from gradviz.graph.query.operation_names import node_word
-from gradviz.graph.query.own_line import line_words, readers_lines
+from gradviz.graph.query.own_line import line_words, own_lines
 from gradviz.graph.query.root_names import root_names
 from gradviz.graph.root_shares import LossTerm
 from gradviz.recording.backward.gradients.gradient_sums import Slot
@@ -118,7 +118,7 @@ class _Sum:
 
 def _grouped(graph: Graph, terms: Iterator[Start]) -> list[Loss]:
     """Terms of the same name, or made by the same operation of the same line, as a loop makes them, are one loss."""
-    lines = readers_lines(graph)
+    lines = own_lines(graph)
     groups: dict[tuple[str, int | None], Loss] = {}
     for start in terms:
         node = graph.nodes[start.slot[0]]

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import gradviz
+from gradviz.graph.invariants import check_call_log
 from gradviz.recording.calls.rows import Rows
 
 
@@ -74,7 +75,7 @@ def test_with_every_call_logged_it_does_not_grow_either(soon_forgotten: None, mo
     assert late - early < 100_000
     log = recording.capture.calls
     assert log is not None
-    log.check_invariants()
+    check_call_log(log)
     places = {call.scope for call in log.calls if call.function.endswith(".linear")}
     assert {log.scopes[place].path for place in places if place is not None} == {"model.first", "model.second"}
 

@@ -14,7 +14,7 @@ import pytest
 from tests.integration.recording.child import child_result
 
 CHAIN = """
-from gradviz.recording import destruction, graph_walker
+from gradviz.recording.walk import destruction, graph_walker
 
 DEEP = 60_000  # without care, 41,000 nodes overflow a stack of 8 MiB, and 5,100 one of 1 MiB
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gradviz.graph.gradients import BranchShare, NodeRun, TensorFigures
 from gradviz.graph.model import Graph
+from gradviz.public_graph import public_graph
 from gradviz.rendering.export.graphml import GraphmlRenderer
 from gradviz.rendering.renderer import Subject
 from tests.builders import graph_of
@@ -44,7 +45,7 @@ def test_gradients_are_attributes_of_the_edges_that_they_flowed_along() -> None:
     sent = TensorFigures(norm=0.5, count=4, zeros=1)
     broken = TensorFigures(norm=2.0, count=4, nans=1, infs=2)
     graph = graph_of("w -> Mul -> Sum -> loss; v -> Mul")
-    (product,) = graph.find("Mul")
+    (product,) = public_graph(graph).find("Mul")
     shares = (BranchShare(0.25, -1.0), None)
     nodes = [
         replace(node, gradients=(sent, broken), shares=shares, arrived=(sent,), run=NodeRun(1))
