@@ -12,7 +12,7 @@ from pathlib import Path
 from gradviz.errors import BadInput
 from gradviz.output import write_output
 
-_MOST_LETTERS = 60
+_MAX_LETTERS = 60
 """Of the name of a file."""
 
 
@@ -26,7 +26,7 @@ def temporary_page(name: str, page: str) -> Path:
 
     It stays until the system clears its temporary files: the browser reads it again when it is started anew.
     """
-    stem = Path(name).name.removesuffix(".py").removesuffix(".gradviz")[:_MOST_LETTERS] or "graph"
+    stem = Path(name).name.removesuffix(".py").removesuffix(".gradviz")[:_MAX_LETTERS] or "graph"
     path = _new_folder() / f"{stem}.html"
     try:
         write_output(path, page)

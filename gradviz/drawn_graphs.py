@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from gradviz.graph.model import Graph
     from gradviz.rendering.renderer import Subject
 
-MOST_TOGETHER = 12
-MOST_NODES_TOGETHER = 5_000
+MAX_TOGETHER = 12
+MAX_NODES_TOGETHER = 5_000
 """So many graphs are in one page, and fewer where they are large: whoever shows one in a notebook waits for them."""
 
 
@@ -40,8 +40,8 @@ class DrawnGraphs:
         """The same of as many graphs as are shown together: of several, one may lack a name that another has."""
         shown: list[Subject] = []
         refusals: list[GradvizError] = []
-        room = MOST_NODES_TOGETHER
-        for number, graph in enumerate(self.capture.graphs[:MOST_TOGETHER]):
+        room = MAX_NODES_TOGETHER
+        for number, graph in enumerate(self.capture.graphs[:MAX_TOGETHER]):
             room -= len(graph.nodes)
             if number and room < 0:
                 break

@@ -66,7 +66,7 @@ class MissingDependency(GradvizError):
     """A package or program that this command needs is not installed."""
 
 
-MOST_CHOICES = 14
+MAX_CHOICES = 14
 """So many are listed where none is like what was written."""
 
 
@@ -86,5 +86,5 @@ def near_matches(wrong: object, choices: Iterable[str], *, limit: int = 3) -> st
         return "did you mean " + " or ".join(repr(choice) for choice in close) + "?"
     if not known:
         return "there are none here"
-    more = f" and {len(known) - MOST_CHOICES:,} more" if len(known) > MOST_CHOICES else ""
-    return f"choose from {', '.join(known[:MOST_CHOICES])}{more}"
+    more = f" and {len(known) - MAX_CHOICES:,} more" if len(known) > MAX_CHOICES else ""
+    return f"choose from {', '.join(known[:MAX_CHOICES])}{more}"

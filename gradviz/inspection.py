@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gradviz.rendering.renderer import Format
     from gradviz.rendering.reports.memory_report import MemoryTable
 
-MOST_TREES = 5
+MAX_TREES = 5
 """So many graphs are printed one below the other."""
 
 
@@ -365,10 +365,10 @@ class Inspection:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         if len(calls) == 1:
             return self.tree(width=width).rstrip("\n")
-        trees = [f"backward {call}\n{self.tree(width=width, backward=call)}" for call in calls[:MOST_TREES]]
-        if len(calls) > MOST_TREES:
-            more = len(calls) - MOST_TREES
-            trees.append(f"and {more:,} more backward calls: tree(backward={calls[MOST_TREES]}) shows the next")
+        trees = [f"backward {call}\n{self.tree(width=width, backward=call)}" for call in calls[:MAX_TREES]]
+        if len(calls) > MAX_TREES:
+            more = len(calls) - MAX_TREES
+            trees.append(f"and {more:,} more backward calls: tree(backward={calls[MAX_TREES]}) shows the next")
         return "\n".join(trees).rstrip("\n")
 
     def __repr__(self) -> str:

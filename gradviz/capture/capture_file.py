@@ -45,7 +45,7 @@ _FRAME = struct.Struct(">QI")
 _COMPRESSION_LEVEL = 1
 # A file made to exhaust memory grows a thousandfold. Recordings of long loops grow twentyfold, and the densest that
 # can be thought of, all of them zeros kept whole, two hundredfold.
-_ALWAYS_ALLOWED, _MOST_GROWTH = 64 << 20, 250
+_ALWAYS_ALLOWED, _MAX_GROWTH = 64 << 20, 250
 _RECORD_AGAIN = "copy it again, or record it again with 'gradviz record'"
 _FIRST_LINE = FirstLine("capture", FORMAT_VERSION, _RECORD_AGAIN)
 
@@ -104,7 +104,7 @@ def _unpack(data: bytes, name: str) -> bytes:
 
 
 def _decompressed(payload: memoryview, name: str) -> bytes:
-    most = _ALWAYS_ALLOWED + _MOST_GROWTH * len(payload)
+    most = _ALWAYS_ALLOWED + _MAX_GROWTH * len(payload)
     stream = zlib.decompressobj()
     try:
         data = stream.decompress(payload, most)

@@ -205,7 +205,7 @@ def _notes(source: Source, options: SourceOptions) -> tuple[str, ...]:
 def _how_recorded(options: SourceOptions) -> str:
     if options.is_capture:
         return ""
-    from gradviz.recording.run.plan import MOST_VALUES
+    from gradviz.recording.run.plan import MAX_VALUES
 
-    most = options.values_up_to or MOST_VALUES
+    most = options.values_up_to or MAX_VALUES
     return f"the script was recorded with --values: every number of tensors of up to {most:,} elements"

@@ -77,7 +77,7 @@ def _not_kept(error: Exception) -> str:
 # A file is named for the release, for the contents that it was read from and for the code that read them, so that none
 # is ever taken for another's.
 
-MOST_KEPT = 8
+MAX_KEPT = 8
 """Files: as many environments with a torch of their own as somebody may work in."""
 
 
@@ -132,5 +132,5 @@ def _remove_oldest(folder: Path) -> None:
     # Another process may be tidying up at the same time, or the file be somebody else's: then it stays.
     with suppress(OSError):
         ours = [*folder.glob(f"formulas-*-{'?' * FINGERPRINT}.json"), *folder.glob("formulas-*.part")]
-        for path in sorted(ours, key=lambda each: each.stat().st_mtime_ns)[:-MOST_KEPT]:
+        for path in sorted(ours, key=lambda each: each.stat().st_mtime_ns)[:-MAX_KEPT]:
             path.unlink()

@@ -28,7 +28,7 @@ from gradviz.view.model import Item, View
 
 LARGEST_BOX = 1000
 """Members of one box that a layout engine still takes; more are cut into parts, whatever depth was asked for."""
-MOST_LEVELS = 40
+MAX_LEVELS = 40
 """So many levels of boxes can be opened one after the other; each costs a pass over the graph."""
 
 
@@ -81,7 +81,7 @@ class FoldPlan:
         return sorted(repeated_boxes(self.arrangements), key=lambda box: (box.level, box.span))
 
     def levels(self, each: RepeatedBox | None = None) -> Iterator[View]:
-        """The same boxes, in view after view one level more of them open, from none to all, or to `MOST_LEVELS`.
+        """The same boxes, in view after view one level more of them open, from none to all, or to `MAX_LEVELS`.
 
         Each box appears closed beside its neighbours, and open with all that it holds closed: from these any
         combination of open and closed boxes can be put together. The views have no notes.
@@ -91,7 +91,7 @@ class FoldPlan:
         """
         marks = Marks({})  # what was named decides what is alike, but keeps nothing open or closed here
         opened, shown_each = -1, None if each is None else each.span
-        for depth in range(0 if each is None else each.level + 1, MOST_LEVELS + 1):
+        for depth in range(0 if each is None else each.level + 1, MAX_LEVELS + 1):
             opening = Opening(marks, self.arrangements.nesting, depth, None, each=shown_each)
             placed = self._placed(opening)
             now_open = sum(item.is_open for item in placed.items)
@@ -129,7 +129,7 @@ def _decide(graph: Graph, connections: Connections, marks: Marks, options: FoldO
 
 # Says in one plain sentence each what was left out of a view, and how to see it.
 
-MOST_COUNTS_LISTED = 6
+MAX_COUNTS_LISTED = 6
 
 _PECULIAR: dict[NodeKind, str] = {"custom": "custom function", "inplace": "in-place operation"}
 
@@ -158,8 +158,8 @@ def _about_repeats(graph: Graph, items: tuple[Item, ...]) -> Iterator[str]:
         (item,) = repeated
         yield f"{item.repeat:,} alike {_name(graph, item)} are drawn once{'; their shapes differ' * item.sizes_differ}"
     elif repeated:
-        counts = [f"×{item.repeat:,}" for item in repeated[:MOST_COUNTS_LISTED]]
-        counts += ["…"] * (len(repeated) > MOST_COUNTS_LISTED)
+        counts = [f"×{item.repeat:,}" for item in repeated[:MAX_COUNTS_LISTED]]
+        counts += ["…"] * (len(repeated) > MAX_COUNTS_LISTED)
         differing = sum(item.sizes_differ for item in repeated)
         shapes = f"; the shapes of {differing:,} of them differ" if differing else ""
         yield f"{len(repeated):,} rows of alike parts are drawn once each: {', '.join(counts)}{shapes}"

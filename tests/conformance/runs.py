@@ -20,10 +20,10 @@ from gradviz.recording.run.plan import RecordingPlan
 from tests.conformance.known_graph import KnownGraph, walk_naively
 from tests.conformance.sample import Sample, cotangents, forward
 
-MOST_VALUES = 4096
+MAX_VALUES = 4096
 """Gradients with so many elements are compared value by value, larger ones by their figures."""
 
-_RECORD_EVERYTHING = RecordingPlan(backward=None, keep_going=True, values_up_to=MOST_VALUES, begins_midway=True)
+_RECORD_EVERYTHING = RecordingPlan(backward=None, keep_going=True, values_up_to=MAX_VALUES, begins_midway=True)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-MOST_SHOWN = 40
+MAX_SHOWN = 40
 """Failures that are printed; the others are counted."""
 
 
@@ -52,6 +52,6 @@ class Tally:
             for reason, count in counts.most_common():
                 yield f"  {title} {count:>7,}  {reason}"
         yield from (f"  {line}" for line in self.lines)
-        yield from (f"  FAILED {failure}" for failure in sorted(self.failures)[:MOST_SHOWN])
-        if len(self.failures) > MOST_SHOWN:
-            yield f"  and {len(self.failures) - MOST_SHOWN:,} more"
+        yield from (f"  FAILED {failure}" for failure in sorted(self.failures)[:MAX_SHOWN])
+        if len(self.failures) > MAX_SHOWN:
+            yield f"  and {len(self.failures) - MAX_SHOWN:,} more"

@@ -180,7 +180,7 @@ def test_its_height_is_that_of_the_picture_within_limits() -> None:
 
 
 def test_a_page_that_would_make_the_notebook_large_is_a_picture_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notebook_page, "MOST_IN_A_NOTEBOOK", 1000)
+    monkeypatch.setattr(notebook_page, "MAX_IN_A_NOTEBOOK", 1000)
     shown = Inspection(small_capture())._repr_mimebundle_()
     assert "<svg" in shown["text/html"] and "iframe" not in shown["text/html"]
     assert set(shown) == {"text/html", "image/svg+xml", "text/plain"}

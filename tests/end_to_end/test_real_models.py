@@ -24,8 +24,8 @@ from tests.end_to_end.command import SAMPLES, SCRIPTS, gradviz, installed_gradvi
 from tests.shared_runs import SharedFolders
 
 SUFFIXES = ("dot", "json", "png", "svg", "txt")
-MOST_ITEMS = 120
-MOST_LINES_OF_A_TREE = 200
+MAX_ITEMS = 120
+MAX_LINES_OF_A_TREE = 200
 
 
 @dataclass(frozen=True)
@@ -201,8 +201,8 @@ def test_repeated_parts_are_drawn_once(program: Program, drawn: Drawn) -> None:
 @of(*PROGRAMS)
 def test_the_picture_is_small_enough_to_be_read(program: Program, drawn: Drawn) -> None:
     items = set(re.findall(r'data-item="(\d+)"', drawn.text("svg")))
-    assert 3 <= len(items) <= MOST_ITEMS
-    assert 3 <= len(drawn.text("txt").splitlines()) <= MOST_LINES_OF_A_TREE
+    assert 3 <= len(items) <= MAX_ITEMS
+    assert 3 <= len(drawn.text("txt").splitlines()) <= MAX_LINES_OF_A_TREE
 
 
 @of(*PROGRAMS)

@@ -17,7 +17,7 @@ from typing import Any
 from gradviz.recording.run.file_kinds import STAND_IN
 from tests.harmless.own_code import is_own_code
 
-MOST_CALLS = 200_000
+MAX_CALLS = 200_000
 
 _ALSO = {
     "/torch/utils/checkpoint.py": {"forward", "backward", "recompute_fn", "pack_hook", "unpack_hook"},
@@ -57,7 +57,7 @@ class CallLog:
         name = self._names[code]
         if name is not None:
             calls = self.calls.setdefault(threading.current_thread().name, [])
-            if len(calls) < MOST_CALLS:
+            if len(calls) < MAX_CALLS:
                 calls.append(name)
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from tests.harmless import forked_programs
 from tests.prepared import forks, programs
 
-MOST_PEAK_MEMORY = 96 * 2**20
+MAX_PEAK_MEMORY = 96 * 2**20
 """Bytes that a recorded run may have in use at once beyond those of the plain one, for gradviz itself."""
-MOST_BYTES_A_NODE = 2048
+MAX_BYTES_A_NODE = 2048
 """The same for each node that is recorded: its place in the graph, and in the file that is written."""
 
 _OURS_ON_STDOUT = ("wrote ", "next:  ", "       gradviz ", "left ")
@@ -101,7 +101,7 @@ def of_calls(plain: Mapping[str, Any], recorded: Mapping[str, Any]) -> Iterator[
 
 def _of_memory(plain: Mapping[str, Any], recorded: Mapping[str, Any]) -> Iterator[Difference]:
     left, right = (run["end"].get("peak memory", 0) for run in (plain, recorded))
-    if left and right > left + MOST_PEAK_MEMORY + MOST_BYTES_A_NODE * recorded["nodes"]:
+    if left and right > left + MAX_PEAK_MEMORY + MAX_BYTES_A_NODE * recorded["nodes"]:
         yield Difference("peak memory", f"{left / 2**20:.0f} MiB", f"{right / 2**20:.0f} MiB")
 
 

@@ -23,7 +23,7 @@ import torch
 from tests.harmless.own_code import is_written_by_the_program
 
 DEEPEST = 8
-MOST_ELEMENTS = 400
+MAX_ELEMENTS = 400
 """Of a list or a dict; what comes after them is not looked at."""
 
 _SIMPLE = (bool, int, str, bytes, type(None), complex, torch.dtype, torch.device, torch.layout, torch.Size)
@@ -182,7 +182,7 @@ def _items_of_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str,
 
 def _named(items: Any) -> Iterator[tuple[str, Any]]:
     for place, (key, value) in enumerate(list(items)):
-        if place == MOST_ELEMENTS:
+        if place == MAX_ELEMENTS:
             return
         yield (f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{_word(key)}]"), value
 

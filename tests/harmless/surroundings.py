@@ -164,16 +164,16 @@ def _gradients(torch: Any, tensors: list[Any]) -> Iterator[Any]:
             yield tensor.grad
 
 
-MOST_NODES = 4_000
+MAX_NODES = 4_000
 """So deep a graph can be walked without a crash when it is freed."""
 
 
 def _saved_by_graphs(torch: Any, tensors: list[Any]) -> list[Any]:
-    """What the nodes behind these tensors, up to `MOST_NODES` of them, hold in C++; nothing is unpacked."""
+    """What the nodes behind these tensors, up to `MAX_NODES` of them, hold in C++; nothing is unpacked."""
     waiting = [tensor.grad_fn for tensor in tensors if tensor.requires_grad and not tensor.is_leaf]
     nodes: set[Any] = set()
     saved: list[Any] = []
-    while waiting and len(nodes) < MOST_NODES:
+    while waiting and len(nodes) < MAX_NODES:
         node = waiting.pop()
         if node is None or node in nodes:
             continue

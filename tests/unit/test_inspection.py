@@ -99,7 +99,7 @@ def test_a_page_holds_all_graphs_that_have_what_is_asked_for_or_the_one_that_is(
 def test_a_page_of_very_many_graphs_has_the_first_and_says_so(
     three_calls: Inspection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gradviz.drawn_graphs.MOST_TOGETHER", 2)
+    monkeypatch.setattr("gradviz.drawn_graphs.MAX_TOGETHER", 2)
     assert "the first 2 of 3 recorded graphs; backward=N shows another (N = 3)" in three_calls.html()
     monkeypatch.setattr(NotebookPage, "fits_in_a_notebook", property(lambda page: page.count('class="data"') == 1))
     assert "<iframe" in three_calls._repr_mimebundle_()["text/html"]

@@ -19,8 +19,8 @@ from gradviz.graph.model import Graph, Node
 from tests.zoo.naive_graph import NaiveNode, NaiveTensor
 from tests.zoo.training_step import Step
 
-MOST_ITEMS = 120
-MOST_LINES_OF_A_TREE = 200
+MAX_ITEMS = 120
+MAX_LINES_OF_A_TREE = 200
 
 
 def untruths(step: Step, *, hides_layers: bool) -> Iterator[str]:
@@ -141,9 +141,9 @@ class Drawn:
         ElementTree.fromstring(svg)
         if not _is_dot(recording.dot()):
             self.problems.append("Graphviz does not accept the DOT text")
-        if not 3 <= self.items <= MOST_ITEMS:
+        if not 3 <= self.items <= MAX_ITEMS:
             self.problems.append(f"{self.items} items are drawn")
-        if not 3 <= self.tree_lines <= MOST_LINES_OF_A_TREE:
+        if not 3 <= self.tree_lines <= MAX_LINES_OF_A_TREE:
             self.problems.append(f"the tree has {self.tree_lines} lines")
 
 

@@ -247,16 +247,16 @@ _TRAINABLE: frozenset[AnswerKind] = frozenset({"gradient", "zero", "not finite"}
 
 # The way that a gradient takes from a root of its graph to a leaf, in words.
 
-MOST_STATIONS = 7
+MAX_STATIONS = 7
 
 
 def way_to_leaf(graph: Graph, leaf: int) -> list[str]:
     """A word for each node of the shortest way, the leaf's last; the middle of a long way is left out."""
     words = [_word(node) for node in _way(graph, leaf)]
-    if len(words) <= MOST_STATIONS:
+    if len(words) <= MAX_STATIONS:
         return words
-    left_out = len(words) - MOST_STATIONS + 1
-    return [*words[: MOST_STATIONS - 4], f"({left_out} more)", *words[-3:]]
+    left_out = len(words) - MAX_STATIONS + 1
+    return [*words[: MAX_STATIONS - 4], f"({left_out} more)", *words[-3:]]
 
 
 def _way(graph: Graph, leaf: int) -> list[Node]:

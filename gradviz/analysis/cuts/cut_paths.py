@@ -100,7 +100,7 @@ def steering_shadow(flow: Dataflow, cut: Cut, before: int) -> Shadow | None:
     if not cut.dead_outputs:
         return Shadow(cut, (cut.call,), (), is_steering=True) if _decides(call) else None
     way, tensors = [cut.call], set(cut.dead_outputs)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         users = [row for tensor in sorted(tensors) for row in flow.users(tensor, way[-1]) if row < before]
         if not users:
             return None
@@ -130,7 +130,7 @@ _DRAW = frozenset(
     for place in ("", "Tensor.")
     for name in ("normal", "bernoulli", "multinomial", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet")
 )
-_MOST_STEPS = 5
+_MAX_STEPS = 5
 _HAND_ON = tuple(
     f".{name}" for name in ("__getitem__", "squeeze", "flatten", "view", "reshape", "cpu", "detach", "unbind")
 )

@@ -54,7 +54,7 @@ _TOLERANCE = {"float64": 0.02, "float32": 0.1}
 """Relative; backward formulas are approximated on purpose, and wrong ones are far off."""
 _NEGLIGIBLE = 1e-3
 """Differences this small, beside the largest slope of all."""
-_LEAST_SHARE = 0.2
+_MIN_SHARE = 0.2
 """Of the elements compared, so many must differ."""
 
 
@@ -73,5 +73,5 @@ def differing_slopes(check: DerivativeCheck) -> list[tuple[float, float]]:
         for one, other in pairs
         if not abs(one - other) <= tolerance * max(abs(one), abs(other)) + _NEGLIGIBLE * largest
     ]
-    is_enough = len(wrong) >= max(min(2, len(pairs)), _LEAST_SHARE * len(pairs))
+    is_enough = len(wrong) >= max(min(2, len(pairs)), _MIN_SHARE * len(pairs))
     return wrong if is_enough else []

@@ -19,7 +19,7 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call, Holder
 
-FEWEST_GRAPHS = 4
+MIN_GRAPHS = 4
 """Fewer may be what one step leaves in variables."""
 
 
@@ -57,14 +57,14 @@ class RetainedGraphs:
                 is_held = self._log.tensors[tensor].holder is not None
                 lines[is_held, self._log.calls[self._maker(tensor, moment)].call_site].append(tensor)
         found = [self._retained(tensors, moment) for tensors in lines.values()]
-        return tuple(sorted((each for each in found if each.graphs >= FEWEST_GRAPHS), key=lambda each: -each.graphs))
+        return tuple(sorted((each for each in found if each.graphs >= MIN_GRAPHS), key=lambda each: -each.graphs))
 
     def _worst_moment(self) -> int | None:
         """The moment with most graphs of earlier steps; None where their number does not grow."""
         counts = {moment: self._graphs(self._old(moment), moment) for moment in self._log.moments}
         most = max(counts.values(), default=0)
         moments = [moment for moment, count in counts.items() if count == most]
-        return moments[0] if most >= FEWEST_GRAPHS and len(moments) == 1 else None
+        return moments[0] if most >= MIN_GRAPHS and len(moments) == 1 else None
 
     def _retained(self, tensors: list[int], moment: int) -> Retained:
         newest = max(tensors, key=lambda tensor: (self._is_in_container(tensor), self._maker(tensor, moment)))

@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import LoggedTensor
 from gradviz.graph.model import Node
 
-_MOST_NAMES = 3
+_MAX_NAMES = 3
 
 
 def name_of(tensor: LoggedTensor) -> str | None:
@@ -54,6 +54,6 @@ def leaf_names(nodes: Iterable[Node]) -> tuple[str, ...]:
 def together(names: Iterable[str]) -> str:
     """``a.weight, a.bias and 3 more``."""
     known = list(names)
-    if len(known) > _MOST_NAMES:
-        known = [*known[: _MOST_NAMES - 1], f"{len(known) - _MOST_NAMES + 1:,} more"]
+    if len(known) > _MAX_NAMES:
+        known = [*known[: _MAX_NAMES - 1], f"{len(known) - _MAX_NAMES + 1:,} more"]
     return " and ".join(filter(None, (", ".join(known[:-1]), *known[-1:])))

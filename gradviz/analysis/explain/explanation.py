@@ -14,7 +14,7 @@ from gradviz.formulas.plain import Reading, Trap, plain_formula, reading
 from gradviz.formulas.special_nodes import SpecialNode, special_node
 from gradviz.formulas.vocabulary import Term, terms_in
 
-_MOST_OTHERS = 12
+_MAX_OTHERS = 12
 
 
 class OtherNode(Struct, frozen=True, omit_defaults=True):
@@ -61,9 +61,9 @@ def explain(meaning: Meaning, known: KnownFormulas) -> Explanation:
     """The page of what a word stands for."""
     node = meaning.nodes[0] if meaning.nodes else ""
     page = explain_node(node, known) if node else Explanation("", "", _WITHOUT_NODE[meaning.kind].format(meaning.word))
-    others = tuple(OtherNode(other, _what(other, known)) for other in meaning.nodes[1 : _MOST_OTHERS + 1])
+    others = tuple(OtherNode(other, _what(other, known)) for other in meaning.nodes[1 : _MAX_OTHERS + 1])
     calls = tuple(f"{call.call}: {', '.join(call.nodes)}" for call in meaning.calls)
-    left_out = max(0, len(meaning.nodes) - 1 - _MOST_OTHERS)
+    left_out = max(0, len(meaning.nodes) - 1 - _MAX_OTHERS)
     return replace(page, word=meaning.word, calls=calls, others=others, others_left_out=left_out)
 
 

@@ -20,7 +20,7 @@ from gradviz.graph.query.names import KINDS_OF_PLACES, Named, resolve
 from gradviz.graph.query.operation_names import autograd_name, call_of
 from gradviz.graph.query.own_line import line_words
 
-MOST_LISTED = 6
+MAX_LISTED = 6
 
 
 def explain_in_graph(capture: Capture, graphs: Sequence[Graph], name: str, known: KnownFormulas) -> Explanation:
@@ -46,8 +46,8 @@ def explain_in_graph(capture: Capture, graphs: Sequence[Graph], name: str, known
         word=name,
         node=autograd_name(node),
         numbers=numbers,
-        others=tuple(others[:MOST_LISTED]),
-        others_left_out=max(0, len(others) - MOST_LISTED),
+        others=tuple(others[:MAX_LISTED]),
+        others_left_out=max(0, len(others) - MAX_LISTED),
     )
 
 
@@ -104,8 +104,8 @@ def other_torch_words(capture: Capture, known: KnownFormulas) -> tuple[str, ...]
 
 
 def _listed(nodes: Sequence[Node]) -> str:
-    told = ", ".join(f"node:{node.id} ({autograd_name(node)})" for node in nodes[:MOST_LISTED])
-    return told + (f" and {len(nodes) - MOST_LISTED:,} more" if len(nodes) > MOST_LISTED else "")
+    told = ", ".join(f"node:{node.id} ({autograd_name(node)})" for node in nodes[:MAX_LISTED])
+    return told + (f" and {len(nodes) - MAX_LISTED:,} more" if len(nodes) > MAX_LISTED else "")
 
 
 def _where(graph: Graph, node: Node) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gradviz.graph.model import Graph, Node
 
-MOST_USES = 6
+MAX_USES = 6
 """A weight that every step of a loop uses is no matter of a sentence."""
 
 
@@ -28,5 +28,5 @@ def shared_weights(graph: Graph) -> Iterator[SharedWeight]:
                 uses.setdefault(edge.target, []).append((node, branch.share if branch is not None else None))
     for leaf, found in uses.items():
         known = [(node, share) for node, share in found if share is not None]
-        if 1 < len(found) <= MOST_USES and len(known) == len(found):
+        if 1 < len(found) <= MAX_USES and len(known) == len(found):
             yield SharedWeight(graph.nodes[leaf], tuple(sorted(known, key=lambda use: -use[1])))

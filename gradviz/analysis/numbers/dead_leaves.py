@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.value_origins import ValueOrigins, is_all_zero
 from gradviz.analysis.numbers.gradient_births import Birth, births_in, state_of
 from gradviz.graph.model import Graph, Node
 
-FEWEST_LAST = 3
+MIN_LAST = 3
 """So many steps at the end must be dead where earlier ones were not."""
 
 
@@ -72,7 +72,7 @@ class DeadLeaves:
     def _dead_leaf(self, name: str, history: list[tuple[int, int, bool]]) -> DeadLeaf | None:
         zeros = [is_zero for *_, is_zero in history]
         tail = next((place for place, is_zero in enumerate(reversed(zeros)) if not is_zero), len(zeros))
-        if not all(zeros) and (tail < FEWEST_LAST or 2 * tail < len(zeros)):
+        if not all(zeros) and (tail < MIN_LAST or 2 * tail < len(zeros)):
             return None
         graph, node, _ = history[-1]
         found = DeadLeaf(name, graph, node, sum(zeros), not all(zeros), self._is_loss_zero(graph))

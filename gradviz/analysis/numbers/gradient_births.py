@@ -126,7 +126,7 @@ def where_ways_part(above: Mapping[int, Set[int]], node: int) -> int | None:
     seen = set(ways)
     while len(ways) > 1:
         lowest = heappop(ways)
-        if lowest not in above or len(seen) > _MOST_ON_THE_WAY:
+        if lowest not in above or len(seen) > _MAX_ON_THE_WAY:
             return None
         for sender in above[lowest] - seen:
             seen.add(sender)
@@ -134,7 +134,7 @@ def where_ways_part(above: Mapping[int, Set[int]], node: int) -> int | None:
     return ways[0] if ways else None
 
 
-_MOST_ON_THE_WAY = 10_000
+_MAX_ON_THE_WAY = 10_000
 
 
 def _is_nothing(gradient: TensorFigures | None) -> bool:

@@ -15,7 +15,7 @@ from gradviz.analysis.numbers.gradient_births import leads_to_a_leaf
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node
 
-FEWEST_LAYERS = 6
+MIN_LAYERS = 6
 """Fewer make no chain: a loss that is multiplied by a thousand is no exploding gradient."""
 
 
@@ -75,7 +75,7 @@ def descent_along(graph: Graph, growth: Growth) -> Descent | None:
 
 
 def _descent(norms: list[float]) -> Descent | None:
-    if len(norms) < FEWEST_LAYERS:
+    if len(norms) < MIN_LAYERS:
         return None
     third = len(norms) // 3
     return Descent(typical(norms[:third]), typical(norms[-third:]), len(norms))
@@ -85,7 +85,7 @@ def descent_from_loss(graph: Graph) -> Descent | None:
     """From what the call began with to the nodes that take a weight; None where those are few."""
     norms = [norm for _, norm in _arrivals_at_layers(graph)]
     began = _norm(root.gradient for root in graph.roots)
-    if len(norms) < FEWEST_LAYERS or not began:
+    if len(norms) < MIN_LAYERS or not began:
         return None
     return Descent(began, typical(norms), len(norms), is_from_loss=True)
 

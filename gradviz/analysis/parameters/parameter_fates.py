@@ -17,7 +17,7 @@ from gradviz.graph.call_log import Call, CallLog, LoggedTensor, TensorUse
 from gradviz.graph.model import CallSite
 
 _COMPUTE = frozenset({"operation", "custom", "compiled"})
-_MOST_LOOKS = 20
+_MAX_LOOKS = 20
 """Looks at each call, on average, for all backward calls together: graphs that live on over steps overlap."""
 
 
@@ -154,7 +154,7 @@ class ParameterFates:
         Empty where graphs overlap so much that finding out would take too long.
         """
         found: dict[int, frozenset[int]] = {}
-        budget = _MOST_LOOKS * (len(self.log.calls) + 1_000)
+        budget = _MAX_LOOKS * (len(self.log.calls) + 1_000)
         for row in self.backward_calls:
             if self.log.calls[row].raised is None:
                 found[row], looks = self._leaves_of(row)

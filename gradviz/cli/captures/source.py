@@ -124,7 +124,7 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
     """
     if options.is_capture:
         return _load(options, needs_graph=needs_graph)
-    from gradviz.recording.run.plan import MOST_VALUES, RecordingPlan
+    from gradviz.recording.run.plan import MAX_VALUES, RecordingPlan
     from gradviz.recording.run.program import find_module, find_script
     from gradviz.recording.run.root_expression import parse_root
     from gradviz.recording.script_runner import run
@@ -144,7 +144,7 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         limits=options.limits,
         root=options.root,
         gradients=options.gradients,
-        values_up_to=options.values_up_to or (MOST_VALUES if options.values else 0),
+        values_up_to=options.values_up_to or (MAX_VALUES if options.values else 0),
         calls=options.calls,
         root_shares=options.root_shares,
         working=working,

@@ -10,7 +10,7 @@ import click
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-MOST_WHOLE = 4096
+MAX_WHOLE = 4096
 """Elements of a tensor that anybody would look at one by one."""
 
 
@@ -41,7 +41,7 @@ _RECORDING = (
     click.option("--values", is_flag=True, help="Keep every number of small tensors, forward and back."),
     click.option(
         "--values-up-to",
-        type=click.IntRange(min=1, max=MOST_WHOLE),
+        type=click.IntRange(min=1, max=MAX_WHOLE),
         metavar="N",
         help="The same for tensors of N elements or fewer; 64 without it.",
     ),

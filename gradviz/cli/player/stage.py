@@ -14,7 +14,7 @@ from gradviz.rendering.replay.words import ReplayWords
 from gradviz.rendering.subjects import subject_of
 from gradviz.view.build import ViewOptions
 
-MOST_UNASKED = 300
+MAX_UNASKED = 300
 """So many pages are printed where nobody asked for all of them."""
 
 
@@ -53,7 +53,7 @@ class Stage:
     def all_pages(self, words: ReplayWords, steps: range, *, is_asked_for: bool) -> Iterator[str]:
         """The pages of these steps, one below the other, each with a line before it."""
         pages = self._pages(words, self.look)
-        shown = steps if is_asked_for else steps[:MOST_UNASKED]
+        shown = steps if is_asked_for else steps[:MAX_UNASKED]
         yield from pages.joined(shown)
         if len(shown) < len(steps):
             left = len(steps) - len(shown)

@@ -24,11 +24,11 @@ from gradviz.rendering.text.printing import printed
 from gradviz.rendering.words.run_log_words import trend_words
 from gradviz.rendering.words.words import counted, listed
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 """More parameters than this are folded into modules, unless a depth is given."""
-MOST_SHARED = 3
+MAX_SHARED = 3
 """So many of the weights that several places use are told about."""
-MOST_NAMES = 6
+MAX_NAMES = 6
 """So many of the parameters that got nothing are named for each reason."""
 _BAR = 16
 _CALM = 10
@@ -71,7 +71,7 @@ class FlowTable:
     def _parts(self, page: FlowPage) -> Iterator[RenderableType]:
         flow, depth = page.flow, self.depth
         if depth is None and not self.show_all:
-            depth = deepest_that_fits(flow.rows, MOST_ROWS)
+            depth = deepest_that_fits(flow.rows, MAX_ROWS)
         rows = list(flow.rows) if depth is None else folded(flow.rows, depth)
         reached = [row for row in rows if row.count]
         yield Text(page.title, style="bold")
@@ -233,11 +233,11 @@ def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
         if row.lost_at is not None:
             lost.setdefault(row.lost_at, []).append(row.name)
     for place, names in lost.items():
-        yield f"all zero since {_node_words(graph, graph.nodes[place])}: {listed(names, MOST_NAMES)}", "yellow"
+        yield f"all zero since {_node_words(graph, graph.nodes[place])}: {listed(names, MAX_NAMES)}", "yellow"
     older = [row.name for row in flow.rows if row.outcome == "accumulated"]
     if older:
-        yield f"added to an older .grad, which is not counted here: {listed(older, MOST_NAMES)}", ""
-    for shared in islice(shared_weights(graph), MOST_SHARED):
+        yield f"added to an older .grad, which is not counted here: {listed(older, MAX_NAMES)}", ""
+    for shared in islice(shared_weights(graph), MAX_SHARED):
         name = next(iter(shared.leaf.names), "a parameter")
         parts = [f"{share:.0%} from {_use_words(graph, node)}" for node, share in shared.uses]
         yield f"{name} is used in {len(parts)} places: {listed(parts, len(parts))}", ""
@@ -251,7 +251,7 @@ def silent_remarks(flow: GradientFlow) -> Iterator[tuple[str, str]]:
         if row.nothing is not None:
             silent.setdefault(row.nothing, []).append(row.name)
     for reason, names in silent.items():
-        yield f"no gradient, {reason}: {listed(names, MOST_NAMES)}", "yellow"
+        yield f"no gradient, {reason}: {listed(names, MAX_NAMES)}", "yellow"
 
 
 def _node_words(graph: Graph, node: Node) -> str:

@@ -14,7 +14,7 @@ from gradviz.rendering.words.words import listed
 
 _NAME = 22
 _NORM, _SHARE, _COSINE = 10, 7, 8
-_MOST_PAIRS = 4
+_MAX_PAIRS = 4
 
 
 def loss_table(shares: RootShares, rows: Sequence[FlowRow], width: int, ellipsis: str) -> Table:
@@ -58,7 +58,7 @@ def conflicts(shares: RootShares, rows: Sequence[FlowRow]) -> Iterator[str]:
     worst = [next(iter(pairs(shares, own)), None) for own in products_of_rows(shares, rows) if own is not None]
     places = sum(pair is not None and pair.is_conflict for pair in worst)
     if against:
-        yield f"pulling against each other over all parameters: {listed(against, _MOST_PAIRS)}"
+        yield f"pulling against each other over all parameters: {listed(against, _MAX_PAIRS)}"
     else:
         yield "over all parameters no two losses pull against each other"
     if places:

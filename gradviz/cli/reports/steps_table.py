@@ -17,8 +17,8 @@ from gradviz.rendering.svg.heat_map import Columns, LogScale, typical
 from gradviz.rendering.text.printing import printed
 from gradviz.rendering.words.run_log_words import findings, run_facts, run_title, size_words, what_is_missing
 
-MOST_ROWS = 40
-_LEAST_SIGNS, _MOST_SIGNS = 8, 100
+MAX_ROWS = 40
+_MIN_SIGNS, _MAX_SIGNS = 8, 100
 _BROKEN, _ZERO, _NOTHING = "!", "0", " "
 
 
@@ -36,7 +36,7 @@ class StepsTable:
         """The table, and what there is to say about the run."""
         depth = self.depth
         if depth is None and not self.show_all:
-            depth = depth_that_fits(log, MOST_ROWS)
+            depth = depth_that_fits(log, MAX_ROWS)
         flow = flow_over_steps(log, depth)
         scale = LogScale.of([size for each in flow.series for size in each.sizes if size > 0])
         sentences = (wrapped(sentence, self.width, style) for sentence, style in self._sentences(log, flow, scale))
@@ -46,7 +46,7 @@ class StepsTable:
     def _table(self, flow: FlowOverSteps, scale: LogScale) -> Table:
         names = max((len(each.name) for each in flow.series), default=0)
         name_room = min(names, max(14, self.width // 3))
-        signs = min(max(self.width - name_room - 28, _LEAST_SIGNS), _MOST_SIGNS, len(flow.steps))
+        signs = min(max(self.width - name_room - 28, _MIN_SIGNS), _MAX_SIGNS, len(flow.steps))
         columns = Columns.of(len(flow.steps), signs)
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim underline")
         table.add_column("parameter", no_wrap=True)

@@ -17,7 +17,7 @@ _OUTCOMES = {
     "interrupted": "was interrupted; what was recorded until then is kept",
 }
 
-_MOST_GRAPHS = 10
+_MAX_GRAPHS = 10
 """So many graphs are told about, one by one."""
 
 
@@ -25,7 +25,7 @@ def print_summary(options: SourceOptions, subjects: list[Subject], written: list
     """A few plain lines on standard output."""
     lines = _one_graph(subjects[0], options) if len(subjects) == 1 else _several_graphs(subjects)
     lines += [f"note: {sentence}" for sentence in subjects[0].capture.disclosures]
-    shown = [*written[:_MOST_GRAPHS], *([f"{written[-1]}, the last of {len(written)}"] * (len(written) > _MOST_GRAPHS))]
+    shown = [*written[:_MAX_GRAPHS], *([f"{written[-1]}, the last of {len(written)}"] * (len(written) > _MAX_GRAPHS))]
     report = [*(f"wrote {path}" for path in shown), *(f"  {line}" for line in lines)]
     report.append(f"next:  {options.command('tree')}")
     if options.check:
@@ -48,9 +48,9 @@ def _one_graph(subject: Subject, options: SourceOptions) -> list[str]:
 
 
 def _several_graphs(subjects: list[Subject]) -> list[str]:
-    lines = [f"{_origin(subject.graph)}: {_size(subject.graph)}" for subject in subjects[:_MOST_GRAPHS]]
-    if len(subjects) > _MOST_GRAPHS:
-        lines.append(f"and {len(subjects) - _MOST_GRAPHS} more graphs")
+    lines = [f"{_origin(subject.graph)}: {_size(subject.graph)}" for subject in subjects[:_MAX_GRAPHS]]
+    if len(subjects) > _MAX_GRAPHS:
+        lines.append(f"and {len(subjects) - _MAX_GRAPHS} more graphs")
     lines.append(f"the script {_OUTCOMES[subjects[0].capture.outcome]}")
     return [*lines, *dict.fromkeys(note for subject in subjects for note in subject.view.notes)]
 

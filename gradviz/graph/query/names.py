@@ -32,7 +32,7 @@ from gradviz.graph.query.operation_names import autograd_name, operation_names
 from gradviz.graph.query.own_line import line_words, line_words_of
 from gradviz.graph.query.root_names import refused_name, root_names
 
-MOST_MEANINGS_TOLD = 3
+MAX_MEANINGS_TOLD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class Named:
     def note(self) -> str | None:
         """One sentence where the name fits more than one thing; all of them are meant."""
         if len(self.meanings) > 1:
-            told = ", ".join(self.meanings[:MOST_MEANINGS_TOLD])
-            more = len(self.meanings) - MOST_MEANINGS_TOLD
+            told = ", ".join(self.meanings[:MAX_MEANINGS_TOLD])
+            more = len(self.meanings) - MAX_MEANINGS_TOLD
             return f"{self.name!r} fits {told}{f' and {more:,} more' if more > 0 else ''}: all of them are meant"
         if self.kind == "cut":
             return f"{self.name!r} is a cut, which makes no node: what stands beside it is meant"

@@ -17,11 +17,11 @@ from gradviz.graph.model import Graph
 
 RECENT_NODES = 20_000
 RECENT_GRAPHS = 100
-MOST_KINDS = 16
+MAX_KINDS = 16
 """Lines that call backward."""
 Symptom = tuple[str, Hashable]
 """What it is, and where."""
-MOST_OF_A_SYMPTOM = 4
+MAX_OF_A_SYMPTOM = 4
 """Graphs that are kept because something in them is, say, NaN for the first time."""
 
 
@@ -43,7 +43,7 @@ class KeptGraphs:
         """The graph at `place` is complete; gives the places of those to forget."""
         with self._lock:
             kind = _kind(graph)
-            is_first = kind not in self._newest and len(self._newest) < MOST_KINDS
+            is_first = kind not in self._newest and len(self._newest) < MAX_KINDS
             if is_first or kind in self._newest:
                 self._newest[kind] = place
             if not (self._has_new_symptom(graph) or is_first):
@@ -54,7 +54,7 @@ class KeptGraphs:
     def _has_new_symptom(self, graph: Graph) -> bool:
         found = set(_symptoms(graph)) - self._seen
         self._seen |= found
-        words = {word for word, _ in found if self._kept_for[word] < MOST_OF_A_SYMPTOM}
+        words = {word for word, _ in found if self._kept_for[word] < MAX_OF_A_SYMPTOM}
         self._kept_for.update(words)
         return bool(words)
 

@@ -28,7 +28,7 @@ from gradviz.recording.run.file_kinds import is_library_file
 from gradviz.recording.run.stacks import CallSiteTable, StackTable
 from gradviz.recording.walk.graph_tables import ScopeTable
 
-MOST_CLASSES = 5
+MAX_CLASSES = 5
 """Of modules that ran on other threads: so many are named."""
 
 
@@ -156,7 +156,7 @@ class CallLogBuilder:
     def disclosures(self) -> list[str]:
         """What is missing in the log, in sentences."""
         told = self._recorder.writer.disclosures()
-        elsewhere = sorted({self._forward.modules[place][1] for place in self._modules_elsewhere()})[:MOST_CLASSES]
+        elsewhere = sorted({self._forward.modules[place][1] for place in self._modules_elsewhere()})[:MAX_CLASSES]
         if elsewhere:
             told.append(
                 f"torch calls of other threads, which ran {', '.join(elsewhere)}: what they cut off, changed or left "

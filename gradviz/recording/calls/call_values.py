@@ -10,8 +10,8 @@ import torch
 
 from gradviz.graph.model import Scalar
 
-_MOST_ELEMENTS = 10_000
-_MOST_NUMBERS = 16
+_MAX_ELEMENTS = 10_000
+_MAX_NUMBERS = 16
 _LONGEST_TEXT = 40
 _DEPTH = 3
 
@@ -31,10 +31,10 @@ def tensors_inside(value: Any, place: str, depth: int = _DEPTH) -> Iterator[tupl
         yield place, value
     elif depth and issubclass(kind, (list, tuple)):
         elements = list.__iter__(value) if issubclass(kind, list) else tuple.__iter__(value)
-        for index, element in enumerate(islice(elements, _MOST_ELEMENTS)):
+        for index, element in enumerate(islice(elements, _MAX_ELEMENTS)):
             yield from tensors_inside(element, f"{place}[{index}]", depth - 1)
     elif depth and kind is dict:
-        for key, element in list(value.items())[:_MOST_ELEMENTS]:
+        for key, element in list(value.items())[:_MAX_ELEMENTS]:
             yield from tensors_inside(element, f"{place}[{key!r}]", depth - 1)
 
 
@@ -43,7 +43,7 @@ def scalars_with_places(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[s
     found: dict[str, Scalar] = {}
     for place, value in (*((str(place), value) for place, value in enumerate(args)), *kwargs.items()):
         if type(value) in (list, tuple):
-            for index, element in enumerate(value[:_MOST_NUMBERS]):
+            for index, element in enumerate(value[:_MAX_NUMBERS]):
                 _note_all(found, f"{place}[{index}]", element)
         else:
             _note_all(found, place, value)
@@ -60,7 +60,7 @@ def _note_all(found: dict[str, Scalar], place: str, value: Any) -> None:
 
 
 def _note(found: dict[str, Scalar], place: str, value: Any) -> None:
-    if len(found) < _MOST_NUMBERS and (scalar := scalar_of(value)) is not None:
+    if len(found) < _MAX_NUMBERS and (scalar := scalar_of(value)) is not None:
         found[place] = scalar
 
 
@@ -81,10 +81,10 @@ def numbers_in(value: Any) -> tuple[float | int | bool, ...]:
     """The first numbers of a nested list, as ``tolist()`` gives it."""
     found: list[float | int | bool] = []
     waiting = [value]
-    while waiting and len(found) < _MOST_NUMBERS:
+    while waiting and len(found) < _MAX_NUMBERS:
         current = waiting.pop()
         if type(current) is list:
-            waiting.extend(reversed(current[:_MOST_NUMBERS]))
+            waiting.extend(reversed(current[:_MAX_NUMBERS]))
         elif type(current) in (bool, int, float):
             found.append(current)
     return tuple(found)

@@ -15,8 +15,8 @@ from gradviz.recording.calls.rows import Row
 from gradviz.recording.run.file_kinds import is_library_file
 from gradviz.recording.torch_access import reading
 
-MOST_ELEMENTS = 100_000
-_MOST_FUNCTIONS = 64
+MAX_ELEMENTS = 100_000
+_MAX_FUNCTIONS = 64
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.Size, torch.memory_format)
 
 
@@ -44,7 +44,7 @@ class CustomSamples:
         if function in self.samples or callback is None or is_library_file(callback.code.co_filename):
             return
         wants = tuple(isinstance(value, torch.Tensor) and value.requires_grad for value in args)
-        if row.grad_mode != "enabled" or not any(wants) or len(self.samples) >= _MOST_FUNCTIONS:
+        if row.grad_mode != "enabled" or not any(wants) or len(self.samples) >= _MAX_FUNCTIONS:
             return
         name = row.function.removesuffix(".apply")
         reason = next((reason for value in args if (reason := _why_not(value))), None)
@@ -59,7 +59,7 @@ def _why_not(value: Any) -> str | None:
     if type(value) in (torch.Tensor, torch.nn.Parameter):
         if not reading.can_read_values(value) or value.layout is not torch.strided or value.is_complex():
             return "it takes tensors that cannot be copied as plain numbers"
-        return f"it takes more than {MOST_ELEMENTS:,} elements" if value.numel() > MOST_ELEMENTS else None
+        return f"it takes more than {MAX_ELEMENTS:,} elements" if value.numel() > MAX_ELEMENTS else None
     if type(value) in (tuple, list):
         return next((reason for each in value if (reason := _why_not(each))), None)
     return None if isinstance(value, _PLAIN) else f"it takes a {type(value).__name__}"

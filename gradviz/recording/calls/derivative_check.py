@@ -28,7 +28,7 @@ from gradviz.graph.call_log import DerivativeCheck
 from gradviz.recording.calls.custom_samples import Sample
 from gradviz.recording.run.file_kinds import is_library_file
 
-MOST_SECONDS = 2.0
+MAX_SECONDS = 2.0
 """For one function."""
 _ELEMENTS = 12
 _STEP = {torch.float64: 1e-6, torch.float32: 1e-2}
@@ -76,7 +76,7 @@ class _Probe:
     def __init__(self, sample: Sample, dtype: torch.dtype) -> None:
         self._sample = sample
         self._dtype = dtype
-        self._deadline = time.monotonic() + MOST_SECONDS
+        self._deadline = time.monotonic() + MAX_SECONDS
         self._args = [_cast(value, dtype) for value in sample.args]
         self._wanted = [place for place, wants in enumerate(sample.wants_gradient) if wants]
         self._state = torch.get_rng_state(), random.getstate()
@@ -115,7 +115,7 @@ class _Probe:
     def _outputs(self, args: list[Any], *, live: bool = False) -> list[torch.Tensor]:
         """What the function gives; with the same random numbers each time, and of copies, which it may change."""
         if time.monotonic() > self._deadline:
-            raise NotComparable(f"it takes more than {MOST_SECONDS:g} s")
+            raise NotComparable(f"it takes more than {MAX_SECONDS:g} s")
         torch.set_rng_state(self._state[0])
         random.setstate(self._state[1])
         copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in args]

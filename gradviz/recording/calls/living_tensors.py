@@ -20,7 +20,7 @@ from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row
 from gradviz.recording.forward.structures import MAX_ELEMENTS, closure_variables, stored_attributes
 
-_MOST_LOOKS = 50_000
+_MAX_LOOKS = 50_000
 _DEEPEST = 8
 
 
@@ -59,7 +59,7 @@ def _held(namespaces: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Holder, tor
         waiting.extend((name, value, False, 0) for name, value in list(namespace.items()) if _is_opened(name, value))
     seen: set[int] = set()
     looks = 0
-    while waiting and looks < _MOST_LOOKS:
+    while waiting and looks < _MAX_LOOKS:
         looks += 1
         path, value, in_module, depth = waiting.popleft()
         if issubclass(type(value), torch.Tensor):

@@ -17,7 +17,7 @@ from gradviz.recording.forward.grad_mode_watch import Place
 from gradviz.recording.forward.user_functions import Callback
 from gradviz.recording.run.stacks import NO_STACK
 
-MOST_ROWS = 100_000
+MAX_ROWS = 100_000
 _LASTING: frozenset[CallKind] = frozenset({"add_param_group", "register_parameter", "register_module", "make_module"})
 _STEP_ENDS: frozenset[CallKind] = frozenset({"step", "zero_grad"})
 
@@ -92,7 +92,7 @@ class Row:
 class Rows:
     """The rows that are kept, in the order in which they began."""
 
-    def __init__(self, most: int = MOST_ROWS) -> None:
+    def __init__(self, most: int = MAX_ROWS) -> None:
         self._rows: list[Row] = []
         self._most = most
         self.dropped = 0

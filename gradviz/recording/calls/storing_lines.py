@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 Line = tuple[str, int]
 
-_MOST_SOURCE_LINES = 20_000
+_MAX_SOURCE_LINES = 20_000
 """Of one file; what is longer was written by a program."""
 _PUTTING = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "setdefault", "push", "put"})
 _CONTAINER = re.compile(r"(?:^|\.)([^\W\d]\w*)((?:\[[^\]]*\])+)")
@@ -68,7 +68,7 @@ def _stores(file: str) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr, bool]]:
     a call."""
     lines = linecache.getlines(file)
     try:
-        tree = ast.parse("".join(lines) if len(lines) <= _MOST_SOURCE_LINES else "")
+        tree = ast.parse("".join(lines) if len(lines) <= _MAX_SOURCE_LINES else "")
     except (SyntaxError, ValueError, RecursionError):
         return  # A notebook's magic commands, say.
     for node in ast.walk(tree):

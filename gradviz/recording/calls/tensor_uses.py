@@ -19,7 +19,7 @@ from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.torch_access import reading
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 
-_MOST_UNCLAIMED = 1_000
+_MAX_UNCLAIMED = 1_000
 
 
 class TensorUses:
@@ -101,9 +101,9 @@ class TensorUses:
 
     def await_results(self, row: Row) -> None:
         """Its results will be known by the nodes that it made."""
-        for number in range(row.sequence_nr or 0, (row.sequence_nr or 0) + min(row.node_count, _MOST_UNCLAIMED)):
+        for number in range(row.sequence_nr or 0, (row.sequence_nr or 0) + min(row.node_count, _MAX_UNCLAIMED)):
             self._unclaimed[number] = row
-        while len(self._unclaimed) > _MOST_UNCLAIMED:
+        while len(self._unclaimed) > _MAX_UNCLAIMED:
             del self._unclaimed[next(iter(self._unclaimed))]
 
     def note_gradient(self, gradient: torch.Tensor, leaf: torch.Tensor) -> None:
@@ -119,7 +119,7 @@ class TensorUses:
 
 # Arrays that tensors were turned into, so that a tensor made from the same memory is known again.
 
-_MOST_ARRAYS = 1_000
+_MAX_ARRAYS = 1_000
 
 
 class NumpyArrays:
@@ -136,7 +136,7 @@ class NumpyArrays:
         start = interface["data"][0]
         self._arrays.pop(start, None)
         self._arrays[start] = weakref.ref(array), start + array.nbytes, tensor
-        if len(self._arrays) > _MOST_ARRAYS:
+        if len(self._arrays) > _MAX_ARRAYS:
             del self._arrays[next(iter(self._arrays))]
 
     def origin_of(self, tensor: torch.Tensor) -> KnownTensor | None:
@@ -155,7 +155,7 @@ class NumpyArrays:
 
 # The values of a tensor in figures, read without a trace: no graph, no mode of the program's, no random number.
 
-MOST_ELEMENTS = 1 << 24
+MAX_ELEMENTS = 1 << 24
 """Larger tensors are not read."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -176,7 +176,7 @@ class ValueReader:
             return None
         if not (count := tensor.numel()):
             return None
-        if count > MOST_ELEMENTS:
+        if count > MAX_ELEMENTS:
             self.too_large += 1
             return None
         try:

@@ -24,7 +24,7 @@ from gradviz.recording.walk.graph_walker import Walk
 
 BROKEN_BY = "broken_by"
 """The attribute that names the operation."""
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """With more than this saved by compiled functions, none of them is replayed."""
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
@@ -60,7 +60,7 @@ class CompiledReplays:
     def start(self) -> None:
         """Hold what compiled nodes have saved, and note what comes to them."""
         kept = dict(_compiled_nodes(self.walk))
-        if sum(tensor.nbytes for each in kept.values() for tensor in each.saved) > MOST_BYTES:
+        if sum(tensor.nbytes for each in kept.values() for tensor in each.saved) > MAX_BYTES:
             return
         self._kept = kept
         for place in kept:

@@ -43,7 +43,7 @@ NO_SCOPE = -1
 
 KEPT_CALLS = 100
 """What was computed before this many backward calls is forgotten."""
-LEAST_ROWS = 4096
+MIN_ROWS = 4096
 """With fewer rows nothing is forgotten; with more, the log is looked through when it is twice what is to be kept."""
 
 
@@ -116,7 +116,7 @@ class ThreadLog:
     def end_call(self, sequence_nr: int) -> bool:
         """A backward call is over; True where that made the log forget what is older than the last of them."""
         self._calls.append(sequence_nr)
-        if len(self._calls) < KEPT_CALLS or len(self._starts) + len(self._scope_starts) < LEAST_ROWS:
+        if len(self._calls) < KEPT_CALLS or len(self._starts) + len(self._scope_starts) < MIN_ROWS:
             return False
         rows = bisect_left(self._starts, self._calls[0])
         # The module that was running then runs on.

@@ -5,7 +5,7 @@ Problems solved here:
 * To read the ``grad_fn`` of a result would attach Python to its node, for good: see *Danger* in `destruction`. The
   sequence numbers that a call used tell which node gave its result.
 * A later operation may change a value in place, and most values are dropped before backward: small ones are copied.
-* A loop that never calls backward makes values for ever: no more than `MOST_KEPT` are kept.
+* A loop that never calls backward makes values for ever: no more than `MAX_KEPT` are kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.torch_access import reading
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 
-MOST_KEPT = 100_000
+MAX_KEPT = 100_000
 
 _requires_grad = reading.tensor_getter("requires_grad")
 _output_nr = reading.tensor_getter("output_nr")
@@ -67,7 +67,7 @@ class ForwardValues:
 
     def take(self, tensor: torch.Tensor) -> int | None:
         """The number by which `_figures` will know its values; None where they are not wanted."""
-        if not self.is_taking or self._count >= MOST_KEPT:
+        if not self.is_taking or self._count >= MAX_KEPT:
             return None
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or reading.is_transforming():
             return None
@@ -140,8 +140,8 @@ class ForwardValues:
             if large > 1:
                 kept = f"values of {large:,} outputs are not kept: they have"
             yield f"the {kept} more than {self.up_to:,} elements (--values-up-to N keeps larger ones)"
-        if self._count >= MOST_KEPT:
-            yield f"of the forward's values the first {MOST_KEPT:,} were kept"
+        if self._count >= MAX_KEPT:
+            yield f"of the forward's values the first {MAX_KEPT:,} were kept"
         elif unseen := self.unknown["unseen"]:
             unknown = "value of 1 small output is unknown: it"
             if unseen > 1:

@@ -20,7 +20,7 @@ from gradviz.recording.run.stacks import function_name
 
 _WORDS = ("no_grad", "inference_mode", "set_grad_enabled")
 _DECORATED = frozenset({"decorate_context", "generator_context"})
-_MOST_SWITCHES = 1_000
+_MAX_SWITCHES = 1_000
 
 
 class Place(NamedTuple):
@@ -60,7 +60,7 @@ class GradModeWatch:
         # `with set_grad_enabled(False)` switches when it is made and again when it is entered.
         if not self._switches or self._switches[-1] != place or place is None:
             self._switches.append(place)
-        del self._switches[: -_MOST_SWITCHES or None]
+        del self._switches[: -_MAX_SWITCHES or None]
 
     def place(self, frame: FrameType | None, *, is_inference: bool) -> Place | None:
         """The line that switched gradients off for a call from `frame`."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gradviz.errors import BadInput
 
 MAX_KEPT_NODES = 1_000_000
-MOST_VALUES = 64
+MAX_VALUES = 64
 """Elements of a tensor that is kept whole when values are asked for."""
 
 

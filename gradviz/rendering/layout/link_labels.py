@@ -20,11 +20,11 @@ LABEL_SIZE = 9.5
 LABEL_HEIGHT = 11.0
 CLEARANCE = 5.0
 """Between a label and its own wire."""
-LEAST_STRETCH = 12.0
+MIN_STRETCH = 12.0
 """A shorter stretch of wire has no label."""
 
 _CELL = 120.0
-_MOST_IN_A_CELL = 60
+_MAX_IN_A_CELL = 60
 _PLACES = (0.5, 0.3, 0.7, 0.12, 0.88)
 """Fractions of a stretch of wire at which a label is tried."""
 
@@ -108,7 +108,7 @@ class _Grid:
 
     def is_crowded(self, rect: Rect) -> bool:
         """Whether so much is about `rect` that a reader would not tell to what a label belongs."""
-        return any(len(self._cells.get(cell, ())) > _MOST_IN_A_CELL for cell in _cells_of(rect))
+        return any(len(self._cells.get(cell, ())) > _MAX_IN_A_CELL for cell in _cells_of(rect))
 
     def touching(self, rect: Rect) -> set[int]:
         """The owners of what lies under `rect`."""
@@ -145,7 +145,7 @@ def _candidates(route: Route, width: float) -> Iterator[tuple[Point, Rect]]:
     """Places beside a wire, the longest stretch first: a point on the wire, and the label there."""
     stretches = sorted(pairwise(route), key=lambda stretch: -_length(stretch))
     for start, end in stretches:
-        if _length((start, end)) < LEAST_STRETCH:
+        if _length((start, end)) < MIN_STRETCH:
             return
         is_level = abs(end.x - start.x) > abs(end.y - start.y)
         for place in _PLACES:

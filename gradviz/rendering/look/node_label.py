@@ -40,7 +40,7 @@ _SHAPE_PADDING = {"hexagon": 8.0, "slanted": 7.0, "bars": 6.0, "octagon": 3.0, "
 _MIN_WIDTH = 64.0
 _RHYTHM = 12
 """Boxes are as wide as a multiple of this: widths that differ by a hair look like a mistake."""
-_LEAST_FACT = 45.0
+_MIN_FACT = 45.0
 """Of a word that must be cut, at least this much is left."""
 
 # XML 1.0 forbids these outright; Python strings may hold them all the same.
@@ -208,5 +208,5 @@ def _within(facts: Sequence[str], limit: float, *, cut_in_turn: Sequence[int]) -
     words = [_one_line(fact) for fact in facts]
     for place in cut_in_turn:
         others = sum(text_width(f"{word} · ", SMALL_SIZE) for at, word in enumerate(words) if word and at != place)
-        words[place] = shorten_middle(words[place], max(limit - others, _LEAST_FACT), SMALL_SIZE)
+        words[place] = shorten_middle(words[place], max(limit - others, _MIN_FACT), SMALL_SIZE)
     return shorten_middle(" · ".join(filter(None, words)), limit, SMALL_SIZE)

@@ -9,10 +9,10 @@ from math import ceil, floor, log10
 from gradviz.graph.words import byte_words
 from gradviz.rendering.look.tints import STEPS, Quantity
 
-LEAST_DECADES = 4
+MIN_DECADES = 4
 """A gradient that hardly changes must not run through all colours."""
-_MOST_DECADES = 16
-_LEAST_FACTOR_OF_BYTES = 100.0
+_MAX_DECADES = 16
+_MIN_FACTOR_OF_BYTES = 100.0
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ def scale_for(quantity: Quantity, values: Sequence[float]) -> Scale | None:
 def _gradient_scale(least: float, most: float) -> Scale:
     """Whole decades."""
     high = ceil(log10(most) - 1e-9)
-    low = min(floor(log10(least) + 1e-9), high - LEAST_DECADES)
-    low = max(low, high - _MOST_DECADES)
+    low = min(floor(log10(least) + 1e-9), high - MIN_DECADES)
+    low = max(low, high - _MAX_DECADES)
     up_to = "≤ " if 10.0**low > least * 1.001 else ""
     return Scale(10.0**low, 10.0**high, True, f"{up_to}{_power_words(low)}", _power_words(high))
 
@@ -56,7 +56,7 @@ def _power_words(exponent: int) -> str:
 
 
 def _memory_scale(least: float, most: float) -> Scale:
-    low = min(least, most / _LEAST_FACTOR_OF_BYTES)
+    low = min(least, most / _MIN_FACTOR_OF_BYTES)
     return Scale(low, most, True, byte_words(round(low)), byte_words(round(most)))
 
 

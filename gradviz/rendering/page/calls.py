@@ -15,7 +15,7 @@ from gradviz.rendering.page.document import PageCall, PageChange, PageChanges
 from gradviz.rendering.page.items import cut
 from gradviz.rendering.renderer import Subject
 
-MOST_CHANGES = 100
+MAX_CHANGES = 100
 """Of one sort; how many more there are is said."""
 
 _NOTICEABLE = 1.005
@@ -96,7 +96,7 @@ def _changes(before: _Call, call: _Call) -> Iterator[PageChanges]:
         ("gradient norms of parameters", list(_changed_gradients(before, call))),
     ):
         if rows:
-            yield PageChanges(heading, tuple(rows[:MOST_CHANGES]), max(0, len(rows) - MOST_CHANGES))
+            yield PageChanges(heading, tuple(rows[:MAX_CHANGES]), max(0, len(rows) - MAX_CHANGES))
 
 
 def _changed_nodes(before: _Call, call: _Call) -> Iterator[PageChange]:

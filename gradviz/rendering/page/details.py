@@ -18,7 +18,7 @@ from gradviz.rendering.page.items import cut
 from gradviz.rendering.page.level import Level
 from gradviz.rendering.replay.words import formula_fact
 from gradviz.rendering.words.formulas import node_formulas
-from gradviz.rendering.words.gradient_tooltips import MOST_NUMBERS, arrivals, figures_facts, share_words
+from gradviz.rendering.words.gradient_tooltips import MAX_NUMBERS, arrivals, figures_facts, share_words
 from gradviz.rendering.words.item_gradients import arrived_by_repetition, norm_of
 from gradviz.rendering.words.item_marks import findings_about
 from gradviz.rendering.words.labels import item_sections
@@ -29,13 +29,13 @@ from gradviz.rendering.words.value_words import value_words
 from gradviz.rendering.words.words import shape_words_of
 from gradviz.view.model import Item
 
-MOST_EDGES = 24
-MOST_FORMULAS = 4_000
+MAX_EDGES = 24
+MAX_FORMULAS = 4_000
 """In one page: to find one takes longer than all else that is said of an item."""
-MOST_SLOTS = 24
-MOST_SHARING = 6
-MOST_CALLERS = 12
-MOST_NORMS = 200
+MAX_SLOTS = 24
+MAX_SHARING = 6
+MAX_CALLERS = 12
+MAX_NORMS = 200
 """Of repetitions: each of them has a bar that can be seen."""
 
 _IN_A_FORM_OF_ITS_OWN = {
@@ -70,17 +70,17 @@ class PageItemDetails:
     def _details(self, words: SubjectWords, item: Item) -> PageDetails:
         node = None if item.node is None else self._graph.nodes[item.node]
         # A leaf that every step of a long loop takes is drawn beside each of them.
-        entering = list(islice(self._edges.entering(item), MOST_EDGES + 1))
-        leaving = list(islice(self._edges.leaving(item), MOST_EDGES + 1))
+        entering = list(islice(self._edges.entering(item), MAX_EDGES + 1))
+        leaving = list(islice(self._edges.leaving(item), MAX_EDGES + 1))
         told_otherwise = _IN_A_FORM_OF_ITS_OWN["other" if node is None else "operation"]
         return PageDetails(
             sections=tuple(_sections(words, item, told_otherwise)),
             formula=None if node is None or node.is_leaf else self._formula(words, node),
             callers=tuple(_callers(words, item)),
-            entering=tuple(self._sent(edge, edge.sender) for edge in entering[:MOST_EDGES]),
+            entering=tuple(self._sent(edge, edge.sender) for edge in entering[:MAX_EDGES]),
             arrived=() if node is None else tuple(_arrived(node)),
-            leaving=tuple(self._sent(edge, edge.receiver) for edge in leaving[:MOST_EDGES]),
-            has_more_edges=max(len(entering), len(leaving)) > MOST_EDGES,
+            leaving=tuple(self._sent(edge, edge.receiver) for edge in leaving[:MAX_EDGES]),
+            has_more_edges=max(len(entering), len(leaving)) > MAX_EDGES,
             norms=tuple(_norms(words, item)),
             saved=() if node is None else tuple(self._saved(words, node)),
             findings=self._findings.numbers_of(findings_about(words, item)),
@@ -88,7 +88,7 @@ class PageItemDetails:
 
     def _formula(self, words: SubjectWords, node: Node) -> PageSection | None:
         self._formulas += 1
-        if self._formulas > MOST_FORMULAS:
+        if self._formulas > MAX_FORMULAS:
             return None
         fact = formula_fact(words.capture, node_formulas(self._graph, node))
         return None if fact is None else PageSection(fact.label, tuple(map(cut, fact.lines)))
@@ -98,14 +98,14 @@ class PageItemDetails:
         return _page_gradient(self._edges.gradient(edge), node=other_end, share=share)
 
     def _saved(self, words: SubjectWords, node: Node) -> Iterator[PageSaved]:
-        for saved in node.saved[:MOST_SLOTS]:
+        for saved in node.saved[:MAX_SLOTS]:
             keepers = [] if saved.storage is None else self._keepers[saved.storage]
             # A parameter may be kept by every step of a long loop.
-            others = tuple(keeper for keeper in keepers[: MOST_SHARING + 1] if keeper != node.id)[:MOST_SHARING]
+            others = tuple(keeper for keeper in keepers[: MAX_SHARING + 1] if keeper != node.id)[:MAX_SHARING]
             facts = tuple(map(cut, saved_facts(words, saved)))
             yield PageSaved(cut(saved.slot), facts, others, max(0, len(keepers) - 1))
-        if len(node.saved) > MOST_SLOTS:
-            yield PageSaved(f"and {len(node.saved) - MOST_SLOTS:,} more")
+        if len(node.saved) > MAX_SLOTS:
+            yield PageSaved(f"and {len(node.saved) - MAX_SLOTS:,} more")
 
 
 def _sections(words: SubjectWords, item: Item, left_out: frozenset[str]) -> Iterator[PageSection]:
@@ -118,7 +118,7 @@ def _sections(words: SubjectWords, item: Item, left_out: frozenset[str]) -> Iter
 def _callers(words: SubjectWords, item: Item) -> Iterator[tuple[str, int]]:
     site = words.common_call_site(item) if item.node is None else words.graph.nodes[item.node].call_site
     if site is not None:
-        yield from ((cut(caller.file), caller.line) for caller in islice(callers(words, site), MOST_CALLERS))
+        yield from ((cut(caller.file), caller.line) for caller in islice(callers(words, site), MAX_CALLERS))
 
 
 def _arrived(node: Node) -> Iterator[PageGradient]:
@@ -137,7 +137,7 @@ def _page_gradient(
         what=what,
         shape=shape_words_of(figures.shape) if figures.is_measured else "",
         facts=(*figures_facts(figures), *share),
-        numbers=cut(value_words(figures, MOST_NUMBERS)) if figures.count > 1 else "",
+        numbers=cut(value_words(figures, MAX_NUMBERS)) if figures.count > 1 else "",
         histogram=figures.histogram,
         first_decade=figures.histogram_from,
     )
@@ -148,7 +148,7 @@ def _norms(words: SubjectWords, item: Item) -> Iterable[float | None]:
     repetitions = arrived_by_repetition(words, item)
     if len(repetitions) < 2:
         return ()
-    step = -(-len(repetitions) // MOST_NORMS)
+    step = -(-len(repetitions) // MAX_NORMS)
     return [norm_of(gradients) for gradients in repetitions[::step]]
 
 

@@ -27,9 +27,9 @@ from gradviz.rendering.words.item_marks import worst_finding
 from gradviz.rendering.words.source_links import source_link
 from gradviz.view.model import Item
 
-MOST_NAMES = 400
+MAX_NAMES = 400
 """Of all that one item stands for, so many names can be searched for."""
-MOST_CHARACTERS = 2000
+MAX_CHARACTERS = 2000
 """A longer line is cut: a name of a megabyte says no more than its beginning."""
 QUANTITIES: tuple[Quantity, ...] = ("gradient", "memory", "time")
 
@@ -146,7 +146,7 @@ class PageItems:
 def cut(text: str) -> str:
     """`text` as far as it can be shown: without control characters, and not longer than anybody reads."""
     clean = printable(text)
-    return clean if len(clean) <= MOST_CHARACTERS else f"{clean[:MOST_CHARACTERS]}…"
+    return clean if len(clean) <= MAX_CHARACTERS else f"{clean[:MAX_CHARACTERS]}…"
 
 
 def _legend_of_scale(by: Quantity, scale: Scale, tints: Tints) -> PageLegend:
@@ -190,13 +190,13 @@ def _names(graph: Graph, item: Item) -> Iterable[str]:
     """Names of tensors, and the modules that a row of alike ones stands for."""
     names: dict[str, None] = {}
     if item.kind != "box":
-        for node in item.nodes[:MOST_NAMES]:
+        for node in item.nodes[:MAX_NAMES]:
             names.update(dict.fromkeys(graph.nodes[node].names))
-        for constant in item.constants[:MOST_NAMES]:
+        for constant in item.constants[:MAX_NAMES]:
             names.update(dict.fromkeys(constant_names(graph.constants[constant])))
     elif item.scope is not None:
         names.update(dict.fromkeys(_modules(graph, item, item.scope)))
-    return [cut(name) for name in list(names)[:MOST_NAMES]]
+    return [cut(name) for name in list(names)[:MAX_NAMES]]
 
 
 def _modules(graph: Graph, item: Item, first: int) -> Iterator[str]:

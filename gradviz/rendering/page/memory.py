@@ -8,9 +8,9 @@ from gradviz.graph.model import Graph
 from gradviz.rendering.page.document import PageCell, PageMemory
 from gradviz.rendering.page.items import cut
 
-MOST_CELLS = 5_000
+MAX_CELLS = 5_000
 """Of the largest: a map has no room for more."""
-MOST_NODES = 50
+MAX_NODES = 50
 """Of one cell."""
 
 
@@ -34,7 +34,7 @@ def _page_cells(whole: Cell) -> tuple[PageCell, ...]:
     found: list[PageCell] = []
     waiting: list[tuple[Cell, int | None]] = [(whole, None)]
     for cell, around in waiting:
-        if len(found) == MOST_CELLS:
+        if len(found) == MAX_CELLS:
             break
         waiting.extend((inner, len(found)) for inner in cell.sorted_inside())
         found.append(
@@ -47,7 +47,7 @@ def _page_cells(whole: Cell) -> tuple[PageCell, ...]:
                 cell.storages,
                 cut(cell.file or ""),
                 cell.line or 0,
-                tuple(cell.nodes[:MOST_NODES]),
+                tuple(cell.nodes[:MAX_NODES]),
             )
         )
     return tuple(found)

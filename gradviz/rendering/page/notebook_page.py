@@ -28,7 +28,7 @@ LOWEST, HIGHEST = 420, 600
 """Of frames, in pixels: the panel is to have room, and all of it is to fit on a screen."""
 _BARS = 110
 """What is above and below the graph in the page."""
-MOST_IN_A_NOTEBOOK = 1_500_000
+MAX_IN_A_NOTEBOOK = 1_500_000
 """Characters of a page: a notebook with larger ones opens and saves slowly."""
 _ALLOWED = "allow-scripts allow-downloads allow-top-navigation-to-custom-protocols"
 """The last for links that open an editor."""
@@ -52,7 +52,7 @@ class NotebookPage(str):
     @property
     def fits_in_a_notebook(self) -> bool:
         """False for a page in whose place a notebook shows a picture."""
-        return len(self._framed) <= MOST_IN_A_NOTEBOOK
+        return len(self._framed) <= MAX_IN_A_NOTEBOOK
 
     @cached_property
     def _picture(self) -> SvgPicture:

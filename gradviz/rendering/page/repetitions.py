@@ -10,11 +10,11 @@ from gradviz.view.fold.repeated_boxes import RepeatedBox
 from gradviz.view.folding import FoldPlan
 from gradviz.view.model import View
 
-MOST_REPETITIONS = 200
+MAX_REPETITIONS = 200
 """Drawn one below the other; nobody looks at more."""
-MOST_OPERATIONS = 3_000
+MAX_OPERATIONS = 3_000
 """In the repetitions of one box, if they are to open: every operation has words of its own."""
-MOST_ITEMS = 60_000
+MAX_ITEMS = 60_000
 """Of all views together that are made for repetitions: each costs a pass over the whole graph."""
 
 
@@ -32,14 +32,14 @@ class PageRepetitions:
     def __init__(self, plan: FoldPlan, items_in_levels: Sequence[int]) -> None:
         """`items_in_levels` are the counts in the views that show one of each: what shows more has more."""
         self._plan, self._items_in_levels = plan, items_in_levels
-        self._left = MOST_ITEMS
+        self._left = MAX_ITEMS
         self._left_out = 0
         self._kept_closed = 0
 
     def boxes(self) -> Iterator[ShownEach]:
         """What is to be shown; the views have to be walked before the next."""
         for box in self._plan.repeated_boxes():
-            if box.count > MOST_REPETITIONS or self._left <= 0 or self._least_items(box) > MOST_ITEMS:
+            if box.count > MAX_REPETITIONS or self._left <= 0 or self._least_items(box) > MAX_ITEMS:
                 self._left_out += 1
             else:
                 yield ShownEach(box.level + 1, self._views(box))
@@ -52,7 +52,7 @@ class PageRepetitions:
             yield view
             # However little it shows, a view costs a pass over the whole graph.
             self._left -= max(len(view.items), len(self._plan.graph.nodes))
-            if box.operations > MOST_OPERATIONS or self._left <= 0:
+            if box.operations > MAX_OPERATIONS or self._left <= 0:
                 self._kept_closed += _keeps_closed(view)
                 return
 

@@ -16,10 +16,10 @@ from gradviz.rendering.replay.numbers import short_words
 from gradviz.rendering.replay.words import ReplayWords
 from gradviz.view.model import View
 
-MOST_STEPS = 4_000
+MAX_STEPS = 4_000
 """Nobody plays more, and the words for a step are the largest part of what the page is given."""
 
-MOST_AMOUNTS = 12
+MAX_AMOUNTS = 12
 """Told of one step: a weight that a long loop takes gets a gradient from each of its turns."""
 
 TOO_MANY_STEPS = "The backward pass has too many steps to be played in a page: gradviz replay plays it."
@@ -31,10 +31,10 @@ def page_replay(subject: Subject, finest: View) -> PageReplay | None:
     Args:
         finest: the view in which every box is open.
     """
-    if subject.graph.refused or len(subject.graph.nodes) > 4 * MOST_STEPS:
+    if subject.graph.refused or len(subject.graph.nodes) > 4 * MAX_STEPS:
         return None  # What several repetitions share makes fewer steps of nodes, but not that many fewer.
     replay = Replay(subject.graph, finest)
-    if len(replay) > MOST_STEPS:
+    if len(replay) > MAX_STEPS:
         return None
     words = ReplayWords(replace(subject, view=finest), replay)
     steps = tuple(_page_step(words, step) for step in replay.steps)
@@ -56,4 +56,4 @@ def _arrivals(step: Step) -> Iterator[PageArrival]:
     places = {slot: place for place, slot in enumerate(step.slots)}
     for number, flow in enumerate(step.entering):
         slot = places[flow.receiver, flow.input_nr]
-        yield PageArrival(flow.step, slot, short_words([flow.gradient]) if number < MOST_AMOUNTS else "")
+        yield PageArrival(flow.step, slot, short_words([flow.gradient]) if number < MAX_AMOUNTS else "")

@@ -14,7 +14,7 @@ from gradviz.rendering.svg.png import fitting_scale, pixels
 from gradviz.rendering.svg.svg import Drawing
 
 SUFFIXES = (".svg", ".png")
-MOST_FILES = 1_000
+MAX_FILES = 1_000
 _PNG_SCALE = 2.0
 
 
@@ -68,9 +68,9 @@ def picture_files(
         drawing = strip.whole()
         yield output.path, _png(drawing, look) if output.is_png else drawing.markup
         return
-    if len(steps) > MOST_FILES:
+    if len(steps) > MAX_FILES:
         raise BadInput(
-            f"{len(steps):,} steps would be as many files, and more than {MOST_FILES:,} are not written",
+            f"{len(steps):,} steps would be as many files, and more than {MAX_FILES:,} are not written",
             hint="--from and --to draw a part, --depth folds more",
         )
     digits = len(str(steps[-1]))

@@ -31,8 +31,8 @@ from gradviz.rendering.words.labels import ItemText
 from gradviz.rendering.words.value_words import short_nested_words
 from gradviz.view.model import Item, Link
 
-LEAST_WIDTH = 250.0
-MOST_LINES = 9
+MIN_WIDTH = 250.0
+MAX_LINES = 9
 """Of words below a picture."""
 _LINE = 15.0
 _GAP_ABOVE_WORDS = 22.0
@@ -55,7 +55,7 @@ class ReplayFrames:
         self._depths = self._view.depths()
         self._failed = failed_item(self._view, subject.graph)
         self._labels = self._placed_labels()
-        self.width = max(self._layout.width, LEAST_WIDTH)
+        self.width = max(self._layout.width, MIN_WIDTH)
         self._captions = {at: self._caption(at) for at in steps}
         self.picture_height = _HEAD + self._layout.height
         """Of the heading and the graph, without the words below."""
@@ -184,7 +184,7 @@ class ReplayFrames:
     def _caption(self, at: int) -> list[FormulaLine]:
         told = self._words.sums.beginning() if at == START else self._told(self._replay.step(at))
         lines = [line for words in told for line in wrap(words, self.width, SMALL_SIZE)]
-        shown = lines if len(lines) <= MOST_LINES else [*lines[: MOST_LINES - 1], "…"]
+        shown = lines if len(lines) <= MAX_LINES else [*lines[: MAX_LINES - 1], "…"]
         return [FormulaLine(line, SMALL_SIZE) for line in shown]
 
     def _told(self, step: Step) -> Iterator[str]:

@@ -12,8 +12,8 @@ from gradviz.rendering.replay.names import StepNames
 from gradviz.rendering.replay.numbers import tensor_words
 from gradviz.rendering.words.words import counted, listed, shape_words
 
-MOST_BRANCHES = 5
-MOST_SLOTS = 4
+MAX_BRANCHES = 5
+MAX_SLOTS = 4
 _OUTSIDE = "from outside of what is shown"
 
 
@@ -32,7 +32,7 @@ class SumWords:
 
     def beginning(self) -> Iterator[str]:
         """What backward starts from."""
-        roots = list(islice(self._replay.roots_entering(), MOST_SLOTS))
+        roots = list(islice(self._replay.roots_entering(), MAX_SLOTS))
         yield from (f"{self.amount(flow)}  {self._names.sender(flow)}" for flow in roots)
         if len(self._graph.roots) > len(roots):
             yield f"and {len(self._graph.roots) - len(roots):,} more"
@@ -46,22 +46,22 @@ class SumWords:
             yield f"{words}{'  ' if words else ''}{_OUTSIDE}"
             return
         is_alone = len(step.slots) == 1
-        for slot, flows in islice(step.slots.items(), MOST_SLOTS):
+        for slot, flows in islice(step.slots.items(), MAX_SLOTS):
             if not is_alone:
                 yield self._slot_name(step, slot)
             yield from (line if is_alone else f"  {line}" for line in self._at_slot(slot, flows, letter))
-        if len(step.slots) > MOST_SLOTS:
-            yield f"and {len(step.slots) - MOST_SLOTS:,} more"
+        if len(step.slots) > MAX_SLOTS:
+            yield f"and {len(step.slots) - MAX_SLOTS:,} more"
 
     def in_short(self, step: Step, letter: str) -> Iterator[str]:
         """The same for below a picture: ``ȳ = 0.1``, ``12 + 0.6 = 12.6 for width``; nothing where a wire says it."""
         called = f"{letter} = " if letter else ""
-        for slot, flows in islice(step.slots.items(), MOST_SLOTS):
+        for slot, flows in islice(step.slots.items(), MAX_SLOTS):
             total = tensor_words(self._replay.arrived_at(slot))
             name = f" {self._slot_name(step, slot)}" if len(step.slots) > 1 else ""
-            parts = [self.amount(flow) for flow in flows[:MOST_BRANCHES]]
-            if len(flows) > MOST_BRANCHES:
-                parts.append(f"{len(flows) - MOST_BRANCHES:,} more")
+            parts = [self.amount(flow) for flow in flows[:MAX_BRANCHES]]
+            if len(flows) > MAX_BRANCHES:
+                parts.append(f"{len(flows) - MAX_BRANCHES:,} more")
             if self._lacks_branches(slot, flows):
                 parts.append("…")
             if len(parts) > 1 and total:
@@ -94,12 +94,12 @@ class SumWords:
 
     def _branches(self, slot: Slot, flows: Sequence[Flow]) -> Iterator[str]:
         """What is summed, a line for each."""
-        amounts = [self.amount(flow) for flow in flows[:MOST_BRANCHES]]
+        amounts = [self.amount(flow) for flow in flows[:MAX_BRANCHES]]
         widest = max(map(len, amounts))
         for place, (amount, flow) in enumerate(zip(amounts, flows, strict=False)):
             yield f"{'+' if place else ' '} {amount:<{widest}}  {self._names.sender(flow)}"
-        if len(flows) > MOST_BRANCHES:
-            yield f"+ {len(flows) - MOST_BRANCHES:,} more"
+        if len(flows) > MAX_BRANCHES:
+            yield f"+ {len(flows) - MAX_BRANCHES:,} more"
         if self._lacks_branches(slot, flows):
             yield f"+ {'…':<{widest}}  {_OUTSIDE}"
 

@@ -23,7 +23,7 @@ from gradviz.rendering.svg.links import arrowhead, arrowheads
 from gradviz.rendering.svg.style import ThemeChoice, style_sheet
 from gradviz.rendering.svg.svg import Drawing
 
-MOST_FRAMES = 60
+MAX_FRAMES = 60
 """In one picture; a page of more is no help to anybody."""
 _WIDTH = 1300.0
 _MARGIN = 24.0
@@ -56,9 +56,9 @@ class ReplayStrip:
 
     def whole(self) -> Drawing:
         """All frames in one picture; raises `BadInput` where these are too many."""
-        if len(self._steps) > MOST_FRAMES:
+        if len(self._steps) > MAX_FRAMES:
             raise BadInput(
-                f"{len(self._steps):,} steps are too many for one picture, which shows up to {MOST_FRAMES}",
+                f"{len(self._steps):,} steps are too many for one picture, which shows up to {MAX_FRAMES}",
                 hint="--from and --to draw a part, --depth folds more, and -o FOLDER/ makes a file for each",
             )
         return self._page(self._steps)

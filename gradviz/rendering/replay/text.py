@@ -19,7 +19,7 @@ from gradviz.rendering.words.words import shortened
 USUAL_ROWS = 14
 """Of the graph, on a page that has no height."""
 NARROWEST = 20
-LEAST_ROWS = 3
+MIN_ROWS = 3
 """Fewer say nothing: the words of the step are worth more."""
 _LABELS = 14
 
@@ -69,7 +69,7 @@ class ReplayPages:
             return [*head, *self._rows.around(at, USUAL_ROWS), [], *facts]
         # Two lines are the tree's own: its header, and how many rows are hidden.
         room = height - len(head) - len(facts) - 3
-        tree = [*self._rows.around(at, room), []] if room >= LEAST_ROWS else []
+        tree = [*self._rows.around(at, room), []] if room >= MIN_ROWS else []
         lines = [*head, *tree, *facts]
         return lines if len(lines) <= height else [*lines[: height - 1], [Span("…")]]
 

@@ -23,8 +23,8 @@ from gradviz.view.model import Item
 
 LONGEST_EQUATION = 70
 """Characters of a formula with its numbers, and what it gives."""
-MOST_LEAVING = 6
-MOST_INSIDE = 8
+MAX_LEAVING = 6
+MAX_INSIDE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class ReplayWords:
         """What runs in a box but for views, in the order of the engine: ``NativeLayerNorm, Addmm ×4, Gelu``."""
         nodes = [node for node in (self.graph.nodes[each] for each in step.nodes) if not node.is_leaf]
         counts = Counter(stem_of(node.name) for node in ([node for node in nodes if node.kind != "view"] or nodes))
-        return listed([f"{stem} ×{count:,}" if count > 1 else stem for stem, count in counts.items()], MOST_INSIDE)
+        return listed([f"{stem} ×{count:,}" if count > 1 else stem for stem, count in counts.items()], MAX_INSIDE)
 
     def _error(self) -> str:
         error = self.subject.capture.error
@@ -96,7 +96,7 @@ class ReplayWords:
 
     def _leaving(self, step: Step, formulas: NodeFormulas) -> Iterator[str]:
         main = self.names.main_node(step).id
-        shown = step.leaving[:MOST_LEAVING]
+        shown = step.leaving[:MAX_LEAVING]
         for flow in shown:
             computed = formulas.with_numbers.get(flow.edge, "") if flow.sender == main else ""
             yield f"{self._equation(computed, flow)} → {self.names.receiver(flow)}{self._way(flow, main)}"
@@ -148,7 +148,7 @@ class ReplayWords:
 
 # How far a replay has come when a step is over: what has run, what is ready or waits, and what has arrived there.
 
-MOST_WAITING = 3
+MAX_WAITING = 3
 _LOOK_AHEAD = 200
 """So many of the steps that follow are asked whether they wait: one that comes later than these is only counted."""
 
@@ -206,9 +206,9 @@ class ReplayProgress:
                 step = self._replay.step(number)
                 waits.append(f"{self._names.short_name(step)} ({step.arrived_by(at):,} of {len(step.entering):,})")
         if ready:
-            yield f"ready: {listed(ready, MOST_WAITING)}"
+            yield f"ready: {listed(ready, MAX_WAITING)}"
         if waits:
-            yield f"waiting for more: {listed(waits, MOST_WAITING)}"
+            yield f"waiting for more: {listed(waits, MAX_WAITING)}"
         later = self._replay.waiting(at) - len(ready) - len(waits)
         if later:
             yield f"{later:,} {'wait' if later > 1 else 'waits'} further on"

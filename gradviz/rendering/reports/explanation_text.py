@@ -22,7 +22,7 @@ from gradviz.rendering.words.value_words import number_words
 from gradviz.rendering.words.words import counted, listed
 
 Row = tuple[str, str]
-MOST_VARIANTS = 4
+MAX_VARIANTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _schemas(derivative: Derivative) -> Iterator[str]:
     yield derivative.schema
     if derivative.other_schemas:
         names = [schema.partition("(")[0] for schema in derivative.other_schemas]
-        yield f"the same for {listed(names, MOST_VARIANTS)}"
+        yield f"the same for {listed(names, MAX_VARIANTS)}"
 
 
 def _saved(derivative: Derivative) -> Iterator[Row]:

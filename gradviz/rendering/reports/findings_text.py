@@ -18,7 +18,7 @@ from gradviz.rendering.text.printing import printed
 from gradviz.rendering.words.words import counted, listed
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
-MOST_TENSORS = 6
+MAX_TENSORS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _finding(report: Report, finding: Finding) -> Iterator[RenderableType]:
 
 def _rows(report: Report, finding: Finding) -> Iterator[tuple[str, str]]:
     if finding.tensors:
-        yield "tensors", listed(finding.tensors, MOST_TENSORS)
+        yield "tensors", listed(finding.tensors, MAX_TENSORS)
     if finding.why:
         yield "why", finding.why
     if finding.symptom_place is not None:

@@ -35,7 +35,7 @@ WAYS: tuple[MemoryTable, ...] = get_args(MemoryTable)
 """What a table can be by."""
 
 NARROWEST = 40
-_MOST_REMEDIES = 4
+_MAX_REMEDIES = 4
 _WORTH_DOING = 50
 """What saves less than a fiftieth of the whole is not advised."""
 
@@ -135,17 +135,17 @@ class _Report:
     def _remedies(self) -> Iterator[str]:
         least = self.memory.saved_bytes // _WORTH_DOING + 1
         repeated = [each for each in forwards_kept_at_once(self.graph, self.memory) if each.bytes >= least]
-        yield from map(words.repeated_words, repeated[:_MOST_REMEDIES])
+        yield from map(words.repeated_words, repeated[:_MAX_REMEDIES])
         operations = sum(not node.is_leaf for node in self.graph.nodes)
-        for entry in worth_checkpointing(self.checkpointing, least)[:_MOST_REMEDIES]:
+        for entry in worth_checkpointing(self.checkpointing, least)[:_MAX_REMEDIES]:
             yield words.checkpointing_words(entry, operations)
         halved = halved_by_autocast(self.graph)
         if halved >= least:
             yield f"autocast to 16 bits: up to {byte_words(halved)} less of float32"
         twice = [copy for copy in saved_twice(self.graph) if copy.bytes >= least]
-        yield from map(words.saved_twice_words, twice[:_MOST_REMEDIES])
+        yield from map(words.saved_twice_words, twice[:_MAX_REMEDIES])
         views = [use for use in large_for_small_views(self.memory) if use.bytes - use.seen_bytes >= least]
-        yield from map(words.small_view_words, views[:_MOST_REMEDIES])
+        yield from map(words.small_view_words, views[:_MAX_REMEDIES])
         if self.graph.older_graphs:
             yield words.older_graphs_words(self.graph.older_graphs)
 

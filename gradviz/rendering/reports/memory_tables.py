@@ -127,9 +127,9 @@ class _Row(NamedTuple):
 def _fitted(widths: list[int], room: int) -> list[int]:
     """The widths, the largest of them cut until all fit; the first says what a row is about, and is cut last."""
     first, *others = widths
-    while others and first + sum(others) > room and max(others) > _LEAST_WIDTH:
+    while others and first + sum(others) > room and max(others) > _MIN_WIDTH:
         others[others.index(max(others))] -= 1
-    return [max(min(first, room - sum(others)), _LEAST_WIDTH), *others]
+    return [max(min(first, room - sum(others)), _MIN_WIDTH), *others]
 
 
-_LEAST_WIDTH = 8
+_MIN_WIDTH = 8

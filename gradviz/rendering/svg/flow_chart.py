@@ -18,12 +18,12 @@ from gradviz.rendering.look.node_label import SMALL_SIZE, printable
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import shorten_middle, text_width, wrap
 from gradviz.rendering.svg.heat_colours import LEVELS, chart_style
-from gradviz.rendering.svg.heat_map import LEAST_ZEROS, Columns, LogScale, cells, size_classes, typical, zero_classes
+from gradviz.rendering.svg.heat_map import MIN_ZEROS, Columns, LogScale, cells, size_classes, typical, zero_classes
 from gradviz.rendering.svg.style import ThemeChoice, style_sheet
 from gradviz.rendering.words.run_log_words import findings, run_facts, run_title, size_words, what_is_missing
 from gradviz.rendering.words.words import counted
 
-MOST_ROWS = 48
+MAX_ROWS = 48
 """More parameters than this are folded into modules, unless a depth is given."""
 _MARGIN = 20.0
 _LINE = 15.0
@@ -47,7 +47,7 @@ class FlowChartRenderer:
         """An SVG file."""
         depth = self.depth
         if depth is None and not self.show_all:
-            depth = depth_that_fits(log, MOST_ROWS)
+            depth = depth_that_fits(log, MAX_ROWS)
         return _Chart(self, log, flow_over_steps(log, depth)).svg()
 
 
@@ -58,7 +58,7 @@ class _Chart:
         self._look, self._log, self._flow = look, log, flow
         self._columns = Columns.of(len(flow.steps))
         self._scale = LogScale.of([size for each in flow.series for size in each.sizes if size > 0])
-        self._has_zeros = any(share >= LEAST_ZEROS for each in flow.series for share in each.zeros)
+        self._has_zeros = any(share >= MIN_ZEROS for each in flow.series for share in each.zeros)
         self._row_height = 22.0 if len(flow.series) <= 12 else 17.0 if len(flow.series) <= 30 else 13.0
 
     def svg(self) -> str:

@@ -16,10 +16,10 @@ from gradviz.rendering.look.geometry import Rect
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.svg.heat_colours import LEVELS
 
-MOST_COLUMNS = 240
+MAX_COLUMNS = 240
 """More steps than this share columns."""
-_MOST_DECADES = 12
-LEAST_ZEROS = 0.01
+_MAX_DECADES = 12
+MIN_ZEROS = 0.01
 """A smaller share of zeros is chance, and not drawn."""
 _GAP = 1.0
 
@@ -36,7 +36,7 @@ class LogScale:
         """One that holds all positive values, or the upper part of them where they span more than can be told apart."""
         logs = [log10(value) for value in values if value > 0]
         low, high = floor(min(logs, default=0.0)), floor(max(logs, default=0.0)) + 1
-        return cls(max(low, high - _MOST_DECADES), high)
+        return cls(max(low, high - _MAX_DECADES), high)
 
     def part(self, value: float) -> float:
         """Where a positive value lies, from 0 to 1."""
@@ -51,7 +51,7 @@ class Columns:
     """Place of the first step of each column, and of the end."""
 
     @classmethod
-    def of(cls, steps: int, most: int = MOST_COLUMNS) -> Columns:
+    def of(cls, steps: int, most: int = MAX_COLUMNS) -> Columns:
         count = max(min(steps, most), 1)
         return cls(tuple(column * steps // count for column in range(count + 1)))
 
@@ -87,7 +87,7 @@ def size_classes(series: Series, columns: Columns, scale: LogScale) -> list[str]
 def zero_classes(series: Series, columns: Columns) -> list[str]:
     """The class of each cell: a shade of the share of zeros, or nothing where there are none or few."""
     shares = (typical(series.zeros[span]) for span in columns.spans())
-    return ["" if isnan(share) or share < LEAST_ZEROS else f"z{_level(share)}" for share in shares]
+    return ["" if isnan(share) or share < MIN_ZEROS else f"z{_level(share)}" for share in shares]
 
 
 def cells(rows: Sequence[Sequence[str]], place: Rect) -> Iterator[str]:

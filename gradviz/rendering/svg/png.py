@@ -20,7 +20,7 @@ MAX_SIDE = 16_384
 """Pixels; many viewers and browsers refuse a larger picture."""
 MAX_PIXELS = 120_000_000
 """About half a gigabyte while it is drawn."""
-LEAST_READABLE_SCALE = 0.35
+MIN_READABLE_SCALE = 0.35
 """Below this no word can be read, and the picture is refused rather than drawn."""
 
 
@@ -50,7 +50,7 @@ def fitting_scale(drawing: Drawing, wanted: float) -> float:
     """`wanted`, or the largest scale at which a picture can be shown; raises `BadInput` where no word could be read."""
     width, height = drawing.width, drawing.height
     largest = min(MAX_SIDE / width, MAX_SIDE / height, sqrt(MAX_PIXELS / (width * height)))
-    if largest < min(wanted, LEAST_READABLE_SCALE):
+    if largest < min(wanted, MIN_READABLE_SCALE):
         raise BadInput(
             f"a picture of {width:,.0f} by {height:,.0f} is too large for a readable PNG",
             hint="write an .svg, or fold more of the graph",

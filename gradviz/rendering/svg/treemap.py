@@ -21,9 +21,9 @@ from gradviz.rendering.words.words import counted
 _MARGIN = 16.0
 _LINE = 15.0
 _PADDING = 5.0
-_LEAST_SIDE = 3.0
+_MIN_SIDE = 3.0
 """What is narrower is not drawn by itself: the box around it stays empty there, and its tooltip counts it."""
-_LEAST_TEXT = 34.0
+_MIN_TEXT = 34.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _markup(whole: Cell, box: Rect) -> Iterator[str]:
     while waiting:
         cell, place, depth = waiting.pop()
         if cell.kind == "box":
-            has_title = bool(cell.name) and place.height > 2 * _LINE and place.width > _LEAST_TEXT
+            has_title = bool(cell.name) and place.height > 2 * _LINE and place.width > _MIN_TEXT
             if depth:
                 yield _open_box(cell, place, depth, has_title=has_title)
             inner = _inside(place, depth, has_title=has_title)
@@ -84,10 +84,10 @@ def _squares(cells: list[Cell], room: Rect) -> list[tuple[Cell, Rect]]:
     """Rectangles for `cells`, the largest first, that fill `room` by their bytes."""
     from squarify import normalize_sizes, squarify
 
-    if room.width < _LEAST_SIDE or room.height < _LEAST_SIDE:
+    if room.width < _MIN_SIDE or room.height < _MIN_SIDE:
         return []
     area, total = room.width * room.height, sum(cell.bytes for cell in cells)
-    visible = [cell for cell in cells if cell.bytes * area >= total * _LEAST_SIDE**2]
+    visible = [cell for cell in cells if cell.bytes * area >= total * _MIN_SIDE**2]
     left_out = total - sum(cell.bytes for cell in visible)
     sizes = [cell.bytes for cell in visible] + ([left_out] if left_out else [])
     rects = squarify(normalize_sizes(sizes, room.width, room.height), room.x, room.y, room.width, room.height)
@@ -116,7 +116,7 @@ def _leaf(cell: Cell, place: Rect) -> str:
     x, room = place.x + _PADDING, place.width - 2 * _PADDING
     rows = max(int((place.height - 6) // _LINE), 0)
     title = cell.title if text_width(cell.title, SMALL_SIZE) <= room else cell.title.partition(".")[0]
-    words = _text(title, x, place.y + _LINE, room) if rows and room > _LEAST_TEXT else ""
+    words = _text(title, x, place.y + _LINE, room) if rows and room > _MIN_TEXT else ""
     for row, line in enumerate([byte_words(cell.bytes), _place(cell)][: max(rows - 1, 0)], 2):
         words += _whole_text(line, x, place.y + _LINE * row, room)
     return f'<g class="{role}">{_tooltip(cell)}<rect class="s" {_rectangle(place)}/>{words}</g>\n'

@@ -12,7 +12,7 @@ from gradviz.rendering.words.words import count_words, counted, element_count, s
 from gradviz.view.fold.plumbing import PLUMBING_NAMES
 from gradviz.view.model import Item
 
-MOST_WORDS = 4
+MAX_WORDS = 4
 LONGEST_PATTERN = 33
 
 
@@ -139,7 +139,7 @@ def lies_where_shapes_differ(subject: SubjectWords, item: Item) -> bool:
 
 def _fitting(words: list[str]) -> int:
     """How many of `words` can be read at a glance."""
-    lengths = accumulate(len(word) + 2 for word in words[:MOST_WORDS])
+    lengths = accumulate(len(word) + 2 for word in words[:MAX_WORDS])
     return max(1, sum(length <= LONGEST_PATTERN for length in lengths))
 
 

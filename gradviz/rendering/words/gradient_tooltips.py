@@ -18,9 +18,9 @@ from gradviz.rendering.words.value_words import number_words, value_words
 from gradviz.rendering.words.words import counted, shape_words_of
 from gradviz.view.model import Item, Link
 
-MOST_OUTPUTS = 4
-MOST_BRANCHES = 6
-MOST_NUMBERS = 64
+MAX_OUTPUTS = 4
+MAX_BRANCHES = 6
+MAX_NUMBERS = 64
 _LEVELS = "▁▂▃▄▅▆▇█"
 _OUTCOMES = {
     "fresh": ".grad was empty before",
@@ -73,7 +73,7 @@ def range_of_gradients(subject: SubjectWords, item: Item) -> Iterator[str]:
 
 def link_gradients(link: Link, branches: Sequence[LinkBranch]) -> Iterator[str]:
     """What flows back along a link, and its part of the sum where branches meet."""
-    if link.edge_count > 1 and len(branches) > MOST_BRANCHES:
+    if link.edge_count > 1 and len(branches) > MAX_BRANCHES:
         words = [figures_words([branch.gradient]) for branch in branches]
         yield f"gradients back along {len(branches):,} edges, norms: {words[0]} … {words[-1]}"
         return
@@ -100,7 +100,7 @@ def figures_lines(name: str, figures: TensorFigures | None) -> Iterator[str]:
         return
     yield f"{name} {shape_words_of(figures.shape)}: {', '.join(figures_facts(figures))}"
     if figures.values is not None:
-        yield f"{name} = {value_words(figures, MOST_NUMBERS)}"
+        yield f"{name} = {value_words(figures, MAX_NUMBERS)}"
     elif len(figures.histogram) > 1:
         yield _histogram(figures)
 
@@ -160,13 +160,13 @@ def _histogram(figures: TensorFigures) -> str:
 
 
 def _named(what: str, tensors: Sequence[TensorFigures | None]) -> Iterator[tuple[str, TensorFigures | None]]:
-    for number, figures in enumerate(tensors[:MOST_OUTPUTS]):
+    for number, figures in enumerate(tensors[:MAX_OUTPUTS]):
         yield f"{what} of output {number}" if len(tensors) > 1 else what, figures
 
 
 def _values(what: str, values: Sequence[TensorFigures | None]) -> Iterator[str]:
     for name, figures in _named(what, values):
-        if words := value_words(figures, MOST_NUMBERS):
+        if words := value_words(figures, MAX_NUMBERS):
             yield f"{name} = {words}"
 
 

@@ -19,7 +19,7 @@ from gradviz.rendering.words.value_words import link_numbers
 from gradviz.rendering.words.words import counted, full_tensor_words, listed, shape_words
 from gradviz.view.model import Item, Link
 
-MOST_CALLS = 3
+MAX_CALLS = 3
 """Named on the way from a cut to a root."""
 _SEPARATORS = re.compile(" · |× ")
 """Between the shape of an item and what else is said of it."""
@@ -74,7 +74,7 @@ def _dead_words(subject: SubjectWords, link: Link) -> str:
     origin = edges[source.ghost].origin
     if target.kind == "refused":
         way = next(edge.way for edge in edges if edge.origin == origin and edge.refused == target.refused)
-        return f"through {listed(way, MOST_CALLS)}" if way else ""
+        return f"through {listed(way, MAX_CALLS)}" if way else ""
     taken = (
         subject.graph.constants[edge.constant]
         for edge in edges

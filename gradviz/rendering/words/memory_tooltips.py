@@ -13,17 +13,17 @@ from gradviz.rendering.words.subject_words import SubjectWords
 from gradviz.rendering.words.words import counted, listed, shape_words
 from gradviz.view.model import Item
 
-MOST_LINES = 8
+MAX_LINES = 8
 """A concatenation may save a hundred tensors."""
 
 
 def kept_by_node(subject: SubjectWords, node: Node) -> Iterator[str]:
     """A line for each tensor that a node saves: its slot, its size, and who keeps the same memory."""
-    for saved in node.saved[:MOST_LINES]:
+    for saved in node.saved[:MAX_LINES]:
         facts = (*saved_facts(subject, saved), *_sharing(subject, node, saved))
         yield f"saves {saved.slot}: {', '.join(facts)}"
-    if len(node.saved) > MOST_LINES:
-        yield f"saves {counted(len(node.saved) - MOST_LINES, 'more tensor')}"
+    if len(node.saved) > MAX_LINES:
+        yield f"saves {counted(len(node.saved) - MAX_LINES, 'more tensor')}"
 
 
 def kept_by_box(subject: SubjectWords, item: Item) -> Iterator[str]:

@@ -15,7 +15,7 @@ from gradviz.graph.saved_tensors import OlderGraph, TorchObjects
 from gradviz.graph.words import byte_words
 from gradviz.rendering.words.words import counted, listed
 
-_MOST_VARIABLES = 4
+_MAX_VARIABLES = 4
 
 
 def tensor_words(use: StorageUse) -> str:
@@ -121,7 +121,7 @@ def older_graphs_words(older: Sequence[OlderGraph]) -> str:
     names = [each.name if each.tensors == 1 else f"{each.name} ({each.tensors:,} tensors)" for each in older]
     holds = "holds a graph" if len(older) == 1 and older[0].tensors == 1 else "hold graphs"
     return (
-        f"{listed(names, _MOST_VARIABLES)} {holds} from before that this backward does not free: .item() or .detach() "
+        f"{listed(names, _MAX_VARIABLES)} {holds} from before that this backward does not free: .item() or .detach() "
         "lets go of it where only numbers are wanted"
     )
 

@@ -13,7 +13,7 @@ from gradviz.graph.query.own_line import line_words
 from gradviz.rendering.words.box_words import operations_in
 from gradviz.rendering.words.gradient_marks import gradient_mark
 from gradviz.rendering.words.gradient_tooltips import (
-    MOST_NUMBERS,
+    MAX_NUMBERS,
     figures_lines,
     node_gradients,
     node_run,
@@ -86,7 +86,7 @@ def _constant(subject: SubjectWords, item: Item, of: Constant) -> tuple[str, ...
     alike = [f"stands for {len(item.constants):,} tensors, one of each repetition"] if len(item.constants) > 1 else []
     names = ["also " + listed(of.names[1:])] if of.names[1:] else []
     first = _only_first(subject, item)
-    value = [f"value = {value_words(of.value, MOST_NUMBERS)}"] if value_words(of.value) else []
+    value = [f"value = {value_words(of.value, MAX_NUMBERS)}"] if value_words(of.value) else []
     return (*of.names[:1], *names, full_tensor_words(of.tensor), "needs no gradient", *value, *alike, *first)
 
 
@@ -112,11 +112,11 @@ def _cut(subject: SubjectWords, edge: GhostEdge) -> tuple[str, ...]:
 
 def _cut_off(tensors: tuple[str, ...]) -> tuple[str, ...]:
     """About the tensors that get no gradient because of it."""
-    more = len(tensors) - _MOST_CUT_OFF
-    return (*tensors[:_MOST_CUT_OFF], *([f"and {more:,} more"] if more > 0 else []))
+    more = len(tensors) - _MAX_CUT_OFF
+    return (*tensors[:_MAX_CUT_OFF], *([f"and {more:,} more"] if more > 0 else []))
 
 
-_MOST_CUT_OFF = 20
+_MAX_CUT_OFF = 20
 """Names that a tooltip lists, a line each."""
 
 

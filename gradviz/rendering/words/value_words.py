@@ -10,10 +10,10 @@ from gradviz.rendering.words.item_gradients import LinkBranch, arrived_by_repeti
 from gradviz.rendering.words.subject_words import SubjectWords
 from gradviz.view.model import Item
 
-MOST_NUMBERS = 4
+MAX_NUMBERS = 4
 
 
-def value_words(figures: TensorFigures | None, most: int = MOST_NUMBERS) -> str:
+def value_words(figures: TensorFigures | None, most: int = MAX_NUMBERS) -> str:
     """``6``, ``[1, -0.27]``, ``[1, 2, 3, 4, …]``; empty where the numbers are not known."""
     if figures is None or figures.values is None:
         return ""
@@ -57,7 +57,7 @@ def _first(values: Sequence[float], most: int) -> list[str]:
 
 # The numbers of small tensors on the picture itself, as ``--values`` keeps them: forward and back.
 
-MOST_OUTPUTS = 3
+MAX_OUTPUTS = 3
 DOWN, UP = "↓", "↑"
 """Values flow down a picture, gradients up."""
 
@@ -74,7 +74,7 @@ def item_numbers(subject: SubjectWords, item: Item) -> str:
     if item.node is None or len(repetitions) != 1:
         return ""
     node = graph.nodes[item.node]
-    return _together(node.values[:MOST_OUTPUTS], node.arrived[:MOST_OUTPUTS])
+    return _together(node.values[:MAX_OUTPUTS], node.arrived[:MAX_OUTPUTS])
 
 
 def link_numbers(value: TensorFigures | None, branches: Sequence[LinkBranch], *, is_needed: bool) -> str:

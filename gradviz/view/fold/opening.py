@@ -15,7 +15,7 @@ from gradviz.view.fold.groups import Entry, Group
 from gradviz.view.fold.marks import Marks
 from gradviz.view.fold.nesting import Nesting
 
-MOST_ROOM_FOR_PECULIARITIES = 2
+MAX_ROOM_FOR_PECULIARITIES = 2
 """How many times the usual number of things may be drawn so that custom functions are in sight."""
 
 
@@ -100,7 +100,7 @@ def _open_to_peculiarities(arrangements: Arrangements, marks: Marks, depth: int 
     """
     nodes = arrangements.graph.nodes
     first_of_name = {nodes[node].name: node for node in sorted(marks.peculiar, reverse=True)}
-    ways = ((marks.peculiar, room), (frozenset(first_of_name.values()), MOST_ROOM_FOR_PECULIARITIES * room))
+    ways = ((marks.peculiar, room), (frozenset(first_of_name.values()), MAX_ROOM_FOR_PECULIARITIES * room))
     for peculiar, most in ways if marks.peculiar else ():
         opening = Opening(replace(marks, peculiar=peculiar), arrangements.nesting, depth or 0, 0)
         if _drawn_at(arrangements, opening, 0) <= most:

@@ -9,7 +9,7 @@ from gradviz.view.fold.groups import Entry, places
 from gradviz.view.fold.nesting import Nesting
 from gradviz.view.fold.plumbing import Connections
 
-MOST_BESIDE = 4
+MAX_BESIDE = 4
 """Inputs and data drawn beside one folded box; what is more stays inside."""
 
 
@@ -35,7 +35,7 @@ class Weights:
         if isinstance(entry, int) and self.nesting.units[container][entry] >= 0:
             return 1 + self._beside[self.nesting.rank[self.nesting.units[container][entry]]]
         start, stop = self.span(container, entry)
-        return 1 + min(MOST_BESIDE, self._feeds_before[stop] - self._feeds_before[start])
+        return 1 + min(MAX_BESIDE, self._feeds_before[stop] - self._feeds_before[start])
 
     def span(self, container: int, entry: Entry) -> tuple[int, int]:
         """The part of the sequence of operations that an entry holds, all repetitions included."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from gradviz.graph.model import Constant, Graph, Node
 from gradviz.view.fold.plumbing import Connections
-from gradviz.view.fold.weights import MOST_BESIDE
+from gradviz.view.fold.weights import MAX_BESIDE
 from gradviz.view.items.boxes import BoxPlacement, Draft
 
 
@@ -28,7 +28,7 @@ def is_nothing(constant: Constant) -> bool:
     return constant.kind == "data" and not constant.names and 0 in constant.tensor.shape
 
 
-MOST_SHARING = 6
+MAX_SHARING = 6
 """Operations of one box that a leaf is joined to by wires; with more it is drawn beside each."""
 
 
@@ -97,7 +97,7 @@ class Feeding:
         if box.kind != "box" or (what, given, user) in self._made:
             return False
         is_later = self.placement.nesting.rank[node] >= box.first_stop
-        return always or is_later or len(box.beside) >= MOST_BESIDE
+        return always or is_later or len(box.beside) >= MAX_BESIDE
 
     def _beside(self, what: str, given: int, node: int, position: int) -> int:
         user = self.placement.item_of[node]
@@ -114,7 +114,7 @@ class Feeding:
 
     def _shared_or_new(self, what: str, given: int, user: int) -> int:
         key = (what, given, self.placement.drafts[user].parent)
-        if len(self._users[key]) > MOST_SHARING:
+        if len(self._users[key]) > MAX_SHARING:
             return self._new(what, given, user)
         found = self._shared.get(key)
         if found is None:

@@ -1,7 +1,7 @@
 """Leaves out what matches a regular expression; what it was computed from goes straight to what uses it.
 
 Where many things are hidden one after the other, joining the sources of each to its users could make far more edges
-than there were. So what would join more than `MOST_JOINED` sources stays, and so does what has to be seen: the last
+than there were. So what would join more than `MAX_JOINED` sources stays, and so does what has to be seen: the last
 operation before a root that no single other could stand for, and the node in which backward failed.
 """
 
@@ -24,7 +24,7 @@ from gradviz.graph.traversal import topological_order
 from gradviz.graph.words import counted
 from gradviz.view.fold.always_visible import failed_operations
 
-MOST_JOINED = 16
+MAX_JOINED = 16
 """Sources of one hidden operation that may be joined to its users."""
 
 _Edges = tuple[Edge | None, ...]
@@ -115,7 +115,7 @@ def _reason_to_stay(source_count: int, *, is_root: bool, has_failed: bool) -> st
         return "backward failed in it"
     if is_root and source_count != 1:
         return "nothing else could stand for a root"
-    return f"it joins more than {MOST_JOINED} others" if source_count > MOST_JOINED else ""
+    return f"it joins more than {MAX_JOINED} others" if source_count > MAX_JOINED else ""
 
 
 def _joined(edges: _Edges, sources: dict[int, _Edges]) -> _Edges:

@@ -12,7 +12,7 @@ from gradviz.errors import MissingDependency
 from gradviz.formulas import installed, known
 from gradviz.formulas.derivative import Derivative, FormulaTable, ForwardFormula, InputFormula, SavedValue
 from gradviz.formulas.installed import FormulaFiles, find_formula_files
-from gradviz.formulas.known import MOST_KEPT, KnownFormulas, cache_file, cache_folder, known_formulas, of, write_cached
+from gradviz.formulas.known import MAX_KEPT, KnownFormulas, cache_file, cache_folder, known_formulas, of, write_cached
 
 KEPT = FormulaTable("of a test", (Derivative("ExpBackward0", "exp", "exp(Tensor self) -> Tensor"),))
 
@@ -93,13 +93,13 @@ def test_a_damaged_cache_is_disclosed_and_written_anew(
 
 
 def test_of_many_releases_only_the_newest_few_are_kept_and_no_file_of_others_is_touched(tmp_path: Path) -> None:
-    names = [f"formulas-2.{release}.0-{release:012}.json" for release in range(MOST_KEPT + 3)]
+    names = [f"formulas-2.{release}.0-{release:012}.json" for release in range(MAX_KEPT + 3)]
     for time, name in enumerate(["formulas-of-mine.json", "formulas-killed.part", *names]):
         (tmp_path / name).write_bytes(b"{}")
         os.utime(tmp_path / name, (time, time))
     write_cached(tmp_path / "formulas-3.0.0-000000000000.json", KEPT)
     kept = {path.name for path in tmp_path.iterdir()}
-    assert kept == {"formulas-of-mine.json", "formulas-3.0.0-000000000000.json", *names[-MOST_KEPT + 1 :]}
+    assert kept == {"formulas-of-mine.json", "formulas-3.0.0-000000000000.json", *names[-MAX_KEPT + 1 :]}
 
 
 def test_a_cache_that_cannot_be_written_costs_a_sentence_and_not_the_formulas(

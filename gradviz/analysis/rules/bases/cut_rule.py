@@ -20,9 +20,9 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.dead_inputs import dead_inputs
 from gradviz.graph.call_log import Call
 
-_MOST_STATIONS = 6
-_MOST_NODES = 20
-_MOST_STEPS = 10_000
+_MAX_STATIONS = 6
+_MAX_NODES = 20
+_MAX_STEPS = 10_000
 """Tensors that are looked at for a node that is still there."""
 
 
@@ -108,9 +108,9 @@ class CutRule(Rule):
         above = case.tensor_name(found.tensors[0])
         stations = [_station(case, flow.log.calls[row]) for row in found.shadow.way]
         cut, *rest = stations
-        if len(rest) > _MOST_STATIONS:
-            left_out = len(rest) - _MOST_STATIONS
-            rest = [*rest[: _MOST_STATIONS // 2], f"{left_out} more calls", *rest[-_MOST_STATIONS // 2 :]]
+        if len(rest) > _MAX_STATIONS:
+            left_out = len(rest) - _MAX_STATIONS
+            rest = [*rest[: _MAX_STATIONS // 2], f"{left_out} more calls", *rest[-_MAX_STATIONS // 2 :]]
         root = name_of(flow.log.tensors[found.root])
         return above, f"cut: {cut}", *rest, *((root,) if root is not None else ())
 
@@ -129,7 +129,7 @@ def _station(case: Case, call: Call) -> str:
 def _taken_at(case: Case, found: CutOff, inputs: Sequence[DeadInput]) -> tuple[NodeAt, ...]:
     """The nodes that took the result in the graph that lacks the gradient, the first of many."""
     number = case.backward_calls.graph_of(found.backward)
-    return tuple(dead.at for dead in inputs if dead.at.graph == number)[:_MOST_NODES]
+    return tuple(dead.at for dead in inputs if dead.at.graph == number)[:_MAX_NODES]
 
 
 def _cut_root(case: Case, found: CutOff) -> CutRoot | None:
@@ -148,12 +148,12 @@ def _cut_from(case: Case, found: CutOff) -> tuple[NodeAt, ...]:
     flow, nodes = case.dataflow, dict[NodeAt, None]()
     waiting = deque((cut.call, tensor) for cut in found.cuts for tensor in cut.live_inputs)
     seen = set(waiting)
-    while waiting and len(nodes) < _MOST_NODES:
+    while waiting and len(nodes) < _MAX_NODES:
         before, tensor = waiting.popleft()
         row = flow.newest_producer(tensor, before)
         made = () if row is None else case.nodes_of_call(row)[-1:]
         nodes.update(dict.fromkeys(made))
-        if row is not None and not made and len(seen) < _MOST_STEPS:
+        if row is not None and not made and len(seen) < _MAX_STEPS:
             above = {(row, use.tensor) for use in flow.log.calls[row].live_inputs} - seen
             seen |= above
             waiting += sorted(above)

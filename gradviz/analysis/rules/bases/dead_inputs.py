@@ -16,17 +16,17 @@ from gradviz.analysis.finding import DeadInput, NodeAt
 from gradviz.graph.model import Graph
 from gradviz.graph.tensor_facts import TensorFacts
 
-MOST_INPUTS = 10_000
+MAX_INPUTS = 10_000
 """So many places are told at most, in all graphs: a loop cuts once in each step."""
-_MOST_REACHED = 100_000
+_MAX_REACHED = 100_000
 """Tensors above the cuts of one line that are looked at, to tell what each of them costs its gradient."""
-_MOST_STEPS = 50_000
+_MAX_STEPS = 50_000
 """Calls that are followed from the cuts of one line on: where they all lead somewhere else, a graph shows nothing."""
 
 
 def dead_inputs(case: Case, flow: Dataflow, found: CutOff) -> tuple[DeadInput, ...]:
     """The nodes that took it, in whatever graph: the line cuts in every step. None where it came to no graph."""
-    takers = islice(filter(None, islice(_followed(flow, found), _MOST_STEPS)), MOST_INPUTS)
+    takers = islice(filter(None, islice(_followed(flow, found), _MAX_STEPS)), MAX_INPUTS)
     own = _OwnTensors(case, flow, found)
     inputs = [
         replace(dead, tensors=own.names(taker.cut))
@@ -47,7 +47,7 @@ class _OwnTensors:
     def __init__(self, case: Case, flow: Dataflow, found: CutOff) -> None:
         self._case, self._flow, self._found = case, flow, found
         self._names: dict[int, tuple[str, ...]] = {}
-        self._left = _MOST_REACHED
+        self._left = _MAX_REACHED
 
     def names(self, cut: int) -> tuple[str, ...]:
         """Those of the call; none where finding out about all of them would take too long."""

@@ -57,9 +57,9 @@ def _path(flow: Dataflow, found: Overwritten) -> tuple[str, ...]:
     saved = "its result" if is_nameless_result(flow, found) else tensor_words(flow, found.tensor)
     stations = [(found.saver, f"saves {saved}")]
     stations += [(view, "makes a view") for view in written_through(flow, found)]
-    stations += [(change, "changes it") for change in found.changes[:_MOST_CHANGES]]
+    stations += [(change, "changes it") for change in found.changes[:_MAX_CHANGES]]
     stations.append((found.backward, "needs it"))
     return tuple(f"{operation(flow.log.calls[call])} {what}{at_line(flow.line_of(call))}" for call, what in stations)
 
 
-_MOST_CHANGES = 3
+_MAX_CHANGES = 3

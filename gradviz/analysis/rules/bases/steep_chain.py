@@ -17,12 +17,12 @@ from gradviz.analysis.parameters.makers import first_writes, is_set_by_hand, lin
 from gradviz.analysis.rule import Rule
 from gradviz.graph.model import Graph
 
-_LEAST_PART = 0.3
+_MIN_PART = 0.3
 """Of the powers of ten of the whole, so many must be seen between the first and the last nodes of the culprit."""
-_LEAST_PART_OF_PRODUCT = 0.4
+_MIN_PART_OF_PRODUCT = 0.4
 """The same where the whole begins at the loss: a gradient that is small because little is left to learn is no chain."""
 
-_FEWEST_NODES = 3
+_MIN_NODES = 3
 """What stands alone and makes a gradient large, as the square of a loss does, hides no chain behind it."""
 
 _WHY_PRODUCT = "the gradient of each factor is the product of all others, and they are many"
@@ -51,7 +51,7 @@ class SteepChain(Rule):
         """
         ordered, wholes = growths(graph), [descent(graph), descent_from_loss(graph)]
         if self.symptom == "exploding":
-            ordered = [growth for growth in ordered if len(growth.nodes) >= _FEWEST_NODES]
+            ordered = [growth for growth in ordered if len(growth.nodes) >= _MIN_NODES]
             if wholes[0] is None and ordered:
                 wholes.append(descent_along(graph, ordered[-1]))
         for whole in wholes:
@@ -75,9 +75,9 @@ class SteepChain(Rule):
         sign = -1 if self.symptom == "vanishing" else 1
         steepest_first = [each for each in ordered[::-sign] if sign * each.decades > 0]
         if whole.is_from_loss:  # what stands beside each other is passed over
-            candidates, part = steepest_first, _LEAST_PART_OF_PRODUCT
+            candidates, part = steepest_first, _MIN_PART_OF_PRODUCT
         else:
-            candidates, part = steepest_first[:1], _LEAST_PART
+            candidates, part = steepest_first[:1], _MIN_PART
         least = part * abs(log10(whole.factor))
         return next((each for each in candidates if sign * each.trend >= least), None)
 

@@ -11,7 +11,7 @@ from gradviz.analysis.finding import Finding, Place
 from gradviz.analysis.rule import Rule
 from gradviz.graph.words import counted
 
-_LEAST_SHARE = 0.05
+_MIN_SHARE = 0.05
 """Of all nodes that modules made; a try with one batch before training costs nobody anything."""
 
 
@@ -66,7 +66,7 @@ class IdleGraph(Rule):
                 by_line[run.path, run.place].append(run)
         for (path, place), runs in by_line.items():
             nodes = sum(run.nodes for run in runs)
-            if nodes >= _LEAST_SHARE * uses.nodes_made():
+            if nodes >= _MIN_SHARE * uses.nodes_made():
                 yield self._finding(uses, path, place, len(runs), nodes)
 
     def _finding(self, uses: GraphUses, path: str, place: Place | None, runs: int, nodes: int) -> Finding:

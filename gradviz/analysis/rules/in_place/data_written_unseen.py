@@ -138,7 +138,7 @@ def _savers(
     """Calls before the write that saved the tensor, or one over the same memory, for a backward after it."""
     flow = backward_calls.flow
     shared = set(flow.sharing_memory(target))
-    for backward in backward_calls.next_after(write, _MOST_BACKWARDS):
+    for backward in backward_calls.next_after(write, _MAX_BACKWARDS):
         graph = backward_calls.graph_of(backward)
         if graph is None:
             continue
@@ -148,7 +148,7 @@ def _savers(
                     yield UnseenWrite(write, saver, tensor, saved.slot, NodeAt(graph, node.id), backward)
 
 
-_MOST_BACKWARDS = 2
+_MAX_BACKWARDS = 2
 
 
 def _by_sequence_nr(graph: Graph) -> _Nodes:

@@ -18,7 +18,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Place
 from gradviz.graph.model import CallSite
 
-_MOST_CALLS = 1_000
+_MAX_CALLS = 1_000
 
 
 class Overwriting(Struct, frozen=True):
@@ -43,7 +43,7 @@ def overwriting_of(flow: Dataflow, row: int, text_of: Callable[[Place | None], s
     computed = Place(own.file, own.line)
     variable = assigned(text_of(computed) or "") or ""
     has_left = False
-    for later in range(row + 1, min(row + _MOST_CALLS, len(flow.log.calls))):
+    for later in range(row + 1, min(row + _MAX_CALLS, len(flow.log.calls))):
         line = next((each for each in callers(flow, later) if _same_function(each, own)), None)
         has_left |= line is None or line.line != own.line
         if line is None or not has_left:

@@ -30,7 +30,7 @@ _LOSSES = frozenset(
 )
 """They take prediction and target element by element, and broadcast."""
 _INSERT_AN_AXIS = frozenset({"torch.Tensor.unsqueeze", "torch.unsqueeze", "torch.Tensor.__getitem__"})
-_MOST_FOLLOWED = 200
+_MAX_FOLLOWED = 200
 
 
 class Crossing(Struct, frozen=True):
@@ -122,7 +122,7 @@ def _tables_of(flow: Dataflow, crossings: list[Crossing], backward: int) -> set[
     """What crossings of one shape gave, and what was computed from it element by element, masks of it as well."""
     sizes = crossings[0].sizes
     waiting, tables = [flow.log.calls[crossing.call].outputs[0].tensor for crossing in crossings], set[int]()
-    while waiting and len(tables) < _MOST_FOLLOWED:
+    while waiting and len(tables) < _MAX_FOLLOWED:
         table = waiting.pop()
         tables.add(table)
         for row in flow.users(table, crossings[0].call):
@@ -148,7 +148,7 @@ def _is_only_reduced_as_a_whole(flow: Dataflow, crossing: Crossing, beside: set[
     same way, and then reduced to one number."""
     sizes = crossing.sizes
     waiting, tables, is_reduced = [flow.log.calls[crossing.call].outputs[0].tensor], set[int](), False
-    while waiting and len(tables) < _MOST_FOLLOWED:
+    while waiting and len(tables) < _MAX_FOLLOWED:
         table = waiting.pop()
         tables.add(table)
         for row in flow.users(table, crossing.call):

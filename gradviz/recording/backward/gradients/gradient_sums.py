@@ -4,7 +4,7 @@ Problems solved here:
 
 * A branch is seen when its node hands it on, the sum only when the last one is there. To hold on to a branch would
   make the engine add out of place where it adds in place, so it is copied, and the copies go when the sum is there.
-* Copies of large gradients cost memory that the program may not have: beyond `MOST_HELD_BYTES` nothing is copied.
+* Copies of large gradients cost memory that the program may not have: beyond `MAX_HELD_BYTES` nothing is copied.
 * Of two branches none need be copied: their inner product follows from their norms and that of the sum.
 * What a hook on a sum left is another tensor than what was summed, so that there the sum is made of the copies.
 """
@@ -26,12 +26,12 @@ from gradviz.recording.torch_access import reading
 Slot = tuple[int, int]
 """One output of a node: its place in the walk, and which output. Of a sender: which edge."""
 
-MOST_HELD_BYTES = 64 * 2**20
+MAX_HELD_BYTES = 64 * 2**20
 """So much may be copied at any time."""
-TOO_LARGE = f"their branches take more than {MOST_HELD_BYTES >> 20} MiB"
+TOO_LARGE = f"their branches take more than {MAX_HELD_BYTES >> 20} MiB"
 NOT_DENSE = "a branch is sparse, a tensor subclass or without values"
 
-_LEAST_REST = 1e-2
+_MIN_REST = 1e-2
 """Where the other branches together are less than this part of one, rounding decides where they point."""
 
 
@@ -108,7 +108,7 @@ class Joins:
     def _room_for(self, slot: Slot, gradient: torch.Tensor) -> _Held | None:
         dtype = gradient.dtype if gradient.dtype in _WIDE else torch.float32
         size = self.counts[slot] * prod(gradient.shape) * dtype.itemsize
-        if self._held_bytes + size > MOST_HELD_BYTES:
+        if self._held_bytes + size > MAX_HELD_BYTES:
             self._give_up(slot, TOO_LARGE)
             return None
         # Zeros: a branch may be undefined, and takes no row.
@@ -137,13 +137,13 @@ def shares_of(branches: Branches, norm_of: Callable[[Slot], float | None]) -> It
         if sender is not None and norm is not None and isfinite(whole):
             own = norm**2
             rest = whole - 2 * product + own
-            yield sender, _share(product, whole, own, rest if rest > _LEAST_REST**2 * own else 0.0)
+            yield sender, _share(product, whole, own, rest if rest > _MIN_REST**2 * own else 0.0)
 
 
 def shares_of_two(norms: Sequence[float], norm_of_sum: float) -> Iterator[BranchShare]:
     """The shares of two branches, from their norms and that of their sum."""
     whole, squares = norm_of_sum**2, [norm**2 for norm in norms]
-    can_tell = min(squares) > (_LEAST_REST * 0.1) ** 2 * max(squares)
+    can_tell = min(squares) > (_MIN_REST * 0.1) ** 2 * max(squares)
     for own, other in (squares, squares[::-1]):
         yield _share((whole + own - other) / 2, whole, own, other if can_tell else 0.0)
 

@@ -22,7 +22,7 @@ from gradviz.graph.root_shares import LossTerm
 from gradviz.recording.backward.gradients.gradient_sums import Slot
 from gradviz.recording.walk.graph_walker import Walk
 
-MOST_LOSSES = 8
+MAX_LOSSES = 8
 """Each costs a backward. What is more is told as one."""
 
 _SUMS = frozenset({"AddBackward0", "SubBackward0", "StackBackward0", "CatBackward0"})
@@ -161,15 +161,15 @@ def _with_its_line(graph: Graph, loss: Loss) -> str:
 
 def _few(losses: list[Loss]) -> list[Loss]:
     """The losses, of which those in one list are told as one where there are many, and then the last ones."""
-    if len(losses) <= MOST_LOSSES:
+    if len(losses) <= MAX_LOSSES:
         return losses
     lists: dict[str, Loss] = {}
     for loss in losses:
         one = lists.setdefault(loss.name.partition("[")[0], Loss(loss.name.partition("[")[0], loss.call_site))
         one.starts.extend(loss.starts)
     few = list(lists.values())
-    if len(few) > MOST_LOSSES:
-        others = few[MOST_LOSSES - 1 :]
+    if len(few) > MAX_LOSSES:
+        others = few[MAX_LOSSES - 1 :]
         rest = Loss(f"{len(others)} others", None, [start for loss in others for start in loss.starts])
-        few = [*few[: MOST_LOSSES - 1], rest]
+        few = [*few[: MAX_LOSSES - 1], rest]
     return few

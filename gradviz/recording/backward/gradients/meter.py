@@ -30,9 +30,9 @@ from gradviz.recording.torch_access import reading
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.graph_walker import without_collector
 
-MOST_COPIED = 131_072
+MAX_COPIED = 131_072
 """Elements that are copied together; a gradient with more than a quarter of that is measured where it is."""
-MOST_ROWS = 64
+MAX_ROWS = 64
 
 _MEASURED_CLASSES = (torch.Tensor, torch.nn.Parameter)
 
@@ -121,7 +121,7 @@ class GradientMeter:
         sampler = self._samplers.setdefault(key, Sampler(dtype, gradient.device))
         if gradient.layout is not torch.strided:
             return _Sparse(self, facts, sampler)
-        if facts.count > MOST_COPIED // 4:
+        if facts.count > MAX_COPIED // 4:
             return _MeasuredInPlace(self, facts, sampler)
         return _Copies(self, facts, sampler)
 
@@ -241,7 +241,7 @@ class _Copies(_Shelf):
 
     def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
         super().__init__(meter, facts, sampler)
-        self._most = min(MOST_ROWS, MOST_COPIED // facts.count)
+        self._most = min(MAX_ROWS, MAX_COPIED // facts.count)
         self._numbers: list[int] = []
         self._matrix: torch.Tensor | None = None
         self._rows: tuple[torch.Tensor, ...] = ()

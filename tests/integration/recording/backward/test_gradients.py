@@ -201,7 +201,7 @@ def test_branches_that_cancel_out_point_against_each_other() -> None:
 
 
 def test_sums_whose_branches_are_too_large_to_copy_are_disclosed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gradient_sums, "MOST_HELD_BYTES", 100)
+    monkeypatch.setattr(gradient_sums, "MAX_HELD_BYTES", 100)
 
     def run() -> None:
         y = weight(30) * 1
@@ -221,7 +221,7 @@ def test_what_was_copied_for_a_sum_is_gone_when_the_sum_is_there() -> None:
 
     most = 3 * 50 * 4
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gradient_sums, "MOST_HELD_BYTES", most)
+        patch.setattr(gradient_sums, "MAX_HELD_BYTES", most)
         graph = record(run).graph
     assert all(node.shares for node in nodes_named(graph, "SinBackward0")[1:])
 

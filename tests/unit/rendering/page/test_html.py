@@ -76,7 +76,7 @@ def test_all_that_a_box_holds_lies_within_it() -> None:
 
 
 def test_of_too_many_alike_only_the_first_is_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradviz.rendering.page.repetitions.MOST_REPETITIONS", 3)
+    monkeypatch.setattr("gradviz.rendering.page.repetitions.MAX_REPETITIONS", 3)
     many = document(transformer(40))
     assert len(many.items) == len(document(transformer(4)).items) < len(document(transformer(3)).items)
     assert "1 row of alike parts can only be shown by the first of them." in many.notes
@@ -84,7 +84,7 @@ def test_of_too_many_alike_only_the_first_is_in_the_file(monkeypatch: pytest.Mon
 
 def test_of_long_repetitions_each_is_in_the_file_but_not_what_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any("opened only" in note for note in document(transformer(5)).notes)
-    monkeypatch.setattr("gradviz.rendering.page.repetitions.MOST_OPERATIONS", 3)
+    monkeypatch.setattr("gradviz.rendering.page.repetitions.MAX_OPERATIONS", 3)
     found = document(transformer(5))
     assert [item.title for item in found.items if item.parent is not None and found.items[item.parent].each_of] == [
         f"h.{block}" for block in range(5)

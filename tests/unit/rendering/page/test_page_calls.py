@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import BackwardCall, Graph
-from gradviz.rendering.page.calls import MOST_CHANGES, PageCalls
+from gradviz.rendering.page.calls import MAX_CHANGES, PageCalls
 from gradviz.rendering.subjects import subject_of
 from gradviz.view.build import ViewOptions
 from tests.builders import graph_of
@@ -45,9 +45,9 @@ def test_a_parameter_that_gets_nothing_any_more_stands_before_those_that_get_les
 
 
 def test_only_so_many_changes_of_one_sort_are_told() -> None:
-    many = " -> ".join(f"Op{'A' * (n + 1)}" for n in range(MOST_CHANGES + 3))
+    many = " -> ".join(f"Op{'A' * (n + 1)}" for n in range(MAX_CHANGES + 3))
     (operations,) = calls_of(graph_of("w -> Sum -> loss"), graph_of(f"w -> {many} -> Sum -> loss")).changes(1)
-    assert (len(operations.rows), operations.more) == (MOST_CHANGES, 3)
+    assert (len(operations.rows), operations.more) == (MAX_CHANGES, 3)
 
 
 def test_they_are_called_as_they_are_counted() -> None:

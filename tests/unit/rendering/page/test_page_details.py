@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import CallSite, Graph
-from gradviz.rendering.page.details import MOST_EDGES, PageItemDetails
+from gradviz.rendering.page.details import MAX_EDGES, PageItemDetails
 from gradviz.rendering.page.document import PageDetails, PageSection
 from gradviz.rendering.page.findings import PageFindings
 from gradviz.rendering.page.identities import Identities
@@ -53,10 +53,10 @@ def test_of_a_box_only_edges_through_its_outline_are_told() -> None:
 
 
 def test_of_very_many_edges_some_are_told() -> None:
-    users = (f"Mul -> Op{'a' * (number + 1)} -> loss{number}" for number in range(MOST_EDGES + 1))
+    users = (f"Mul -> Op{'a' * (number + 1)} -> loss{number}" for number in range(MAX_EDGES + 1))
     graph = graph_of("; ".join(["w -> Mul", *users]))
     found = details_of(graph, "mul")
-    assert (len(found.entering), found.has_more_edges) == (MOST_EDGES, True)
+    assert (len(found.entering), found.has_more_edges) == (MAX_EDGES, True)
 
 
 def test_norms_of_all_repetitions_are_told_in_order() -> None:

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from gradviz.rendering.look.geometry import Rect
-from gradviz.rendering.svg.flow_chart import MOST_ROWS, FlowChartRenderer
-from gradviz.rendering.svg.heat_map import MOST_COLUMNS, Columns, LogScale, cells
+from gradviz.rendering.svg.flow_chart import MAX_ROWS, FlowChartRenderer
+from gradviz.rendering.svg.heat_map import MAX_COLUMNS, Columns, LogScale, cells
 from tests.run_logs import BROKEN, run_log
 
 LOG = run_log(
@@ -60,12 +60,12 @@ def test_many_parameters_are_folded_until_they_fit_and_all_shows_every_one() -> 
     folded, whole = (texts(parsed(FlowChartRenderer(show_all=each).render(log))) for each in (False, True))
     assert "layers.7" in folded
     assert "layers.7.weight0" in whole
-    assert sum(word.startswith("layers") for word in folded) <= MOST_ROWS
+    assert sum(word.startswith("layers") for word in folded) <= MAX_ROWS
 
 
 def test_no_more_columns_are_drawn_than_can_be_seen() -> None:
     columns = Columns.of(10_000)
-    assert len(columns) == MOST_COLUMNS
+    assert len(columns) == MAX_COLUMNS
     assert [place for span in columns.spans() for place in range(10_000)[span]] == list(range(10_000))
 
 
