@@ -102,8 +102,8 @@ def _said(case: Case, report: Report, options: dict[str, Any], form: str, termin
 
 def _why(case: Case, report: Report, options: dict[str, Any], form: str, terminal: Terminal) -> str:
     from gradviz.analysis.check.why import why
-    from gradviz.cli.reports.why_text import why_text
     from gradviz.rendering.reports.why_json import why_json
+    from gradviz.rendering.reports.why_text import why_text
 
     answer = why(case, report.findings, options["why"])
     if form == "json":

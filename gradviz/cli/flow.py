@@ -34,10 +34,11 @@ def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: boo
     from gradviz.cli.captures.rescue import recording_kept
     from gradviz.cli.captures.source import open_source, tell_that_it_was_stopped
     from gradviz.cli.captures.views import source_options
-    from gradviz.cli.reports.flow_table import FlowTable
     from gradviz.cli.reports.run_log import RunLogOptions, is_run_log_file, show_run_log
     from gradviz.cli.terminal.paging import show
     from gradviz.cli.terminal.terminal import standard_output
+    from gradviz.rendering.reports.flow_table import FlowTable
+    from gradviz.rendering.reports.terminal_tables import TableLook
 
     source_choice, terminal = source_options(others), standard_output(others["color"])
     _check(source_choice, depth, show_all=show_all, as_json=as_json)
@@ -45,7 +46,7 @@ def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: boo
     is_log = is_run_log_file(source_choice)
     if not is_log:
         run_log_options.refuse(source_choice)
-    table = FlowTable(
+    look = TableLook(
         width=others["width"] or max(terminal.width, NARROWEST),
         color=terminal.has_colors,
         only_ascii=others["only_ascii"] or not terminal.has_unicode,
@@ -53,13 +54,14 @@ def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: boo
         show_all=show_all,
     )
     if is_log:
-        text = show_run_log(source_choice, run_log_options, table, as_json=as_json)
+        text = show_run_log(source_choice, run_log_options, look, as_json=as_json)
         show(text, terminal, use_pager=not (no_pager or as_json))
         return 0
     source = open_source(source_choice, own_output=True)
     with recording_kept(source, source_choice):
         check_gradients(source, source_choice)
-        text = flow_json(source.capture, source.graphs) if as_json else table.text(source.capture, source.graphs)
+        recorded = source.capture, source.graphs
+        text = flow_json(*recorded) if as_json else FlowTable(look).text(*recorded)
         show(text, terminal, use_pager=not (no_pager or as_json))
     tell_that_it_was_stopped(source, source_choice)
     return source.exit_code

@@ -14,7 +14,7 @@ from gradviz.errors import BadInput, NothingRecorded
 if TYPE_CHECKING:
     from gradviz.capture.run_log import RunLog
     from gradviz.cli.captures.source import SourceOptions
-    from gradviz.cli.reports.flow_table import FlowTable
+    from gradviz.rendering.reports.terminal_tables import TableLook
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def is_run_log_file(source: SourceOptions) -> bool:
         raise BadInput(f"cannot read {source.name}: {error.strerror}") from error
 
 
-def show_run_log(source: SourceOptions, options: RunLogOptions, look: FlowTable, *, as_json: bool) -> str:
+def show_run_log(source: SourceOptions, options: RunLogOptions, look: TableLook, *, as_json: bool) -> str:
     """Write what is asked for; the text for standard output."""
     _check(source, options, as_json=as_json)
     assert source.file is not None, "a run log is a file"
@@ -71,7 +71,7 @@ def show_run_log(source: SourceOptions, options: RunLogOptions, look: FlowTable,
         return _drawn(log, options.output, look)
     if as_json:
         return _json(log)
-    return _steps_table(log, look) if options.over_steps else _last_step(log, look, source.name)
+    return _all_steps(log, look) if options.over_steps else _last_step(log, look, source.name)
 
 
 def _check(source: SourceOptions, options: RunLogOptions, *, as_json: bool) -> None:
@@ -100,7 +100,7 @@ def _check(source: SourceOptions, options: RunLogOptions, *, as_json: bool) -> N
         check_outputs([options.output], inputs=source.inputs)
 
 
-def _drawn(log: RunLog, path: str, look: FlowTable) -> str:
+def _drawn(log: RunLog, path: str, look: TableLook) -> str:
     from gradviz.output import write_output
     from gradviz.rendering.svg.flow_chart import FlowChartRenderer
     from gradviz.rendering.words.words import counted
@@ -120,24 +120,24 @@ def _exported(log: RunLog, folder: str) -> str:
     return f"wrote {counted(len(log.steps), 'measured step')} to {folder}\nnext:  tensorboard --logdir {folder}\n"
 
 
-def _last_step(log: RunLog, look: FlowTable, name: str) -> str:
+def _last_step(log: RunLog, look: TableLook, name: str) -> str:
     from gradviz.analysis.flow.flow_over_steps import flow_of_last_step
-    from gradviz.cli.reports.flow_table import FlowPage, silent_remarks
+    from gradviz.rendering.reports.flow_table import FlowContent, FlowTable, silent_remarks
     from gradviz.rendering.words.run_log_words import what_is_missing
 
     flow = flow_of_last_step(log)
     title = f"gradients of step {log.steps[-1].step:,} of {log.header.program.name}"
     missing = ((sentence, "yellow") for sentence in what_is_missing(log))
-    text = look.text_of(FlowPage(title, flow, (*silent_remarks(flow), *missing)))
+    text = FlowTable(look).text_of(FlowContent(title, flow, (*silent_remarks(flow), *missing)))
     if len(log.steps) == 1:
         return text
     return f"{text}next:  gradviz flow {name} --over-steps   shows all {len(log.steps):,} measured steps\n"
 
 
-def _steps_table(log: RunLog, look: FlowTable) -> str:
-    from gradviz.cli.reports.steps_table import StepsTable
+def _all_steps(log: RunLog, look: TableLook) -> str:
+    from gradviz.rendering.reports.steps_table import StepsTable
 
-    return StepsTable(look.width, look.color, look.only_ascii, look.depth, look.show_all).text(log)
+    return StepsTable(look).text(log)
 
 
 def _json(log: RunLog) -> str:

@@ -1,1 +1,1 @@
-"""What a terminal can show: width, colours, pager, progress, tables."""
+"""What a terminal can show: width, colours, pager, progress."""

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from gradviz.analysis.check.report import Report
-from gradviz.analysis.finding import SEVERITIES, Finding, Place, Severity
+from gradviz.analysis.finding import SEVERITIES, Finding, Location, Severity
 from gradviz.graph.query.own_line import line_words_of
 from gradviz.rendering.reports.evidence_words import evidence_words
-from gradviz.rendering.text.printing import printed
+from gradviz.rendering.reports.terminal_tables import facts_table, printed
 from gradviz.rendering.words.words import counted, listed
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
@@ -67,12 +66,7 @@ def _finding(report: Report, finding: Finding) -> Iterator[RenderableType]:
     source = report.line_at(finding.place).strip()
     if source and finding.place is not None:
         yield Padding(Text.assemble((f"{finding.place.line} | ", "dim"), source), (0, 0, 0, 4))
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column()
-    for title, text in _rows(report, finding):
-        table.add_row(title, Text(text))
-    yield Padding(table, (0, 0, 0, 2))
+    yield facts_table(_rows(report, finding))
 
 
 def _rows(report: Report, finding: Finding) -> Iterator[tuple[str, str]]:
@@ -80,9 +74,9 @@ def _rows(report: Report, finding: Finding) -> Iterator[tuple[str, str]]:
         yield "tensors", listed(finding.tensors, MAX_TENSORS)
     if finding.why:
         yield "why", finding.why
-    if finding.symptom_place is not None:
-        source = report.line_at(finding.symptom_place).strip()
-        yield "shows", _at(finding.symptom_place).strip() + (f": {source}" if source else "")
+    if finding.symptom_location is not None:
+        source = report.line_at(finding.symptom_location).strip()
+        yield "shows", _at(finding.symptom_location).strip() + (f": {source}" if source else "")
     if finding.path:
         yield "path", " > ".join(finding.path)
     if finding.evidence:
@@ -93,5 +87,5 @@ def _rows(report: Report, finding: Finding) -> Iterator[tuple[str, str]]:
         yield "", finding.changed_line.strip()
 
 
-def _at(place: Place | None) -> str:
+def _at(place: Location | None) -> str:
     return "" if place is None else f" {line_words_of(place.file, place.line)}"

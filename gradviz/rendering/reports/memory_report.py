@@ -26,7 +26,7 @@ from gradviz.graph.model import Graph
 from gradviz.graph.query.own_line import line_words
 from gradviz.graph.words import byte_words
 from gradviz.rendering.reports.memory_tables import MemoryTables
-from gradviz.rendering.text.printing import printed
+from gradviz.rendering.reports.terminal_tables import printed
 from gradviz.rendering.words import memory_words as words
 from gradviz.rendering.words.words import counted
 

@@ -17,6 +17,7 @@ from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph
 from gradviz.graph.query.operation_names import stem_of
 from gradviz.graph.words import byte_words
+from gradviz.rendering.reports.terminal_tables import empty_table
 from gradviz.rendering.words.memory_words import first_place_words, module_words, place_words, tensor_words, times
 
 
@@ -95,7 +96,7 @@ class MemoryTables:
         return self._table(("line", "tensor", "kept by", "names"), rows, [use.bytes for use in uses])
 
     def _table(self, headings: Sequence[str], rows: Sequence[_Row], sizes: Sequence[int]) -> Table:
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+        table = empty_table()
         table.add_column("kept", justify="right", width=_SIZE_WIDTH, no_wrap=True)
         table.add_column("%", justify="right", width=_SHARE_WIDTH, no_wrap=True)
         columns = zip(headings, *(row.cells for row in rows), strict=True)

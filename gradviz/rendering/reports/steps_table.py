@@ -1,4 +1,4 @@
-"""A run log in the terminal: a row for each parameter or module, with a sign for every few steps, on one log scale."""
+"""The table of a run log: a row for each parameter or module, a character for every few steps, all on one log scale."""
 
 from __future__ import annotations
 
@@ -12,56 +12,56 @@ from rich.text import Text
 
 from gradviz.analysis.flow.flow_over_steps import FlowOverSteps, Series, depth_that_fits, flow_over_steps
 from gradviz.capture.run_log import RunLog
-from gradviz.cli.terminal.tables import ASCII_LEVELS, LEVELS, shortened_paths, wrapped
+from gradviz.rendering.reports.terminal_tables import (
+    MAX_ROWS,
+    TableLook,
+    empty_table,
+    printed,
+    shortened_paths,
+    wrapped,
+)
 from gradviz.rendering.svg.heat_map import Columns, LogScale, typical
-from gradviz.rendering.text.printing import printed
 from gradviz.rendering.words.run_log_words import findings, run_facts, run_title, size_words, what_is_missing
 
-MAX_ROWS = 40
 _MIN_SIGNS, _MAX_SIGNS = 8, 100
 _BROKEN, _ZERO, _NOTHING = "!", "0", " "
 
 
 @dataclass(frozen=True, slots=True)
 class StepsTable:
-    """How the table looks."""
+    """Prints a run log."""
 
-    width: int
-    color: bool = False
-    only_ascii: bool = False
-    depth: int | None = None
-    show_all: bool = False
+    look: TableLook
 
     def text(self, log: RunLog) -> str:
-        """The table, and what there is to say about the run."""
-        depth = self.depth
-        if depth is None and not self.show_all:
+        """The table, and sentences about the run."""
+        depth = self.look.depth
+        if depth is None and not self.look.show_all:
             depth = depth_that_fits(log, MAX_ROWS)
         flow = flow_over_steps(log, depth)
         scale = LogScale.of([size for each in flow.series for size in each.sizes if size > 0])
-        sentences = (wrapped(sentence, self.width, style) for sentence, style in self._sentences(log, flow, scale))
+        sentences = (wrapped(sentence, self.look.width, style) for sentence, style in self._sentences(log, flow, scale))
         parts: list[RenderableType] = [Text(run_title(log), style="bold"), self._table(flow, scale), Text(), *sentences]
-        return printed(parts, self.width, color=self.color)
+        return printed(parts, self.look.width, color=self.look.color)
 
     def _table(self, flow: FlowOverSteps, scale: LogScale) -> Table:
         names = max((len(each.name) for each in flow.series), default=0)
-        name_room = min(names, max(14, self.width // 3))
-        signs = min(max(self.width - name_room - 28, _MIN_SIGNS), _MAX_SIGNS, len(flow.steps))
+        name_width = min(names, max(14, self.look.width // 3))
+        signs = min(max(self.look.width - name_width - 28, _MIN_SIGNS), _MAX_SIGNS, len(flow.steps))
         columns = Columns.of(len(flow.steps), signs)
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim underline")
+        table = empty_table()
         table.add_column("parameter", no_wrap=True)
         table.add_column("first", justify="right", no_wrap=True)
         table.add_column("last", justify="right", no_wrap=True)
         table.add_column("zeros", justify="right", no_wrap=True)
         table.add_column(_span_title(flow.steps, signs), no_wrap=True)
-        ellipsis = "~" if self.only_ascii else "…"
-        shown = shortened_paths([each.name for each in flow.series], name_room, ellipsis)
+        shown = shortened_paths([each.name for each in flow.series], name_width, self.look.ellipsis)
         for name, each in zip(shown, flow.series, strict=True):
             table.add_row(name, *_ends(each), self._signs(each, columns, scale), style=_style(each))
         return table
 
     def _signs(self, series: Series, columns: Columns, scale: LogScale) -> str:
-        levels = ASCII_LEVELS if self.only_ascii else LEVELS
+        levels = self.look.levels
         signs = []
         for span in columns.spans():
             size = typical(series.sizes[span])
@@ -74,7 +74,7 @@ class StepsTable:
         return "".join(signs)
 
     def _sentences(self, log: RunLog, flow: FlowOverSteps, scale: LogScale) -> Iterator[tuple[str, str]]:
-        levels = ASCII_LEVELS if self.only_ascii else LEVELS
+        levels = self.look.levels
         signs = [f"{levels[0]} 1e{scale.low} to {levels[-1]} 1e{scale.high}"]
         if any(any(each.broken) for each in flow.series):
             signs.append(f"{_BROKEN} NaN or Inf")
@@ -90,9 +90,9 @@ class StepsTable:
         yield from ((sentence, "yellow") for sentence in what_is_missing(log))
 
 
-def _span_title(steps: Sequence[int], room: int) -> str:
+def _span_title(steps: Sequence[int], width: int) -> str:
     first, last = f"step {steps[0]:,}", f"{steps[-1]:,}"
-    return first + last.rjust(room - len(first)) if room > len(first) + len(last) else first
+    return first + last.rjust(width - len(first)) if width > len(first) + len(last) else first
 
 
 def _ends(series: Series) -> tuple[str, str, str]:
@@ -102,9 +102,9 @@ def _ends(series: Series) -> tuple[str, str, str]:
     return _size(series, 0), _size(series, -1), share
 
 
-def _size(series: Series, place: int) -> str:
-    size = series.sizes[place]
-    return ("NaN" if series.broken[place] else "-") if isnan(size) else size_words(size)
+def _size(series: Series, index: int) -> str:
+    size = series.sizes[index]
+    return ("NaN" if series.broken[index] else "-") if isnan(size) else size_words(size)
 
 
 def _style(series: Series) -> str:

@@ -1,4 +1,4 @@
-"""The gradient flow of a graph in the terminal: a row for each parameter or module, with a bar on a log scale."""
+"""The table of a gradient flow: a row for each parameter or module, with a bar on a log scale."""
 
 from __future__ import annotations
 
@@ -14,33 +14,37 @@ from rich.text import Text
 from gradviz.analysis.flow.gradient_flow import FlowRow, GradientFlow, Trend, deepest_that_fits, folded, gradient_flow
 from gradviz.analysis.flow.shared_weights import shared_weights
 from gradviz.capture.capture import Capture
-from gradviz.cli.reports.loss_table import conflicts, loss_table
-from gradviz.cli.terminal.tables import ASCII_LEVELS, LEVELS, shortened_paths, wrapped
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.query.operation_names import autograd_name
 from gradviz.graph.query.own_line import line_words
 from gradviz.graph.root_shares import RootShares
-from gradviz.rendering.text.printing import printed
+from gradviz.rendering.reports.loss_table import conflicts, loss_table
+from gradviz.rendering.reports.terminal_tables import (
+    MAX_ROWS,
+    TableLook,
+    empty_table,
+    printed,
+    shortened_paths,
+    wrapped,
+)
 from gradviz.rendering.words.run_log_words import trend_words
 from gradviz.rendering.words.words import counted, listed
 
-MAX_ROWS = 40
-"""More parameters than this are folded into modules, unless a depth is given."""
 MAX_SHARED = 3
-"""So many of the weights that several places use are told about."""
+"""How many shared weights are reported."""
 MAX_NAMES = 6
-"""So many of the parameters that got nothing are named for each reason."""
-_BAR = 16
-_CALM = 10
-"""A gradient that changes less than so many times over depth is called steady."""
+"""How many parameters without a gradient are named for each reason."""
+_BAR_WIDTH = 16
+_MAX_STEADY_FACTOR = 10
+"""A gradient that changes over depth by a smaller factor than this is called steady."""
 _PROFILE = "input {} loss"
 _MAKERS = {"sum": "where branches are summed for", "hook": "by a hook on what arrived at"}
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 @dataclass(frozen=True)
-class FlowPage:
-    """What one table is about."""
+class FlowContent:
+    """What one table shows."""
 
     title: str
     flow: GradientFlow
@@ -52,59 +56,55 @@ class FlowPage:
 
 @dataclass(frozen=True, slots=True)
 class FlowTable:
-    """How the table looks."""
+    """Prints gradient flows."""
 
-    width: int
-    color: bool = False
-    only_ascii: bool = False
-    depth: int | None = None
-    show_all: bool = False
+    look: TableLook
 
     def text(self, capture: Capture, graphs: Sequence[Graph]) -> str:
         """The tables of all graphs, one below the other."""
-        return "\n".join(self.text_of(_page(capture, graph)) for graph in graphs)
+        return "\n".join(self.text_of(_content(capture, graph)) for graph in graphs)
 
-    def text_of(self, page: FlowPage) -> str:
-        """One table, and what there is to say about it."""
-        return printed(self._parts(page), self.width, color=self.color)
+    def text_of(self, content: FlowContent) -> str:
+        """One table, and sentences about it."""
+        return printed(self._parts(content), self.look.width, color=self.look.color)
 
-    def _parts(self, page: FlowPage) -> Iterator[RenderableType]:
-        flow, depth = page.flow, self.depth
-        if depth is None and not self.show_all:
+    def _parts(self, content: FlowContent) -> Iterator[RenderableType]:
+        flow, depth = content.flow, self.look.depth
+        if depth is None and not self.look.show_all:
             depth = deepest_that_fits(flow.rows, MAX_ROWS)
         rows = list(flow.rows) if depth is None else folded(flow.rows, depth)
         reached = [row for row in rows if row.count]
-        yield Text(page.title, style="bold")
+        yield Text(content.title, style="bold")
         if reached:
             yield self._table(reached)
         if flow.trend is not None:
             yield Text("\n" + self._profile(flow.profile))
             is_steep = flow.trend.verdict != "steady"
-            yield wrapped(_verdict(flow.trend), self.width, "bold yellow" if is_steep else "")
-        if page.shares is not None:
-            yield from self._losses(page.shares, rows)
-        for remark, style in page.remarks:
-            yield wrapped(remark, self.width, style)
+            yield wrapped(_verdict(flow.trend), self.look.width, "bold yellow" if is_steep else "")
+        if content.shares is not None:
+            yield from self._losses(content.shares, rows)
+        for remark, style in content.remarks:
+            yield wrapped(remark, self.look.width, style)
         if len(rows) < len(flow.rows):
             hidden = sum(row.parameters for row in rows if row.shape is None)
             folded_away = f"{hidden:,} of {len(flow.rows):,} parameters are folded into modules"
             more = "--all shows every one, --depth N opens fewer or more levels"
-            yield wrapped(f"{folded_away}; {more}", self.width, "dim")
-        for sentence in page.disclosures:
-            yield wrapped(f"not recorded: {sentence}", self.width, "yellow")
+            yield wrapped(f"{folded_away}; {more}", self.look.width, "dim")
+        for sentence in content.disclosures:
+            yield wrapped(f"not recorded: {sentence}", self.look.width, "yellow")
 
     def _losses(self, shares: RootShares, rows: Sequence[FlowRow]) -> Iterator[RenderableType]:
         names = listed([loss.name for loss in shares.losses], len(shares.losses))
         yield Text()
-        yield wrapped(f"what each of {len(shares.losses)} losses gives: {names}", self.width, "bold")
-        yield loss_table(shares, rows, self.width, self._ellipsis)
+        yield wrapped(f"what each of {len(shares.losses)} losses gives: {names}", self.look.width, "bold")
+        yield loss_table(shares, rows, self.look.width, self.look.ellipsis)
         for sentence in conflicts(shares, rows):
-            yield wrapped(sentence, self.width, "")
+            yield wrapped(sentence, self.look.width, "")
 
     def _table(self, rows: Sequence[FlowRow]) -> Table:
         scale = _Scale.of(rows)
         has_broken = any(row.nans or row.infs for row in rows)
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim underline")
+        table = empty_table()
         table.add_column("parameter", no_wrap=True)
         table.add_column("shape", no_wrap=True, max_width=16, overflow="ellipsis")
         table.add_column("norm", justify="right", no_wrap=True)
@@ -112,41 +112,38 @@ class FlowTable:
         table.add_column("zeros", justify="right", no_wrap=True)
         if has_broken:
             table.add_column("NaN/Inf", justify="right", no_wrap=True, style="bold red")
-        table.add_column(scale.title, no_wrap=True, width=_BAR)
+        table.add_column(scale.title, no_wrap=True, width=_BAR_WIDTH)
         cells = [[_shape(row), *_figures(row), *_broken(row)][: 4 + has_broken] for row in rows]
-        names = shortened_paths([row.name for row in rows], self._room_for_names(table, cells), self._ellipsis)
+        names = shortened_paths([row.name for row in rows], self._name_width(table, cells), self.look.ellipsis)
         for row, name, others in zip(rows, names, cells, strict=True):
             table.add_row(name, *others, self._bar(row, scale), style=_style(row))
         return table
 
-    def _room_for_names(self, table: Table, cells: Sequence[Sequence[str]]) -> int:
-        """What the other columns leave: these are as wide as what is in them."""
+    def _name_width(self, table: Table, cells: Sequence[Sequence[str]]) -> int:
+        """What the other columns leave, each as wide as its longest cell."""
+        width = self.look.width
         others = [column for column in table.columns[1:] if column.width is None]
         taken = sum(
-            min(max(len(str(column.header)), *(len(row[place]) for row in cells)), column.max_width or self.width) + 2
-            for place, column in enumerate(others)
+            min(max(len(str(column.header)), *(len(row[index]) for row in cells)), column.max_width or width) + 2
+            for index, column in enumerate(others)
         )
-        return max(18, self.width - taken - 2 - _BAR)
-
-    @property
-    def _ellipsis(self) -> str:
-        return "~" if self.only_ascii else "…"
+        return max(18, width - taken - 2 - _BAR_WIDTH)
 
     def _bar(self, row: FlowRow, scale: _Scale) -> str:
         if row.is_zero:
             return "all zero"
         if not row.norm:
             return "not finite"
-        eighths = max(1, round(scale.part(row.norm) * _BAR * 8))
-        if self.only_ascii:
+        eighths = max(1, round(scale.part(row.norm) * _BAR_WIDTH * 8))
+        if self.look.only_ascii:
             return "#" * max(1, eighths // 8)
         return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip()
 
     def _profile(self, profile: Sequence[float]) -> str:
-        """Sizes from the input to the loss as a line of blocks, some left out where there are too many."""
-        shown = min(len(profile), self.width - len(_PROFILE.format("")))
-        sizes = [log10(profile[place * len(profile) // shown]) for place in range(shown)]
-        low, levels = min(sizes), ASCII_LEVELS if self.only_ascii else LEVELS
+        """Sizes from the input to the loss as a line of blocks; if there are too many, some are left out."""
+        shown = min(len(profile), self.look.width - len(_PROFILE.format("")))
+        sizes = [log10(profile[index * len(profile) // shown]) for index in range(shown)]
+        low, levels = min(sizes), self.look.levels
         step = (len(levels) - 1) / max(max(sizes) - low, 1)
         return _PROFILE.format("".join(levels[round((size - low) * step)] for size in sizes))
 
@@ -154,7 +151,7 @@ class FlowTable:
 def _verdict(trend: Trend) -> str:
     word = trend.verdict.upper()
     if trend.verdict == "steady":
-        word = "steady" if 1 / _CALM <= trend.factor <= _CALM else "within bounds"
+        word = "steady" if 1 / _MAX_STEADY_FACTOR <= trend.factor <= _MAX_STEADY_FACTOR else "within bounds"
     sizes = f"root mean square {trend.near_loss:.1e}, then {trend.near_input:.1e}"
     return f"{word}: {trend_words(trend)} ({sizes})"
 
@@ -175,21 +172,21 @@ class _Scale:
     @property
     def title(self) -> str:
         left, right = f"1e{self.low}", f"1e{self.high}"
-        return left + " " * (_BAR - len(left) - len(right)) + right
+        return left + " " * (_BAR_WIDTH - len(left) - len(right)) + right
 
     def part(self, norm: float) -> float:
         return (log10(norm) - self.low) / (self.high - self.low)
 
 
-def _page(capture: Capture, graph: Graph) -> FlowPage:
+def _content(capture: Capture, graph: Graph) -> FlowContent:
     flow = gradient_flow(capture, graph)
     remarks = tuple(_remarks(flow, graph))
-    return FlowPage(_title(capture, graph), flow, remarks, capture.disclosures, graph.root_shares)
+    return FlowContent(_title(capture, graph), flow, remarks, capture.disclosures, graph.root_shares)
 
 
 def _title(capture: Capture, graph: Graph) -> str:
     call = graph.backward
-    which = f"{call.function} {call.number}{_place(graph, call.call_site)}" if call is not None else "graph"
+    which = f"{call.function} {call.number}{_at(graph, call.call_site)}" if call is not None else "graph"
     return f"gradients of {which} in {capture.program.name}"
 
 
@@ -232,8 +229,8 @@ def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
     for row in flow.rows:
         if row.lost_at is not None:
             lost.setdefault(row.lost_at, []).append(row.name)
-    for place, names in lost.items():
-        yield f"all zero since {_node_words(graph, graph.nodes[place])}: {listed(names, MAX_NAMES)}", "yellow"
+    for node, names in lost.items():
+        yield f"all zero since {_node_words(graph, graph.nodes[node])}: {listed(names, MAX_NAMES)}", "yellow"
     older = [row.name for row in flow.rows if row.outcome == "accumulated"]
     if older:
         yield f"added to an older .grad, which is not counted here: {listed(older, MAX_NAMES)}", ""
@@ -255,7 +252,7 @@ def silent_remarks(flow: GradientFlow) -> Iterator[tuple[str, str]]:
 
 
 def _node_words(graph: Graph, node: Node) -> str:
-    return f"{autograd_name(node)}{_place(graph, node.call_site)}"
+    return f"{autograd_name(node)}{_at(graph, node.call_site)}"
 
 
 def _use_words(graph: Graph, node: Node) -> str:
@@ -263,5 +260,5 @@ def _use_words(graph: Graph, node: Node) -> str:
     return graph.scopes[node.scope].path if node.scope is not None else _node_words(graph, node)
 
 
-def _place(graph: Graph, call_site: int | None) -> str:
+def _at(graph: Graph, call_site: int | None) -> str:
     return "" if call_site is None else f" at {line_words(graph.call_sites[call_site])}"

@@ -1,10 +1,10 @@
-"""How the table of gradients fits into the terminal."""
+"""Names in the tables of gradients are shortened until they fit into the terminal."""
 
 from __future__ import annotations
 
 import pytest
 
-from gradviz.cli.terminal.tables import shortened_paths
+from gradviz.rendering.reports.terminal_tables import shortened_paths
 
 ENCODER = "model.encoder.block.0.layer.0"
 DECODER = "model.decoder.block.0.layer.0"
