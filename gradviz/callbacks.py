@@ -1,7 +1,7 @@
 """Callbacks that check training steps: `trainer_callback` for Hugging Face's Trainer, `lightning_callback`.
 
-The first step and every N-th one are recorded with all their torch calls and checked; the steps in between cost
-nothing. What is found is told once for each line, as a warning of the logger ``gradviz``.
+The first step and every N-th one are recorded with all their torch calls and checked; the other steps cost nothing.
+A finding is reported once for each line, as a warning of the logger ``gradviz``.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _logger = logging.getLogger("gradviz")
 
 @dataclass
 class StepChecks:
-    """Which steps are checked, and what is done with the findings; told by the callbacks when steps begin and end."""
+    """Checks steps and reports findings; the callbacks say when steps begin and end."""
 
     every: int = 500
     select: Sequence[str] = ()
     ignore: Sequence[str] = ()
     fail_on: Severity | None = None
     step: int = 0
-    """Steps that began so far."""
+    """How many steps have begun."""
     _recording: Recording | None = None
-    _told: set[tuple[object, ...]] = field(default_factory=set)
+    _reported: set[tuple[object, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         if type(self.every) is not int or self.every < 1:
@@ -44,7 +44,7 @@ class StepChecks:
             check_choice("severity", self.fail_on, SEVERITIES)
 
     def begin(self, model: Any) -> None:
-        """A step of this model begins."""
+        """Record the step of this model that begins now, if it is one to check."""
         import gradviz
 
         self.end()
@@ -54,28 +54,28 @@ class StepChecks:
             self._recording.__enter__()
 
     def finish(self) -> None:
-        """The step has run: check it. Raises `CheckFailed` where that is asked for."""
+        """Check the step, which has run. Raises `CheckFailed` for findings as grave as `fail_on`."""
         recording, self._recording = self._recording, None
         if recording is None:
             return
         recording.__exit__(None, None, None)
         result = recording.check(select=self.select, ignore=self.ignore).of(f"step {self.step}")
-        if any(self._is_news(finding) for finding in result.at_least("warning")):
+        if any(self._is_new(finding) for finding in result.at_least("warning")):
             _logger.warning("%s", result)
         if self.fail_on is not None and result.at_least(self.fail_on):
             raise CheckFailed(f"step {self.step} has {self.fail_on} findings: {result.findings[0].message}")
 
     def end(self) -> None:
-        """Training ended, or the step broke off."""
+        """Stop recording: the training ended, or the step failed."""
         recording, self._recording = self._recording, None
         if recording is not None:
             recording.abandon()
 
-    def _is_news(self, finding: Finding) -> bool:
-        key = finding.code, finding.place, finding.tensors
-        is_news = key not in self._told
-        self._told.add(key)
-        return is_news
+    def _is_new(self, finding: Finding) -> bool:
+        key = finding.code, finding.location, finding.tensors
+        is_new = key not in self._reported
+        self._reported.add(key)
+        return is_new
 
 
 def trainer_callback(
@@ -88,13 +88,14 @@ def trainer_callback(
     """A ``transformers.TrainerCallback`` for ``Trainer(callbacks=[...])``.
 
     Args:
-        every: check the first step and each one whose number is a multiple of this.
-        select: only these rules, as in `gradviz.check`.
-        ignore: without these.
-        fail_on: end the training with `CheckFailed` at a finding as grave as this; without it, it is only told.
+        every: check the first step and each step whose number is a multiple of this.
+        select: use only these rules, as in `gradviz.check`.
+        ignore: leave out these rules.
+        fail_on: end the training with `CheckFailed` at a finding as grave as this; without it, findings are only
+            reported.
 
     Raises:
-        BadInput: an argument cannot be.
+        BadInput: an argument is not valid.
         MissingDependency: transformers is not installed.
     """
     checks = StepChecks(every, select, ignore, fail_on)
@@ -148,7 +149,7 @@ def lightning_callback(
 
 
 def _lightning_base() -> type[Any]:
-    """The class that callbacks are derived from, of whichever of the two packages the program uses."""
+    """The base class of callbacks, from the one of the two packages that the program uses."""
     import sys
     from importlib import import_module
     from importlib.util import find_spec

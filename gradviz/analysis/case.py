@@ -13,16 +13,16 @@ from gradviz.analysis.dataflow.failed_backward import FailedBackwards
 from gradviz.analysis.dataflow.graph_uses import GraphUses
 from gradviz.analysis.dataflow.retained_graphs import Retained, RetainedGraphs
 from gradviz.analysis.dataflow.tensor_words import leaf_names, tensor_words
-from gradviz.analysis.finding import NodeAt, Place, place_of_line, text_at
+from gradviz.analysis.finding import Location, NodeAt, location_of_line, text_at
 from gradviz.analysis.flow.gradient_flow import FlowRow, GradientFlow, gradient_flow, has_gradients
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient, BrokenGradients
 from gradviz.analysis.numbers.zero_gradients import ZeroGradient, ZeroGradients
-from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.received_gradients import ReceivedGradients, names_reached
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.model import Edge, Graph
-from gradviz.graph.query.composite_inputs import with_constants_in_place
+from gradviz.graph.query.composite_inputs import with_constants_at_users
 from gradviz.graph.query.own_line import own_lines
 from gradviz.graph.traversal import ancestors, scopes_around
 
@@ -33,7 +33,7 @@ class Case:
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
         self.flow_of = cache(self._flow_of)
-        self.placed_graph = cache(lambda number: with_constants_in_place(self.graphs[number]))
+        self.placed_graph = cache(lambda number: with_constants_at_users(self.graphs[number]))
         """By number, a graph whose constants stand at the nodes that take them."""
         self._scopes_of = cache(self._scopes_by_call)
         self._own_lines_of = cache(lambda number: own_lines(self.graphs[number]))
@@ -94,9 +94,9 @@ class Case:
         return GraphUses(self.capture, self.dataflow)
 
     @cached_property
-    def fates(self) -> ParameterFates:
+    def histories(self) -> ParameterHistories:
         """What became of every parameter."""
-        return ParameterFates(self.dataflow, self.received)
+        return ParameterHistories(self.dataflow, self.received)
 
     @cached_property
     def measured_graphs(self) -> tuple[int, ...]:
@@ -109,13 +109,13 @@ class Case:
         rows = self.flow_of(self.measured_graphs[-1]).rows if self.measured_graphs else ()
         return tuple(row for row in rows if row.nothing is not None and row.name not in self._reached)
 
-    def place_of(self, number: int, node: int) -> Place | None:
+    def location_of(self, number: int, node: int) -> Location | None:
         """The innermost line of the reader's own code that made a node of a graph; a library's if there is no other."""
         return self._place_in(number, self.graphs[number].nodes[node].call_site)
 
-    def place_of_site(self, call_site: int | None) -> Place | None:
+    def location_of_site(self, call_site: int | None) -> Location | None:
         """The reader's own line behind a call site of the call log."""
-        return place_of_line(self.dataflow.line(call_site))
+        return location_of_line(self.dataflow.line(call_site))
 
     def tensor_name(self, number: int) -> str:
         """What a tensor of the call log is called: its full name, or what made it where it has none."""
@@ -137,7 +137,7 @@ class Case:
         return next((known[scope.path, scope.call] for scope in around if (scope.path, scope.call) in known), None)
 
     def _scopes_by_call(self, number: int) -> dict[tuple[str, int], int]:
-        return {(scope.path, scope.call): place for place, scope in enumerate(self.graphs[number].scopes)}
+        return {(scope.path, scope.call): index for index, scope in enumerate(self.graphs[number].scopes)}
 
     @cached_property
     def _node_by_number(self) -> dict[int, NodeAt]:
@@ -148,20 +148,20 @@ class Case:
             if node.sequence_nr is not None
         }
 
-    def place_of_call(self, row: int) -> Place | None:
+    def location_of_call(self, row: int) -> Location | None:
         """The reader's own line that made a call of the log."""
-        return place_of_line(self.dataflow.line_of(row))
+        return location_of_line(self.dataflow.line_of(row))
 
-    def place_of_backward(self, number: int) -> Place | None:
+    def location_of_backward(self, number: int) -> Location | None:
         """The reader's own line that called backward for a graph."""
         backward = self.graphs[number].backward
         return None if backward is None else self._place_in(number, backward.call_site)
 
-    def _place_in(self, number: int, site: int | None) -> Place | None:
+    def _place_in(self, number: int, site: int | None) -> Location | None:
         """The reader's own line behind a call site of a graph."""
         if site is None:
             return None
-        return place_of_line(self.graphs[number].call_sites[self._own_lines_of(number)[site]])
+        return location_of_line(self.graphs[number].call_sites[self._own_lines_of(number)[site]])
 
     def leaves_never_reached(self, number: int, below: Iterable[Edge | None]) -> tuple[str, ...]:
         """Names of leaves behind some edges of a graph to which no recorded backward brought a gradient."""
@@ -174,18 +174,18 @@ class Case:
     def _reached(self) -> frozenset[str]:
         return names_reached(self.graphs)
 
-    def source_line(self, place: Place | None) -> str | None:
+    def source_line(self, location: Location | None) -> str | None:
         """The text of a line, where the capture holds it."""
-        return text_at(self.capture.sources, place) or None
+        return text_at(self.capture.sources, location) or None
 
     def facts_of_node(self, at: tuple[int, int] | None) -> dict[str, Any]:
         """The fields of a finding that tell of a node, by its graph and its id; none where it is not known."""
         if at is None:
             return {}
         graph, node = at
-        return {"op": self.graphs[graph].nodes[node].name, "nodes": self.marks(graph, (node,))}
+        return {"op": self.graphs[graph].nodes[node].name, "nodes": self.nodes_in(graph, (node,))}
 
-    def marks(self, number: int, nodes: tuple[int, ...]) -> tuple[NodeAt, ...]:
+    def nodes_in(self, number: int, nodes: tuple[int, ...]) -> tuple[NodeAt, ...]:
         """The nodes of a graph as a finding names them."""
         return tuple(NodeAt(number, node) for node in nodes)
 

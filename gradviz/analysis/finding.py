@@ -20,25 +20,25 @@ Symptom = Literal[
 """What the reader notices; ``none`` where nobody would notice anything yet."""
 
 
-class Place(Struct, frozen=True, order=True):
+class Location(Struct, frozen=True, order=True):
     """A line of source."""
 
     file: str
     line: int
 
 
-def place_of_line(line: CallSite | None) -> Place | None:
+def location_of_line(line: CallSite | None) -> Location | None:
     """The line of a call site; None where there is none."""
-    return None if line is None else Place(line.file, line.line)
+    return None if line is None else Location(line.file, line.line)
 
 
 SourceText = dict[str, dict[int, str]]
 """Lines of source by file and line."""
 
 
-def text_at(source: SourceText, place: Place | None) -> str:
+def text_at(source: SourceText, location: Location | None) -> str:
     """The text of a line; empty where it is not known."""
-    return "" if place is None else source.get(place.file, {}).get(place.line, "")
+    return "" if location is None else source.get(location.file, {}).get(location.line, "")
 
 
 class NodeAt(Struct, frozen=True):
@@ -83,7 +83,13 @@ class CutSeen(Struct, frozen=True):
     root: CutRoot | None = None
 
 
-class Finding(Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Finding(
+    Struct,
+    frozen=True,
+    omit_defaults=True,
+    kw_only=True,
+    rename={"location": "place", "symptom_location": "symptom_place"},
+):
     """What is wrong, why, and what to do: a verdict with its evidence."""
 
     code: str
@@ -100,9 +106,9 @@ class Finding(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What to do."""
     changed_line: str | None = None
     """The line at `place` as it should read, where that is certain."""
-    place: Place | None = None
+    location: Location | None = None
     """The line of the cause."""
-    symptom_place: Place | None = None
+    symptom_location: Location | None = None
     """Where it shows, if that is another line."""
     op: str | None = None
     """Name of the node that it is about, as ``grad_fn.name()`` gives it."""

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gradviz.analysis.numbers.gradient_births import births_in
+from gradviz.analysis.numbers.gradient_origins import find_gradient_origins
 from gradviz.graph.invariants import check_graph
 from gradviz.graph.model import BackwardCall, Graph, Node
-from gradviz.graph.query.composite_inputs import with_constants_in_place
+from gradviz.graph.query.composite_inputs import with_constants_at_users
 from gradviz.graph.traversal import ancestor_nodes
 from gradviz.rendering.words.item_gradients import norm_of
 from tests.end_to_end.command import SAMPLES
@@ -175,7 +175,7 @@ def edges_in(text: str) -> Iterator[tuple[str, str]]:
 
 def edges_of(graph: Graph) -> Iterator[tuple[str, str]]:
     """The edges of a graph in the same words, with constants where pictures have them."""
-    graph = with_constants_in_place(graph)
+    graph = with_constants_at_users(graph)
     for node in graph.nodes:
         for edge in node.edges:
             if edge is not None:
@@ -242,9 +242,9 @@ def test_the_relu_that_never_fires_is_where_the_gradient_becomes_zero(look: Look
     drawn = look("dead_relu")
     marked = re.findall(rb'data-item="\d+"><title>(\w+)[^<]*</title>(?:(?!</g>).)*<g class="warning">', drawn.svg)
     assert marked == [b"relu"]
-    births = births_in(drawn.graph)
-    assert [word_for(drawn.graph.nodes[node]) for node, birth in births.born.items() if not birth.is_aside] == ["Relu"]
-    assert {name for node in births.arrived for name in drawn.graph.nodes[node].names} == {
+    gradient_origins = find_gradient_origins(drawn.graph)
+    assert [word_for(drawn.graph.nodes[node]) for node, gradient_origin in gradient_origins.by_node.items() if not gradient_origin.is_aside] == ["Relu"]
+    assert {name for node in gradient_origins.arrived for name in drawn.graph.nodes[node].names} == {
         "model.0.weight", "model.0.bias", "model.2.weight", "model.2.bias", "model.4.weight",
     }  # fmt: skip
 
@@ -257,8 +257,8 @@ def test_every_number_of_a_chain_rule_stands_on_the_picture(look: Look) -> None:
 
 def test_nan_is_born_behind_where(look: Look) -> None:
     graph = look("where_does_not_hide_nan_values").graph
-    births = {word_for(graph.nodes[node]): birth.state for node, birth in births_in(graph).born.items()}
-    assert births == {"Sqrt": "nan"}
+    gradient_origins = {word_for(graph.nodes[node]): gradient_origin.state for node, gradient_origin in find_gradient_origins(graph).by_node.items()}
+    assert gradient_origins == {"Sqrt": "nan"}
 
 
 def test_the_colours_of_one_picture_show_how_the_gradient_fades_from_layer_to_layer(look: Look) -> None:

@@ -79,6 +79,6 @@ def without_known(
 
 
 def _known(finding: Finding, source: SourceText) -> KnownFinding:
-    file = "" if finding.place is None else file_name(writable(finding.place.file))
-    text = writable(text_at(source, finding.place).strip())
+    file = "" if finding.location is None else file_name(writable(finding.location.file))
+    text = writable(text_at(source, finding.location).strip())
     return KnownFinding(finding.code, file, text, tuple(map(writable, finding.tensors)))

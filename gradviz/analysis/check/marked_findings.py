@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from gradviz.analysis.finding import CutSeen, Finding, Place, Severity
+from gradviz.analysis.finding import CutSeen, Finding, Location, Severity
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph
-from gradviz.graph.node_findings import GhostEdge, NodeFinding, Verdict
+from gradviz.graph.node_findings import CutEdge, NodeFinding, Verdict
 from gradviz.graph.query.own_line import line_words_of, own_lines
 from gradviz.graph.traversal import ancestors
 
@@ -30,35 +30,35 @@ def with_findings(capture: Capture, findings: Iterable[Finding]) -> Capture:
 def finding_notes(findings: Iterable[Finding]) -> tuple[str, ...]:
     """A sentence for each alarm, as some stand on no node: what gets no gradient is in no graph."""
     return tuple(
-        f"✗ {finding.code} {finding.cause}{_line(finding.place)}: {finding.message}"
+        f"✗ {finding.code} {finding.cause}{_line(finding.location)}: {finding.message}"
         for finding in findings
         if finding.is_alarm
     )
 
 
-def _line(place: Place | None) -> str:
-    return "" if place is None else f" ({line_words_of(place.file, place.line)})"
+def _line(location: Location | None) -> str:
+    return "" if location is None else f" ({line_words_of(location.file, location.line)})"
 
 
-def most_telling(capture: Capture) -> int:
+def first_graph_with_alarm(capture: Capture) -> int:
     """The place of the first graph with an alarm on it; else of the first one."""
     graphs = enumerate(capture.graphs)
-    return next((place for place, graph in graphs if any(each.is_alarm for each in graph.all_findings)), 0)
+    return next((index for index, graph in graphs if any(each.is_alarm for each in graph.all_findings)), 0)
 
 
 def _marked(number: int, graph: Graph, findings: Sequence[Finding]) -> Graph:
     lines = own_lines(graph)
     marks: list[NodeFinding] = []
-    ghosts: list[GhostEdge] = []
+    cut_edges: list[CutEdge] = []
     for finding in findings:
         if finding.cut is not None and (finding.cut.inputs or finding.cut.root is not None):
-            ghosts += _ghost_edges(number, graph, finding, finding.cut)
+            cut_edges += _cut_edges(number, graph, finding, finding.cut)
             continue
         nodes = [at.node for at in finding.nodes if at.graph == number]
         if not finding.nodes and finding.op is not None:
-            nodes = list(_of_operation(graph, lines, finding.op, finding.place, finding.symptom_place))
+            nodes = list(_of_operation(graph, lines, finding.op, finding.location, finding.symptom_location))
         marks += [_mark(finding, node) for node in dict.fromkeys(nodes) if node < len(graph.nodes)]
-    return replace(graph, findings=tuple(marks), ghost_edges=tuple(ghosts))
+    return replace(graph, findings=tuple(marks), cut_edges=tuple(cut_edges))
 
 
 def _mark(finding: Finding, node: int) -> NodeFinding:
@@ -69,9 +69,9 @@ def _verdict(finding: Finding | Verdict) -> tuple[str, str, Severity, str, str, 
     return finding.code, finding.cause, finding.severity, finding.message, finding.why, finding.fix
 
 
-def _ghost_edges(number: int, graph: Graph, finding: Finding, cut: CutSeen) -> Iterator[GhostEdge]:
-    place = finding.place or Place("", 0)
-    edge = GhostEdge(Verdict(*_verdict(finding)), cut.call, finding.tensors, place.file, place.line)
+def _cut_edges(number: int, graph: Graph, finding: Finding, cut: CutSeen) -> Iterator[CutEdge]:
+    location = finding.location or Location("", 0)
+    edge = CutEdge(Verdict(*_verdict(finding)), cut.call, finding.tensors, location.file, location.line)
     for dead in cut.inputs:
         if dead.at.graph == number:
             own = replace(edge, node=dead.at.node, constant=dead.constant, scope=dead.scope)
@@ -80,24 +80,24 @@ def _ghost_edges(number: int, graph: Graph, finding: Finding, cut: CutSeen) -> I
     if root is not None and root.graph == number:
         behind = {name for node in ancestors(graph, root.sources) for name in graph.nodes[node].names}
         unseen = tuple(name for name in finding.tensors if name not in behind)
-        at_root = replace(edge, refused=root.refused, sources=root.sources, way=root.way, scope=root.scope)
+        at_root = replace(edge, refused=root.refused, sources=root.sources, path=root.way, scope=root.scope)
         yield replace(at_root, tensors=unseen)
 
 
-def _of_operation(graph: Graph, lines: Sequence[int], name: str, *places: Place | None) -> Iterator[int]:
-    for place in places:
+def _of_operation(graph: Graph, lines: Sequence[int], name: str, *locations: Location | None) -> Iterator[int]:
+    for location in locations:
         found = [
             node.id
             for node in graph.nodes
-            if place is not None
+            if location is not None
             and node.name == name
             and node.call_site is not None
-            and _is_at(graph, lines[node.call_site], place)
+            and _is_at(graph, lines[node.call_site], location)
         ]
         if found:
             yield from found
             return
 
 
-def _is_at(graph: Graph, site: int, place: Place) -> bool:
-    return (graph.call_sites[site].file, graph.call_sites[site].line) == (place.file, place.line)
+def _is_at(graph: Graph, site: int, location: Location) -> bool:
+    return (graph.call_sites[site].file, graph.call_sites[site].line) == (location.file, location.line)

@@ -12,9 +12,9 @@ from gradviz.analysis.check.checker import check_case, chosen_rules
 from gradviz.analysis.check.installed_rules import all_rules
 from gradviz.analysis.check.suppressions import on_unknown_words, without_suppressed
 from gradviz.analysis.dataflow.tensor_words import together
-from gradviz.analysis.finding import Finding, Place, SourceText, text_at
+from gradviz.analysis.finding import Finding, Location, SourceText, text_at
+from gradviz.analysis.parameters.parameter_outcomes import counted_outcomes
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.outcomes import counted_outcomes
 from gradviz.capture.capture import Capture
 from gradviz.graph.words import counted
 
@@ -38,9 +38,9 @@ class Report(Struct, frozen=True):
     raised: str | None = None
     """The type of what ended the program, where something did."""
 
-    def line_at(self, place: Place | None) -> str:
+    def line_at(self, location: Location | None) -> str:
         """The text of a line; empty where it is not known."""
-        return text_at(self.source, place)
+        return text_at(self.source, location)
 
 
 def check_report(
@@ -64,12 +64,14 @@ def check_report(
 
 
 def _source(capture: Capture, findings: Iterable[Finding]) -> SourceText:
-    places = {place for each in findings for place in (each.place, each.symptom_place) if place is not None}
+    locations = {
+        location for each in findings for location in (each.location, each.symptom_location) if location is not None
+    }
     source: SourceText = {}
-    for place in sorted(places):
-        text = text_at(capture.sources, place)
+    for location in sorted(locations):
+        text = text_at(capture.sources, location)
         if text:
-            source.setdefault(place.file, {})[place.line] = text
+            source.setdefault(location.file, {})[location.line] = text
     return source
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.check.checker import NO_RULE, rule_names
-from gradviz.analysis.finding import Finding, Place, text_at
+from gradviz.analysis.finding import Finding, Location, text_at
 from gradviz.analysis.rule import Rule, is_called
 from gradviz.capture.capture import Capture
 from gradviz.errors import near_matches
@@ -24,7 +24,9 @@ def without_suppressed(capture: Capture, findings: Iterable[Finding]) -> tuple[l
 
 
 def _is_suppressed(capture: Capture, finding: Finding) -> bool:
-    return any(_says(text_at(capture.sources, place), finding) for place in (finding.place, finding.symptom_place))
+    return any(
+        _says(text_at(capture.sources, location), finding) for location in (finding.location, finding.symptom_location)
+    )
 
 
 def _says(line: str, finding: Finding) -> bool:
@@ -53,5 +55,5 @@ def on_unknown_words(capture: Capture, rules: Iterable[type[Rule]]) -> Iterator[
                         severity="note",
                         message=f"the comment leaves nothing out: there is no rule {word!r}",
                         fix=near_matches(word, rule_names(known)),
-                        place=Place(file, number),
+                        location=Location(file, number),
                     )

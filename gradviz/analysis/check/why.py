@@ -10,13 +10,13 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import place_of_call
-from gradviz.analysis.finding import Finding, Place, place_of_line
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.flow.gradient_flow import FlowRow
-from gradviz.analysis.parameters.parameter_fates import ParameterFates
-from gradviz.analysis.rules.bases.outcomes import outcome_of
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.parameters.parameter_outcomes import outcome_of
 from gradviz.errors import BadInput, near_matches
-from gradviz.graph.gradients import at_place
+from gradviz.graph.gradients import at_index
 from gradviz.graph.model import Graph, Node
 
 AnswerKind = Literal[
@@ -33,9 +33,9 @@ class Answer(Struct, frozen=True):
     kind: AnswerKind
     verdict: str
     """In one sentence."""
-    place: Place | None = None
+    location: Location | None = None
     """The line that decides on it."""
-    facts: tuple[tuple[str, str | Place], ...] = ()
+    facts: tuple[tuple[str, str | Location], ...] = ()
     """Titles, and what is to be said under each."""
 
 
@@ -50,16 +50,16 @@ def why(case: Case, findings: Iterable[Finding], name: str) -> Answer:
             "this capture was made without the calls of the run, which --why needs",
             hint="check the script, or keep a capture of a check: gradviz check train.py -o run.gradviz",
         )
-    fates = case.fates
-    number = _find(fates, name)
-    said = [each for each in findings if set(fates.tensor(number).names).intersection(each.tensors)]
-    return _Reader(case, fates, number, said).answer()
+    histories = case.histories
+    number = _find(histories, name)
+    said = [each for each in findings if set(histories.tensor(number).names).intersection(each.tensors)]
+    return _Reader(case, histories, number, said).answer()
 
 
-def _find(fates: ParameterFates, name: str) -> int:
+def _find(histories: ParameterHistories, name: str) -> int:
     """The newest tensor of that name: a loop's variable is bound many times."""
     numbers: dict[str, int] = {}
-    for number, tensor in enumerate(fates.log.tensors):
+    for number, tensor in enumerate(histories.log.tensors):
         numbers.update(dict.fromkeys((_plain(each) for each in tensor.names), number))
     wanted = _plain(name)
     if wanted in numbers:
@@ -72,13 +72,13 @@ def _find(fates: ParameterFates, name: str) -> int:
     if not ending and below:
         raise BadInput(f"{name!r} stands for several", hint=f"write one of {', '.join(below[:4])}")
     if not ending:
-        raise BadInput(f"no parameter or variable {name!r} was seen", hint=near_matches(name, _all_names(fates)))
+        raise BadInput(f"no parameter or variable {name!r} was seen", hint=near_matches(name, _all_names(histories)))
     return next(iter(ending))
 
 
-def _all_names(fates: ParameterFates) -> list[str]:
-    parameters = [name for number in fates.log.parameters for name in fates.tensor(number).names]
-    return [*parameters, *(name for tensor in fates.log.tensors for name in tensor.names)]
+def _all_names(histories: ParameterHistories) -> list[str]:
+    parameters = [name for number in histories.log.parameters for name in histories.tensor(number).names]
+    return [*parameters, *(name for tensor in histories.log.tensors for name in tensor.names)]
 
 
 def _plain(name: str) -> str:
@@ -89,25 +89,25 @@ def _plain(name: str) -> str:
 class _Reader:
     """Puts together what is known of one tensor."""
 
-    def __init__(self, case: Case, fates: ParameterFates, number: int, findings: list[Finding]) -> None:
+    def __init__(self, case: Case, histories: ParameterHistories, number: int, findings: list[Finding]) -> None:
         self._case = case
-        self._fates = fates
+        self._histories = histories
         self._number = number
         self._findings = findings
-        self._names = fates.tensor(number).names
+        self._names = histories.tensor(number).names
 
     def answer(self) -> Answer:
-        tensor = self._fates.tensor(self._number)
+        tensor = self._histories.tensor(self._number)
         is_leaf = tensor.role == "parameter" or (tensor.is_leaf and tensor.requires_grad) or self._row is not None
-        kind, verdict, place = self._of_leaf() if is_leaf else self._of_computed()
-        if kind in _TRAINABLE and self._number in self._fates.untrained:
+        kind, verdict, location = self._of_leaf() if is_leaf else self._of_computed()
+        if kind in _TRAINABLE and self._number in self._histories.untrained:
             verdict += "; but it is in no optimizer, and nothing else changes it"
-        return Answer(self._fates.name(self._number), kind, verdict, place, tuple(self._facts(place)))
+        return Answer(self._histories.name(self._number), kind, verdict, location, tuple(self._facts(location)))
 
     # -- verdicts ------------------------------------------------------------------------------------------------
 
     def _of_leaf(self) -> _Verdict:
-        outcome = outcome_of(self._case, self._fates, self._number)
+        outcome = outcome_of(self._case, self._histories, self._number)
         if outcome.kind == "reached":
             return self._of_gradient()
         why_not = {
@@ -116,11 +116,11 @@ class _Reader:
             "cut off": "the way from the loss is cut",
             "not reached": "it is used, but no loss that backward ran on was computed from that",
         }[outcome.kind]
-        if outcome.kind == "not reached" and not self._fates.backward_calls:
+        if outcome.kind == "not reached" and not self._histories.backward_calls:
             why_not = "no backward() ran"
-        elif outcome.kind == "not reached" and self._fates.tensor(self._number).is_used_elsewhere:
+        elif outcome.kind == "not reached" and self._histories.tensor(self._number).is_used_elsewhere:
             why_not = "it is used on another thread, whose calls are not recorded, and no backward reached it"
-        return outcome.kind, f"gets no gradient: {why_not}", outcome.place
+        return outcome.kind, f"gets no gradient: {why_not}", outcome.location
 
     def _of_gradient(self) -> _Verdict:
         row = self._row
@@ -136,22 +136,22 @@ class _Reader:
         zeros = f", {row.zeros:,} of {row.count:,} numbers zero" if row.zeros else ""
         return "gradient", f"gets a gradient, of norm {row.norm:.3g}{zeros}", None
 
-    def _lost_at(self, row: FlowRow) -> tuple[str, Place | None] | None:
+    def _lost_at(self, row: FlowRow) -> tuple[str, Location | None] | None:
         if row.lost_at is None or self._graph_number is None:
             return None
         node = self._case.graphs[self._graph_number].nodes[row.lost_at]
-        return node.name, self._case.place_of(self._graph_number, row.lost_at)
+        return node.name, self._case.location_of(self._graph_number, row.lost_at)
 
     def _of_computed(self) -> _Verdict:
-        flow, number = self._fates.flow, self._number
+        flow, number = self._histories.flow, self._number
         uses = [use for row in flow.producers(number) for use in flow.log.calls[row].outputs if use.tensor == number]
-        made = place_of_line(self._fates.line_where_made(number))
+        made = location_of_line(self._histories.line_where_made(number))
         if uses and uses[-1].has_grad_fn:
             return "passed on", "is computed, and its .grad stays None (retain_grad() keeps it)", made
         cuts = flow.cuts_reaching(number)
         if cuts:
-            place = place_of_line(flow.line(cuts[0].call_site))
-            return "cut off", "does not require grad: the gradient is cut on the way to it", place
+            location = location_of_line(flow.line(cuts[0].call_site))
+            return "cut off", "does not require grad: the gradient is cut on the way to it", location
         is_given = all(not flow.log.calls[row].inputs for row in flow.producers(number))
         return (
             "no grad",
@@ -161,15 +161,15 @@ class _Reader:
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
-    def _facts(self, verdict_place: Place | None) -> Iterator[tuple[str, str | Place]]:
-        tensor = self._fates.tensor(self._number)
+    def _facts(self, verdict_location: Location | None) -> Iterator[tuple[str, str | Location]]:
+        tensor = self._histories.tensor(self._number)
         shape = " x ".join(map(str, tensor.facts.shape)) or "one number"
         yield "is", f"a {tensor.role}, {shape}, {tensor.facts.dtype}"
-        others = [name for name in self._names if name != self._fates.name(self._number)]
+        others = [name for name in self._names if name != self._histories.name(self._number)]
         if others:
             yield "also called", ", ".join(others[:4])
-        made = place_of_line(self._fates.line_where_made(self._number))
-        if made is not None and made != verdict_place:
+        made = location_of_line(self._histories.line_where_made(self._number))
+        if made is not None and made != verdict_location:
             yield "made", made
         yield from self._facts_of_training()
         passing = self._passing()
@@ -181,16 +181,16 @@ class _Reader:
         for finding in self._findings:
             yield finding.severity, f"{finding.code} {finding.cause}: {finding.message}"
 
-    def _facts_of_training(self) -> Iterator[tuple[str, str | Place]]:
-        tensor = self._fates.tensor(self._number)
-        if tensor.role != "parameter" and self._number not in self._fates.log.parameters:
+    def _facts_of_training(self) -> Iterator[tuple[str, str | Location]]:
+        tensor = self._histories.tensor(self._number)
+        if tensor.role != "parameter" and self._number not in self._histories.log.parameters:
             return
-        optimizers = [self._fates.log.optimizers[each] for each in self._fates.optimizers_of(self._number)]
+        optimizers = [self._histories.log.optimizers[each] for each in self._histories.optimizers_of(self._number)]
         words = [" ".join((each.class_name, *each.names[:1])) for each in optimizers]
         yield "optimizer", ", ".join(words) if words else "none has it"
-        uses = self._fates.forward_uses(self._number)
+        uses = self._histories.forward_uses(self._number)
         if uses:
-            line = place_of_call(self._fates.flow, uses[-1])
+            line = location_of_call(self._histories.flow, uses[-1])
             if line is not None:
                 yield "used", line
 
@@ -202,7 +202,7 @@ class _Reader:
         for number in self._case.measured_graphs[-1:]:
             for node in self._case.graphs[number].nodes:
                 for held in node.held if not node.is_leaf else ():
-                    figures = at_place(node.arrived, held.output_nr)
+                    figures = at_index(node.arrived, held.output_nr)
                     if figures is not None and figures.norm is not None and not names.isdisjoint(held.names):
                         return f"norm {figures.norm:.3g} arrived at it"
         return None
@@ -212,9 +212,9 @@ class _Reader:
         if self._row is None or self._graph_number is None or not self._row.leaves:
             cut = next((finding for finding in self._findings if finding.cut is not None), None)
             # The finding's own way begins at the first of all the tensors that the line cuts off.
-            return () if cut is None else (self._fates.name(self._number), *cut.path[1:])
+            return () if cut is None else (self._histories.name(self._number), *cut.path[1:])
         way = way_to_leaf(self._case.graphs[self._graph_number], self._row.leaves[0])
-        return [*way[:-1], self._fates.name(self._number)]
+        return [*way[:-1], self._histories.name(self._number)]
 
     @property
     def _row(self) -> FlowRow | None:
@@ -241,7 +241,7 @@ class _Reader:
         return next(((last, row) for row in self._case.flow_of(last).rows if row.name in names), None)
 
 
-_Verdict = tuple[AnswerKind, str, Place | None]
+_Verdict = tuple[AnswerKind, str, Location | None]
 _TRAINABLE: frozenset[AnswerKind] = frozenset({"gradient", "zero", "not finite"})
 
 

@@ -58,8 +58,8 @@ def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
 def way_out(flow: Dataflow, found: CutOff) -> int | None:
     """The call where the values left torch, if they did so straight from the cut: without a gradient on the way."""
     calls = flow.log.calls
-    left = {reentry.exit for reentry in found.shadow.reentries if not calls[reentry.exit].outputs}
-    for row in found.shadow.way:
+    left = {reentry.exit for reentry in found.cut_path.reentries if not calls[reentry.exit].outputs}
+    for row in found.cut_path.calls:
         if row in left or calls[row].function.endswith(_WRAPPED):
             return row
         if any(use.has_grad_fn for use in calls[row].outputs):

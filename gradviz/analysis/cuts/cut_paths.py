@@ -2,7 +2,7 @@
 
 A walk from the tensor upwards over the calls that made it. What a cut gave is dead; it stays so in everything that is
 computed from it alone, until it meets something that is alive. Where the values left torch and came back, the walk
-follows what `gradviz.analysis.dataflow.left_torch` knows, and takes a way that is certain before one that is guessed.
+follows what `gradviz.analysis.dataflow.values_outside_torch` knows, and takes a way that is certain before one that is guessed.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE, Cut, overwrites
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.left_torch import Reentry
+from gradviz.analysis.dataflow.values_outside_torch import Reentry
 from gradviz.graph.call_log import Call, TensorUse
 
 GUESSES = ("memory", "value", "order", "number")
 """Certainties of a reentry, the surest first."""
 
 
-class Shadow(Struct, frozen=True):
+class CutPath(Struct, frozen=True):
     """A cut, and the way that its values took to the tensor that was asked about."""
 
     cut: Cut
-    way: tuple[int, ...]
+    calls: tuple[int, ...]
     """Calls from the cut on, itself included, to the one that gave the tensor."""
     reentries: tuple[Reentry, ...]
     """Where the values came back into torch on that way, in the same order."""
@@ -49,9 +49,9 @@ class _Step(Struct, frozen=True):
     reentry: Reentry | None = None
 
 
-def shadows_on(
+def cut_paths_on(
     flow: Dataflow, tensor: int, before: int, kind_of: Callable[[Cut], Hashable]
-) -> tuple[tuple[Shadow, tuple[Cut, ...]], ...]:
+) -> tuple[tuple[CutPath, tuple[Cut, ...]], ...]:
     """The shadows that lie on a tensor as the call `before` received it.
 
     Cuts of one kind (of one line, for instance) are told together, with the surest way of one of them: a way for each
@@ -94,11 +94,11 @@ def _has_history(use: TensorUse, call: Call) -> bool:
     return use.has_grad_fn or is_view
 
 
-def steering_shadow(flow: Dataflow, cut: Cut, before: int) -> Shadow | None:
+def steering_path(flow: Dataflow, cut: Cut, before: int) -> CutPath | None:
     """The way of a cut whose values left torch at once, as whole numbers or truth values that decide what runs."""
     call = flow.log.calls[cut.call]
     if not cut.dead_outputs:
-        return Shadow(cut, (cut.call,), (), is_steering=True) if _decides(call) else None
+        return CutPath(cut, (cut.call,), (), is_steering=True) if _decides(call) else None
     way, tensors = [cut.call], set(cut.dead_outputs)
     for _ in range(_MAX_STEPS):
         users = [row for tensor in sorted(tensors) for row in flow.users(tensor, way[-1]) if row < before]
@@ -107,16 +107,16 @@ def steering_shadow(flow: Dataflow, cut: Cut, before: int) -> Shadow | None:
         row = min(users)
         way.append(row)
         if not flow.log.calls[row].outputs:
-            return Shadow(cut, tuple(way), (), is_steering=True) if _decides(flow.log.calls[row]) else None
+            return CutPath(cut, tuple(way), (), is_steering=True) if _decides(flow.log.calls[row]) else None
         if not flow.log.calls[row].function.endswith(_HAND_ON):
             return None
         tensors = {use.tensor for use in flow.log.calls[row].outputs}
     return None
 
 
-def is_draw(flow: Dataflow, shadow: Shadow) -> bool:
+def is_draw(flow: Dataflow, cut_path: CutPath) -> bool:
     """True where the values go, still without gradients, into a draw: with gradients on it would have none either."""
-    for row in shadow.way if shadow.cut.kind in ("no_grad", "inference") else ():
+    for row in cut_path.calls if cut_path.cut.kind in ("no_grad", "inference") else ():
         call = flow.log.calls[row]
         if call.grad_mode == "enabled":
             return False
@@ -150,8 +150,8 @@ class _Walk:
 
     def run(
         self, tensor: int, before: int, kind_of: Callable[[Cut], Hashable]
-    ) -> tuple[tuple[Shadow, tuple[Cut, ...]], ...]:
-        shadows: dict[Hashable, Shadow] = {}
+    ) -> tuple[tuple[CutPath, tuple[Cut, ...]], ...]:
+        cut_paths: dict[Hashable, CutPath] = {}
         cuts: dict[Hashable, dict[int, Cut]] = {}
         waiting: list[tuple[int, int, int, int, _Step, _Step | None]] = []
         seen: set[tuple[int, int]] = set()
@@ -174,10 +174,10 @@ class _Walk:
             if cut is not None:
                 kind = kind_of(cut)
                 cuts.setdefault(kind, {})[cut.call] = cut
-                if kind not in shadows:
-                    shadows[kind] = self._shadow(cut, step)
+                if kind not in cut_paths:
+                    cut_paths[kind] = self._cut_path(cut, step)
             go_to(self._above(step), doubt, step)
-        return tuple((shadows[kind], tuple(of_kind.values())) for kind, of_kind in cuts.items())
+        return tuple((cut_paths[kind], tuple(of_kind.values())) for kind, of_kind in cuts.items())
 
     def _cut_at(self, step: _Step) -> Cut | None:
         made = self._made_parameters.get(step.tensor)
@@ -230,7 +230,7 @@ class _Walk:
         maker = self._flow.newest_producer(tensor, before)
         return maker in self._cuts and any(use.has_grad_fn for use in self._flow.log.calls[maker].inputs)
 
-    def _shadow(self, cut: Cut, step: _Step) -> Shadow:
+    def _cut_path(self, cut: Cut, step: _Step) -> CutPath:
         way: list[int] = []
         reentries: list[Reentry] = []
         at: _Step | None = step
@@ -239,4 +239,4 @@ class _Walk:
             if at.reentry is not None:
                 reentries.append(at.reentry)
             at = self._below[at]
-        return Shadow(cut, tuple(way), tuple(reentries))
+        return CutPath(cut, tuple(way), tuple(reentries))

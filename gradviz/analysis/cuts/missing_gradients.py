@@ -13,10 +13,10 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gradviz.analysis.cuts.cut_paths import Shadow, alive_above, is_draw, shadows_on, steering_shadow
+from gradviz.analysis.cuts.cut_paths import CutPath, alive_above, cut_paths_on, is_draw, steering_path
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.refusals import is_refused_hook, refused_roots
+from gradviz.analysis.dataflow.refused_calls import is_refused_hook, refused_roots
 from gradviz.analysis.parameters.received_gradients import ReceivedGradients
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -24,7 +24,7 @@ from gradviz.graph.call_log import Call, TensorUse
 class CutOff(Struct, frozen=True):
     """One line that cuts, and everything that gets no gradient because of it."""
 
-    shadow: Shadow
+    cut_path: CutPath
     """The cut, and the way from it to the root; the surest, where the line cut several times."""
     cuts: tuple[Cut, ...]
     """All that the line cut on the way to this root."""
@@ -41,7 +41,7 @@ class CutOff(Struct, frozen=True):
 
     @property
     def cut(self) -> Cut:
-        return self.shadow.cut
+        return self.cut_path.cut
 
     @property
     def count(self) -> int:
@@ -174,21 +174,21 @@ class MissingGradients:
         return bool(refused_roots(self._log.calls[backward]))
 
     def _to_blame(self, backward: int, root: int, wants: frozenset[int]) -> Iterator[CutOff]:
-        for shadow, cuts in shadows_on(self._flow, root, backward, self._key):
-            if self._begins_anew(shadow):
+        for cut_path, cuts in cut_paths_on(self._flow, root, backward, self._key):
+            if self._begins_anew(cut_path):
                 continue
             above = alive_above(self._flow, ((tensor, cut.call) for cut in cuts for tensor in cut.live_inputs))
             tensors = tuple(sorted(wants & above))
             if tensors:
                 is_refused = self._is_refused(backward)
-                yield CutOff(shadow, cuts, backward, root, is_refused, tensors, is_draw(self._flow, shadow))
+                yield CutOff(cut_path, cuts, backward, root, is_refused, tensors, is_draw(self._flow, cut_path))
 
-    def _begins_anew(self, shadow: Shadow) -> bool:
+    def _begins_anew(self, cut_path: CutPath) -> bool:
         """Whether nothing but a leaf's values was taken, and another leaf was made of them that trains in its place."""
         calls = self._log.calls
-        taken = [use for use in calls[shadow.cut.call].inputs if use.requires_grad]
-        copied = {use.tensor for row in shadow.way for use in calls[row].outputs}
-        leaves = (use for row in shadow.way[1:] for use in calls[row].inputs if use.is_live_leaf)
+        taken = [use for use in calls[cut_path.cut.call].inputs if use.requires_grad]
+        copied = {use.tensor for row in cut_path.calls for use in calls[row].outputs}
+        leaves = (use for row in cut_path.calls[1:] for use in calls[row].inputs if use.is_live_leaf)
         return all(use.is_leaf for use in taken) and any(
             use.tensor in copied and use.tensor in self._received for use in leaves
         )
@@ -196,17 +196,17 @@ class MissingGradients:
     def _steering(self, tensors: frozenset[int]) -> Iterator[CutOff]:
         """For tensors whose values come to no root: the cuts after which they only decided what the program did."""
         roots = list(self._roots())
-        by_cut: dict[int, tuple[Shadow, int, int, list[int]]] = {}
+        by_cut: dict[int, tuple[CutPath, int, int, list[int]]] = {}
         for tensor in sorted(tensors):
             for backward, root in roots:
                 cuts = self._flow.cuts_below(tensor, until=backward)
-                shadow = next((found for cut in cuts if (found := steering_shadow(self._flow, cut, backward))), None)
-                if shadow is not None:
-                    by_cut.setdefault(shadow.cut.call, (shadow, backward, root, []))[3].append(tensor)
+                cut_path = next((found for cut in cuts if (found := steering_path(self._flow, cut, backward))), None)
+                if cut_path is not None:
+                    by_cut.setdefault(cut_path.cut.call, (cut_path, backward, root, []))[3].append(tensor)
                 if cuts:
                     break
-        for shadow, backward, root, steered in by_cut.values():
-            yield CutOff(shadow, (shadow.cut,), backward, root, False, tuple(steered))
+        for cut_path, backward, root, steered in by_cut.values():
+            yield CutOff(cut_path, (cut_path.cut,), backward, root, False, tuple(steered))
 
     def _key(self, cut: Cut) -> tuple[object, ...]:
         line = self._flow.line(cut.call_site)
@@ -219,7 +219,7 @@ _STATE = frozenset({"buffer", "in_place"})
 def _rank(found: CutOff) -> tuple[bool, bool, int]:
     """How little it explains: state that is kept up to date by cutting comes last, draws before that, and guesses after
     what is known."""
-    return found.cut.kind in _STATE, found.is_draw, found.shadow.doubt
+    return found.cut.kind in _STATE, found.is_draw, found.cut_path.doubt
 
 
 def _joined(one: CutOff, other: CutOff) -> CutOff:

@@ -48,10 +48,10 @@ class CallIndex:
         if sequence_nr is None:
             return None
         starts, rows = self._by_node
-        place = bisect_right(starts, sequence_nr) - 1
-        if place < 0:
+        index = bisect_right(starts, sequence_nr) - 1
+        if index < 0:
             return None
-        return rows[place] if sequence_nr in self.log.calls[rows[place]].node_numbers else None
+        return rows[index] if sequence_nr in self.log.calls[rows[index]].node_numbers else None
 
     def inside(self, row: int) -> tuple[int, ...]:
         """Calls that ran directly inside of another one."""
@@ -87,8 +87,8 @@ class CallIndex:
     def values(self, tensor: int, at: int) -> ValueFacts | None:
         """Values of the tensor when the call `at` received it; None where nobody read them."""
         read = self._values_read.get(tensor, [])
-        place = bisect_right(read, _moment_of_inputs(at), key=itemgetter(0))
-        return read[place - 1][1] if place else None
+        index = bisect_right(read, _moment_of_inputs(at), key=itemgetter(0))
+        return read[index - 1][1] if index else None
 
     # -- indexes -------------------------------------------------------------------------------------------------
 
@@ -190,8 +190,8 @@ def _up_to(rows: list[int], before: int | None) -> tuple[int, ...]:
 
 
 def _newest_up_to(rows: list[int], before: int) -> list[int]:
-    place = bisect_left(rows, before)
-    return rows[place - 1 : place] if place else []
+    index = bisect_left(rows, before)
+    return rows[index - 1 : index] if index else []
 
 
 def _index(uses: Iterable[Iterable[TensorUse]]) -> dict[int, list[int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Place, place_of_line
+from gradviz.analysis.finding import Location, location_of_line
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 from gradviz.graph.query.own_line import own_lines_around
@@ -55,14 +55,14 @@ def call_words(call: Call) -> str:
     return call.function.removesuffix(".apply") if call.kind == "custom" else f"{plain_name(call.function)}()"
 
 
-def at_line(site: CallSite | Place | None) -> str:
+def at_line(site: CallSite | Location | None) -> str:
     """`` at line 15``; nothing where the line is not known."""
     return "" if site is None else f" at line {site.line}"
 
 
-def place_of_call(flow: Dataflow, row: int) -> Place | None:
+def location_of_call(flow: Dataflow, row: int) -> Location | None:
     """The reader's own line that made a call of the log."""
-    return place_of_line(flow.line_of(row))
+    return location_of_line(flow.line_of(row))
 
 
 # -- lines further up --------------------------------------------------------------------------------------------------

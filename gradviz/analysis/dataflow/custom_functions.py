@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Place
+from gradviz.analysis.finding import Location
 from gradviz.graph.call_log import Call, Definition, DerivativeCheck
 from gradviz.graph.model import Graph, Node
 
@@ -43,9 +43,9 @@ def custom_calls(flow: Dataflow, graph: Graph) -> Iterator[CustomCall]:
             yield found
 
 
-def return_place(definition: Definition) -> Place:
+def return_location(definition: Definition) -> Location:
     """The line that gives something back: the last one, and where nothing is given back, the end of the function."""
-    return Place(definition.file, definition.returns[-1] if definition.returns else definition.last_line)
+    return Location(definition.file, definition.returns[-1] if definition.returns else definition.last_line)
 
 
 # Whether the backward of a custom function agrees with the slope of its forward.

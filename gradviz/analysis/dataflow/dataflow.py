@@ -26,7 +26,7 @@ from heapq import heappop, heappush
 
 from gradviz.analysis.dataflow.call_index import CallIndex
 from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE, Cut, find_cuts
-from gradviz.analysis.dataflow.left_torch import Reentry, find_reentries
+from gradviz.analysis.dataflow.values_outside_torch import Reentry, find_reentries
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 from gradviz.graph.query.own_line import own_line
@@ -58,8 +58,8 @@ class Dataflow(CallIndex):
     def step_before(self, row: int) -> int:
         """The newest optimizer step before a call: what was computed before that belongs to an earlier step."""
         steps = self.rows_of_kind("step")
-        place = bisect_left(steps, row)
-        return steps[place - 1] if place else 0
+        index = bisect_left(steps, row)
+        return steps[index - 1] if index else 0
 
     def has_step_after(self, row: int) -> bool:
         """Whether an optimizer takes a step later on."""
@@ -111,8 +111,8 @@ class Dataflow(CallIndex):
     def newest_data_assignment(self, tensor: int, before: int) -> int | None:
         """The newest ``tensor.data = ...`` before a call: it gives nothing back, and changes no version."""
         rows = self._data_assignments.get(tensor, ())
-        place = bisect_left(rows, before)
-        return rows[place - 1] if place else None
+        index = bisect_left(rows, before)
+        return rows[index - 1] if index else None
 
     @cached_property
     def _data_assignments(self) -> dict[int, list[int]]:

@@ -95,12 +95,12 @@ class FailedBackwards:
         if said is None:
             return None
         wanted = _Wanted(math.prod(int(size) for size in said[1].split(",") if size.strip()), int(said[3]))
-        for place, node in self._suspects(backward):
+        for index, node in self._suspects(backward):
             saver = self._flow.call_of_node(node.sequence_nr)
             slots = [saved for saved in node.saved if saved.tensor is not None and wanted.is_as_large(saved.tensor)]
             if saver is not None and slots:
                 for found in self._changed_since(saver, backward, wanted, "result" in slots[0].slot):
-                    return replace(found, slot=slots[0].slot, node=(place, node.id))
+                    return replace(found, slot=slots[0].slot, node=(index, node.id))
         for saver in reversed(self.reached(backward).rows):
             for found in self._changed_since(saver, backward, wanted):
                 return found
@@ -108,15 +108,15 @@ class FailedBackwards:
 
     def _suspects(self, backward: int) -> Iterator[tuple[int, Node]]:
         """The node that failed, then all that saved something that was changed, in the order of backward."""
-        place, graph = self._graph(backward)
-        if place is None or graph is None:
+        index, graph = self._graph(backward)
+        if index is None or graph is None:
             return
         failed = graph.failed_node
         if failed is not None:
-            yield place, graph.nodes[failed]
+            yield index, graph.nodes[failed]
         for node in reversed(graph.nodes):
             if node.id != failed and any(saved.is_changed for saved in node.saved):
-                yield place, node
+                yield index, node
 
     def _changed_since(
         self, saver: int, backward: int, wanted: _Wanted, is_result: bool = False
@@ -148,10 +148,10 @@ class FailedBackwards:
     # -- freed ---------------------------------------------------------------------------------------------------
 
     def _freed(self, backward: int) -> Freed | None:
-        place, graph = self._graph(backward)
+        index, graph = self._graph(backward)
         failed = None if graph is None else graph.failed_node
         call = None if graph is None or failed is None else self._flow.call_of_node(graph.nodes[failed].sequence_nr)
-        node = (place, failed) if place is not None and failed is not None else None
+        node = (index, failed) if index is not None and failed is not None else None
         own = self.reached(backward)
         for earlier in reversed(self._that_freed(backward)):
             shared = own.members & self.reached(earlier).members

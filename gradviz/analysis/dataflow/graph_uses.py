@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Place, place_of_line
+from gradviz.analysis.finding import Location, location_of_line
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import Call
 from gradviz.graph.traversal import scopes_around
@@ -19,7 +19,7 @@ class IdleRun(Struct, frozen=True):
     """A module that ran with gradients on, though no backward used anything of it."""
 
     path: str
-    place: Place | None
+    location: Location | None
     """The line that called it."""
     nodes: int
     leaves: frozenset[int]
@@ -91,9 +91,9 @@ class GraphUses:
                     shared.add(backward)
         return used, shared
 
-    def _makers(self, row: int, place: str = "") -> Iterator[int]:
+    def _makers(self, row: int, start: str = "") -> Iterator[int]:
         for use in self._calls[row].inputs:
-            if use.has_grad_fn and use.place.startswith(place):
+            if use.has_grad_fn and use.place.startswith(start):
                 maker = self._flow.newest_producer(use.tensor, row)
                 if maker is not None:
                     yield maker
@@ -103,13 +103,13 @@ class GraphUses:
         leaves = (use.tensor for row in rows for use in self._calls[row].inputs if use.is_live_leaf)
         return IdleRun(self._flow.log.scopes[scope].path, self._calling_line(rows), nodes, frozenset(leaves))
 
-    def _calling_line(self, rows: list[int]) -> Place | None:
+    def _calling_line(self, rows: list[int]) -> Location | None:
         """The innermost of the reader's own lines that all of it ran under, but not in ``forward`` itself."""
         chains = [list(callers(self._flow, row))[::-1] for row in (rows[0], rows[-1])]
         common = [one for one, other in zip(*chains, strict=False) if one == other]
         while len(common) > 1 and common[-1].function.rpartition(".")[2] == "forward":
             common.pop()
-        return place_of_line(common[-1]) if common else None
+        return location_of_line(common[-1]) if common else None
 
     def _outermost(self, scope: int) -> int:
         return list(scopes_around(self._flow.log.scopes, scope))[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gradviz.analysis.explain.custom_page import CustomPage
+from gradviz.analysis.explain.custom_explanation import CustomExplanation
 from gradviz.analysis.numbers.node_numbers import NodeNumbers
 from gradviz.formulas.derivative import Derivative
 from gradviz.formulas.known import KnownFormulas
@@ -52,7 +52,7 @@ class Explanation(Struct, frozen=True, omit_defaults=True):
     others_left_out: int = 0
     numbers: NodeNumbers | None = None
     """For a node of a capture."""
-    custom: CustomPage | None = None
+    custom: CustomExplanation | None = None
     """For a function of the program."""
     disclosures: tuple[str, ...] = ()
 

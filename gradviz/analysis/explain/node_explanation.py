@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from gradviz.analysis.explain.custom_page import custom_page
+from gradviz.analysis.explain.custom_explanation import custom_explanation
 from gradviz.analysis.explain.explanation import Explanation, OtherNode, explain_node
 from gradviz.analysis.numbers.node_inputs import have_complex_numbers, node_inputs
 from gradviz.analysis.numbers.node_numbers import node_numbers
@@ -16,7 +16,7 @@ from gradviz.errors import BadInput, NotInThisGraph
 from gradviz.formulas.known import KnownFormulas
 from gradviz.formulas.plain import plain_formula, reading
 from gradviz.graph.model import Graph, Node
-from gradviz.graph.query.names import KINDS_OF_PLACES, Named, resolve
+from gradviz.graph.query.names import CONTAINER_KINDS, Named, resolve
 from gradviz.graph.query.operation_names import autograd_name, call_of
 from gradviz.graph.query.own_line import line_words
 
@@ -35,7 +35,7 @@ def explain_in_graph(capture: Capture, graphs: Sequence[Graph], name: str, known
             f"{name!r} needs no gradient, so nothing is computed for it in backward",
             hint=f"it is taken by {_listed(nodes)}",
         )
-    if named.kind in KINDS_OF_PLACES and len(nodes) > 1:
+    if named.kind in CONTAINER_KINDS and len(nodes) > 1:
         raise BadInput(f"{name!r} stands for {len(nodes):,} operations", hint=f"name one of them: {_listed(nodes)}")
     node = _result_of_first_call(nodes)
     page = _page_of_custom(capture, graph, node) or _page_of_torch(capture, graph, node, known)
@@ -69,12 +69,12 @@ def _page_of_torch(capture: Capture, graph: Graph, node: Node, known: KnownFormu
     if plain is None:
         return page
     tensors = (*node_inputs(graph, node, page.derivative), *node_results(node, page.derivative))
-    told = reading(plain, settings=node.attributes, complex_numbers=have_complex_numbers(tensors))
-    return replace(page, plain=told)
+    listed = reading(plain, settings=node.attributes, complex_numbers=have_complex_numbers(tensors))
+    return replace(page, plain=listed)
 
 
 def _page_of_custom(capture: Capture, graph: Graph, node: Node) -> Explanation | None:
-    custom = custom_page(capture, graph, node)
+    custom = custom_explanation(capture, graph, node)
     if custom is None:
         return None
     sentence = (
@@ -104,8 +104,8 @@ def other_torch_words(capture: Capture, known: KnownFormulas) -> tuple[str, ...]
 
 
 def _listed(nodes: Sequence[Node]) -> str:
-    told = ", ".join(f"node:{node.id} ({autograd_name(node)})" for node in nodes[:MAX_LISTED])
-    return told + (f" and {len(nodes) - MAX_LISTED:,} more" if len(nodes) > MAX_LISTED else "")
+    listed = ", ".join(f"node:{node.id} ({autograd_name(node)})" for node in nodes[:MAX_LISTED])
+    return listed + (f" and {len(nodes) - MAX_LISTED:,} more" if len(nodes) > MAX_LISTED else "")
 
 
 def _where(graph: Graph, node: Node) -> str:

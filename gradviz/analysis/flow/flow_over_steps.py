@@ -35,7 +35,7 @@ class Series:
     @property
     def first_broken(self) -> int | None:
         """Place of the first step with NaN or Inf."""
-        return next((place for place, is_broken in enumerate(self.broken) if is_broken), None)
+        return next((index for index, is_broken in enumerate(self.broken) if is_broken), None)
 
     @property
     def dead_since(self) -> int | None:
@@ -71,7 +71,7 @@ def flow_over_steps(log: RunLog, depth: int | None = None) -> FlowOverSteps:
     counts = [parameter.count for parameter in parameters]
     return FlowOverSteps(
         tuple(figures.step for figures in log.steps),
-        tuple(_series(name, places, counts, rows) for name, places in groups),
+        tuple(_series(name, indices, counts, rows) for name, indices in groups),
         tuple(_hypot(row.norms) for row in rows),
     )
 
@@ -93,12 +93,12 @@ def flow_of_last_step(log: RunLog) -> GradientFlow:
     figures, parameters = log.steps[-1], log.header.parameters
     row = _Rows.of(figures, len(parameters))
     weights = floats(figures.weight_norms)
-    reasons = {place: reason for reason, places in figures.unmeasured.items() for place in places}
+    reasons = {index: reason for reason, indices in figures.unmeasured.items() for index in indices}
     rows = []
-    for place, parameter in enumerate(parameters):
-        has_arrived = not isnan(row.norms[place]) or row.is_broken(place)
+    for index, parameter in enumerate(parameters):
+        has_arrived = not isnan(row.norms[index]) or row.is_broken(index)
         if not has_arrived:
-            reason = reasons.get(place)
+            reason = reasons.get(index)
             nothing = "none arrived in this step" if reason is None else f"not measured: {reason}"
             rows.append(FlowRow(parameter.name, parameter.shape, nothing=nothing))
             continue
@@ -107,12 +107,12 @@ def flow_of_last_step(log: RunLog) -> GradientFlow:
                 parameter.name,
                 parameter.shape,
                 count=parameter.count,
-                norm=None if isnan(row.norms[place]) else row.norms[place],
-                weight_norm=None if isnan(weights[place]) else weights[place],
-                zeros=row.zeros[place],
-                nans=row.nans[place],
-                infs=row.infs[place],
-                order=len(parameters) - place,
+                norm=None if isnan(row.norms[index]) else row.norms[index],
+                weight_norm=None if isnan(weights[index]) else weights[index],
+                zeros=row.zeros[index],
+                nans=row.nans[index],
+                infs=row.infs[index],
+                order=len(parameters) - index,
             )
         )
     return flow_of_rows(rows)
@@ -132,35 +132,35 @@ class _Rows:
         counts = (integers(row, length) for row in (figures.zeros, figures.nans, figures.infs))
         return cls(floats(figures.norms), *counts)
 
-    def is_broken(self, place: int) -> bool:
-        return bool(self.nans[place] or self.infs[place])
+    def is_broken(self, index: int) -> bool:
+        return bool(self.nans[index] or self.infs[index])
 
 
 def _groups(names: Sequence[str], depth: int | None) -> Iterator[tuple[str, list[int]]]:
     """Names of series, with the places of the parameters in them: as `folded` groups the rows of a table."""
     if depth is None:
-        yield from ((name, [place]) for place, name in enumerate(names))
+        yield from ((name, [index]) for index, name in enumerate(names))
         return
-    for module, inside in groupby(range(len(names)), lambda place: module_at(names[place], depth)):
-        places = list(inside)
-        if module and len(places) > 1:
-            yield module, places
+    for module, inside in groupby(range(len(names)), lambda index: module_at(names[index], depth)):
+        indices = list(inside)
+        if module and len(indices) > 1:
+            yield module, indices
         else:
-            yield from ((names[place], [place]) for place in places)
+            yield from ((names[index], [index]) for index in indices)
 
 
-def _series(name: str, places: list[int], counts: Sequence[int], rows: Sequence[_Rows]) -> Series:
-    norms = tuple(_hypot(row.norms[place] for place in places) for row in rows)
+def _series(name: str, indices: list[int], counts: Sequence[int], rows: Sequence[_Rows]) -> Series:
+    norms = tuple(_hypot(row.norms[index] for index in indices) for row in rows)
     arrived = [
-        sum(counts[place] for place in places if not isnan(row.norms[place]) or row.is_broken(place)) for row in rows
+        sum(counts[index] for index in indices if not isnan(row.norms[index]) or row.is_broken(index)) for row in rows
     ]
-    broken = [sum(row.nans[place] + row.infs[place] for place in places) for row in rows]
-    zeros = [sum(row.zeros[place] for place in places) for row in rows]
+    broken = [sum(row.nans[index] + row.infs[index] for index in indices) for row in rows]
+    zeros = [sum(row.zeros[index] for index in indices) for row in rows]
     finite = [count - lost for count, lost in zip(arrived, broken, strict=True)]
     return Series(
         name,
-        len(places),
-        sum(counts[place] for place in places),
+        len(indices),
+        sum(counts[index] for index in indices),
         norms,
         tuple(norm / sqrt(count) if count else nan for norm, count in zip(norms, finite, strict=True)),
         tuple(zero / count if count else nan for zero, count in zip(zeros, arrived, strict=True)),

@@ -13,7 +13,7 @@ from math import hypot, sqrt
 from typing import Any
 
 from gradviz.analysis.flow.lost_gradients import LostGradients
-from gradviz.analysis.numbers.gradient_births import BROKEN, BirthPlace, births_in
+from gradviz.analysis.numbers.gradient_origins import BROKEN, OriginKind, find_gradient_origins
 from gradviz.analysis.numbers.growth import typical
 from gradviz.capture.capture import Capture, Parameter
 from gradviz.graph.model import Graph, Node, TensorFacts
@@ -95,7 +95,7 @@ class GradientFlow:
     """None where the profile has fewer than three values."""
     first_nan: int | None = None
     """The first node at which NaN or Inf came out of a finite gradient."""
-    first_nan_by: BirthPlace | None = None
+    first_nan_by: OriginKind | None = None
     """What made them there: the node itself, the sum of what arrived at it, or a hook on that."""
 
 
@@ -235,7 +235,9 @@ def _trend(profile: Sequence[float]) -> Trend | None:
 
 
 def _first_nan(graph: Graph) -> dict[str, Any]:
-    born = births_in(graph).born
-    runs = ((graph.nodes[place].run, place) for place, birth in born.items() if birth.state in BROKEN)
-    first = min(((run.order, place) for run, place in runs if run is not None), default=None)
-    return {} if first is None else {"first_nan": first[1], "first_nan_by": born[first[1]].by}
+    by_node = find_gradient_origins(graph).by_node
+    runs = (
+        (graph.nodes[index].run, index) for index, gradient_origin in by_node.items() if gradient_origin.state in BROKEN
+    )
+    first = min(((run.order, index) for run, index in runs if run is not None), default=None)
+    return {} if first is None else {"first_nan": first[1], "first_nan_by": by_node[first[1]].by}

@@ -42,15 +42,15 @@ def balances(graph: Graph) -> list[Balance]:
     found = []
     for reading in graph.allocators:
         new = [
-            (place, storage)
-            for place, storage in enumerate(graph.storages)
+            (index, storage)
+            for index, storage in enumerate(graph.storages)
             if storage.device == reading.device and not storage.made_before
         ]
         found.append(
             Balance(
                 reading,
-                saved=sum(storage.bytes for place, storage in new if place in kept),
-                in_variables=sum(storage.bytes for place, storage in new if place not in kept),
+                saved=sum(storage.bytes for index, storage in new if index in kept),
+                in_variables=sum(storage.bytes for index, storage in new if index not in kept),
                 rounding=sum(_rounding(storage, reading.block) for _, storage in new),
             )
         )

@@ -94,9 +94,9 @@ class _KeptInCalls:
         self.only_there = [0] * len(graph.scopes)
         self.operations = [0] * len(graph.scopes)
         self.given = [0] * len(graph.scopes)
-        for place, call in self._holders.items():
-            if call is not None and self._is_free_to_go(place):
-                self.only_there[call] += graph.storages[place].bytes
+        for index, call in self._holders.items():
+            if call is not None and self._is_free_to_go(index):
+                self.only_there[call] += graph.storages[index].bytes
         for node in graph.nodes:
             if node.scope is not None and not node.is_leaf:
                 self.operations[node.scope] += 1
@@ -107,8 +107,8 @@ class _KeptInCalls:
                 self.operations[parent] += self.operations[call]
         self._add_what_is_given()
 
-    def _is_free_to_go(self, place: int) -> bool:
-        storage = self._graph.storages[place]
+    def _is_free_to_go(self, index: int) -> bool:
+        storage = self._graph.storages[index]
         return storage.kind == "intermediate" and not storage.names
 
     def _innermost_calls_around_holders(self) -> dict[int, int | None]:
@@ -132,11 +132,11 @@ class _KeptInCalls:
                 for call in self._outwards(node.scope, around):
                     given[call, output] = None
         for call, output in given:
-            place = storages.get(output)
-            if place is None:
+            index = storages.get(output)
+            if index is None:
                 self.given[call] += bytes_of_output(self._graph, output)
-            elif self._is_free_to_go(place) and call in self._outwards(self._holders[place], None):
-                self.given[call] += self._graph.storages[place].bytes
+            elif self._is_free_to_go(index) and call in self._outwards(self._holders[index], None):
+                self.given[call] += self._graph.storages[index].bytes
 
     def _outwards(self, call: int | None, end: int | None) -> Iterator[int]:
         """`call` and those around it, up to `end`, which is left out."""

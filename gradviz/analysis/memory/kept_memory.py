@@ -129,13 +129,13 @@ def memory_of(graph: Graph) -> GraphMemory:
                 facts[saved.storage] = facts[saved.storage] or saved.tensor
                 seen[saved.storage][_identity(node, saved)] = saved.bytes
     uses = [
-        _use(storage, facts[place], holders[place], sum(seen[place].values()))
-        for place, storage in enumerate(graph.storages)
-        if holders[place]
+        _use(storage, facts[index], holders[index], sum(seen[index].values()))
+        for index, storage in enumerate(graph.storages)
+        if holders[index]
     ]
     return GraphMemory(
         storages=tuple(sorted(uses, key=lambda use: -use.bytes)),
-        in_variables=tuple(storage for place, storage in enumerate(graph.storages) if not holders[place]),
+        in_variables=tuple(storage for index, storage in enumerate(graph.storages) if not holders[index]),
         unknown=tuple(_unknown(graph)),
         recomputed_bytes=sum(
             saved.bytes for node in graph.nodes for saved in node.saved if saved.state == "recomputed"
@@ -147,7 +147,7 @@ def memory_of(graph: Graph) -> GraphMemory:
 def kept_bytes(graph: Graph, nodes: Iterable[int]) -> int:
     """What some nodes keep together: every storage once, also where other nodes keep it; parameters and buffers not."""
     kept = {saved.storage for node in nodes for saved in graph.nodes[node].saved if saved.storage is not None}
-    storages = [graph.storages[place] for place in kept]
+    storages = [graph.storages[index] for index in kept]
     return sum(storage.bytes for storage in storages if storage.kind not in OWNED_BY_MODULES)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from gradviz.analysis.finding import Place, text_at
+from gradviz.analysis.finding import Location, text_at
 from gradviz.analysis.memory.kept_memory import StorageUse, Unknown, memory_of
 from gradviz.analysis.memory.memory_groups import Group, by_line, by_module
 from gradviz.capture.capture import Capture
@@ -91,7 +91,7 @@ def source_text(capture: Capture, key: tuple[str | int, ...]) -> str:
     if len(key) != 2:
         return ""
     file, line = key
-    return text_at(capture.sources, Place(str(file), int(line))).strip()
+    return text_at(capture.sources, Location(str(file), int(line))).strip()
 
 
 def memory_json(capture: Capture, graph: Graph) -> str:

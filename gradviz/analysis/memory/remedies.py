@@ -111,16 +111,16 @@ def _feeds_itself(graph: Graph, path: str) -> bool:
     """Whether some call of the module was computed from what another call gave."""
     calls = [_outermost_call(graph, scope) for scope in range(len(graph.scopes))]
     came_from: dict[int, int] = {}
-    for place in topological_order(graph):
-        node = graph.nodes[place]
+    for index in topological_order(graph):
+        node = graph.nodes[index]
         call = calls[node.scope] if node.scope is not None else None
         before = {came_from[edge.target] for edge in node.edges if edge is not None and edge.target in came_from}
         if call is not None and graph.scopes[call].path == path and not node.is_leaf:
             if before - {call}:
                 return True
-            came_from[place] = call
+            came_from[index] = call
         elif before:
-            came_from[place] = max(before)
+            came_from[index] = max(before)
     return False
 
 
@@ -133,5 +133,5 @@ def halved_by_autocast(graph: Graph) -> int:
                 is_float32 = saved.tensor is not None and saved.tensor.dtype == "float32"
                 fits = is_float32 and stem_of(node.name) not in _STAYS_IN_FLOAT32
                 may_be_halved[saved.storage] = may_be_halved.get(saved.storage, True) and fits
-    storages = (graph.storages[place] for place, fits in may_be_halved.items() if fits)
+    storages = (graph.storages[index] for index, fits in may_be_halved.items() if fits)
     return sum(storage.bytes // 2 for storage in storages if storage.kind == "intermediate")

@@ -14,7 +14,7 @@ from typing import Literal
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.value_origins import Origin, ValueOrigins, has_nan, is_asked_for, is_broken
-from gradviz.analysis.numbers.gradient_births import BROKEN, births_in, state_of
+from gradviz.analysis.numbers.gradient_origins import BROKEN, find_gradient_origins, state_of
 from gradviz.analysis.numbers.masking import hides_by_choice, is_masked_in_backward
 from gradviz.analysis.numbers.singularities import singularity_of
 from gradviz.graph.call_log import ValueFacts
@@ -34,7 +34,7 @@ class BrokenGradient:
     """Nodes of the leaves that got NaN or Inf; none where only the loss is broken."""
     is_nan: bool
     """False where they got Inf only."""
-    birth: int
+    gradient_origin: int
     """The node that made it of a finite gradient."""
     blamed: int | None
     """The node of the call to blame; None for calls that made none."""
@@ -67,9 +67,11 @@ class BrokenGradients:
             failed = graph.failed_node
             is_lost = not leaves and failed is None and self._is_loss_broken(number)
             if leaves or failed is not None or is_lost:
-                birth = self._birth(graph, leaves, failed) or (graph.nodes[graph.roots[0].node] if is_lost else None)
-                if birth is not None:
-                    return self._explained(number, leaves, birth)
+                gradient_origin = self._gradient_origin(graph, leaves, failed) or (
+                    graph.nodes[graph.roots[0].node] if is_lost else None
+                )
+                if gradient_origin is not None:
+                    return self._explained(number, leaves, gradient_origin)
         return None
 
     def _first_unscaled(self) -> int:
@@ -87,22 +89,32 @@ class BrokenGradients:
         roots = self._flow.log.calls[row].roots
         return any(use in roots for use in self._origins.inputs_of_kind(row, is_broken))
 
-    def _birth(self, graph: Graph, leaves: tuple[int, ...], failed: int | None) -> Node | None:
+    def _gradient_origin(self, graph: Graph, leaves: tuple[int, ...], failed: int | None) -> Node | None:
         """The first node in the engine's order from which NaN or Inf went on to a broken leaf, or torch refused."""
-        births = births_in(graph).born
-        born = [graph.nodes[node] for node, birth in births.items() if birth.state in BROKEN and birth.by != "hook"]
+        gradient_origins = find_gradient_origins(graph).by_node
+        by_node = [
+            graph.nodes[node]
+            for node, gradient_origin in gradient_origins.items()
+            if gradient_origin.state in BROKEN and gradient_origin.by != "hook"
+        ]
         leading = descendants(graph, set(leaves) | ({failed} if failed is not None else set()))
-        in_order = sorted(born, key=lambda node: (node.run is None, node.run.order if node.run else 0, node.id))
+        in_order = sorted(by_node, key=lambda node: (node.run is None, node.run.order if node.run else 0, node.id))
         return next((node for node in in_order if node.id in leading), None)
 
-    def _explained(self, number: int, leaves: tuple[int, ...], birth: Node) -> BrokenGradient:
+    def _explained(self, number: int, leaves: tuple[int, ...], gradient_origin: Node) -> BrokenGradient:
         graph = self._graphs[number]
         arrived = [figures for leaf in leaves for figures in graph.nodes[leaf].arrived]
         is_nan = state_of(arrived) == "nan" if leaves else True
         plain = BrokenGradient(
-            "nan_from_op", number, leaves, is_nan, birth.id, birth.id, way=_way_to_a_leaf(graph, birth)
+            "nan_from_op",
+            number,
+            leaves,
+            is_nan,
+            gradient_origin.id,
+            gradient_origin.id,
+            way=_way_to_a_leaf(graph, gradient_origin),
         )
-        row = self._flow.call_of_node(birth.sequence_nr)
+        row = self._flow.call_of_node(gradient_origin.sequence_nr)
         if row is None:
             return plain
         origin = _forward_origin(self._flow, self._origins, row)
@@ -111,10 +123,10 @@ class BrokenGradients:
     def _of_slope(self, plain: BrokenGradient, row: int) -> BrokenGradient:
         """All values are finite: the derivative is not."""
         graph = self._graphs[plain.graph]
-        birth = graph.nodes[plain.birth]
-        mask = is_masked_in_backward(graph, birth, self._flow)
+        gradient_origin = graph.nodes[plain.gradient_origin]
+        mask = is_masked_in_backward(graph, gradient_origin, self._flow)
         cause: BrokenCause = "nan_in_masked_branch" if mask is not None else "nan_from_op"
-        if mask is None and _is_huge(birth) and singularity_of(self._flow.log.calls[row]) is None:
+        if mask is None and _is_huge(gradient_origin) and singularity_of(self._flow.log.calls[row]) is None:
             cause = "overflow"
         return replace(plain, cause=cause, call=row, hider=mask)
 
@@ -210,10 +222,10 @@ def _is_huge(node: Node) -> bool:
     return any(figures is not None and (figures.largest or 0.0) > HUGE for figures in node.arrived)
 
 
-def _way_to_a_leaf(graph: Graph, birth: Node) -> tuple[int, ...]:
+def _way_to_a_leaf(graph: Graph, gradient_origin: Node) -> tuple[int, ...]:
     """Nodes that handed it on, from the birth to the nearest leaf."""
-    came_from: dict[int, int | None] = {birth.id: None}
-    waiting = [birth.id]
+    came_from: dict[int, int | None] = {gradient_origin.id: None}
+    waiting = [gradient_origin.id]
     for current in waiting:
         if graph.nodes[current].is_leaf:
             return tuple(reversed(list(_back(came_from, current))))
@@ -221,7 +233,7 @@ def _way_to_a_leaf(graph: Graph, birth: Node) -> tuple[int, ...]:
             if target not in came_from:
                 came_from[target] = current
                 waiting.append(target)
-    return (birth.id,)
+    return (gradient_origin.id,)
 
 
 def _broken_targets(node: Node) -> Iterator[int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.value_origins import ValueOrigins, is_all_zero
-from gradviz.analysis.numbers.gradient_births import Birth, births_in, state_of
+from gradviz.analysis.numbers.gradient_origins import GradientOrigin, find_gradient_origins, state_of
 from gradviz.graph.model import Graph, Node
 
 MIN_LAST = 3
@@ -43,18 +43,22 @@ class DeadLeaves:
         self._graphs = backward_calls.graphs
         self._origins = origins
 
-    def births(self) -> Iterator[tuple[DeadLeaf, int, Node, Birth]]:
+    def gradient_origins(self) -> Iterator[tuple[DeadLeaf, int, Node, GradientOrigin]]:
         """Each with a graph and a node in it from which zero came to the leaf first."""
         by_graph: dict[int, list[DeadLeaf]] = {}
         for leaf in self._dead_leaves():
             by_graph.setdefault(leaf.graph, []).append(leaf)
         for number, leaves in by_graph.items():
             graph = self._graphs[number]
-            born = births_in(graph).born
-            zero = {node: birth for node, birth in born.items() if birth.state == "zero" and birth.by != "hook"}
-            births = _births_by_receiver(graph, zero)
+            by_node = find_gradient_origins(graph).by_node
+            zero = {
+                node: gradient_origin
+                for node, gradient_origin in by_node.items()
+                if gradient_origin.state == "zero" and gradient_origin.by != "hook"
+            }
+            gradient_origins = _origins_by_receiver(graph, zero)
             for leaf in leaves:
-                for node in sorted(births.get(leaf.node, ())):
+                for node in sorted(gradient_origins.get(leaf.node, ())):
                     if zero[node].by in ("node", "sum"):
                         yield leaf, number, graph.nodes[node], zero[node]
 
@@ -71,7 +75,7 @@ class DeadLeaves:
 
     def _dead_leaf(self, name: str, history: list[tuple[int, int, bool]]) -> DeadLeaf | None:
         zeros = [is_zero for *_, is_zero in history]
-        tail = next((place for place, is_zero in enumerate(reversed(zeros)) if not is_zero), len(zeros))
+        tail = next((index for index, is_zero in enumerate(reversed(zeros)) if not is_zero), len(zeros))
         if not all(zeros) and (tail < MIN_LAST or 2 * tail < len(zeros)):
             return None
         graph, node, _ = history[-1]
@@ -86,14 +90,14 @@ class DeadLeaves:
         return any(use in roots for use in self._origins.inputs_of_kind(row, is_all_zero))
 
 
-def _births_by_receiver(graph: Graph, born: Container[int]) -> dict[int, frozenset[int]]:
+def _origins_by_receiver(graph: Graph, by_node: Container[int]) -> dict[int, frozenset[int]]:
     """For every node that got nothing but zeros along some edge: the nodes that these zeros were born in.
 
     Whoever sends has a larger number than whoever receives, so one pass does.
     """
     found: dict[int, frozenset[int]] = {}
     for node in reversed(graph.nodes):
-        own = frozenset({node.id}) if node.id in born else found.get(node.id, frozenset())
+        own = frozenset({node.id}) if node.id in by_node else found.get(node.id, frozenset())
         for edge, sent in zip(node.edges, node.gradients, strict=False):
             if own and edge is not None and sent is not None and sent.is_zero:
                 found[edge.target] = found.get(edge.target, frozenset()) | own

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import hypot, log10
 from statistics import median
 
-from gradviz.analysis.numbers.gradient_births import leads_to_a_leaf
+from gradviz.analysis.numbers.gradient_origins import leads_to_a_leaf
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node
 

@@ -10,7 +10,7 @@ from gradviz.formulas.arguments import edge_names, tensor_arguments
 from gradviz.formulas.derivative import Derivative
 from gradviz.formulas.plain import plain_formula
 from gradviz.formulas.special_nodes import special_node
-from gradviz.graph.gradients import TensorFigures, at_place
+from gradviz.graph.gradients import TensorFigures, at_index
 from gradviz.graph.model import Constant, Edge, Graph, Node
 from gradviz.graph.query.operation_names import autograd_name, constant_names
 from gradviz.graph.tensor_facts import TensorFacts
@@ -38,13 +38,13 @@ class NamedTensor(Struct, frozen=True, omit_defaults=True):
 def node_inputs(graph: Graph, node: Node, derivative: Derivative | None) -> tuple[NamedTensor, ...]:
     """What a node was computed from, in the order of its function's arguments, as far as that is known."""
     inputs = [_from_edge(graph, name, edge) for name, edge in named_edges(node, derivative) if edge is not None]
-    constants = [graph.constants[place] for place in node.constants]
+    constants = [graph.constants[index] for index in node.constants]
     names = _names_of_constants(node, constants, derivative)
     inputs += [
         NamedTensor(name, constant_names(each), each.tensor, each.value, wants_gradient=False)
         for name, each in zip(names, constants, strict=True)
     ]
-    order = {each.name: place for place, each in enumerate(tensor_arguments(derivative.schema if derivative else ""))}
+    order = {each.name: index for index, each in enumerate(tensor_arguments(derivative.schema if derivative else ""))}
     inputs += _from_what_was_saved(node, order.keys() - {each.name for each in inputs})
     return tuple(sorted(inputs, key=lambda each: order.get(each.name.partition("[")[0], len(order))))
 
@@ -70,7 +70,7 @@ def names_of_edges(node: Node, derivative: Derivative | None) -> tuple[str, ...]
 def named_edges(node: Node, derivative: Derivative | None) -> list[tuple[str, Edge | None]]:
     """The same with the edges; ``input 0`` where nobody can tell."""
     names = names_of_edges(node, derivative)
-    return list(zip(names or [f"input {place}" for place in range(len(node.edges))], node.edges, strict=True))
+    return list(zip(names or [f"input {index}" for index in range(len(node.edges))], node.edges, strict=True))
 
 
 def _from_edge(graph: Graph, name: str, edge: Edge) -> NamedTensor:
@@ -79,7 +79,7 @@ def _from_edge(graph: Graph, name: str, edge: Edge) -> NamedTensor:
         name,
         source.names_at(edge.input_nr),
         source.output(edge.input_nr),
-        at_place(source.values, edge.input_nr),
+        at_index(source.values, edge.input_nr),
         source.id,
         autograd_name(source),
         _names_behind_views(graph, source),
@@ -113,7 +113,7 @@ def _names_of_constants(node: Node, constants: list[Constant], derivative: Deriv
     names = [_only([slot for slot, tensor in saved.items() if tensor == constant.tensor]) for constant in constants]
     left = _only([name for name in free if name not in names])
     return [
-        name or (left if left and names.count("") == 1 else f"constant {place}") for place, name in enumerate(names)
+        name or (left if left and names.count("") == 1 else f"constant {index}") for index, name in enumerate(names)
     ]
 
 
@@ -132,7 +132,7 @@ def _free_arguments(node: Node, derivative: Derivative | None, count: int) -> li
         if of_edges:
             names += [name for name in of_edges if name in without_edge]
         elif argument.is_list:
-            names += [f"{argument.name}[{place}]" for place in range(count - len(names))]
+            names += [f"{argument.name}[{index}]" for index in range(count - len(names))]
         else:
             names.append(argument.name)
     return names

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from gradviz.analysis.finding import place_of_line, text_at
+from gradviz.analysis.finding import location_of_line, text_at
 from gradviz.analysis.numbers.node_inputs import NamedTensor, have_complex_numbers, named_edges, node_inputs
 from gradviz.analysis.numbers.node_results import arrived_gradients, node_results
 from gradviz.capture.capture import Capture
@@ -69,7 +69,7 @@ class _Numbers:
             backward=graph.backward.number if graph.backward else None,
             file=site.file if site else None,
             line=site.line if site else None,
-            source=text_at(self.capture.sources, place_of_line(site)).strip(),
+            source=text_at(self.capture.sources, location_of_line(site)).strip(),
             function=node.forward_call or "",
             module=graph.scopes[node.scope].path if node.scope is not None else "",
             inputs=inputs,

@@ -6,15 +6,15 @@ from gradviz.analysis.numbers.node_inputs import NamedTensor
 from gradviz.formulas.arguments import result_names
 from gradviz.formulas.derivative import Derivative
 from gradviz.formulas.plain import plain_formula
-from gradviz.graph.gradients import at_place
+from gradviz.graph.gradients import at_index
 from gradviz.graph.model import Node
 
 
 def node_results(node: Node, derivative: Derivative | None) -> tuple[NamedTensor, ...]:
     """One for each output of the forward, in order."""
     return tuple(
-        NamedTensor(name, node.names_at(place), node.output(place), at_place(node.values, place))
-        for place, name in enumerate(_names(node, derivative))
+        NamedTensor(name, node.names_at(index), node.output(index), at_index(node.values, index))
+        for index, name in enumerate(_names(node, derivative))
     )
 
 
@@ -22,8 +22,8 @@ def arrived_gradients(node: Node) -> tuple[NamedTensor, ...]:
     """``grad``, or of several ``grads[0]`` and so on."""
     several = len(node.arrived) > 1
     return tuple(
-        NamedTensor(f"grads[{place}]" if several else "grad", (), node.output(place), figures)
-        for place, figures in enumerate(node.arrived)
+        NamedTensor(f"grads[{index}]" if several else "grad", (), node.output(index), figures)
+        for index, figures in enumerate(node.arrived)
     )
 
 
@@ -33,4 +33,4 @@ def _names(node: Node, derivative: Derivative | None) -> tuple[str, ...]:
     for names in (result_names(derivative.schema) if derivative else (), plain.outputs if plain else ()):
         if len(names) == count:
             return names
-    return ("result",) if count == 1 else tuple(f"result[{place}]" for place in range(count))
+    return ("result",) if count == 1 else tuple(f"result[{index}]" for index in range(count))

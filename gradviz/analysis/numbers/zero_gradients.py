@@ -10,7 +10,7 @@ from typing import Literal
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.value_origins import Origin, ValueOrigins, is_all_zero
 from gradviz.analysis.numbers.dead_leaves import DeadLeaf, DeadLeaves
-from gradviz.analysis.numbers.gradient_births import Birth, senders, state_of, where_ways_part
+from gradviz.analysis.numbers.gradient_origins import GradientOrigin, senders, state_of, where_ways_part
 from gradviz.analysis.numbers.zero_slopes import (
     ZeroCause,
     can_be_flat,
@@ -21,7 +21,12 @@ from gradviz.analysis.numbers.zero_slopes import (
     is_flat_as_called,
     is_product,
 )
-from gradviz.analysis.parameters.makers import first_writes, is_set_by_hand, line_of_module, optimizer_that_moved
+from gradviz.analysis.parameters.creation_lines import (
+    first_writes,
+    is_set_by_hand,
+    line_of_module,
+    optimizer_that_moved,
+)
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 from gradviz.graph.model import Node
 
@@ -66,11 +71,11 @@ class ZeroGradients:
     def all(self) -> tuple[ZeroGradient, ...]:
         """The one that costs most leaves their gradient first."""
         found: dict[tuple[str, int | None, str], ZeroGradient] = {}
-        explained: dict[tuple[int, int, Birth], ZeroGradient | None] = {}
-        for leaf, graph, node, birth in DeadLeaves(self._backward_calls, self._origins).births():
-            place = graph, node.id, birth
+        explained: dict[tuple[int, int, GradientOrigin], ZeroGradient | None] = {}
+        for leaf, graph, node, gradient_origin in DeadLeaves(self._backward_calls, self._origins).gradient_origins():
+            place = graph, node.id, gradient_origin
             if place not in explained:
-                explained[place] = self._explained(leaf, graph, node, birth)
+                explained[place] = self._explained(leaf, graph, node, gradient_origin)
             same = explained[place]
             if same is None:
                 continue
@@ -87,12 +92,14 @@ class ZeroGradients:
 
     # -- why -----------------------------------------------------------------------------------------------------
 
-    def _explained(self, leaf: DeadLeaf, number: int, node: Node, birth: Birth) -> ZeroGradient | None:
-        flow, is_aside = self._flow, birth.is_aside
+    def _explained(
+        self, leaf: DeadLeaf, number: int, node: Node, gradient_origin: GradientOrigin
+    ) -> ZeroGradient | None:
+        flow, is_aside = self._flow, gradient_origin.is_aside
         plain = ZeroGradient(
             "zero_gradient_op", number, node.id, (leaf.name,), (leaf.node,), leaf.steps, was_alive=leaf.was_alive
         )
-        if birth.by == "sum":
+        if gradient_origin.by == "sum":
             return self._by_cancelling(plain)
         row = flow.call_of_node(node.sequence_nr)
         if row is None:

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from gradviz.analysis.replay.engine_order import expected_order, order_of_run
 from gradviz.errors import BadInput
-from gradviz.graph.gradients import TensorFigures, at_place
+from gradviz.graph.gradients import TensorFigures, at_index
 from gradviz.graph.model import Graph
 from gradviz.graph.query.root_names import why_it_did_not_begin
 from gradviz.view.model import Item, View
@@ -156,15 +156,15 @@ class Replay:
         numbers = self.steps_of_item(item.id)
         if not numbers:
             return "never"
-        place = bisect_right(numbers, at)
-        if place and numbers[place - 1] == at:
+        index = bisect_right(numbers, at)
+        if index and numbers[index - 1] == at:
             return "runs"
-        return self.state_of_step(numbers[place], at) if place < len(numbers) else "ran"
+        return self.state_of_step(numbers[index], at) if index < len(numbers) else "ran"
 
     def roots_entering(self) -> Iterator[Flow]:
         """What backward started from."""
-        for place, root in enumerate(self.graph.roots):
-            yield Flow(None, place, root.node, root.output_nr, START, root.gradient)
+        for index, root in enumerate(self.graph.roots):
+            yield Flow(None, index, root.node, root.output_nr, START, root.gradient)
 
     def _join(self) -> None:
         """Tell each step what enters and what leaves it."""
@@ -183,20 +183,20 @@ class Replay:
         node = self.graph.nodes[sender]
         if sender == self.graph.failed_node:
             return
-        for place, edge in enumerate(node.edges):
+        for index, edge in enumerate(node.edges):
             if edge is not None and self._step_of.get(edge.target) != step.number:
-                gradient = at_place(node.gradients, place)
-                flow = Flow(sender, place, edge.target, edge.input_nr, step.number, gradient)
+                gradient = at_index(node.gradients, index)
+                flow = Flow(sender, index, edge.target, edge.input_nr, step.number, gradient)
                 step.leaving.append(flow)
                 yield flow
 
     def arrived_at(self, slot: Slot) -> TensorFigures | None:
         """What arrived at a slot, after the hooks on it; None where it was not measured."""
-        return at_place(self.graph.nodes[slot[0]].arrived, slot[1])
+        return at_index(self.graph.nodes[slot[0]].arrived, slot[1])
 
     def sum_at(self, slot: Slot) -> TensorFigures | None:
         """The same before the hooks: the sum of all that was sent there."""
-        return at_place(self.graph.nodes[slot[0]].before_hooks, slot[1]) or self.arrived_at(slot)
+        return at_index(self.graph.nodes[slot[0]].before_hooks, slot[1]) or self.arrived_at(slot)
 
     def has_failed(self, step: Step) -> bool:
         """Whether backward raised in it."""
@@ -259,7 +259,7 @@ def _repetitions_in(item: Item, graph: Graph) -> Iterator[tuple[int, int]]:
     count = sum(graph.nodes[node].name == name for node in item.nodes)
     period, rest = divmod(len(item.nodes), max(count, 1))
     if count > 1 and not rest:
-        yield from ((node, place // period) for place, node in enumerate(sorted(item.nodes)))
+        yield from ((node, index // period) for index, node in enumerate(sorted(item.nodes)))
 
 
 def _steps(owners: _Owners, order: Sequence[int]) -> list[Step]:

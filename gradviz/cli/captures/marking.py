@@ -71,9 +71,9 @@ def _marked(source: Source, rules: RuleSet) -> Source:
 
 def _with_its_graph(source: Source) -> Source:
     """The one that shows most of what was found, as nobody asked for another."""
-    from gradviz.analysis.check.marked_findings import most_telling
+    from gradviz.analysis.check.marked_findings import first_graph_with_alarm
 
-    graph = source.graphs[most_telling(source.capture)]
+    graph = source.graphs[first_graph_with_alarm(source.capture)]
     others = len(source.graphs) - 1
     are = "is" if others == 1 else "are"
     note = f"{counted(others, 'more backward call')} {are} recorded (--backward N draws one of them)"

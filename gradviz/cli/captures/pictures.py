@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gradviz.analysis.check.marked_findings import finding_notes, most_telling, with_findings
+from gradviz.analysis.check.marked_findings import finding_notes, first_graph_with_alarm, with_findings
 from gradviz.capture.capture_file import CAPTURE_SUFFIX
 from gradviz.cli.terminal.progress import working
 from gradviz.errors import BadInput
@@ -17,7 +17,7 @@ from gradviz.errors import BadInput
 if TYPE_CHECKING:
     from gradviz.analysis.finding import Finding
     from gradviz.capture.capture import Capture
-    from gradviz.rendering.renderer import Renderer, Subject
+    from gradviz.rendering.formats import Renderer, Subject
 
 
 @dataclass(frozen=True)
@@ -63,4 +63,4 @@ def checked_subject(capture: Capture, findings: Sequence[Finding]) -> Subject:
     if not capture.graphs:
         raise BadInput(f"{capture.program.name} has no graph to draw", hint="the findings are all there is")
     marked = with_findings(capture, findings)
-    return subject_of(marked, marked.graphs[most_telling(marked)], ViewOptions(), finding_notes(findings))
+    return subject_of(marked, marked.graphs[first_graph_with_alarm(marked)], ViewOptions(), finding_notes(findings))

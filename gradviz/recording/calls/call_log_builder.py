@@ -20,7 +20,7 @@ from gradviz.recording.calls.optimizers import KnownOptimizer
 from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.calls.storing_lines import StoringLines
 from gradviz.recording.forward.forward_log import ForwardLog
-from gradviz.recording.forward.grad_mode_watch import Place
+from gradviz.recording.forward.grad_mode_watch import Location
 from gradviz.recording.forward.module_tree import distinct_modules
 from gradviz.recording.forward.names import ModuleNames, NameTable, names_on_stack, own_namespaces
 from gradviz.recording.forward.user_functions import Callback, definition_of
@@ -190,7 +190,7 @@ class _OneLog:
         self._recorder = recorder
         self._sites = CallSiteTable(stacks)
         self._scopes = ScopeTable(forward, modules)
-        self._places: dict[Place, int] = {}
+        self._places: dict[Location, int] = {}
         self._definitions: dict[Callback, int] = {}
         self._numbers: dict[int, int] = {}
         self._tensors: list[KnownTensor] = []
@@ -317,5 +317,5 @@ def _place_of(row: Row | None) -> int | None:
     return row.number if row is not None and row.number >= 0 else None
 
 
-def _site(place: Place) -> CallSite:
+def _site(place: Location) -> CallSite:
     return CallSite(place.file, place.line, place.function, None, is_library_file(place.file))

@@ -13,7 +13,7 @@ from gradviz.graph.call_log import CallKind, GradMode, ValueFacts
 from gradviz.graph.model import Scalar
 from gradviz.recording.calls.known_tensors import KnownTensor
 from gradviz.recording.forward.forward_log import NO_SCOPE
-from gradviz.recording.forward.grad_mode_watch import Place
+from gradviz.recording.forward.grad_mode_watch import Location
 from gradviz.recording.forward.user_functions import Callback
 from gradviz.recording.run.stacks import NO_STACK
 
@@ -77,7 +77,7 @@ class Row:
         self.node_count = 0
         self.inside: Row | None = None
         self.grad_mode: GradMode = "enabled"
-        self.grad_mode_place: Place | None = None
+        self.grad_mode_place: Location | None = None
         self.is_autocast = False
         self.is_open = False
         self.reads_values = True

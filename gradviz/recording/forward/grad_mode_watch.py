@@ -23,7 +23,7 @@ _DECORATED = frozenset({"decorate_context", "generator_context"})
 _MAX_SWITCHES = 1_000
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """A line that switched gradients off."""
 
     file: str
@@ -35,14 +35,14 @@ class GradModeWatch:
     """Told of every switch on the recorded thread."""
 
     def __init__(self) -> None:
-        self._switches: list[Place | None] = []
+        self._switches: list[Location | None] = []
         self._lines: dict[tuple[CodeType, int], int | None] = {}
         self._withs: dict[str, list[tuple[int, int, int]]] = {}
 
     def note(self, args: tuple[Any, ...], frame: FrameType | None) -> None:
         """Gradients are being switched by the torch frame `frame`."""
         leaves = False
-        place: Place | None = None
+        place: Location | None = None
         while frame is not None and is_torch_file(frame.f_code.co_filename):
             leaves = leaves or frame.f_code.co_name == "__exit__"
             place = place or _decorator_line(frame)
@@ -56,19 +56,19 @@ class GradModeWatch:
         if not args or args[0]:
             place = None
         elif place is None and frame is not None:
-            place = Place(frame.f_code.co_filename, frame.f_lineno, function_name(frame.f_code))
+            place = Location(frame.f_code.co_filename, frame.f_lineno, function_name(frame.f_code))
         # `with set_grad_enabled(False)` switches when it is made and again when it is entered.
         if not self._switches or self._switches[-1] != place or place is None:
             self._switches.append(place)
         del self._switches[: -_MAX_SWITCHES or None]
 
-    def place(self, frame: FrameType | None, *, is_inference: bool) -> Place | None:
+    def place(self, frame: FrameType | None, *, is_inference: bool) -> Location | None:
         """The line that switched gradients off for a call from `frame`."""
         if not is_inference and self._switches and self._switches[-1] is not None:
             return self._switches[-1]
         return next(self._around(frame), None)
 
-    def _around(self, frame: FrameType | None) -> Iterator[Place]:
+    def _around(self, frame: FrameType | None) -> Iterator[Location]:
         while frame is not None:
             code = frame.f_code
             if (decorated := _decorator_line(frame)) is not None:
@@ -78,7 +78,7 @@ class GradModeWatch:
                 if key not in self._lines:
                     self._lines[key] = _enclosing(self._withs_of(code.co_filename), frame.f_lineno)
                 if (line := self._lines[key]) is not None:
-                    yield Place(code.co_filename, line, function_name(code))
+                    yield Location(code.co_filename, line, function_name(code))
             frame = frame.f_back
 
     def _withs_of(self, file: str) -> list[tuple[int, int, int]]:
@@ -87,7 +87,7 @@ class GradModeWatch:
         return self._withs[file]
 
 
-def _decorator_line(frame: FrameType) -> Place | None:
+def _decorator_line(frame: FrameType) -> Location | None:
     """The line of the decorator, for the frame in which torch runs a decorated function."""
     if frame.f_code.co_name not in _DECORATED or not is_torch_file(frame.f_code.co_filename):
         return None
@@ -98,10 +98,10 @@ def _decorator_line(frame: FrameType) -> Place | None:
     for line in range(first, first + 20):
         text = linecache.getline(code.co_filename, line).strip()
         if text.startswith("@") and any(word in text for word in _WORDS):
-            return Place(code.co_filename, line, function_name(code))
+            return Location(code.co_filename, line, function_name(code))
         if text.startswith(("def ", "async def ", "class ")):
             break
-    return Place(code.co_filename, first, function_name(code))
+    return Location(code.co_filename, first, function_name(code))
 
 
 def _code_of(function: Any) -> CodeType | None:

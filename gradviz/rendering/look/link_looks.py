@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gradviz.analysis.numbers.gradient_births import BROKEN, state_of
-from gradviz.rendering.look.colouring import Colouring
+from gradviz.analysis.numbers.gradient_origins import BROKEN, state_of
+from gradviz.rendering.look.color_by import Colouring
 from gradviz.rendering.look.scales import Scale
 from gradviz.rendering.words.item_gradients import LinkGradients
-from gradviz.view.model import GHOST_KINDS, Link, View
+from gradviz.view.model import CUT_KINDS, Link, View
 
 LinkState = Literal["", "lost", "broken", "ghost"]
-"""``lost``: nothing but zeros flow back; ``broken``: there are NaN or Inf among what does; ``ghost``: a gradient would
+"""``lost``: nothing but zeros flow back; ``broken``: there are NaN or Inf among what does; ``cut_edge``: a gradient would
 flow back, had it not been cut off."""
 WIDTHS = (0.8, 1.2, 1.7, 2.3, 3.0, 3.8, 4.8)
 """In pixels, for the steps of a scale."""
@@ -35,7 +35,7 @@ def link_looks(view: View, gradients: LinkGradients, colouring: Colouring | None
 
 def link_look(view: View, gradients: LinkGradients, link: Link, scale: Scale | None = None) -> LinkLook:
     """For one link of `view`."""
-    if view.items[link.source].kind in GHOST_KINDS or view.items[link.target].kind == "cut":
+    if view.items[link.source].kind in CUT_KINDS or view.items[link.target].kind == "cut":
         return LinkLook("ghost")
     state = state_of([branch.gradient for branch in gradients.along(link)])
     if state in BROKEN:

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gradviz.analysis.explain.custom_page import CheckedInput, CustomPage
+from gradviz.analysis.explain.custom_explanation import CheckedInput, CustomExplanation
 from gradviz.analysis.explain.explanation import Explanation
 from gradviz.formulas.arguments import tensor_arguments
 from gradviz.formulas.derivative import Derivative, SecondDerivative
@@ -19,7 +19,7 @@ from gradviz.graph.query.own_line import file_name
 from gradviz.rendering.reports.node_numbers_text import node_numbers_sections
 from gradviz.rendering.reports.terminal_tables import printed
 from gradviz.rendering.words.value_words import number_words
-from gradviz.rendering.words.words import counted, listed
+from gradviz.rendering.words.common_words import counted, listed
 
 Row = tuple[str, str]
 MAX_VARIANTS = 4
@@ -159,7 +159,7 @@ def _trap(trap: Trap) -> Iterator[Row]:
 # The source of a custom function, and whether its backward agrees with its forward.
 
 
-def custom_sections(page: CustomPage) -> Iterator[tuple[str, list[Row]]]:
+def custom_sections(page: CustomExplanation) -> Iterator[tuple[str, list[Row]]]:
     """Sections of the page, each with its title."""
     name = file_name(page.file)
     lines = [(str(line.number), line.text) for line in page.lines]
@@ -177,11 +177,11 @@ def custom_sections(page: CustomPage) -> Iterator[tuple[str, list[Row]]]:
     yield "backward compared with finite differences of forward", checks or [("", _why_not(page))]
 
 
-def _why_no_source(page: CustomPage) -> str:
+def _why_no_source(page: CustomExplanation) -> str:
     return "the recording does not hold it" + ("" if page.file else ": what exec() or a prompt defines has no file")
 
 
-def _why_not(page: CustomPage) -> str:
+def _why_not(page: CustomExplanation) -> str:
     if page.was_asked_for:
         return "not compared: no call of it by apply() was seen that wanted a gradient"
     return "not compared: gradviz explain WHAT SCRIPT --gradcheck runs the script to its end and does"

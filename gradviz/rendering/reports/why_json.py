@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from gradviz.analysis.check.why import Answer, AnswerKind
-from gradviz.analysis.finding import Place, SourceText, text_at
+from gradviz.analysis.finding import Location, SourceText, text_at
 from gradviz.capture.encoding import json_text
 
 WHY_VERSION = 1
@@ -53,7 +53,7 @@ def why_json(answer: Answer, program: str, sources: SourceText) -> str:
         answer.name,
         answer.kind,
         answer.verdict,
-        None if answer.place is None else _said("line", answer.place, sources),
+        None if answer.location is None else _said("line", answer.location, sources),
         tuple(_said(title, said, sources) for title, said in answer.facts),
     )
     return json_text(document)
@@ -64,7 +64,7 @@ def why_schema() -> dict[str, Any]:
     return msgspec.json.schema(WhyDocument)
 
 
-def _said(title: str, said: str | Place, sources: SourceText) -> Said:
+def _said(title: str, said: str | Location, sources: SourceText) -> Said:
     if isinstance(said, str):
         return Said(title, said)
     return Said(title, text_at(sources, said).strip(), said.file, said.line)

@@ -21,8 +21,8 @@ def why_text(answer: Answer, sources: SourceText, width: int, *, color: bool) ->
 
 def _parts(answer: Answer, sources: SourceText) -> Iterator[RenderableType]:
     yield Text.assemble((answer.name, "bold"), f" {answer.verdict}")
-    if answer.place is not None:
-        yield Padding(Text(_line(answer.place, sources)), (0, 0, 0, 4))
+    if answer.location is not None:
+        yield Padding(Text(_line(answer.location, sources)), (0, 0, 0, 4))
     yield facts_table((title, fact if isinstance(fact, str) else _line(fact, sources)) for title, fact in answer.facts)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gradviz.analysis.numbers.gradient_births import BROKEN, WORST_FIRST, Birth, GradientState, state_of
+from gradviz.analysis.numbers.gradient_origins import BROKEN, WORST_FIRST, GradientOrigin, GradientState, state_of
 from gradviz.rendering.words.item_gradients import arrived_by_repetition
-from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.words.subject_facts import SubjectWords
 from gradviz.view.model import Item
 
 MarkLevel = Literal["alarm", "warning", "quiet"]
@@ -45,16 +45,16 @@ def gradient_mark(subject: SubjectWords, item: Item) -> GradientMark | None:
     """The mark of a closed item; None where its gradient is fine, or nothing is known of it."""
     if item.is_open:
         return None
-    births = [subject.births.born[node] for node in item.nodes if node in subject.births.born]
-    loud = [birth for birth in births if not birth.is_aside]
-    if births and not loud and item.kind != "box":
-        return GradientMark(f"gradient {STATE_WORDS[births[0].state]} to a leaf", "quiet", _ASIDE)
-    return _birth_mark(subject, item, loud) if loud else _quiet_mark(subject, item)
+    gradient_origins = [subject.gradient_origins.by_node[node] for node in item.nodes if node in subject.gradient_origins.by_node]
+    loud = [gradient_origin for gradient_origin in gradient_origins if not gradient_origin.is_aside]
+    if gradient_origins and not loud and item.kind != "box":
+        return GradientMark(f"gradient {STATE_WORDS[gradient_origins[0].state]} to a leaf", "quiet", _ASIDE)
+    return _origin_mark(subject, item, loud) if loud else _quiet_mark(subject, item)
 
 
-def _birth_mark(subject: SubjectWords, item: Item, births: Sequence[Birth]) -> GradientMark:
-    worst = min((birth.state for birth in births), key=WORST_FIRST.index)
-    alike = [birth for birth in births if birth.state == worst]
+def _origin_mark(subject: SubjectWords, item: Item, gradient_origins: Sequence[GradientOrigin]) -> GradientMark:
+    worst = min((gradient_origin.state for gradient_origin in gradient_origins), key=WORST_FIRST.index)
+    alike = [gradient_origin for gradient_origin in gradient_origins if gradient_origin.state == worst]
     level: MarkLevel = "alarm" if worst in BROKEN else "warning"
     word = STATE_WORDS[worst]
     if item.kind == "box":
@@ -70,7 +70,7 @@ def _quiet_mark(subject: SubjectWords, item: Item) -> GradientMark | None:
     if worst is not None:
         share = _share(states.count(worst), len(states))
         return GradientMark(f"gradient {STATE_WORDS[worst]}{share}", "quiet")
-    inside = _worst(subject.births.arrived.get(node) for node in item.nodes) if item.kind == "box" else None
+    inside = _worst(subject.gradient_origins.arrived.get(node) for node in item.nodes) if item.kind == "box" else None
     return None if inside is None else GradientMark(f"gradient {STATE_WORDS[inside]} inside", "quiet")
 
 

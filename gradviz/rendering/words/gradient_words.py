@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradviz.analysis.numbers.gradient_births import state_of
+from gradviz.analysis.numbers.gradient_origins import state_of
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Node
 from gradviz.rendering.words.gradient_marks import STATE_WORDS
 from gradviz.rendering.words.item_gradients import arrived_by_repetition, norm_of
-from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.words.subject_facts import SubjectWords
 from gradviz.view.model import Item
 
 NOTHING = "none"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from gradviz.analysis.finding import Place, text_at
+from gradviz.analysis.finding import Location, text_at
 from gradviz.graph.model import CallSite, Constant, HeldTensor, Node, NodeKind, RefusedRoot, Root
-from gradviz.graph.node_findings import GhostEdge
+from gradviz.graph.node_findings import CutEdge
 from gradviz.graph.query.operation_names import autograd_name
 from gradviz.graph.query.own_line import line_words
 from gradviz.rendering.words.box_words import operations_in
@@ -23,10 +23,10 @@ from gradviz.rendering.words.gradient_tooltips import (
 from gradviz.rendering.words.item_marks import findings_on
 from gradviz.rendering.words.memory_tooltips import kept_by_box, kept_by_node
 from gradviz.rendering.words.scope_words import scope_tooltip
-from gradviz.rendering.words.size_words import differing_shapes
-from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.words.repetition_shapes import differing_shapes
+from gradviz.rendering.words.subject_facts import SubjectWords
 from gradviz.rendering.words.value_words import value_words
-from gradviz.rendering.words.words import counted, full_tensor_words, listed
+from gradviz.rendering.words.common_words import counted, full_tensor_words, listed
 from gradviz.view.model import Item
 
 _NOTABLE: dict[NodeKind, str] = {
@@ -50,8 +50,8 @@ def sections(subject: SubjectWords, item: Item) -> Iterator[Section]:
         yield "", _root(subject, subject.graph.roots[item.root])
     elif item.refused is not None:
         yield "", _refused(subject, subject.graph.refused[item.refused])
-    elif item.ghost is not None:
-        edge = subject.graph.ghost_edges[item.ghost]
+    elif item.cut_edge is not None:
+        edge = subject.graph.cut_edges[item.cut_edge]
         yield "findings", _cut(subject, edge) if item.kind == "cut" else _cut_off(subject.cut_off_at(item))
     elif item.node is not None:
         node = subject.graph.nodes[item.node]
@@ -103,10 +103,10 @@ def carried(subject: SubjectWords, item: Item, source: str, instead: str) -> tup
     )
 
 
-def _cut(subject: SubjectWords, edge: GhostEdge) -> tuple[str, ...]:
+def _cut(subject: SubjectWords, edge: CutEdge) -> tuple[str, ...]:
     """About the call that cuts off a gradient."""
     found = edge.finding
-    text = text_at(subject.capture.sources, Place(edge.file, edge.line)).strip()
+    text = text_at(subject.capture.sources, Location(edge.file, edge.line)).strip()
     return (*filter(None, [text]), f"{found.severity} {found.code} {found.cause}: {found.message}")
 
 

@@ -45,7 +45,7 @@ def notes_in(program: str, folder: Path, limits: RunLimits | None = None) -> lis
         capture = run(find_script(str(script)), (), plan).capture
     before = BEGINNING.count("\n")
     return [
-        (each.cause, None if each.place is None else each.place.line - before)
+        (each.cause, None if each.location is None else each.location.line - before)
         for each in check_case(Case(capture), RULES).findings
         if each.code.startswith("GV9")
     ]

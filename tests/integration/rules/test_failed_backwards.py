@@ -173,8 +173,8 @@ def marked_line(program: str) -> int:
 )
 def test_the_line_that_took_away_what_backward_needs_is_named(cause: str, program: str, tmp_path: Path) -> None:
     finding = findings_in(program, tmp_path)[0]
-    assert finding.place is not None
-    assert (finding.cause, finding.place.line) == (cause, marked_line(program))
+    assert finding.location is not None
+    assert (finding.cause, finding.location.line) == (cause, marked_line(program))
 
 
 def test_in_place_changes_that_autograd_can_follow_are_no_findings(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ CUTS = {
 def test_the_line_that_cuts_is_named_with_its_cause(name: str, tmp_path: Path) -> None:
     cause, middle = CUTS[name]
     first = findings_in(middle, tmp_path)[0]
-    assert (first.cause, first.place is not None and first.place.line) == (cause, 9)
+    assert (first.cause, first.location is not None and first.location.line) == (cause, 9)
     assert "body.weight" in first.tensors
 
 
@@ -131,8 +131,8 @@ def test_without_anything_that_trains_a_missing_gradient_is_a_warning(tmp_path: 
 def test_a_refused_backward_is_explained_by_what_cut_the_loss_off(tmp_path: Path) -> None:
     (finding, *_) = findings_in("out = head(body(x))\nloss = out.argmax(1).float().mean()", tmp_path)
     assert (finding.cause, finding.symptom) == ("non_differentiable_op", "raises")
-    assert finding.place is not None and finding.symptom_place is not None
-    assert (finding.place.line, finding.symptom_place.line) == (10, 12)
+    assert finding.location is not None and finding.symptom_location is not None
+    assert (finding.location.line, finding.symptom_location.line) == (10, 12)
     assert finding.path[:2] == ("body.weight", "cut: argmax (line 10)")
     assert finding.path[-1] == "loss"
 
@@ -213,10 +213,10 @@ def test_where_backward_is_refused_the_graph_shows_what_is_left_before_the_cut(n
     assert [root.name for root in graph.refused] == ["loss"]
     assert graph.roots == ()
     assert graph.backward is not None and graph.backward.number == 1
-    (ghost,) = graph.ghost_edges
-    held = tuple(name for node in ghost.sources for name in graph.nodes[node].names)
-    assert (ghost.cut, held, ghost.tensors, ghost.way) == wanted
-    assert (ghost.node, ghost.refused) == (None, 0)
+    (cut_edge,) = graph.cut_edges
+    held = tuple(name for node in cut_edge.sources for name in graph.nodes[node].names)
+    assert (cut_edge.cut, held, cut_edge.tensors, cut_edge.path) == wanted
+    assert (cut_edge.node, cut_edge.refused) == (None, 0)
 
 
 def test_refused_calls_that_the_program_goes_on_after_are_graphs_of_their_own_step(tmp_path: Path) -> None:

@@ -212,8 +212,8 @@ def test_the_cause_the_operation_and_the_line_are_named(
 ) -> None:
     first = alarms(tmp_path, program)[0]
     assert (first.cause, first.op) == (cause, operation)
-    assert first.place is not None
-    assert first.place.line == guilty_line(program)
+    assert first.location is not None
+    assert first.location.line == guilty_line(program)
     assert first.tensors
 
 
@@ -281,8 +281,8 @@ train(lambda: (unit(w) - 1).square().sum(), [w], steps=1)
 """
     (finding,) = alarms(tmp_path, program)
     assert (finding.cause, finding.op) == ("nan_from_op", "CompiledFunctionBackward")
-    assert finding.place is not None
-    assert finding.place.line == guilty_line(program)
+    assert finding.location is not None
+    assert finding.location.line == guilty_line(program)
     assert "compiled code (aten.div.Tensor)" in finding.message
 
 

@@ -69,8 +69,8 @@ def test_the_cause_is_named_with_its_line(case: str, tmp_path: Path) -> None:
     expected = json.loads((CASES / case / "expected.json").read_text(encoding="utf-8"))
     first = alarms(case, tmp_path)[0]
     lines = expected["line"] if isinstance(expected["line"], list) else [expected["line"]]
-    assert first.place is not None
-    assert (first.cause, first.place.line in lines) == (expected["cause"], True), first
+    assert first.location is not None
+    assert (first.cause, first.location.line in lines) == (expected["cause"], True), first
 
 
 @pytest.mark.parametrize("case", CONTROLS)

@@ -10,8 +10,8 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.check.checker import check_case
 from gradviz.analysis.check.why import why
 from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.parameter_outcomes import counted_outcomes
 from gradviz.analysis.rules import RULES
-from gradviz.analysis.rules.bases.outcomes import counted_outcomes
 from gradviz.errors import BadInput
 from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.run.program import find_script
@@ -34,7 +34,9 @@ def checked(program: Path) -> tuple[Case, list[Finding]]:
 def test_the_fault_is_named_with_its_line(program: Path) -> None:
     guilty = next(n for n, line in enumerate(program.read_text().splitlines(), start=1) if line.endswith("# guilty"))
     findings = checked(program)[1]
-    assert [(each.cause, each.place and each.place.line) for each in findings[:1]] == [(program.parent.name, guilty)]
+    assert [(each.cause, each.location and each.location.line) for each in findings[:1]] == [
+        (program.parent.name, guilty)
+    ]
 
 
 @pytest.mark.parametrize("program", HEALTHY, ids=lambda program: program.stem)

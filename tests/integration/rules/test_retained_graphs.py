@@ -147,8 +147,8 @@ for _ in range(5):
 )
 def test_who_holds_the_graphs_is_named_with_the_line_that_keeps_them(holder: str, program: str, tmp_path: Path) -> None:
     finding = findings_in(program, tmp_path)[0]
-    assert finding.place is not None
-    assert (finding.cause, finding.place.line) == ("graph_retained_leak", marked_line(program))
+    assert finding.location is not None
+    assert (finding.cause, finding.location.line) == ("graph_retained_leak", marked_line(program))
     assert holder in finding.message
 
 

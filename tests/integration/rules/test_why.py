@@ -95,7 +95,7 @@ def test_the_verdict_is_told_with_the_line_that_decides(name: str, tmp_path: Pat
     asked, middle, kind, words, line = VERDICTS[name]
     told = answer(asked, middle, tmp_path)
     assert (told.kind, words in told.verdict) == (kind, True), told.verdict
-    assert (told.place and told.place.line) == line
+    assert (told.location and told.location.line) == line
 
 
 def test_what_the_last_backward_did_not_reach_is_told_of_the_last_that_did(tmp_path: Path) -> None:

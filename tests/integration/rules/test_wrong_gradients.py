@@ -600,7 +600,7 @@ def alarms(capture: Capture) -> list[Finding]:
 def test_the_cause_and_its_line_are_told_first(cause: str, shape: str, tmp_path: Path) -> None:
     found = alarms(recorded(WRONG[cause, shape], tmp_path))
     lines = (tmp_path / "train.py").read_text().splitlines()
-    place = found[0].place
+    place = found[0].location
     assert found[0].cause == cause
     assert place is not None
     assert "HERE" in lines[place.line - 1]
@@ -634,8 +634,8 @@ def test_a_limit_on_saved_memory_names_the_line_that_keeps_most(tmp_path: Path) 
     capture = run(find_script(str(path)), (), RecordingPlan()).capture
     (finding,) = check_case(Case(capture), [saved_memory_above(100_000)]).findings
     assert finding.evidence["saved_bytes"] == 11 * 100 * 64 * 4
-    assert finding.place is not None
-    assert "HERE" in path.read_text().splitlines()[finding.place.line - 1]
+    assert finding.location is not None
+    assert "HERE" in path.read_text().splitlines()[finding.location.line - 1]
     assert check_case(Case(capture), [saved_memory_above(2**20)]).findings == ()
 
 

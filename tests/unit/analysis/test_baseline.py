@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gradviz.analysis.check.baseline import baseline_of, read_baseline, without_known
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Location
 from gradviz.errors import BadInput
 
 ODD = "tr\udce4in.py"
@@ -13,7 +13,7 @@ ODD = "tr\udce4in.py"
 
 def test_a_finding_in_a_file_whose_name_is_not_utf8_is_known_again() -> None:
     finding = Finding(
-        code="GV101", cause="detached", severity="error", message="w", place=Place(ODD, 3), tensors=("w\udce4",)
+        code="GV101", cause="detached", severity="error", message="w", location=Location(ODD, 3), tensors=("w\udce4",)
     )
     source = {ODD: {3: "h = '\udce4'"}}
     baseline = read_baseline(baseline_of(ODD, [finding], source), "known.json", ODD)

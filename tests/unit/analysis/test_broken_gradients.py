@@ -8,7 +8,7 @@ from gradviz.analysis.numbers.broken_gradients import BrokenGradients
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.gradients import NodeRun
 from gradviz.graph.model import BackwardCall, Edge, Graph, Node, Root
-from tests.unit.analysis.test_gradient_births import FINE, NAN
+from tests.unit.analysis.test_gradient_origins import FINE, NAN
 from tests.unit.analysis.work import lines_run
 
 

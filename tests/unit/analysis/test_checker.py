@@ -10,7 +10,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.check.baseline import baseline_of, read_baseline
 from gradviz.analysis.check.checker import check_case, chosen_rules
 from gradviz.analysis.check.report import check_report
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.capture.capture import Capture, Program
 from gradviz.errors import BadInput
@@ -23,22 +23,22 @@ class Deep(Rule):
     code, name, severity = "GV101", "detached", "error"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        yield self.finding("w is cut off", place=Place("train.py", 3), tensors=("w",))
+        yield self.finding("w is cut off", location=Location("train.py", 3), tensors=("w",))
 
 
 class Shallow(Rule):
     code, name, severity, yields_to = "GV190", "nothing_arrived", "error", ("detached",)
 
     def check(self, case: Case) -> Iterator[Finding]:
-        yield self.finding("w got nothing", place=Place("train.py", 5), tensors=("w",))
-        yield self.finding("b got nothing", place=Place("train.py", 5), tensors=("b",))
+        yield self.finding("w got nothing", location=Location("train.py", 5), tensors=("w",))
+        yield self.finding("b got nothing", location=Location("train.py", 5), tensors=("b",))
 
 
 class Rounded(Rule):
     code, name, severity = "GV201", "zero_gradient_op", "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        yield self.finding("round has no slope", place=Place("train.py", 4), tensors=("s",))
+        yield self.finding("round has no slope", location=Location("train.py", 4), tensors=("s",))
 
 
 class Broken(Rule):
@@ -129,7 +129,7 @@ def test_a_comment_that_names_no_rule_is_told_with_its_line_and_near_names() -> 
     lines = {"train.py": {3: "h = h.detach()  # gradviz: ignore[detachd, GV2]"}}
     report = check_report(Case(Capture(Program("train.py"), sources=lines)), (Deep,))
     shown, unknown = report.findings
-    assert (shown.code, unknown.place, unknown.severity) == ("GV101", Place("train.py", 3), "note")
+    assert (shown.code, unknown.location, unknown.severity) == ("GV101", Location("train.py", 3), "note")
     assert "'detachd'" in unknown.message
     assert "'detached'" in unknown.fix
 

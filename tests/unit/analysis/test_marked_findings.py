@@ -8,11 +8,11 @@ from base64 import b64decode
 
 from msgspec.structs import replace
 
-from gradviz.analysis.check.marked_findings import finding_notes, most_telling, with_findings
-from gradviz.analysis.finding import CutRoot, CutSeen, DeadInput, Finding, NodeAt, Place
+from gradviz.analysis.check.marked_findings import finding_notes, first_graph_with_alarm, with_findings
+from gradviz.analysis.finding import CutRoot, CutSeen, DeadInput, Finding, Location, NodeAt
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import CallSite, Graph, RefusedRoot, TensorFacts
-from gradviz.rendering.renderer import FORMATS, format_named
+from gradviz.rendering.formats import FORMATS, format_named
 from gradviz.rendering.subjects import subject_of
 from gradviz.view.build import ViewOptions
 from gradviz.view.folding import FoldOptions
@@ -21,7 +21,7 @@ from tests.builders import graph_of
 
 SQRT = Finding(
     code="GV301", cause="nan_from_op", severity="error", message="sqrt has no slope at 0",
-    place=Place("train.py", 4), op="SqrtBackward0",
+    location=Location("train.py", 4), op="SqrtBackward0",
 )  # fmt: skip
 
 
@@ -46,15 +46,15 @@ def guilty(graph: Graph) -> list[str]:
 def test_a_finding_that_names_nodes_stands_on_them_in_its_own_graph_only() -> None:
     capture = marked(replace(SQRT, nodes=(NodeAt(1, 2),)))
     assert [guilty(graph) for graph in capture.graphs] == [[], ["ExpBackward0"]]
-    assert most_telling(capture) == 1
+    assert first_graph_with_alarm(capture) == 1
 
 
 def test_one_that_names_its_operation_and_line_is_found_there() -> None:
     assert guilty(marked(SQRT).graphs[0]) == ["SqrtBackward0"]
-    nowhere = marked(replace(SQRT, place=Place("train.py", 9))).graphs[1]
+    nowhere = marked(replace(SQRT, location=Location("train.py", 9))).graphs[1]
     assert guilty(nowhere) == [] and [each.code for each in nowhere.unplaced_findings] == ["GV301"]
     assert marked(SQRT).graphs[0].unplaced_findings == ()
-    elsewhere = replace(SQRT, place=Place("train.py", 1), symptom_place=Place("train.py", 4))
+    elsewhere = replace(SQRT, location=Location("train.py", 1), symptom_location=Location("train.py", 4))
     assert guilty(marked(elsewhere).graphs[0]) == ["SqrtBackward0"]
 
 
@@ -84,16 +84,16 @@ def test_every_format_tells_the_finding_on_its_node() -> None:
 
 CUT = Finding(
     code="GV101", cause="detached", severity="error", message="no gradient for body.weight and body.bias",
-    place=Place("train.py", 3), nodes=(NodeAt(1, 2),), tensors=("body.weight", "body.bias"),
+    location=Location("train.py", 3), nodes=(NodeAt(1, 2),), tensors=("body.weight", "body.bias"),
     cut=CutSeen("detach", (DeadInput(NodeAt(1, 2)),)),
 )  # fmt: skip
 
 
-def test_a_cut_gives_ghost_edges_and_marks_no_node() -> None:
+def test_a_cut_gives_cut_edges_and_marks_no_node() -> None:
     capture = marked(CUT)
-    assert [len(graph.ghost_edges) for graph in capture.graphs] == [0, 1]
+    assert [len(graph.cut_edges) for graph in capture.graphs] == [0, 1]
     assert guilty(capture.graphs[1]) == []
-    assert most_telling(capture) == 1
+    assert first_graph_with_alarm(capture) == 1
 
 
 REFUSED = replace(GRAPH, roots=(), refused=(RefusedRoot("total", TensorFacts((), "float32")),))

@@ -9,7 +9,7 @@ from functools import cached_property
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words
 from gradviz.analysis.dataflow.tensor_words import together
-from gradviz.analysis.finding import Finding, Place, Symptom
+from gradviz.analysis.finding import Finding, Location, Symptom
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient
 from gradviz.analysis.numbers.singularities import Singularity, singularity_of
 from gradviz.analysis.numbers.value_words import values_in_words
@@ -30,36 +30,36 @@ class BrokenGradientRule(Rule):
             yield self._finding(case, broken)
 
     @abstractmethod
-    def verdict(self, told: BrokenWords) -> str:
+    def verdict(self, facts: BrokenGradientFacts) -> str:
         """The message."""
 
     @abstractmethod
-    def why(self, told: BrokenWords) -> str:
+    def why(self, facts: BrokenGradientFacts) -> str:
         """How it came about."""
 
     @abstractmethod
-    def fix(self, told: BrokenWords) -> str:
+    def fix(self, facts: BrokenGradientFacts) -> str:
         """What to do."""
 
     def _finding(self, case: Case, broken: BrokenGradient) -> Finding:
-        told = BrokenWords(case, broken)
+        facts = BrokenGradientFacts(case, broken)
         graph = case.graphs[broken.graph]
         return self.finding(
-            self.verdict(told),
-            symptom=told.symptom,
-            why=self.why(told),
-            fix=self.fix(told),
-            place=told.place,
-            symptom_place=told.symptom_place,
+            self.verdict(facts),
+            symptom=facts.symptom,
+            why=self.why(facts),
+            fix=self.fix(facts),
+            location=facts.location,
+            symptom_location=facts.symptom_location,
             op=autograd_name(graph.nodes[broken.blamed]) if broken.blamed is not None else None,
-            tensors=told.tensors,
-            nodes=case.marks(broken.graph, tuple(dict.fromkeys((broken.birth, *broken.leaves)))),
-            path=told.path,
-            evidence=told.evidence,
+            tensors=facts.tensors,
+            nodes=case.nodes_in(broken.graph, tuple(dict.fromkeys((broken.gradient_origin, *broken.leaves)))),
+            path=facts.path,
+            evidence=facts.evidence,
         )
 
 
-class BrokenWords:
+class BrokenGradientFacts:
     """What is to be said of one broken gradient."""
 
     def __init__(self, case: Case, broken: BrokenGradient) -> None:
@@ -81,11 +81,11 @@ class BrokenWords:
     def operation(self) -> str:
         """The function to blame, as readers know it."""
         if self._is_compiled:
-            inner = self._graph.nodes[self._broken.birth].attributes.get("broken_by")
+            inner = self._graph.nodes[self._broken.gradient_origin].attributes.get("broken_by")
             return f"compiled code ({inner})" if inner else "compiled code"
         if self.call is not None:
             return call_words(self.call)
-        node = self._broken.blamed if self._broken.blamed is not None else self._broken.birth
+        node = self._broken.blamed if self._broken.blamed is not None else self._broken.gradient_origin
         return operation_word(self._graph.nodes[node].name)
 
     @property
@@ -123,25 +123,25 @@ class BrokenWords:
         return f"the gradient of {together(self.tensors) or 'a tensor without a name'} is {self.kind}"
 
     @property
-    def place(self) -> Place | None:
+    def location(self) -> Location | None:
         """The line to blame."""
         row = self._broken.call
         # The node of compiled code knows the line inside of it, where that could be found.
         if row is not None and not self._is_compiled:
-            return self._case.place_of_call(row)
-        return self._case.place_of(self._broken.graph, self._broken.birth)
+            return self._case.location_of_call(row)
+        return self._case.location_of(self._broken.graph, self._broken.gradient_origin)
 
     @property
-    def symptom_place(self) -> Place | None:
+    def symptom_location(self) -> Location | None:
         """The line of what hid it, or else of the node that first sent it, where that is another one."""
         hider = self._broken.hider
         if hider is not None:
-            place = self._case.place_of_call(hider)
+            location = self._case.location_of_call(hider)
         elif self._is_compiled and self._broken.call is not None:
-            place = self._case.place_of_call(self._broken.call)
+            location = self._case.location_of_call(self._broken.call)
         else:
-            place = self._case.place_of(self._broken.graph, self._broken.birth)
-        return None if place == self.place else place
+            location = self._case.location_of(self._broken.graph, self._broken.gradient_origin)
+        return None if location == self.location else location
 
     @property
     def hider(self) -> str:
@@ -185,16 +185,16 @@ class BrokenWords:
     def evidence(self) -> dict[str, Attribute]:
         """Figures."""
         found: dict[str, Attribute] = {"backward": self._number()}
-        for place, values in self._given():
+        for operand, values in self._given():
             for what, figure in _figures(values).items():
-                found[f"operand_{place}_{what}"] = figure
+                found[f"operand_{operand}_{what}"] = figure
         for use in self.call.outputs[:1] if self.call is not None else ():
             for what, figure in _figures(use.values).items() if use.values is not None else ():
                 found[f"result_{what}"] = figure
-        birth = self._graph.nodes[self._broken.birth]
-        found["gradient_zeros_in"] = sum(each.zeros for each in birth.arrived if each is not None)
-        found["gradient_nans_out"] = sum(each.nans for each in birth.gradients if each is not None)
-        found["gradient_infs_out"] = sum(each.infs for each in birth.gradients if each is not None)
+        gradient_origin = self._graph.nodes[self._broken.gradient_origin]
+        found["gradient_zeros_in"] = sum(each.zeros for each in gradient_origin.arrived if each is not None)
+        found["gradient_nans_out"] = sum(each.nans for each in gradient_origin.gradients if each is not None)
+        found["gradient_infs_out"] = sum(each.infs for each in gradient_origin.gradients if each is not None)
         return found
 
     def _number(self) -> int:

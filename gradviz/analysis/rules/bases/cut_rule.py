@@ -15,9 +15,9 @@ from gradviz.analysis.dataflow.call_words import short_name
 from gradviz.analysis.dataflow.cuts import REWRAPS
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import name_of, together
-from gradviz.analysis.finding import CutRoot, CutSeen, DeadInput, Finding, NodeAt, Place, Severity
+from gradviz.analysis.finding import CutRoot, CutSeen, DeadInput, Finding, Location, NodeAt, Severity
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.dead_inputs import dead_inputs
+from gradviz.analysis.rules.bases.cut_inputs import dead_inputs
 from gradviz.graph.call_log import Call
 
 _MAX_STATIONS = 6
@@ -59,8 +59,8 @@ class CutRule(Rule):
         return None
 
     def _finding(self, case: Case, flow: Dataflow, found: CutOff, severity: Severity) -> Finding:
-        place = self._place(case, flow, found)
-        text = case.source_line(place)
+        location = self._location(case, flow, found)
+        text = case.source_line(location)
         names = [case.tensor_name(number) for number in found.tensors]
         backward = flow.log.calls[found.backward]
         inputs = dead_inputs(case, flow, found)
@@ -71,8 +71,8 @@ class CutRule(Rule):
             why=self.why(flow, found),
             fix=self.fix(flow, found),
             changed_line=None if text is None or _is_cut_again(flow, found) else self.changed_line(text, found),
-            place=place,
-            symptom_place=case.place_of_site(backward.call_site) if found.is_refused else None,
+            location=location,
+            symptom_location=case.location_of_site(backward.call_site) if found.is_refused else None,
             tensors=tuple(names),
             nodes=_cut_from(case, found) if found.is_refused else _taken_at(case, found, inputs),
             cut=CutSeen(_cut_words(flow, found), inputs, _cut_root(case, found) if found.is_refused else None),
@@ -82,7 +82,7 @@ class CutRule(Rule):
                 "times": found.count,
                 **({} if backward.name is None else {"backward": int(backward.name)}),
                 "certainty": ("certain", "by value", "by order", "by a number", "it decides what runs")[
-                    found.shadow.doubt
+                    found.cut_path.doubt
                 ],
             },
         )
@@ -92,9 +92,9 @@ class CutRule(Rule):
         is_second = explained.issuperset(found.tensors)
         return "warning" if not found.is_refused and (is_guess or is_second) else "error"
 
-    def _place(self, case: Case, flow: Dataflow, found: CutOff) -> Place | None:
+    def _location(self, case: Case, flow: Dataflow, found: CutOff) -> Location | None:
         row = blamed_call(flow, found)
-        return case.place_of_site(found.cut.call_site if row == found.cut.call else flow.log.calls[row].call_site)
+        return case.location_of_site(found.cut.call_site if row == found.cut.call else flow.log.calls[row].call_site)
 
     def _message(self, case: Case, flow: Dataflow, found: CutOff, names: Sequence[str]) -> str:
         culprit = self.culprit(flow, found)
@@ -106,7 +106,7 @@ class CutRule(Rule):
 
     def _path(self, case: Case, flow: Dataflow, found: CutOff) -> tuple[str, ...]:
         above = case.tensor_name(found.tensors[0])
-        stations = [_station(case, flow.log.calls[row]) for row in found.shadow.way]
+        stations = [_station(case, flow.log.calls[row]) for row in found.cut_path.calls]
         cut, *rest = stations
         if len(rest) > _MAX_STATIONS:
             left_out = len(rest) - _MAX_STATIONS
@@ -117,13 +117,13 @@ class CutRule(Rule):
 
 def _is_cut_again(flow: Dataflow, found: CutOff) -> bool:
     """Whether the values go into a call that would cut as well: then mending one is not enough."""
-    return any(flow.log.calls[row].function in REWRAPS for row in found.shadow.way[1:])
+    return any(flow.log.calls[row].function in REWRAPS for row in found.cut_path.calls[1:])
 
 
 def _station(case: Case, call: Call) -> str:
-    place = case.place_of_site(call.call_site)
+    location = case.location_of_site(call.call_site)
     name = short_name(call.function)
-    return name if place is None else f"{name} (line {place.line})"
+    return name if location is None else f"{name} (line {location.line})"
 
 
 def _taken_at(case: Case, found: CutOff, inputs: Sequence[DeadInput]) -> tuple[NodeAt, ...]:
@@ -138,7 +138,7 @@ def _cut_root(case: Case, found: CutOff) -> CutRoot | None:
     if root is None:
         return None
     sources = tuple(at.node for at in _cut_from(case, found) if at.graph == root.graph)
-    calls = (case.dataflow.log.calls[row] for row in found.shadow.way[1:])
+    calls = (case.dataflow.log.calls[row] for row in found.cut_path.calls[1:])
     way = tuple(short_name(call.function) for call in calls)
     return replace(root, sources=sources, way=way, scope=case.scope_of_call(root.graph, found.cut.call))
 

@@ -10,10 +10,10 @@ from typing import ClassVar, Literal
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.flow.gradient_flow import STEEP, FlowRow
 from gradviz.analysis.numbers.growth import Descent, Growth, descent, descent_along, descent_from_loss, growths
-from gradviz.analysis.parameters.makers import first_writes, is_set_by_hand, line_of_module
+from gradviz.analysis.parameters.creation_lines import first_writes, is_set_by_hand, line_of_module
 from gradviz.analysis.rule import Rule
 from gradviz.graph.model import Graph
 
@@ -84,19 +84,19 @@ class SteepChain(Rule):
     def _finding(self, case: Case, number: int, whole: Descent, culprit: Growth) -> Finding:
         rows = self._from_the_steepest(case.flow_of(number).rows)
         steepest = [row.name for row in rows[: max(1, len(rows) // 3)]]
-        own_line = case.place_of(number, culprit.nodes[0])
-        place = _line_to_change(case, number, culprit) or own_line
+        own_line = case.location_of(number, culprit.nodes[0])
+        location = _line_to_change(case, number, culprit) or own_line
         return self.finding(
             self.verdict(culprit, whole),
             severity="note" if _is_recurrence_as_made(case, number, culprit) else self.severity,
             symptom=self.symptom,
             why=_WHY_PRODUCT if whole.is_from_loss else self.why,
             fix=_FIX_PRODUCT if whole.is_from_loss else self.fix,
-            place=place,
-            symptom_place=own_line if own_line != place else None,
+            location=location,
+            symptom_location=own_line if own_line != location else None,
             op=culprit.operation,
             tensors=tuple(dict.fromkeys((*steepest, *_used_again(case, number, culprit)))),
-            nodes=case.marks(number, culprit.nodes),
+            nodes=case.nodes_in(number, culprit.nodes),
             evidence={
                 "norm_near_loss": whole.near_loss,
                 "norm_near_input": whole.near_input,
@@ -139,14 +139,14 @@ def _used_again(case: Case, number: int, culprit: Growth) -> Iterator[str]:
     return (name for leaf, count in uses.items() if count > 1 and nodes[leaf].is_leaf for name in nodes[leaf].names[:1])
 
 
-def _line_to_change(case: Case, number: int, culprit: Growth) -> Place | None:
+def _line_to_change(case: Case, number: int, culprit: Growth) -> Location | None:
     """Where most of the guilty nodes' weights got their values, or else where their modules were made."""
     flow = case.dataflow
     nodes = case.graphs[number].nodes
     rows = [flow.call_of_node(nodes[node].sequence_nr) for node in culprit.nodes]
     weights: dict[int, tuple[bool, int | None]] = {}
     sites = Counter(site for row in rows if row is not None and (site := _site_behind(flow, row, weights)) is not None)
-    return case.place_of_site(sites.most_common(1)[0][0]) if sites else None
+    return case.location_of_site(sites.most_common(1)[0][0]) if sites else None
 
 
 def _site_behind(flow: Dataflow, row: int, weights: dict[int, tuple[bool, int | None]]) -> int | None:

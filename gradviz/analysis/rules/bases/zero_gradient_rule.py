@@ -44,19 +44,21 @@ class ZeroGradientRule(Rule):
         operation = operation_word(node.name)
         if zero.call is not None:
             operation = call_words(case.dataflow.log.calls[zero.call]).removesuffix("()")
-        own_line = case.place_of_call(zero.call) if zero.call is not None else case.place_of(zero.graph, zero.node)
-        place = case.place_of_site(zero.blamed_site) if zero.blamed_site is not None else own_line
+        own_line = (
+            case.location_of_call(zero.call) if zero.call is not None else case.location_of(zero.graph, zero.node)
+        )
+        location = case.location_of_site(zero.blamed_site) if zero.blamed_site is not None else own_line
         return self.finding(
             f"{self.verdict(zero, operation)}: {together(zero.leaves)} got a gradient of exactly zero "
             f"at {_steps(zero)}{_since(case, zero)}",
             symptom="grad_zero",
             why=self.why(zero, operation),
             fix=self.fix(zero, operation) if zero.optimizer is None else _SMALLER_STEPS,
-            place=place,
-            symptom_place=own_line if own_line != place else None,
+            location=location,
+            symptom_location=own_line if own_line != location else None,
             op=autograd_name(node),
             tensors=zero.leaves,
-            nodes=case.marks(zero.graph, (zero.node, *zero.leaf_nodes)),
+            nodes=case.nodes_in(zero.graph, (zero.node, *zero.leaf_nodes)),
             evidence=_evidence(zero),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import place_of_call, short_name
+from gradviz.analysis.dataflow.call_words import location_of_call, short_name
 from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -64,7 +64,7 @@ class Float64ByAccident(Rule):
             f"result{cost}",
             why="torch computes with the wider of two types, from there on to the loss",
             fix="make the data float32 where it comes into torch: torch.from_numpy(array).float()",
-            place=place_of_call(flow, row),
+            location=location_of_call(flow, row),
             tensors=flow.log.tensors[wide.tensor].names[:1],
             evidence={"call": flow.log.calls[row].function, "saved_bytes": kept},
         )
@@ -92,4 +92,4 @@ def _wide_bytes(case: Case, number: int) -> int:
         for saved in node.saved
         if saved.storage is not None and saved.tensor is not None and saved.tensor.dtype == "float64"
     }
-    return sum(graph.storages[place].bytes for place in kept if graph.storages[place].kind == "intermediate")
+    return sum(graph.storages[index].bytes for index in kept if graph.storages[index].kind == "intermediate")

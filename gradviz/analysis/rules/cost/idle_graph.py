@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.graph_uses import GraphUses, IdleRun
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.graph.words import counted
 
@@ -59,22 +59,22 @@ class IdleGraph(Rule):
         uses = case.graph_uses
         if not uses.is_complete:
             return
-        by_line: dict[tuple[str, Place | None], list[IdleRun]] = defaultdict(list)
+        by_line: dict[tuple[str, Location | None], list[IdleRun]] = defaultdict(list)
         for run in uses.idle_runs:
             # A gradient that never came is the fault of what cut it off, not of the model that ran.
             if run.leaves.isdisjoint(case.missing_gradients.wanting):
-                by_line[run.path, run.place].append(run)
-        for (path, place), runs in by_line.items():
+                by_line[run.path, run.location].append(run)
+        for (path, location), runs in by_line.items():
             nodes = sum(run.nodes for run in runs)
             if nodes >= _MIN_SHARE * uses.nodes_made():
-                yield self._finding(uses, path, place, len(runs), nodes)
+                yield self._finding(uses, path, location, len(runs), nodes)
 
-    def _finding(self, uses: GraphUses, path: str, place: Place | None, runs: int, nodes: int) -> Finding:
+    def _finding(self, uses: GraphUses, path: str, location: Location | None, runs: int, nodes: int) -> Finding:
         times = "" if runs == 1 else f" {runs:,} times"
         return self.finding(
             f"{path} ran{times} with gradients on, and no backward used its graph of {counted(nodes, 'node')}",
             why="every operation keeps what its backward would need until the result is gone",
             fix="run it under torch.no_grad(), or torch.inference_mode()",
-            place=place,
+            location=location,
             evidence={"runs": runs, "nodes": nodes, "nodes of all runs": uses.nodes_made()},
         )

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.memory.kept_memory import kept_bytes
 from gradviz.analysis.rule import Rule
 from gradviz.graph.words import byte_words
@@ -49,15 +49,15 @@ class NeedlessRetainGraph(Rule):
         uses = case.graph_uses
         if not uses.is_complete:
             return
-        by_line: dict[Place | None, list[int]] = defaultdict(list)
+        by_line: dict[Location | None, list[int]] = defaultdict(list)
         for row in uses.retained_in_vain:
-            by_line[case.place_of_call(row)].append(row)
-        needed = {case.place_of_call(row) for row in uses.retained_for_others}
-        for place, rows in by_line.items():
-            if place not in needed:
-                yield self._finding(case, place, rows)
+            by_line[case.location_of_call(row)].append(row)
+        needed = {case.location_of_call(row) for row in uses.retained_for_others}
+        for location, rows in by_line.items():
+            if location not in needed:
+                yield self._finding(case, location, rows)
 
-    def _finding(self, case: Case, place: Place | None, rows: list[int]) -> Finding:
+    def _finding(self, case: Case, location: Location | None, rows: list[int]) -> Finding:
         graphs = [case.graphs[number] for row in rows if (number := case.backward_calls.graph_of(row)) is not None]
         size = max((kept_bytes(graph, range(len(graph.nodes))) for graph in graphs), default=0)
         kept = f": {byte_words(size)} stay in memory until the loss is gone" if size else ""
@@ -65,6 +65,6 @@ class NeedlessRetainGraph(Rule):
             f"retain_graph=True keeps what the graph saved, and no later backward goes through any of it{kept}",
             why="without it each node lets go of what it saved as soon as it has run",
             fix="leave out retain_graph=True; several losses of one graph can be added up and differentiated together",
-            place=place,
+            location=location,
             evidence={"calls": len(rows), "saved_bytes": size},
         )

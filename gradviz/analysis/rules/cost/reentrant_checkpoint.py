@@ -8,7 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.cuts import REENTRANT_CHECKPOINT
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, together
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.received_gradients import ReceivedGradients
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -54,13 +54,13 @@ class ReentrantCheckpoint(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         yield from self._with_grad(case, flow)
-        blamed: dict[Place | None, tuple[int, set[int]]] = {}
+        blamed: dict[Location | None, tuple[int, set[int]]] = {}
         for row, starved in _starving_checkpoints(flow, case.received):
-            blamed.setdefault(case.place_of_call(row), (row, set()))[1].update(starved)
-        for place, (row, tensors) in blamed.items():
-            yield self._finding(flow, flow.log.calls[row], place, sorted(tensors))
+            blamed.setdefault(case.location_of_call(row), (row, set()))[1].update(starved)
+        for location, (row, tensors) in blamed.items():
+            yield self._finding(flow, flow.log.calls[row], location, sorted(tensors))
 
-    def _finding(self, flow: Dataflow, call: Call, place: Place | None, tensors: list[int]) -> Finding:
+    def _finding(self, flow: Dataflow, call: Call, location: Location | None, tensors: list[int]) -> Finding:
         names = names_of(flow, tensors)
         inside = together(names) or "what it holds"
         given = [use for use in call.inputs if use.requires_grad]
@@ -70,7 +70,7 @@ class ReentrantCheckpoint(Rule):
             symptom="grad_none",
             why="it is differentiated with respect to its inputs only, so without one that requires grad nothing is",
             fix="use_reentrant=False, which sees the parameters",
-            place=place,
+            location=location,
             tensors=names,
             evidence={"inputs": len(call.inputs), "inputs_that_require_grad": len(given)},
         )
@@ -84,8 +84,8 @@ class ReentrantCheckpoint(Rule):
                     symptom="raises",
                     why="the reentrant kind calls backward itself, and that gives gradients to all parameters",
                     fix="use_reentrant=False",
-                    place=case.place_of_call(rows[-1]) if rows else case.place_of_backward(failed.graph),
-                    symptom_place=case.place_of_backward(failed.graph),
+                    location=case.location_of_call(rows[-1]) if rows else case.location_of_backward(failed.graph),
+                    symptom_location=case.location_of_backward(failed.graph),
                     tensors=failed.starved,
                     evidence={"raised": failed.message},
                 )

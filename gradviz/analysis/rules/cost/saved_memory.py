@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.memory.kept_memory import GraphMemory, kept_bytes, memory_of
 from gradviz.analysis.memory.memory_groups import Group, by_line
 from gradviz.analysis.rule import Rule
@@ -66,17 +66,17 @@ class SavedMemory(Rule):
             f"{byte_words(memory.saved_bytes - self.limit)} more than {byte_words(self.limit)}{where}",
             why="what forward saves for backward stays in memory until then",
             fix="gradviz memory SCRIPT tells who keeps it, and what checkpointing would give up",
-            place=_place(most),
-            symptom_place=case.place_of_backward(number),
+            location=_location(most),
+            symptom_location=case.location_of_backward(number),
             evidence={"saved_bytes": memory.saved_bytes, "limit_bytes": self.limit},
         )
 
 
-def _place(group: Group | None) -> Place | None:
+def _location(group: Group | None) -> Location | None:
     if group is None:
         return None
     file, line = group.key
-    return Place(str(file), int(line))
+    return Location(str(file), int(line))
 
 
 def saved_memory_above(limit: int) -> type[Rule]:

@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.call_words import at_line, callers, line_in_class
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import FailedBackwards, Freed
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, place_of_line
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.graph.model import CallSite
 
@@ -58,7 +58,7 @@ class GraphFreed(Rule):
         computed = self._computed_once(flow, failed, found)
         facts: dict[str, Any] = {
             "symptom": "raises",
-            "symptom_place": place_of_line(second),
+            "symptom_location": location_of_line(second),
             "tensors": names_of(flow, failed.reached(found.backward).above(found.call).leaves),
             "evidence": {
                 "earlier_backward": flow.log.calls[found.earlier].name,
@@ -74,7 +74,7 @@ class GraphFreed(Rule):
                 why="each backward frees the graph that it goes through; the next round needs one of its own",
                 fix=f"compute line {computed.line} anew in every round, before its backward; if nothing in it is "
                 "trained, wrap it in torch.no_grad()",
-                place=place_of_line(computed),
+                location=location_of_line(computed),
                 **facts,
             )
         return self.finding(
@@ -83,7 +83,7 @@ class GraphFreed(Rule):
             why="two losses share a part of one graph, and the first backward gave the memory of that part back",
             fix="add the losses and call backward() once, or give the first call retain_graph=True; if the first loss "
             "is not meant to train the shared part, detach() what it takes from there",
-            place=place_of_line(first),
+            location=location_of_line(first),
             **facts,
         )
 

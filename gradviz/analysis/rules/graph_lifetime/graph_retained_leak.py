@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, line_outside_modules, place_of_call
+from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, line_outside_modules, location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.retained_graphs import Retained
-from gradviz.analysis.finding import Finding, NodeAt, Place, place_of_line
+from gradviz.analysis.finding import Finding, Location, NodeAt, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Holder
 from gradviz.graph.model import CallSite, Node
@@ -63,8 +63,8 @@ class GraphRetainedLeak(Rule):
     def _held(self, flow: Dataflow, retained: Retained) -> Finding:
         assert retained.holder is not None
         line = _line_of_holder(flow, retained)
-        made = place_of_line(line)
-        kept = _place_of_keeping(retained.holder, made)
+        made = location_of_line(line)
+        kept = _location_of_keeping(retained.holder, made)
         variable = retained.holder.path
         many = len(retained.tensors) > 1
         return self.finding(
@@ -74,8 +74,8 @@ class GraphRetainedLeak(Rule):
             fix="keep the value without its graph: .item() for a number, .detach() for a tensor; compute what is not "
             "trained under torch.no_grad()",
             symptom="memory_leak",
-            place=kept or made,
-            symptom_place=made if kept is not None else None,
+            location=kept or made,
+            symptom_location=made if kept is not None else None,
             tensors=(variable,),
             evidence={"graphs": retained.graphs, "tensors": len(retained.tensors), "holder": variable},
         )
@@ -90,33 +90,33 @@ class GraphRetainedLeak(Rule):
             fix="use torch.autograd.grad(..., create_graph=True), which puts nothing into .grad; or set .grad = None "
             "on every leaf, inputs as well, once it was used",
             symptom="memory_leak",
-            place=place_of_line(line),
+            location=location_of_line(line),
             evidence={"graphs": retained.graphs, "tensors": len(retained.tensors)},
         )
 
     # -- on ctx --------------------------------------------------------------------------------------------------
 
     def _on_ctx(self, case: Case, flow: Dataflow) -> Iterator[Finding]:
-        told: set[tuple[str, str]] = set()
+        reported: set[tuple[str, str]] = set()
         for number, graph in enumerate(case.graphs):
             for node in graph.nodes:
                 for saved in node.saved if node.kind == "custom" else ():
-                    is_new = (node.name, saved.slot) not in told
+                    is_new = (node.name, saved.slot) not in reported
                     if saved.kept_in == "ctx" and saved.source == node.id and is_new:
-                        told.add((node.name, saved.slot))
+                        reported.add((node.name, saved.slot))
                         yield self._cycle(flow, NodeAt(number, node.id), node, saved)
 
     def _cycle(self, flow: Dataflow, at: NodeAt, node: Node, saved: SavedTensor) -> Finding:
         call = flow.call_of_node(node.sequence_nr)
-        used = None if call is None else place_of_call(flow, call)
+        used = None if call is None else location_of_call(flow, call)
         return self.finding(
             f"{node.name.removesuffix('Backward')} keeps its own result in ctx.{saved.slot}: the result holds ctx and "
             "ctx holds the result",
             why="such a cycle is only freed when Python's garbage collector comes by, with all that the graph keeps",
             fix="pass results and inputs to ctx.save_for_backward(...), and read ctx.saved_tensors in backward",
             symptom="memory_leak",
-            place=_line_on_ctx(flow, call, saved.slot) or used,
-            symptom_place=used,
+            location=_line_on_ctx(flow, call, saved.slot) or used,
+            symptom_location=used,
             op=node.name,
             nodes=(at,),
             evidence={"bytes": saved.bytes},
@@ -132,16 +132,16 @@ def _line_of_holder(flow: Dataflow, retained: Retained) -> CallSite | None:
     return line_outside_modules(flow, retained.maker)
 
 
-def _place_of_keeping(holder: Holder, made: Place | None) -> Place | None:
+def _location_of_keeping(holder: Holder, made: Location | None) -> Location | None:
     """The one line that puts results into the list or dict that holds them, where another one makes them."""
-    places = [Place(file, line) for file, line in holder.lines]
-    return places[0] if len(places) == 1 and places[0] != made else None
+    locations = [Location(file, line) for file, line in holder.lines]
+    return locations[0] if len(locations) == 1 and locations[0] != made else None
 
 
-def _line_on_ctx(flow: Dataflow, call: int | None, slot: str) -> Place | None:
+def _line_on_ctx(flow: Dataflow, call: int | None, slot: str) -> Location | None:
     definition = None if call is None else flow.log.calls[call].definition
     if definition is None:
         return None
     known = flow.log.definitions[definition]
     line = dict(known.attributes).get(slot.partition("[")[0].partition(".")[0])
-    return None if line is None else Place(known.file, line)
+    return None if line is None else Location(known.file, line)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, place_of_call
+from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import FailedBackwards
 from gradviz.analysis.dataflow.tensor_words import names_of, together
-from gradviz.analysis.finding import Finding, place_of_line
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.overwritten_words import overwritten_facts
+from gradviz.analysis.rules.bases.overwritten_saved_tensors import overwritten_facts
 from gradviz.graph.model import CallSite
 
 
@@ -81,8 +81,8 @@ class StateNotDetached(Rule):
         what = together(named) if named else f"what was computed{at_line(line)}"
         facts |= {
             "symptom": "raises",
-            "place": place_of_line(line),
-            "symptom_place": place_of_call(flow, backward),
+            "location": location_of_line(line),
+            "symptom_location": location_of_call(flow, backward),
         }
         return self.finding(
             f"{what} is carried over from an earlier step with its history, {words}",

@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
-from gradviz.analysis.dataflow.call_words import at_line, operation, place_of_call
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, operation
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.refusals import views_between
+from gradviz.analysis.dataflow.refused_calls import views_between
 from gradviz.analysis.dataflow.tensor_words import names_of, tensor_words
-from gradviz.analysis.finding import Finding, NodeAt, place_of_line
+from gradviz.analysis.finding import Finding, NodeAt, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import Graph, Node
@@ -68,8 +68,8 @@ class DataWrittenUnseen(Rule):
             why=f"the derivative of {saver} is computed from the values that it saved; .data hides that they changed",
             fix="make a new tensor in place of the write, or write after backward(); under torch.no_grad() and without "
             ".data torch notices such a write and refuses",
-            place=place_of_line(line),
-            symptom_place=place_of_call(flow, found.backward),
+            location=location_of_line(line),
+            symptom_location=location_of_call(flow, found.backward),
             op=case.graphs[found.node.graph].nodes[found.node.node].name,
             tensors=names_of(flow, reached.leaves),
             nodes=(found.node,),
@@ -103,14 +103,14 @@ def unseen_writes(backward_calls: BackwardCalls) -> Iterator[UnseenWrite]:
     """One for each line that writes, where a graph was kept that shows what was saved."""
     flow = backward_calls.flow
     nodes_of: Callable[[int], _Nodes] = cache(lambda graph: _by_sequence_nr(backward_calls.graphs[graph]))
-    told: set[int | None] = set()
+    reported: set[int | None] = set()
     for write, call in enumerate(flow.log.calls):
-        if call.call_site in told or call.raised is not None:
+        if call.call_site in reported or call.raised is not None:
             continue
         for target in _written_unseen(flow, write, call):
             found = next(_savers(backward_calls, nodes_of, write, target), None)
             if found is not None:
-                told.add(call.call_site)
+                reported.add(call.call_site)
                 yield found
                 break
 

@@ -11,13 +11,13 @@ from gradviz.analysis.dataflow.failed_backward import FailedBackwards, Overwritt
 from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.overwritten_words import (
+from gradviz.analysis.rules.bases.out_of_place_call import call_out_of_place
+from gradviz.analysis.rules.bases.overwritten_saved_tensors import (
     is_nameless_result,
     overwritten_facts,
     version_after,
     written_through,
 )
-from gradviz.analysis.rules.in_place.out_of_place import call_out_of_place
 
 
 class InplaceModifiedSaved(Rule):

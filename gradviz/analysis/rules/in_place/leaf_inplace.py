@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, operation
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.refusals import RefusedChange, refused_changes
+from gradviz.analysis.dataflow.refused_calls import RefusedChange, refused_changes
 from gradviz.analysis.dataflow.tensor_words import tensor_words
-from gradviz.analysis.finding import Finding, place_of_line
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
 
 
@@ -65,7 +65,7 @@ class LeafInplace(Rule):
             why="autograd would have to make the leaf a result, and then nothing would be left to hold its .grad",
             fix=fix,
             symptom="raises",
-            place=place_of_line(line),
+            location=location_of_line(line),
             tensors=base.names,
             evidence={"operation": call.function, "is_update_by_gradient": is_update},
         )

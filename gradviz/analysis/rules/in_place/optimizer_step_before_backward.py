@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.failed_backward import FailedBackwards, Overwritt
 from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.overwritten_words import overwritten_facts
+from gradviz.analysis.rules.bases.overwritten_saved_tensors import overwritten_facts
 
 
 class OptimizerStepBeforeBackward(Rule):

@@ -8,11 +8,11 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, operation
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.reached_calls import ReachedCalls
-from gradviz.analysis.dataflow.refusals import RefusedChange, refused_changes
+from gradviz.analysis.dataflow.refused_calls import RefusedChange, refused_changes
 from gradviz.analysis.dataflow.tensor_words import names_of, tensor_words
-from gradviz.analysis.finding import Finding, place_of_line
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.in_place.out_of_place import call_out_of_place
+from gradviz.analysis.rules.bases.out_of_place_call import call_out_of_place
 
 
 class ViewInplace(Rule):
@@ -65,7 +65,7 @@ class ViewInplace(Rule):
             fix="make a new tensor there instead (no trailing underscore, x = x * y for x *= y), or clone() the view",
             changed_line=call_out_of_place(case, refused.call),
             symptom="raises",
-            place=place_of_line(line),
+            location=location_of_line(line),
             tensors=names_of(flow, ReachedCalls(flow, (refused.target.tensor,), refused.call).leaves),
             path=tuple(f"{operation(calls[row])} makes a view{at_line(flow.line_of(row))}" for row in refused.views),
             evidence={"operation": calls[refused.call].function, "views": len(refused.views)},

@@ -9,7 +9,7 @@ from gradviz.analysis.cuts.cut_paths import alive_above
 from gradviz.analysis.dataflow.call_words import short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import together
-from gradviz.analysis.finding import Finding, NodeAt, Place
+from gradviz.analysis.finding import Finding, Location, NodeAt
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
 
@@ -50,16 +50,16 @@ class ComplexMisuse(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        by_place: dict[Place | None, list[int]] = {}
+        by_location: dict[Location | None, list[int]] = {}
         for row, call in enumerate(flow.log.calls):
             if _drops_imaginary_part(flow, call):
-                by_place.setdefault(case.place_of_call(row), []).append(row)
-        for place, rows in by_place.items():
-            marks = [node for row in rows if (node := case.node_of_call(row)) is not None]
-            if marks:
-                yield self._finding(case, flow, place, rows, marks[0])
+                by_location.setdefault(case.location_of_call(row), []).append(row)
+        for location, rows in by_location.items():
+            found_nodes = [node for row in rows if (node := case.node_of_call(row)) is not None]
+            if found_nodes:
+                yield self._finding(case, flow, location, rows, found_nodes[0])
 
-    def _finding(self, case: Case, flow: Dataflow, place: Place | None, rows: list[int], mark: NodeAt) -> Finding:
+    def _finding(self, case: Case, flow: Dataflow, location: Location | None, rows: list[int], mark: NodeAt) -> Finding:
         call = flow.log.calls[rows[0]]
         live = [(use.tensor, rows[0]) for use in call.inputs if use.requires_grad]
         known = set(flow.log.parameters)
@@ -70,7 +70,7 @@ class ComplexMisuse(Rule):
             symptom="grad_wrong",
             why="a cast to real numbers keeps the real part only; the loss and the gradient see half of the numbers",
             fix="say what is meant: .abs() for magnitudes, .real where the rest is zero, torch.view_as_real for both",
-            place=place,
+            location=location,
             op=case.graphs[mark.graph].nodes[mark.node].name,
             tensors=tuple(tensors),
             nodes=(mark,),

@@ -60,8 +60,8 @@ class InferenceTensor(Rule):
             return
         tensor, maker = made[0]
         site = flow.log.calls[maker].grad_mode_site
-        place = case.place_of_site(flow.log.calls[maker].call_site if site is None else site)
-        text = case.source_line(place)
+        location = case.location_of_site(flow.log.calls[maker].call_site if site is None else site)
+        text = case.source_line(location)
         wanting = [case.tensor_name(use.tensor) for use in call.inputs if use.requires_grad]
         name = case.tensor_name(tensor)
         refused = f"{short_name(call.function)} with {together(wanting)}" if wanting else short_name(call.function)
@@ -71,8 +71,8 @@ class InferenceTensor(Rule):
             why="inference tensors have no version counter, so autograd cannot save them for backward",
             fix="compute it under torch.no_grad() instead, or use a copy outside of inference mode: .clone()",
             changed_line=None if text is None else _with_no_grad(text),
-            place=place,
-            symptom_place=case.place_of_site(call.call_site),
+            location=location,
+            symptom_location=case.location_of_site(call.call_site),
             tensors=tuple(wanting) or (name,),
             path=(f"{short_name(flow.log.calls[maker].function)} in inference mode", name, short_name(call.function)),
             evidence={"tensor": name, "made_by": flow.log.calls[maker].function, "refused_by": call.function},

@@ -57,7 +57,7 @@ class NoBackward(Rule):
         yield self.finding(
             f"{first.function}() ran {times} and changed nothing: no backward() ran, so no parameter has a gradient",
             symptom="grad_none",
-            place=case.place_of_call(steps[0]),
+            location=case.location_of_call(steps[0]),
             tensors=tuple(dict.fromkeys(case.tensor_name(use.tensor) for use in first.inputs)),
             why="an optimizer leaves parameters whose .grad is None as they are",
             fix="call loss.backward() before the step",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientRule, BrokenWords
+from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientFacts, BrokenGradientRule
 
 
 class NanFromOp(BrokenGradientRule):
@@ -35,12 +35,12 @@ class NanFromOp(BrokenGradientRule):
     code = "GV301"
     name = "nan_from_op"
 
-    def verdict(self, told: BrokenWords) -> str:
-        made = f"gives {told.results}" if told.in_forward and told.results else f"sends {told.kind} back"
-        return f"{told.operation_with_operands} {made}; {told.effect}"
+    def verdict(self, facts: BrokenGradientFacts) -> str:
+        made = f"gives {facts.results}" if facts.in_forward and facts.results else f"sends {facts.kind} back"
+        return f"{facts.operation_with_operands} {made}; {facts.effect}"
 
-    def why(self, told: BrokenWords) -> str:
-        return told.reason or "finite numbers came in, and what went out is not: by value or by slope"
+    def why(self, facts: BrokenGradientFacts) -> str:
+        return facts.reason or "finite numbers came in, and what went out is not: by value or by slope"
 
-    def fix(self, told: BrokenWords) -> str:
-        return told.remedy or "keep its input away from where it is not defined, for instance with clamp()"
+    def fix(self, facts: BrokenGradientFacts) -> str:
+        return facts.remedy or "keep its input away from where it is not defined, for instance with clamp()"

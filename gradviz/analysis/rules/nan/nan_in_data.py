@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientRule, BrokenWords
+from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientFacts, BrokenGradientRule
 
 
 class NanInData(BrokenGradientRule):
@@ -35,15 +35,15 @@ class NanInData(BrokenGradientRule):
     code = "GV305"
     name = "nan_in_data"
 
-    def verdict(self, told: BrokenWords) -> str:
-        if told.is_unseen:
-            return f"the data that {told.operation} takes has NaN or Inf in it; {told.effect}"
-        made = f"gives {told.results}" if told.results else "gives NaN or Inf"
-        return f"the data is broken before the model sees it: {told.operation} {made}"
+    def verdict(self, facts: BrokenGradientFacts) -> str:
+        if facts.is_unseen:
+            return f"the data that {facts.operation} takes has NaN or Inf in it; {facts.effect}"
+        made = f"gives {facts.results}" if facts.results else "gives NaN or Inf"
+        return f"the data is broken before the model sees it: {facts.operation} {made}"
 
-    def why(self, told: BrokenWords) -> str:
-        reason = f"{told.reason}; " if told.reason else ""
+    def why(self, facts: BrokenGradientFacts) -> str:
+        reason = f"{facts.reason}; " if facts.reason else ""
         return f"{reason}no parameter had to do with it, and one NaN in a batch makes every gradient NaN"
 
-    def fix(self, told: BrokenWords) -> str:
-        return told.remedy or "clean the data where it is made or read: torch.isfinite() tells which rows"
+    def fix(self, facts: BrokenGradientFacts) -> str:
+        return facts.remedy or "clean the data where it is made or read: torch.isfinite() tells which rows"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientRule, BrokenWords
+from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientFacts, BrokenGradientRule
 
 
 class NanInMaskedBranch(BrokenGradientRule):
@@ -33,18 +33,16 @@ class NanInMaskedBranch(BrokenGradientRule):
     code = "GV302"
     name = "nan_in_masked_branch"
 
-    def verdict(self, told: BrokenWords) -> str:
-        made = f"gives {told.results}" if told.in_forward and told.results else "has no finite slope everywhere"
-        return (
-            f"{told.operation_with_operands} {made}; {told.hider} hides that in forward, not in backward: {told.effect}"
-        )
+    def verdict(self, facts: BrokenGradientFacts) -> str:
+        made = f"gives {facts.results}" if facts.in_forward and facts.results else "has no finite slope everywhere"
+        return f"{facts.operation_with_operands} {made}; {facts.hider} hides that in forward, not in backward: {facts.effect}"
 
-    def why(self, told: BrokenWords) -> str:
-        reason = f"{told.reason}; " if told.reason else ""
-        return f"{reason}what {told.hider} drops gets a gradient of 0, and 0 times Inf is NaN"
+    def why(self, facts: BrokenGradientFacts) -> str:
+        reason = f"{facts.reason}; " if facts.reason else ""
+        return f"{reason}what {facts.hider} drops gets a gradient of 0, and 0 times Inf is NaN"
 
-    def fix(self, told: BrokenWords) -> str:
+    def fix(self, facts: BrokenGradientFacts) -> str:
         return (
-            f"mask the input of {told.operation} instead of its result: put a harmless number where the result is not "
+            f"mask the input of {facts.operation} instead of its result: put a harmless number where the result is not "
             "wanted (x_safe = torch.where(mask, x, 1.0)), then compute, then mask"
         )

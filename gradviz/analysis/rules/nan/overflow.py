@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientRule, BrokenWords
+from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientFacts, BrokenGradientRule
 
 
 class Overflow(BrokenGradientRule):
@@ -33,16 +33,16 @@ class Overflow(BrokenGradientRule):
     name = "overflow"
     yields_to = ("exploding_chain",)
 
-    def verdict(self, told: BrokenWords) -> str:
-        return f"{told.operation_with_operands} overflows to Inf; {told.effect}"
+    def verdict(self, facts: BrokenGradientFacts) -> str:
+        return f"{facts.operation_with_operands} overflows to Inf; {facts.effect}"
 
-    def why(self, told: BrokenWords) -> str:
+    def why(self, facts: BrokenGradientFacts) -> str:
         return (
             "float32 ends at 3.4e38, which exp() passes at 88.7, and float16 at 65504; beyond is Inf, and backward "
             "makes NaN of it (0 times Inf, Inf / Inf)"
         )
 
-    def fix(self, told: BrokenWords) -> str:
+    def fix(self, facts: BrokenGradientFacts) -> str:
         return (
             "use the form that is stable (softplus, logsigmoid, log_softmax, logsumexp, a loss that takes logits), "
             "or bound what comes in"

@@ -8,10 +8,10 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import place_of_call
+from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 
 
@@ -56,13 +56,13 @@ class BrokenWeightTie(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        fates = case.fates
-        for tie in _ties(fates):
-            if _train_together(fates, tie):
-                yield self._finding(fates, tie)
+        histories = case.histories
+        for tie in _ties(histories):
+            if _train_together(histories, tie):
+                yield self._finding(histories, tie)
 
-    def _finding(self, fates: ParameterFates, tie: Tie) -> Finding:
-        one, other = fates.name(tie.one), fates.name(tie.other)
+    def _finding(self, histories: ParameterHistories, tie: Tie) -> Finding:
+        one, other = histories.name(tie.one), histories.name(tie.other)
         how = {
             "share memory": "share their memory, but are two parameters",
             "copied": "began as one and its copy, and are two parameters",
@@ -74,32 +74,34 @@ class BrokenWeightTie(Rule):
             symptom="grad_wrong",
             why="autograd and optimizers go by tensor objects, not by memory: nothing adds the two gradients up",
             fix="assign the Parameter itself, after everything that replaces it: module_b.weight = module_a.weight"
-            if fates.tensor(tie.one).facts.shape == fates.tensor(tie.other).facts.shape
+            if histories.tensor(tie.one).facts.shape == histories.tensor(tie.other).facts.shape
             else f"keep one of them, and transpose it where it is used: F.linear(x, {one}.t())",
-            place=place_of_call(fates.flow, tie.row),
-            tensors=names_of(fates.flow, [tie.one, tie.other]),
+            place=location_of_call(histories.flow, tie.row),
+            tensors=names_of(histories.flow, [tie.one, tie.other]),
             evidence={"shares_memory": tie.how == "share memory"},
         )
 
 
-def _ties(fates: ParameterFates) -> Iterator[Tie]:
+def _ties(histories: ParameterHistories) -> Iterator[Tie]:
     owner: dict[int, int] = {}
     """By storage: the parameter that had it first."""
-    for number, tensor in enumerate(fates.log.tensors):
+    for number, tensor in enumerate(histories.log.tensors):
         if tensor.role == "parameter" and tensor.storage is not None:
             owner.setdefault(tensor.storage, number)
     took_place_of: dict[int, int] = {}
-    for row, call in enumerate(fates.log.calls):
+    for row, call in enumerate(histories.log.calls):
         places = {use.place: use.tensor for use in call.inputs}
         if call.function == "torch.Tensor.data.__set__" and len(call.inputs) > 1:
-            storage = fates.tensor(call.inputs[1].tensor).storage
+            storage = histories.tensor(call.inputs[1].tensor).storage
             source = owner.get(storage) if storage is not None else None
             if source is not None and source != call.inputs[0].tensor:
                 yield Tie(source, call.inputs[0].tensor, row, "share memory")
         elif call.kind == "register_parameter" and "shared" in places:
             yield Tie(places["shared"], places["new"], row, "share memory")
         elif call.kind == "register_parameter" and "source" in places:
-            yield from (Tie(origin, places["new"], row, "copied") for origin in _copied_from(fates, places["source"]))
+            yield from (
+                Tie(origin, places["new"], row, "copied") for origin in _copied_from(histories, places["source"])
+            )
         elif call.kind in ("register_parameter", "register_module"):
             yield from _torn(row, places)
             for old, new in _replacements(places):
@@ -121,11 +123,11 @@ def _replacements(places: dict[str, int]) -> Iterator[tuple[int, int]]:
             yield old, new
 
 
-def _copied_from(fates: ParameterFates, source: int) -> list[int]:
+def _copied_from(histories: ParameterHistories, source: int) -> list[int]:
     """The parameter that a tensor is nothing but a copy of, perhaps transposed, made while autograd watched."""
-    current, row = source, len(fates.log.calls)
-    while (producer := fates.flow.newest_producer(current, row)) is not None:
-        call = fates.log.calls[producer]
+    current, row = source, len(histories.log.calls)
+    while (producer := histories.flow.newest_producer(current, row)) is not None:
+        call = histories.log.calls[producer]
         if call.function not in _COPIES or not call.inputs:
             return []
         use, row = call.inputs[0], producer
@@ -143,9 +145,11 @@ _COPIES = frozenset(
 )  # fmt: skip
 
 
-def _train_together(fates: ParameterFates, tie: Tie) -> bool:
+def _train_together(histories: ParameterHistories, tie: Tie) -> bool:
     """Whether gradients reach both, by the same backward calls, and they look alike, one perhaps transposed."""
-    one, other = (sorted(map(str, fates.tensor(number).facts.shape)) for number in (tie.one, tie.other))
+    one, other = (sorted(map(str, histories.tensor(number).facts.shape)) for number in (tie.one, tie.other))
     if one != other:
         return False
-    return any(tie.one in leaves and tie.other in leaves for row, leaves in fates.reached_by.items() if row > tie.row)
+    return any(
+        tie.one in leaves and tie.other in leaves for row, leaves in histories.reached_by.items() if row > tie.row
+    )

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import place_of_call
+from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 
 
@@ -48,28 +48,28 @@ class NonLeaf(Rule):
     severity = "error"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        fates = case.fates
+        histories = case.histories
         refused = {
             (use.tensor, row): None
-            for row in fates.flow.rows_of_kind("add_param_group")
-            for use in fates.log.calls[row].inputs
+            for row in histories.flow.rows_of_kind("add_param_group")
+            for use in histories.log.calls[row].inputs
             if use.has_grad_fn
         }
-        told: set[int] = set()
-        alike = _MadeAlike(fates)
-        for number, row in (*refused, *_read_without_gradient(fates)):
-            producer = max(fates.flow.producers(number, row), default=None)
-            if producer is not None and producer not in told:
-                told.add(producer)
+        reported: set[int] = set()
+        alike = _MadeAlike(histories)
+        for number, row in (*refused, *_read_without_gradient(histories)):
+            producer = max(histories.flow.producers(number, row), default=None)
+            if producer is not None and producer not in reported:
+                reported.add(producer)
                 tensors = [number, *alike.to(number)]
                 yield self._finding(case, tensors, row, producer, is_refused=(number, row) in refused)
 
     def _finding(self, case: Case, tensors: list[int], row: int, producer: int, *, is_refused: bool) -> Finding:
         """Of the first of these tensors; the others are made alike."""
-        fates = case.fates
-        call = fates.log.calls[producer]
+        histories = case.histories
+        call = histories.log.calls[producer]
         function = call.function.rpartition(".")[2].strip("_")
-        name = fates.name(tensors[0])
+        name = histories.name(tensors[0])
         what = "so no optimizer takes it" if is_refused else "so its .grad stays None"
         return self.finding(
             f"{name} is no leaf: it is the result of {function}(), {what}",
@@ -77,37 +77,37 @@ class NonLeaf(Rule):
             why="requires_grad was set before; the leaf, which gets the gradient, is what the computation began with",
             fix="compute first and set requires_grad on the result: (...).detach().requires_grad_(); update a leaf in "
             "place, under torch.no_grad()",
-            place=place_of_call(fates.flow, producer),
-            symptom_place=place_of_call(fates.flow, row),
-            tensors=names_of(fates.flow, tensors),
+            location=location_of_call(histories.flow, producer),
+            symptom_location=location_of_call(histories.flow, row),
+            tensors=names_of(histories.flow, tensors),
             evidence={"function": call.function},
         )
 
 
-def _read_without_gradient(fates: ParameterFates) -> Iterator[tuple[int, int]]:
+def _read_without_gradient(histories: ParameterHistories) -> Iterator[tuple[int, int]]:
     """Tensors with a ``grad_fn`` whose ``.grad`` the program found to be None after a backward call."""
-    read = ((fates.log.calls[row].inputs[0], row) for row in fates.reads_of_no_gradient)
+    read = ((histories.log.calls[row].inputs[0], row) for row in histories.reads_of_no_gradient)
     return ((use.tensor, row) for use, row in read if use.has_grad_fn)
 
 
 class _MadeAlike:
     """Variables that are what one function made of leaves without a name."""
 
-    def __init__(self, fates: ParameterFates) -> None:
-        self._fates = fates
+    def __init__(self, histories: ParameterHistories) -> None:
+        self._histories = histories
 
     def to(self, number: int) -> list[int]:
         """Those that the function made that made a tensor, without this one."""
-        functions = {self._fates.log.calls[row].function for row in self._fates.flow.producers(number)}
+        functions = {self._histories.log.calls[row].function for row in self._histories.flow.producers(number)}
         return sorted(other for each in functions for other in self._by_function.get(each, ()) if other != number)
 
     @cached_property
     def _by_function(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = defaultdict(list)
-        for number, tensor in enumerate(self._fates.log.tensors):
+        for number, tensor in enumerate(self._histories.log.tensors):
             if tensor.names and tensor.producer is not None:
-                call = self._fates.log.calls[tensor.producer]
+                call = self._histories.log.calls[tensor.producer]
                 live = call.live_inputs
-                if live and all(use.is_leaf and not self._fates.tensor(use.tensor).names for use in live):
+                if live and all(use.is_leaf and not self._histories.tensor(use.tensor).names for use in live):
                     found[call.function].append(number)
         return dict(found)

@@ -7,9 +7,9 @@ from itertools import groupby
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, Place, place_of_line
-from gradviz.analysis.parameters.makers import line_that_keeps
-from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.creation_lines import line_that_keeps
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 from gradviz.capture.capture import ScriptError
 
@@ -74,77 +74,77 @@ class NotRegistered(Rule):
     severity = "error"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        fates = case.fates
-        hidden = [n for n in fates.untrained if fates.tensor(n).hidden_in is not None]
+        histories = case.histories
+        hidden = [n for n in histories.untrained if histories.tensor(n).hidden_in is not None]
         if _found_no_parameters(case.capture.error):
-            hidden = [n for n in fates.log.parameters if fates.tensor(n).hidden_in is not None]
-            yield from self._of_modules(fates, hidden, is_raised=True)
+            hidden = [n for n in histories.log.parameters if histories.tensor(n).hidden_in is not None]
+            yield from self._of_modules(histories, hidden, is_raised=True)
             return
-        read = _with_gradients_read(fates)
-        yield from self._of_modules(fates, [n for n in hidden if n not in read], is_raised=False)
-        yield from self._made_in_forward(fates)
+        read = _with_gradients_read(histories)
+        yield from self._of_modules(histories, [n for n in hidden if n not in read], is_raised=False)
+        yield from self._made_in_forward(histories)
 
-    def _of_modules(self, fates: ParameterFates, hidden: list[int], *, is_raised: bool) -> Iterator[Finding]:
-        places = {n: _place_where_kept(fates, n) for n in hidden}
-        by_line = sorted(hidden, key=lambda n: (str(places[n]), n))
-        for _, group in groupby(by_line, key=lambda n: str(places[n])):
+    def _of_modules(self, histories: ParameterHistories, hidden: list[int], *, is_raised: bool) -> Iterator[Finding]:
+        locations = {n: _location_where_kept(histories, n) for n in hidden}
+        by_line = sorted(hidden, key=lambda n: (str(locations[n]), n))
+        for _, group in groupby(by_line, key=lambda n: str(locations[n])):
             tensors = list(group)
-            owner = fates.tensor(tensors[0]).hidden_in
+            owner = histories.tensor(tensors[0]).hidden_in
             verb = "is" if len(tensors) == 1 else "are"
             yield self.finding(
-                f"{fates.together(tensors)} {verb} not registered: {owner}.parameters() does not give "
+                f"{histories.together(tensors)} {verb} not registered: {owner}.parameters() does not give "
                 f"{'it' if len(tensors) == 1 else 'them'}"
                 + ("" if is_raised else f", so {'it gets' if len(tensors) == 1 else 'they get'} gradients and no step"),
                 symptom="raises" if is_raised else "grad_wrong",
                 why="a module only knows what is assigned to it as a parameter or a module; not what lies in a plain "
                 "list, dict or tensor attribute",
-                fix=_remedy(fates, tensors),
-                place=places[tensors[0]],
-                tensors=names_of(fates.flow, tensors),
+                fix=_remedy(histories, tensors),
+                location=locations[tensors[0]],
+                tensors=names_of(histories.flow, tensors),
                 evidence={"module": owner, "tensors": len(tensors)},
             )
 
-    def _made_in_forward(self, fates: ParameterFates) -> Iterator[Finding]:
+    def _made_in_forward(self, histories: ParameterHistories) -> Iterator[Finding]:
         """Parameters that came to be while a module ran, and that no module has afterwards."""
         fresh: dict[str, list[int]] = {}
-        for number in fates.untrained:
-            tensor, made = fates.tensor(number), fates.made_by(number)
+        for number in histories.untrained:
+            tensor, made = histories.tensor(number), histories.made_by(number)
             if tensor.role != "parameter" or tensor.end is not None or made is None or tensor.hidden_in is not None:
                 continue
-            if fates.log.calls[made].scope is not None and not any("." in name for name in tensor.names):
-                fresh.setdefault(str(place_of_line(fates.line_where_made(number))), []).append(number)
+            if histories.log.calls[made].scope is not None and not any("." in name for name in tensor.names):
+                fresh.setdefault(str(location_of_line(histories.line_where_made(number))), []).append(number)
         for tensors in fresh.values():
             yield self.finding(
-                f"{fates.together(tensors)} {'was' if len(tensors) == 1 else 'were'} made while a module ran: new and "
+                f"{histories.together(tensors)} {'was' if len(tensors) == 1 else 'were'} made while a module ran: new and "
                 "random each time, and in no optimizer",
                 symptom="grad_wrong",
                 why="what forward makes is gone after it: its gradient goes to a tensor that nobody steps",
                 fix="make it once, in __init__, and assign it to self",
-                place=place_of_line(fates.line_where_made(tensors[0])),
-                tensors=names_of(fates.flow, tensors),
+                location=location_of_line(histories.line_where_made(tensors[0])),
+                tensors=names_of(histories.flow, tensors),
                 evidence={"tensors": len(tensors)},
             )
 
 
-def _place_where_kept(fates: ParameterFates, number: int) -> Place | None:
-    made, owner = fates.made_by(number), fates.tensor(number).hidden_in
-    return None if made is None or owner is None else place_of_line(line_that_keeps(fates.flow, made, owner))
+def _location_where_kept(histories: ParameterHistories, number: int) -> Location | None:
+    made, owner = histories.made_by(number), histories.tensor(number).hidden_in
+    return None if made is None or owner is None else location_of_line(line_that_keeps(histories.flow, made, owner))
 
 
 def _found_no_parameters(error: ScriptError | None) -> bool:
     return error is not None and "empty parameter list" in error.message
 
 
-def _with_gradients_read(fates: ParameterFates) -> set[int]:
+def _with_gradients_read(histories: ParameterHistories) -> set[int]:
     """Tensors that are no parameters, and whose gradients the program itself uses: it has its own plans with them."""
-    leaves = (each.gradient_of for number, each in enumerate(fates.log.tensors) if fates.flow.users(number))
-    return {leaf for leaf in leaves if leaf is not None and fates.tensor(leaf).role != "parameter"}
+    leaves = (each.gradient_of for number, each in enumerate(histories.log.tensors) if histories.flow.users(number))
+    return {leaf for leaf in leaves if leaf is not None and histories.tensor(leaf).role != "parameter"}
 
 
-def _remedy(fates: ParameterFates, tensors: list[int]) -> str:
-    name = fates.name(tensors[0])
+def _remedy(histories: ParameterHistories, tensors: list[int]) -> str:
+    name = histories.name(tensors[0])
     if "[" not in name:
-        return "assign it as torch.nn.Parameter(...)" if fates.tensor(tensors[0]).role == "tensor" else "assign it"
+        return "assign it as torch.nn.Parameter(...)" if histories.tensor(tensors[0]).role == "tensor" else "assign it"
     holds_modules = "." in name.rpartition("]")[2]
     is_dict = "['" in name
     if holds_modules:

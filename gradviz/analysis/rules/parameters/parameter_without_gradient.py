@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import names_of, together
-from gradviz.analysis.finding import Finding, Place, Severity
+from gradviz.analysis.finding import Finding, Location, Severity
 from gradviz.analysis.flow.gradient_flow import FlowRow
 from gradviz.analysis.flow.lost_gradients import NOT_IN_GRAPH
+from gradviz.analysis.parameters.parameter_outcomes import OutcomeKind, outcomes
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.outcomes import OutcomeKind, outcomes
 
 
 class ParameterWithoutGradient(Rule):
@@ -45,7 +45,7 @@ class ParameterWithoutGradient(Rule):
     requested_by = "--all-params-get-grad"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        yield from self._by_graphs(case) if case.capture.calls is None else self._by_fates(case)
+        yield from self._by_graphs(case) if case.capture.calls is None else self._by_histories(case)
 
     def counts(self, row: FlowRow) -> bool:
         """Whether this is a parameter that should have got one."""
@@ -62,16 +62,16 @@ class ParameterWithoutGradient(Rule):
             names = tuple(row.name for row in rows if row.nothing == reason)
             yield self._finding(together(names), names, str(reason), fix=self.remedy)
 
-    def _by_fates(self, case: Case) -> Iterator[Finding]:
-        fates = case.fates
-        groups: dict[tuple[OutcomeKind, Place | None], list[int]] = defaultdict(list)
+    def _by_histories(self, case: Case) -> Iterator[Finding]:
+        histories = case.histories
+        groups: dict[tuple[OutcomeKind, Location | None], list[int]] = defaultdict(list)
         for outcome in outcomes(case):
             if outcome.kind != "reached":
-                groups[outcome.kind, outcome.place].append(outcome.tensor)
-        for (kind, place), tensors in groups.items():
+                groups[outcome.kind, outcome.location].append(outcome.tensor)
+        for (kind, location), tensors in groups.items():
             fix = "gradviz check --why NAME tells more about each; without --all-params-get-grad this is no finding"
-            names = names_of(fates.flow, tensors)
-            yield self._finding(fates.together(tensors), names, kind, fix=fix, place=place)
+            names = names_of(histories.flow, tensors)
+            yield self._finding(histories.together(tensors), names, kind, fix=fix, location=location)
 
     def _finding(self, who: str, names: tuple[str, ...], reason: str, **facts: Any) -> Finding:
         return self.finding(

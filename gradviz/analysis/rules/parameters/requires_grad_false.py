@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import place_of_call
-from gradviz.analysis.dataflow.refusals import is_refused_hook, refused_roots
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.refused_calls import is_refused_hook, refused_roots
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import CutSeen, Finding, Place, place_of_line
-from gradviz.analysis.parameters.frozen import asked_without_flag, frozen_in_optimizer, loss_of_frozen, place_of_flag
-from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.finding import CutSeen, Finding, Location, location_of_line
+from gradviz.analysis.parameters.frozen_parameters import (
+    asked_without_flag,
+    frozen_in_optimizer,
+    location_of_flag,
+    loss_of_frozen,
+)
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 
 
@@ -49,53 +54,53 @@ class RequiresGradFalse(Rule):
     severity = "error"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        fates = case.fates
-        told: set[int] = set()
-        for number, row in asked_without_flag(fates):
-            if number not in told:
-                told.add(number)
-                yield self._asked(fates, number, row, is_raised=case.capture.error is not None)
-        if told:
+        histories = case.histories
+        reported: set[int] = set()
+        for number, row in asked_without_flag(histories):
+            if number not in reported:
+                reported.add(number)
+                yield self._asked(histories, number, row, is_raised=case.capture.error is not None)
+        if reported:
             return
-        for row, tensors in loss_of_frozen(fates):
-            yield self._loss(case, fates, row, tensors)
+        for row, tensors in loss_of_frozen(histories):
+            yield self._loss(case, histories, row, tensors)
             return
-        for frozen, freezing in frozen_in_optimizer(fates):
-            yield self._in_optimizer(fates, frozen, freezing)
+        for frozen, freezing in frozen_in_optimizer(histories):
+            yield self._in_optimizer(histories, frozen, freezing)
 
-    def _asked(self, fates: ParameterFates, number: int, row: int, *, is_raised: bool) -> Finding:
-        flag = _place_where_flagged(fates, number)
+    def _asked(self, histories: ParameterHistories, number: int, row: int, *, is_raised: bool) -> Finding:
+        flag = _location_where_flagged(histories, number)
         return self.finding(
-            f"{fates.name(number)} does not require grad, so backward() leaves its .grad at None",
+            f"{histories.name(number)} does not require grad, so backward() leaves its .grad at None",
             symptom="raises" if is_raised else "grad_none",
             why="nothing that is computed from it alone is recorded for backward",
             fix="call requires_grad_() on it before it is used, or make it with requires_grad=True",
-            place=flag,
-            symptom_place=place_of_call(fates.flow, row),
-            tensors=names_of(fates.flow, [number]),
+            location=flag,
+            symptom_location=location_of_call(histories.flow, row),
+            tensors=names_of(histories.flow, [number]),
         )
 
-    def _loss(self, case: Case, fates: ParameterFates, row: int, tensors: list[int]) -> Finding:
-        call = fates.log.calls[row]
+    def _loss(self, case: Case, histories: ParameterHistories, row: int, tensors: list[int]) -> Finding:
+        call = histories.log.calls[row]
         root = refused_roots(call)[0]
-        what, why, fix = (fates.name(root), *_NO_HOOK) if is_refused_hook(call) else ("the loss", *_NO_GRAD_FN)
+        what, why, fix = (histories.name(root), *_NO_HOOK) if is_refused_hook(call) else ("the loss", *_NO_GRAD_FN)
         return self.finding(
-            f"nothing that {what} was computed from requires grad: {fates.together(tensors)} "
+            f"nothing that {what} was computed from requires grad: {histories.together(tensors)} "
             f"{'does' if len(tensors) == 1 else 'do'} not",
             symptom="raises",
             why=why,
             fix=fix,
-            place=_place_where_flagged(fates, tensors[0]),
-            symptom_place=place_of_call(fates.flow, row),
-            tensors=names_of(fates.flow, tensors),
+            location=_location_where_flagged(histories, tensors[0]),
+            symptom_location=location_of_call(histories.flow, row),
+            tensors=names_of(histories.flow, tensors),
             cut=CutSeen("requires_grad=False", root=case.backward_calls.refused_root(row, root)),
         )
 
-    def _in_optimizer(self, fates: ParameterFates, tensors: list[int], row: int | None) -> Finding:
+    def _in_optimizer(self, histories: ParameterHistories, tensors: list[int], row: int | None) -> Finding:
         one = len(tensors) == 1
         it = "it" if one else "them"
         return self.finding(
-            f"{fates.together(tensors)} {'is' if one else 'are'} in the optimizer and never train{'s' if one else ''}: "
+            f"{histories.together(tensors)} {'is' if one else 'are'} in the optimizer and never train{'s' if one else ''}: "
             + (
                 f"{'it was' if one else 'they were'} frozen after the optimizer got {it}, and nothing unfreezes {it}"
                 if row is not None
@@ -106,8 +111,10 @@ class RequiresGradFalse(Rule):
             why="a tensor that does not require grad gets no .grad, and the optimizer passes over it",
             fix="unfreeze what is to be trained (look at which names the call really touches); take out of the "
             "optimizer what is not",
-            place=place_of_flag(fates, row) if row is not None else _place_where_flagged(fates, tensors[0]),
-            tensors=names_of(fates.flow, tensors),
+            location=location_of_flag(histories, row)
+            if row is not None
+            else _location_where_flagged(histories, tensors[0]),
+            tensors=names_of(histories.flow, tensors),
             evidence={"parameters": len(tensors)},
         )
 
@@ -122,10 +129,12 @@ _NO_HOOK = (
 )
 
 
-def _place_where_flagged(fates: ParameterFates, number: int) -> Place | None:
+def _location_where_flagged(histories: ParameterHistories, number: int) -> Location | None:
     """Where it was frozen; where it was made, if it never required grad."""
-    off = [row for row, flag in fates.flag_changes(number) if not flag]
+    off = [row for row, flag in histories.flag_changes(number) if not flag]
     if off:
-        return place_of_flag(fates, off[-1])
-    makers = fates.flow.producers(number)
-    return place_of_call(fates.flow, makers[-1]) if makers else place_of_line(fates.line_where_made(number))
+        return location_of_flag(histories, off[-1])
+    makers = histories.flow.producers(number)
+    return (
+        location_of_call(histories.flow, makers[-1]) if makers else location_of_line(histories.line_where_made(number))
+    )

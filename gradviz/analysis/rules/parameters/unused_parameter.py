@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import place_of_call
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.overwritten_variables import Overwriting, overwriting_of
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, Place, place_of_line
-from gradviz.analysis.parameters.parameter_fates import ParameterFates
-from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.parameters.overwritten_variables import Overwriting, overwriting_of
-from gradviz.analysis.rules.parameters.unused import (
+from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.parameters.unused_parameters import (
     Forgotten,
     Neighbours,
     asked_in_vain,
@@ -19,6 +18,7 @@ from gradviz.analysis.rules.parameters.unused import (
     never_used,
     used_elsewhere,
 )
+from gradviz.analysis.rule import Rule
 from gradviz.capture.capture import ScriptError
 
 
@@ -75,99 +75,103 @@ class UnusedParameter(Rule):
     yields_to = ("stale_optimizer_params", "requires_grad_false", "not_registered", "broken_weight_tie")
 
     def check(self, case: Case) -> Iterator[Finding]:
-        fates = case.fates
-        for number, row in asked_in_vain(fates):
-            yield self._asked_in_vain(fates, number, row)
+        histories = case.histories
+        for number, row in asked_in_vain(histories):
+            yield self._asked_in_vain(histories, number, row)
         if _waits_in_vain(case.capture.error):
-            yield from self._distributed(fates)
+            yield from self._distributed(histories)
             return
-        for group in never_used(fates):
-            yield self._never_used(fates, group)
+        for group in never_used(histories):
+            yield self._never_used(histories, group)
         if case.capture.error is None:
-            for group in dropped(fates):
+            for group in dropped(histories):
                 yield self._dropped(case, group)
-            if elsewhere := used_elsewhere(fates):
-                yield self._used_elsewhere(fates, elsewhere)
+            if elsewhere := used_elsewhere(histories):
+                yield self._used_elsewhere(histories, elsewhere)
 
-    def _never_used(self, fates: ParameterFates, group: Forgotten) -> Finding:
+    def _never_used(self, histories: ParameterHistories, group: Forgotten) -> Finding:
         verb = "is" if len(group.tensors) == 1 else "are"
-        made = place_of_line(fates.line_where_made(group.tensors[0]))
-        is_hidden = fates.has_compiled_code and group.instead is None
+        made = location_of_line(histories.line_where_made(group.tensors[0]))
+        is_hidden = histories.has_compiled_code and group.instead is None
         nothing = f"nothing is ever computed from {'it' if len(group.tensors) == 1 else 'them'}"
         return self.finding(
-            f"{fates.together(group.tensors)} {verb} in the optimizer, but "
-            + ("no gradient comes back from compiled code" if is_hidden else nothing + _instead(fates, group.instead)),
+            f"{histories.together(group.tensors)} {verb} in the optimizer, but "
+            + (
+                "no gradient comes back from compiled code"
+                if is_hidden
+                else nothing + _instead(histories, group.instead)
+            ),
             severity="note" if group.is_of_library else "warning",
             symptom="grad_none",
             why=_IN_COMPILED_CODE if is_hidden else "the loss does not depend on what forward never calls: no gradient",
             fix=_SHOW_COMPILED_CODE if is_hidden else "call it in forward, or take it out of the model",
-            place=group.place or made,
-            symptom_place=made if group.place and made != group.place else None,
-            tensors=names_of(fates.flow, group.tensors),
+            location=group.location or made,
+            symptom_location=made if group.location and made != group.location else None,
+            tensors=names_of(histories.flow, group.tensors),
             evidence={"parameters": len(group.tensors)},
         )
 
     def _dropped(self, case: Case, group: Forgotten) -> Finding:
-        fates = case.fates
-        lost = None if group.last is None else overwriting_of(fates.flow, group.last, case.source_line)
+        histories = case.histories
+        lost = None if group.last is None else overwriting_of(histories.flow, group.last, case.source_line)
         return self.finding(
-            f"{fates.together(group.tensors)} {'is' if len(group.tensors) == 1 else 'are'} used, but no loss needs "
+            f"{histories.together(group.tensors)} {'is' if len(group.tensors) == 1 else 'are'} used, but no loss needs "
             "the result" + ("" if lost is None else f": {lost.variable} is assigned anew before anything reads it"),
             symptom="grad_none",
             why="what was computed from it is overwritten or left out before backward: no gradient comes back",
             fix="use the result further on, or leave the computation out" if lost is None else _use_it(lost),
-            place=group.place if lost is None else lost.overwritten,
-            symptom_place=None if lost is None else lost.computed,
-            tensors=names_of(fates.flow, group.tensors),
+            location=group.location if lost is None else lost.overwritten,
+            symptom_location=None if lost is None else lost.computed,
+            tensors=names_of(histories.flow, group.tensors),
             evidence={"parameters": len(group.tensors)},
         )
 
-    def _used_elsewhere(self, fates: ParameterFates, tensors: tuple[int, ...]) -> Finding:
+    def _used_elsewhere(self, histories: ParameterHistories, tensors: tuple[int, ...]) -> Finding:
         return self.finding(
-            f"{fates.together(tensors)} {'is' if len(tensors) == 1 else 'are'} used on another thread, but no backward "
+            f"{histories.together(tensors)} {'is' if len(tensors) == 1 else 'are'} used on another thread, but no backward "
             "reaches what was computed there",
             symptom="grad_none",
             why="the calls of other threads are not recorded: the result may be left out, or cut off there",
             fix="look for detach(), no_grad() and item() in what that thread runs, or run it on the main thread to see",
-            place=place_of_line(fates.line_where_made(tensors[0])),
-            tensors=names_of(fates.flow, tensors),
+            location=location_of_line(histories.line_where_made(tensors[0])),
+            tensors=names_of(histories.flow, tensors),
             evidence={"parameters": len(tensors)},
         )
 
-    def _asked_in_vain(self, fates: ParameterFates, number: int, row: int) -> Finding:
-        here = place_of_call(fates.flow, row)
-        uses = fates.flow.producers(number, row)
-        is_fresh = any(use.tensor == number and use.has_grad_fn for use in fates.log.calls[row].inputs)
-        made = place_of_call(fates.flow, uses[-1]) if uses else None
+    def _asked_in_vain(self, histories: ParameterHistories, number: int, row: int) -> Finding:
+        here = location_of_call(histories.flow, row)
+        uses = histories.flow.producers(number, row)
+        is_fresh = any(use.tensor == number and use.has_grad_fn for use in histories.log.calls[row].inputs)
+        made = location_of_call(histories.flow, uses[-1]) if uses else None
         what = "it was made after, or beside, what the loss was computed from" if is_fresh else "no path leads to it"
         return self.finding(
-            f"autograd.grad() is asked for the gradient of {fates.name(number)}, but the loss was not computed from "
+            f"autograd.grad() is asked for the gradient of {histories.name(number)}, but the loss was not computed from "
             f"it: {what}",
             severity="error",
             symptom="raises",
             why="a gradient exists only for the very tensor that the computation began with; not for a copy or view",
             fix="compute the loss from this tensor, or pass the tensor that it was computed from",
-            place=made if is_fresh else _where_left_out(fates, number, row) or here,
-            symptom_place=here,
-            tensors=names_of(fates.flow, [number]),
+            location=made if is_fresh else _where_left_out(histories, number, row) or here,
+            symptom_location=here,
+            tensors=names_of(histories.flow, [number]),
         )
 
-    def _distributed(self, fates: ParameterFates) -> Iterator[Finding]:
-        last = max(fates.reached_by, default=None)
-        reached = fates.reached_by[last] if last is not None else frozenset()
-        silent = [n for n in sorted(fates.trained) if fates.tensor(n).requires_grad and n not in reached]
+    def _distributed(self, histories: ParameterHistories) -> Iterator[Finding]:
+        last = max(histories.reached_by, default=None)
+        reached = histories.reached_by[last] if last is not None else frozenset()
+        silent = [n for n in sorted(histories.trained) if histories.tensor(n).requires_grad and n not in reached]
         if last is None or not silent:
             return
         yield self.finding(
-            f"{fates.together(silent)} took no part in the loss of the last backward, and DistributedDataParallel "
+            f"{histories.together(silent)} took no part in the loss of the last backward, and DistributedDataParallel "
             "still waits for their gradients",
             severity="error",
             symptom="raises",
             why="DDP exchanges gradients when all parameters of the module have one; some of them never do in a step",
             fix="pass find_unused_parameters=True to DistributedDataParallel, or let every loss use all parameters",
-            place=Neighbours(fates).where_it_belongs(silent, any_sibling=True)[0],
-            symptom_place=place_of_call(fates.flow, last),
-            tensors=names_of(fates.flow, silent),
+            location=Neighbours(histories).where_it_belongs(silent, any_sibling=True)[0],
+            symptom_location=location_of_call(histories.flow, last),
+            tensors=names_of(histories.flow, silent),
             evidence={"parameters": len(silent)},
         )
 
@@ -183,10 +187,10 @@ def _use_it(lost: Overwriting) -> str:
     return f"take the earlier {name} along ({name} = {name} + ..., or as the input), or give one of them another name"
 
 
-def _instead(fates: ParameterFates, instead: int | None) -> str:
+def _instead(histories: ParameterHistories, instead: int | None) -> str:
     if instead is None:
         return ""
-    module = fates.name(instead).rpartition(".")[0]
+    module = histories.name(instead).rpartition(".")[0]
     return f"; {module}, of the same shape, is called twice at once"
 
 
@@ -194,16 +198,18 @@ def _waits_in_vain(error: ScriptError | None) -> bool:
     return error is not None and error.message.startswith("Expected to have finished reduction")
 
 
-def _where_left_out(fates: ParameterFates, number: int, row: int) -> Place | None:
+def _where_left_out(histories: ParameterHistories, number: int, row: int) -> Location | None:
     """The line of what was computed from it last, which the loss does not need; else where its neighbour is used.
 
     Whoever asks for several lists them in the order of their use: a bias after its weight, a weight before the next.
     """
-    rows = [each for each in fates.flow.descendants(number, until=row, live=True) if fates.log.calls[each].outputs]
-    asked = [use.tensor for use in fates.log.calls[row].asked]
+    rows = [
+        each for each in histories.flow.descendants(number, until=row, live=True) if histories.log.calls[each].outputs
+    ]
+    asked = [use.tensor for use in histories.log.calls[row].asked]
     here = asked.index(number)
     before, behind = asked[:here][::-1], asked[here + 1 :]
-    is_bias = len(fates.tensor(number).facts.shape) < 2
+    is_bias = len(histories.tensor(number).facts.shape) < 2
     beside = [*before, *behind] if is_bias else [*behind, *before]
-    rows = rows or [each for other in beside for each in fates.forward_uses(other) if each < row][:1]
-    return place_of_call(fates.flow, rows[-1]) if rows else None
+    rows = rows or [each for other in beside for each in histories.forward_uses(other) if each < row][:1]
+    return location_of_call(histories.flow, rows[-1]) if rows else None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import Crossing, Shape, crossings_into
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above, name_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.wrong.broadcasts import Crossing, Shape, crossings_into
 from gradviz.graph.call_log import TensorUse
 
 
@@ -46,12 +46,12 @@ class BroadcastMismatch(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        told = set()
+        reported = set()
         for backward, root in flow.roots():
             for crossing in crossings_into(flow, root, backward, since=flow.step_before(backward)):
-                place = case.place_of_call(crossing.call)
-                if place not in told:
-                    told.add(place)
+                location = case.location_of_call(crossing.call)
+                if location not in reported:
+                    reported.add(location)
                     yield self._finding(case, flow, crossing)
 
     def _finding(self, case: Case, flow: Dataflow, crossing: Crossing) -> Finding:
@@ -67,7 +67,7 @@ class BroadcastMismatch(Rule):
             symptom="grad_wrong",
             why="the loss is an average over all combinations, so its gradient pulls every prediction to the mean",
             fix=f"give both one shape before this line: squeeze {long}, or unsqueeze {short}",
-            place=case.place_of_call(crossing.call),
+            location=case.location_of_call(crossing.call),
             tensors=tuple(dict.fromkeys(name for use in live for name in leaf_names_above(flow, use.tensor))),
             evidence={"shapes": [_words(one), _words(other)], "result": _words(crossing.result)},
         )

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.backward_calls import RaisedBackward
-from gradviz.analysis.dataflow.custom_functions import CustomCall, custom_call_of, custom_calls, return_place
+from gradviz.analysis.dataflow.custom_functions import CustomCall, custom_call_of, custom_calls, return_location
 from gradviz.analysis.dataflow.tensor_words import together
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 
 _COUNT = re.compile(r"incorrect number of gradients \(expected (\d+), got (\d+)\)")
@@ -84,36 +84,36 @@ class CustomFunctionBadReturn(Rule):
             symptom="raises",
             why="backward must give back one gradient for each argument of forward, in that order, with its shape",
             fix=fix,
-            place=_place(case, failed.graph, custom),
-            symptom_place=case.place_of_backward(failed.graph),
+            location=_location(case, failed.graph, custom),
+            symptom_location=case.location_of_backward(failed.graph),
             op=custom.node.name,
             tensors=failed.starved,
-            nodes=case.marks(failed.graph, (custom.node.id,)),
+            nodes=case.nodes_in(failed.graph, (custom.node.id,)),
             evidence={"raised": failed.message},
         )
 
     def _given_nothing(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        told: set[str] = set()
+        reported: set[str] = set()
         for number in case.measured_graphs:
             for custom in custom_calls(flow, case.graphs[number]):
-                if custom.function in told or custom.node.run is None or not _got_something(custom):
+                if custom.function in reported or custom.node.run is None or not _got_something(custom):
                     continue
                 silent = tuple(
-                    place
-                    for place, sent in enumerate(custom.node.gradients)
-                    if sent is not None and sent.is_undefined and custom.node.edges[place] is not None
+                    index
+                    for index, sent in enumerate(custom.node.gradients)
+                    if sent is not None and sent.is_undefined and custom.node.edges[index] is not None
                 )
-                starved = case.leaves_never_reached(number, [custom.node.edges[place] for place in silent])
+                starved = case.leaves_never_reached(number, [custom.node.edges[index] for index in silent])
                 if starved:
-                    told.add(custom.function)
+                    reported.add(custom.function)
                     yield self._silent(case, number, custom, silent, starved)
 
     def _silent(
         self, case: Case, number: int, custom: CustomCall, silent: tuple[int, ...], starved: tuple[str, ...]
     ) -> Finding:
         falls_off = custom.definition is not None and not custom.definition.returns
-        inputs = ", ".join(f"{place + 1}" for place in silent)
+        inputs = ", ".join(f"{index + 1}" for index in silent)
         what = "has no return" if falls_off else f"gives None for input {inputs}, which requires grad"
         return self.finding(
             f"{custom.function}.backward {what}: no gradient comes to {together(starved)}",
@@ -122,16 +122,20 @@ class CustomFunctionBadReturn(Rule):
             fix="return the gradient that it computes"
             if falls_off
             else f"return a gradient for input {inputs}; the order is that of forward's arguments",
-            place=_place(case, number, custom),
+            location=_location(case, number, custom),
             op=custom.node.name,
             tensors=starved,
-            nodes=case.marks(number, (custom.node.id,)),
+            nodes=case.nodes_in(number, (custom.node.id,)),
             evidence={"arrived_norm": max((each.norm or 0.0) for each in custom.node.arrived if each is not None)},
         )
 
 
-def _place(case: Case, number: int, custom: CustomCall) -> Place | None:
-    return return_place(custom.definition) if custom.definition is not None else case.place_of(number, custom.node.id)
+def _location(case: Case, number: int, custom: CustomCall) -> Location | None:
+    return (
+        return_location(custom.definition)
+        if custom.definition is not None
+        else case.location_of(number, custom.node.id)
+    )
 
 
 def _got_something(custom: CustomCall) -> bool:
@@ -151,9 +155,9 @@ def _refusal(function: str, message: str) -> tuple[str, str] | None:
         )
         return f"{function}.backward gives back {counted}", fix
     if found := _SHAPE.search(message):
-        place, given_shape, shape = found.groups()
+        index, given_shape, shape = found.groups()
         return (
-            f"{function}.backward gives back a gradient of shape {given_shape} for input {int(place) + 1}, "
+            f"{function}.backward gives back a gradient of shape {given_shape} for input {int(index) + 1}, "
             f"which has shape {shape}",
             f"give back a gradient of shape {shape}: a transposition or a sum is missing, or the order is wrong",
         )

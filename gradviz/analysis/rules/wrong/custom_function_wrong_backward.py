@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.custom_functions import CustomCall, custom_calls, differing_slopes, is_flat, return_place
+from gradviz.analysis.dataflow.custom_functions import (
+    CustomCall,
+    custom_calls,
+    differing_slopes,
+    is_flat,
+    return_location,
+)
 from gradviz.analysis.dataflow.tensor_words import leaf_names
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import DerivativeCheck
 from gradviz.graph.traversal import ancestor_nodes
@@ -69,14 +75,14 @@ class CustomFunctionWrongBackward(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         checks = case.dataflow.log.derivatives
         on_purpose = {each.function for each in checks if each.is_identity or is_flat(each)}
-        told: set[Place | None] = set()
+        reported: set[Location | None] = set()
         for each in checks:
             wrong = differing_slopes(each)
             if each.function in on_purpose or not wrong:
                 continue
             finding = self._finding(case, each, wrong)
-            if finding is not None and finding.place not in told:
-                told.add(finding.place)
+            if finding is not None and finding.location not in reported:
+                reported.add(finding.location)
                 yield finding
 
     def _finding(self, case: Case, check: DerivativeCheck, wrong: list[tuple[float, float]]) -> Finding | None:
@@ -96,10 +102,10 @@ class CustomFunctionWrongBackward(Rule):
             fix="correct the formula, and let torch.autograd.gradcheck compare it in double precision"
             if not check.ignores_incoming
             else "multiply with the gradient that backward is given",
-            place=_place(check, uses),
+            location=_location(check, uses),
             op=first[1].node.name if first else None,
             tensors=_leaves(case, first) if first else (),
-            nodes=case.marks(first[0], (first[1].node.id,)) if first else (),
+            nodes=case.nodes_in(first[0], (first[1].node.id,)) if first else (),
             evidence={
                 "given": [given for given, _ in wrong[:4]],
                 "measured": [measured for _, measured in wrong[:4]],
@@ -133,8 +139,8 @@ def _leaves(case: Case, use: tuple[int, CustomCall]) -> tuple[str, ...]:
     return leaf_names(ancestor_nodes(graph, use[1].node))
 
 
-def _place(check: DerivativeCheck, uses: list[tuple[int, CustomCall]]) -> Place | None:
+def _location(check: DerivativeCheck, uses: list[tuple[int, CustomCall]]) -> Location | None:
     if check.line is not None:
-        return Place(*check.line)
+        return Location(*check.line)
     definition = next((custom.definition for _, custom in uses if custom.definition is not None), None)
-    return return_place(definition) if definition is not None else None
+    return return_location(definition) if definition is not None else None

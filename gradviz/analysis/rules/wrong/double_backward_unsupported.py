@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.backward_calls import RaisedBackward
 from gradviz.analysis.dataflow.custom_functions import CustomCall, custom_calls
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.graph.traversal import ancestor_nodes
 
@@ -103,11 +103,11 @@ class DoubleBackwardUnsupported(Rule):
             why="what it computes is cut off from the graph, so there is no second derivative",
             fix="take the decorator away if backward uses torch functions only; else write backward as a custom "
             "function of its own",
-            place=_decorator(custom) or case.place_of(number, custom.node.id),
-            symptom_place=case.place_of_backward(failed.graph),
+            location=_decorator(custom) or case.location_of(number, custom.node.id),
+            symptom_location=case.location_of_backward(failed.graph),
             op=custom.node.name,
             tensors=failed.waiting,
-            nodes=case.marks(number, (custom.node.id,)),
+            nodes=case.nodes_in(number, (custom.node.id,)),
             evidence={"raised": failed.message},
         )
 
@@ -128,22 +128,22 @@ class DoubleBackwardUnsupported(Rule):
             symptom="raises",
             why=f"{name} is a fused kernel without a derivative of its own",
             fix=f"compute {operation} with elementary operations where its gradient is differentiated",
-            place=case.place_of(made[0], made[1].id) if made else case.place_of_backward(failed.graph),
-            symptom_place=case.place_of_backward(failed.graph),
+            location=case.location_of(made[0], made[1].id) if made else case.location_of_backward(failed.graph),
+            symptom_location=case.location_of_backward(failed.graph),
             op=made[1].name if made else None,
             tensors=failed.waiting,
-            nodes=case.marks(made[0], (made[1].id,)) if made else (),
+            nodes=case.nodes_in(made[0], (made[1].id,)) if made else (),
             evidence={"raised": failed.message},
         )
 
     def _left_out(self, case: Case, flow: Dataflow) -> Iterator[Finding]:
         """Gradients that were made to be differentiated, and that came through such a function."""
-        told = set()
-        for number, custom, place, how in _silent(case, flow):
+        reported = set()
+        for number, custom, location, how in _silent(case, flow):
             graph = case.graphs[number]
-            if custom.node.run is None or custom.function in told or not _is_differentiated_again(case, number):
+            if custom.node.run is None or custom.function in reported or not _is_differentiated_again(case, number):
                 continue
-            told.add(custom.function)
+            reported.add(custom.function)
             behind = ancestor_nodes(graph, custom.node)
             yield self.finding(
                 f"the second derivative through {custom.function} is silently left out: its backward {how}",
@@ -151,17 +151,17 @@ class DoubleBackwardUnsupported(Rule):
                 symptom="grad_wrong",
                 why="what it computes is cut off from the graph, and torch does not always notice",
                 fix="let backward compute with torch functions only, and leave gradients on in it",
-                place=place or case.place_of(number, custom.node.id),
-                symptom_place=case.place_of_backward(number),
+                location=location or case.location_of(number, custom.node.id),
+                symptom_location=case.location_of_backward(number),
                 op=custom.node.name,
                 tensors=leaf_names(behind),
-                nodes=case.marks(number, (custom.node.id,)),
+                nodes=case.nodes_in(number, (custom.node.id,)),
             )
 
 
-def _silent(case: Case, flow: Dataflow) -> Iterator[tuple[int, CustomCall, Place | None, str]]:
+def _silent(case: Case, flow: Dataflow) -> Iterator[tuple[int, CustomCall, Location | None, str]]:
     """Calls whose backward loses the way to a second derivative and raises nothing, with the line, and how it does."""
-    cuts = {check.function: Place(*check.cut_line) for check in flow.log.derivatives if check.cut_line is not None}
+    cuts = {check.function: Location(*check.cut_line) for check in flow.log.derivatives if check.cut_line is not None}
     for number, custom in _in_differentiable(case, flow, len(case.graphs) - 1):
         if _is_once_differentiable(custom):
             yield number, custom, _decorator(custom), "is @once_differentiable"
@@ -197,8 +197,8 @@ def _is_differentiated_again(case: Case, graph: int) -> bool:
     )
 
 
-def _decorator(custom: CustomCall) -> Place | None:
+def _decorator(custom: CustomCall) -> Location | None:
     definition = custom.definition
     if definition is None or definition.once_differentiable_line is None:
         return None
-    return Place(definition.file, definition.once_differentiable_line)
+    return Location(definition.file, definition.once_differentiable_line)

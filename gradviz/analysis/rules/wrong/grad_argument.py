@@ -7,11 +7,11 @@ from math import prod
 from typing import Any, NamedTuple
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above, name_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.wrong.broadcasts import shape_of
 from gradviz.graph.call_log import Call, TensorUse
 
 _NOT_SCALAR = "grad can be implicitly created only for scalar outputs"
@@ -62,11 +62,11 @@ class GradArgument(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        told = set()
+        reported = set()
         for row, call in enumerate(flow.log.calls):
             finding = self._refused(case, flow, row, call) or self._given(case, flow, row, call)
-            if finding is not None and finding.place not in told:
-                told.add(finding.place)
+            if finding is not None and finding.location not in reported:
+                reported.add(finding.location)
                 yield finding
 
     # -- what torch refuses --------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ class GradArgument(Rule):
         shape = list(shape_of(flow, output.tensor))
         name = _name(flow, output.tensor)
         made = flow.producers(output.tensor, before=row)
-        where = case.place_of_call(made[-1]) if made else None
+        where = case.location_of_call(made[-1]) if made else None
         line = f" (made on line {where.line})" if where is not None else ""
         said = _Wrong(
             f"backward starts from {name}, which has {prod(shape):,} elements {shape}: a loss is one number",
@@ -115,9 +115,9 @@ class GradArgument(Rule):
     def _given(self, case: Case, flow: Dataflow, row: int, call: Call) -> Finding | None:
         if call.kind != "backward" or call.inside is not None or call.raised is not None:
             return None
-        by_place = {use.place: use for use in call.inputs}
+        by_argument = {use.place: use for use in call.inputs}
         for use in call.roots:
-            gradient = by_place.get(use.place.replace("root", "gradient"))
+            gradient = by_argument.get(use.place.replace("root", "gradient"))
             if gradient is None:
                 continue
             said = _what_is_wrong(flow, row, use.tensor, gradient)
@@ -132,7 +132,7 @@ class GradArgument(Rule):
             said.verdict,
             why=said.why,
             fix=said.fix,
-            place=case.place_of_call(row),
+            location=case.location_of_call(row),
             tensors=leaf_names_above(flow, tensor, row, flow.step_before(row)),
             **facts,
         )

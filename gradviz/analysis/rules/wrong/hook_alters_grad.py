@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.backward_calls import RaisedBackward
-from gradviz.analysis.dataflow.custom_functions import return_place
+from gradviz.analysis.dataflow.custom_functions import return_location
+from gradviz.analysis.dataflow.hook_changes import Alteration, HookedGradient, Hooks, hooked_gradients
 from gradviz.analysis.dataflow.tensor_words import leaf_names, names_of
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.wrong.hook_changes import Alteration, HookedGradient, Hooks, hooked_gradients
 from gradviz.graph.call_log import Definition
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.traversal import ancestor_nodes
@@ -72,22 +72,22 @@ class HookAltersGrad(Rule):
         for failed in case.backward_calls.raised:
             if finding := self._refused(case, hooks, failed):
                 yield finding
-        told: dict[Place | None, Finding] = {}
-        stepped = set(names_of(case.dataflow, case.fates.stepped_by_hooks))
+        reported: dict[Location | None, Finding] = {}
+        stepped = set(names_of(case.dataflow, case.histories.stepped_by_hooks))
         for number in case.measured_graphs:
             graph = case.graphs[number]
             for hooked in hooked_gradients(graph):
                 if stepped.intersection(hooked.node.names):
                     continue  # A hook that has used a gradient may clear it.
                 definition = _own(hooks, graph, hooked.node, None)
-                place = _place(case, number, hooked.node.id, definition)
-                known = told.get(place)
+                location = _location(case, number, hooked.node.id, definition)
+                known = reported.get(location)
                 if known is None or (not known.is_alarm and not _is_harmless(hooked, definition)):
-                    told[place] = self._altered(case, number, hooked, definition)
+                    reported[location] = self._altered(case, number, hooked, definition)
         piled_up = tuple(self._piled_up(case, hooks))
         yield from piled_up
         many = {name for finding in piled_up for name in finding.tensors}
-        yield from (finding for finding in told.values() if many.isdisjoint(finding.tensors))
+        yield from (finding for finding in reported.values() if many.isdisjoint(finding.tensors))
 
     # -- what torch refuses --------------------------------------------------------------------------------------
 
@@ -105,11 +105,11 @@ class HookAltersGrad(Rule):
             symptom="raises",
             why="whatever a hook gives back replaces the gradient that it was shown",
             fix="give back nothing if it is only there to look, else a tensor like the one it got",
-            place=_place(case, failed.graph, failed.node.id if failed.node is not None else None, definition),
-            symptom_place=case.place_of_backward(failed.graph),
+            location=_location(case, failed.graph, failed.node.id if failed.node is not None else None, definition),
+            symptom_location=case.location_of_backward(failed.graph),
             op=failed.node.name if failed.node is not None else None,
             tensors=failed.starved,
-            nodes=case.marks(failed.graph, (failed.node.id,)) if failed.node is not None else (),
+            nodes=case.nodes_in(failed.graph, (failed.node.id,)) if failed.node is not None else (),
             evidence={"raised": failed.message},
         )
 
@@ -124,7 +124,7 @@ class HookAltersGrad(Rule):
         graph = case.graphs[number]
         behind = (*ancestor_nodes(graph, hooked.node), hooked.node)
         return self.finding(
-            f"the hook {called} {verdict}{', in place' if in_place else ''}",
+            f"the hook {called} {verdict}{', in location' if in_place else ''}",
             severity="note" if _is_harmless(hooked, definition) else self.severity,
             symptom=_SYMPTOMS.get(hooked.alteration, "grad_wrong"),
             why="it gives nothing back, but what it changes in place is the gradient itself"
@@ -133,26 +133,26 @@ class HookAltersGrad(Rule):
             fix="work on a copy (grad.clone()), or give back what the gradient should be"
             if in_place
             else "give back nothing if it is only there to look",
-            place=_place(case, number, hooked.node.id, definition),
+            location=_location(case, number, hooked.node.id, definition),
             op=hooked.node.name,
             tensors=leaf_names(behind),
-            nodes=case.marks(number, (hooked.node.id,)),
+            nodes=case.nodes_in(number, (hooked.node.id,)),
             evidence={"norm_before": hooked.before.norm, "norm_after": hooked.after.norm},
         )
 
     def _piled_up(self, case: Case, hooks: Hooks) -> Iterator[Finding]:
         """The same hook once more on the same leaf in every step: what it does is done again and again."""
         first: dict[str, HookedGradient] = {}
-        told: set[str] = set()
+        reported: set[str] = set()
         for number in case.measured_graphs:
             for hooked in hooked_gradients(case.graphs[number]):
                 node = hooked.node
-                if not node.is_leaf or not node.names or node.names[0] in told:
+                if not node.is_leaf or not node.names or node.names[0] in reported:
                     continue
                 earlier = first.setdefault(node.names[0], hooked)
                 more = len(node.hooks) - len(earlier.node.hooks)
                 if more > 0 and set(node.hooks) == set(earlier.node.hooks) and _is_stronger(earlier, hooked):
-                    told.add(node.names[0])
+                    reported.add(node.names[0])
                     yield self._piled_up_finding(case, hooks, number, earlier, hooked)
 
     def _piled_up_finding(
@@ -166,9 +166,9 @@ class HookAltersGrad(Rule):
             symptom="grad_wrong",
             why="each call of register_hook adds one more, and they run one after the other",
             fix="register it once, before the loop, or remove it with the handle that register_hook gives",
-            place=case.place_of_call(rows[-1]) if rows else None,
+            location=case.location_of_call(rows[-1]) if rows else None,
             tensors=(name,),
-            nodes=case.marks(number, (hooked.node.id,)),
+            nodes=case.nodes_in(number, (hooked.node.id,)),
             evidence={"hooks": count},
         )
 
@@ -207,9 +207,9 @@ def _own(hooks: Hooks, graph: Graph, node: Node, name: str | None) -> Definition
     return giving[-1] if giving else known[-1] if known else None
 
 
-def _place(case: Case, number: int, node: int | None, definition: Definition | None) -> Place | None:
+def _location(case: Case, number: int, node: int | None, definition: Definition | None) -> Location | None:
     if definition is not None and definition.in_place and not definition.returns:
-        return Place(definition.file, definition.in_place[0])
+        return Location(definition.file, definition.in_place[0])
     if definition is not None:
-        return return_place(definition)
-    return case.place_of(number, node) if node is not None else None
+        return return_location(definition)
+    return case.location_of(number, node) if node is not None else None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import place_of_call
+from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.parameters.gradient_events import DiscardedGradients, GradientEvents, ReusedGradients
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.wrong.gradient_lifetimes import GradientLifetimes, Stale, Thrown
 
 
 class MissingZeroGrad(Rule):
@@ -50,54 +50,54 @@ class MissingZeroGrad(Rule):
     severity = "error"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        fates = case.fates
-        if not fates.reached_by:
+        histories = case.histories
+        if not histories.reached_by:
             return
-        lifetimes = GradientLifetimes(fates)
-        for stale in lifetimes.stale:
-            yield self._stale(fates, stale)
-        if lifetimes.thrown is not None:
-            yield self._thrown(fates, lifetimes.thrown)
+        lifetimes = GradientEvents(histories)
+        for reused in lifetimes.reused:
+            yield self._stale(histories, reused)
+        if lifetimes.discarded is not None:
+            yield self._thrown(histories, lifetimes.discarded)
 
-    def _stale(self, fates: ParameterFates, stale: Stale) -> Finding:
+    def _stale(self, histories: ParameterHistories, reused: ReusedGradients) -> Finding:
         clears = {
             None: "nothing ever clears them",
             False: "what is cleared there does not include them",
             True: "they are cleared, but not between these steps",
-        }[stale.clears_them]
+        }[reused.clears_them]
         return self.finding(
-            f"{stale.steps:,} steps of {fates.together(stale.tensors)} use gradients of earlier steps again: {clears}",
+            f"{reused.steps:,} steps of {histories.together(reused.tensors)} use gradients of earlier steps again: {clears}",
             symptom="grad_wrong",
             why="backward() adds to .grad, so each step goes along the sum of all gradients since they were cleared",
-            fix=_remedy(fates, stale),
-            place=place_of_call(fates.flow, stale.clear if stale.clear is not None else stale.backward),
-            symptom_place=place_of_call(fates.flow, _step_around(fates, stale.step)),
-            tensors=names_of(fates.flow, stale.tensors),
-            evidence={"steps": stale.steps, "parameters": len(stale.tensors)},
+            fix=_remedy(histories, reused),
+            location=location_of_call(histories.flow, reused.clear if reused.clear is not None else reused.backward),
+            symptom_location=location_of_call(histories.flow, _step_around(histories, reused.step)),
+            tensors=names_of(histories.flow, reused.tensors),
+            evidence={"steps": reused.steps, "parameters": len(reused.tensors)},
         )
 
-    def _thrown(self, fates: ParameterFates, thrown: Thrown) -> Finding:
+    def _thrown(self, histories: ParameterHistories, discarded: DiscardedGradients) -> Finding:
         return self.finding(
-            f"the gradients of {thrown.backward_calls:,} of {thrown.all_backward_calls:,} backward calls are cleared "
+            f"the gradients of {discarded.backward_calls:,} of {discarded.all_backward_calls:,} backward calls are cleared "
             "before any step uses them",
             symptom="grad_wrong",
             why="zero_grad() comes between backward() and step(): the step sees only what came after it, or nothing",
             fix="clear gradients once for every step: right after it, or before the first backward() that it is for",
-            place=place_of_call(fates.flow, thrown.clear),
-            symptom_place=place_of_call(fates.flow, thrown.backward),
-            tensors=names_of(fates.flow, thrown.tensors),
-            evidence={"backward_calls": thrown.backward_calls, "of": thrown.all_backward_calls},
+            location=location_of_call(histories.flow, discarded.clear),
+            symptom_location=location_of_call(histories.flow, discarded.backward),
+            tensors=names_of(histories.flow, discarded.tensors),
+            evidence={"backward_calls": discarded.backward_calls, "of": discarded.all_backward_calls},
         )
 
 
-def _remedy(fates: ParameterFates, stale: Stale) -> str:
-    if stale.clears_them is False:
+def _remedy(histories: ParameterHistories, reused: ReusedGradients) -> str:
+    if reused.clears_them is False:
         return "clear them, too: call zero_grad() of the optimizer that has them"
-    if fates.log.calls[stale.backward].inside is not None:
+    if histories.log.calls[reused.backward].inside is not None:
         return "call optimizer.zero_grad() in the closure, before its backward(): step() runs the closure many times"
     return "call optimizer.zero_grad() once for every step, before its backward()"
 
 
-def _step_around(fates: ParameterFates, row: int) -> int:
-    call = fates.log.calls[row]
+def _step_around(histories: ParameterHistories, row: int) -> int:
+    call = histories.log.calls[row]
     return row if call.kind == "step" or call.inside is None else call.inside

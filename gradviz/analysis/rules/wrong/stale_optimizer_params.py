@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, place_of_call
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, Place, place_of_line
-from gradviz.analysis.parameters.makers import line_apart
-from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.creation_lines import line_apart
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 
 
@@ -53,126 +53,134 @@ class StaleOptimizerParams(Rule):
     severity = "error"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        fates = case.fates
-        made = [row for number in range(len(fates.log.optimizers)) for row in fates.given_at(number)[:1]]
+        histories = case.histories
+        made = [row for number in range(len(histories.log.optimizers)) for row in histories.given_at(number)[:1]]
         optimizer_made = min(made, default=None)
         if optimizer_made is None:
             return
-        newcomers = [n for n in fates.untrained if fates.tensor(n).hidden_in is None and fates.tensor(n).names]
-        replaced = dict(_replacements(fates, frozenset(newcomers), optimizer_made))
-        unfrozen = {n: row for n in newcomers if (row := _unfrozen_after(fates, n, optimizer_made)) is not None}
-        forgotten = self._forgotten(fates)
+        newcomers = [
+            n for n in histories.untrained if histories.tensor(n).hidden_in is None and histories.tensor(n).names
+        ]
+        replaced = dict(_replacements(histories, frozenset(newcomers), optimizer_made))
+        unfrozen = {n: row for n in newcomers if (row := _unfrozen_after(histories, n, optimizer_made)) is not None}
+        forgotten = self._forgotten(histories)
         late = [
             n
             for n in newcomers
             if n not in replaced
             and n not in unfrozen
-            and (fates.tensor(n).role == "parameter" or _is_copy_of(fates, n, forgotten))
-            and (_is_made_after(fates, n, optimizer_made) or _is_all(fates, forgotten))
+            and (histories.tensor(n).role == "parameter" or _is_copy_of(histories, n, forgotten))
+            and (_is_made_after(histories, n, optimizer_made) or _is_all(histories, forgotten))
         ]
         for row in dict.fromkeys(replaced.values()):
-            yield self._replaced(fates, row, [n for n in newcomers if replaced.get(n) == row], forgotten, made[0])
+            yield self._replaced(histories, row, [n for n in newcomers if replaced.get(n) == row], forgotten, made[0])
         if late:
-            yield self._late(fates, late, forgotten, optimizer_made)
+            yield self._late(histories, late, forgotten, optimizer_made)
         if unfrozen:
-            yield self._unfrozen(fates, unfrozen)
+            yield self._unfrozen(histories, unfrozen)
 
-    def _forgotten(self, fates: ParameterFates) -> list[int]:
+    def _forgotten(self, histories: ParameterHistories) -> list[int]:
         """What an optimizer steps, and nothing uses since it was made."""
         return [
             n
-            for n in sorted(fates.trained - fates.reached)
-            if fates.tensor(n).requires_grad
-            and not fates.forward_uses(n, after=min(row for o in fates.optimizers_of(n) for row in fates.given_at(o)))
+            for n in sorted(histories.trained - histories.reached)
+            if histories.tensor(n).requires_grad
+            and not histories.forward_uses(
+                n, after=min(row for o in histories.optimizers_of(n) for row in histories.given_at(o))
+            )
         ]
 
-    def _replaced(self, fates: ParameterFates, row: int, new: list[int], forgotten: list[int], made: int) -> Finding:
-        place = place_of_call(fates.flow, row)
-        call = fates.log.calls[row]
+    def _replaced(
+        self, histories: ParameterHistories, row: int, new: list[int], forgotten: list[int], made: int
+    ) -> Finding:
+        location = location_of_call(histories.flow, row)
+        call = histories.log.calls[row]
         old = [use.tensor for use in call.inputs if use.place.startswith("old") and use.tensor in forgotten]
-        optimizer_place = place_of_call(fates.flow, made)
+        optimizer_location = location_of_call(histories.flow, made)
         return self.finding(
-            f"{fates.together(new)} {'is' if len(new) == 1 else 'are'} in no optimizer: {call.name!r} was replaced "
-            f"after the optimizer was made{at_line(optimizer_place)}, which still holds the old one",
-            tensors=names_of(fates.flow, new),
+            f"{histories.together(new)} {'is' if len(new) == 1 else 'are'} in no optimizer: {call.name!r} was replaced "
+            f"after the optimizer was made{at_line(optimizer_location)}, which still holds the old one",
+            tensors=names_of(histories.flow, new),
             symptom="grad_none",
             why="an optimizer keeps the tensors that it was given: the old ones get no gradient, the new never change",
             fix="make the optimizer after the replacement, or give it the new parameters with add_param_group()",
-            place=place,
-            symptom_place=optimizer_place,
+            location=location,
+            symptom_location=optimizer_location,
             evidence={"replaced": call.name, "old_parameters_in_optimizer": len(old)},
         )
 
-    def _late(self, fates: ParameterFates, late: list[int], forgotten: list[int], optimizer_made: int) -> Finding:
-        optimizer_place = place_of_call(fates.flow, optimizer_made)
-        after = [n for n in late if _is_made_after(fates, n, optimizer_made)]
-        made = _place_where_made(fates, after[0]) if after else optimizer_place
+    def _late(
+        self, histories: ParameterHistories, late: list[int], forgotten: list[int], optimizer_made: int
+    ) -> Finding:
+        optimizer_location = location_of_call(histories.flow, optimizer_made)
+        after = [n for n in late if _is_made_after(histories, n, optimizer_made)]
+        made = _location_where_made(histories, after[0]) if after else optimizer_location
         what = "were made after it" if after else "are of another model than those that it got"
         old = f", while {len(forgotten)} that it holds are used by nothing" if forgotten else ""
         return self.finding(
-            f"the optimizer does not have {fates.together(late)}: they {what}{old}",
-            tensors=names_of(fates.flow, late),
+            f"the optimizer does not have {histories.together(late)}: they {what}{old}",
+            tensors=names_of(histories.flow, late),
             symptom="grad_none" if forgotten else "grad_wrong",
             why="an optimizer keeps the tensors that it was given: what is made later gets gradients and never a step",
             fix="make the optimizer from the model that trains, when it is complete",
-            place=made,
-            symptom_place=optimizer_place if made != optimizer_place else None,
+            location=made,
+            symptom_location=optimizer_location if made != optimizer_location else None,
             evidence={"unused_parameters_in_optimizer": len(forgotten)},
         )
 
-    def _unfrozen(self, fates: ParameterFates, unfrozen: dict[int, int]) -> Finding:
+    def _unfrozen(self, histories: ParameterHistories, unfrozen: dict[int, int]) -> Finding:
         new = list(unfrozen)
         return self.finding(
-            f"{fates.together(new)} {'was' if len(new) == 1 else 'were'} unfrozen, but no optimizer has "
+            f"{histories.together(new)} {'was' if len(new) == 1 else 'were'} unfrozen, but no optimizer has "
             f"{'it' if len(new) == 1 else 'them'}: the optimizer was made before that, without frozen parameters",
-            tensors=names_of(fates.flow, new),
+            tensors=names_of(histories.flow, new),
             symptom="grad_wrong",
             why="they get gradients from then on, and never a step; nothing clears these gradients either",
             fix="give them to the optimizer when they are unfrozen: optimizer.add_param_group({'params': ...})",
-            place=place_of_call(fates.flow, min(unfrozen.values())),
+            location=location_of_call(histories.flow, min(unfrozen.values())),
         )
 
 
-def _place_where_made(fates: ParameterFates, number: int) -> Place | None:
+def _location_where_made(histories: ParameterHistories, number: int) -> Location | None:
     """If the function that made it also made what an optimizer has, the line that called this function anew."""
-    made, other = fates.made_by(number), fates.made_by(min(fates.trained))
+    made, other = histories.made_by(number), histories.made_by(min(histories.trained))
     if made is None or other is None:
-        return place_of_line(fates.line_where_made(number))
-    return place_of_line(line_apart(fates.flow, made, other))
+        return location_of_line(histories.line_where_made(number))
+    return location_of_line(line_apart(histories.flow, made, other))
 
 
-def _replacements(fates: ParameterFates, newcomers: frozenset[int], since: int) -> Iterator[tuple[int, int]]:
+def _replacements(histories: ParameterHistories, newcomers: frozenset[int], since: int) -> Iterator[tuple[int, int]]:
     """Parameters that took the place of one that an optimizer had, with the call in which they did."""
-    for row, call in enumerate(fates.log.calls):
+    for row, call in enumerate(histories.log.calls):
         if row < since or call.kind not in ("register_parameter", "register_module"):
             continue
         old = {use.tensor for use in call.inputs if use.place.startswith("old")}
-        if old & fates.trained:
+        if old & histories.trained:
             new = {use.tensor for use in call.inputs if use.place.startswith("new")}
             yield from ((tensor, row) for tensor in sorted(new & newcomers))
 
 
-def _unfrozen_after(fates: ParameterFates, number: int, since: int) -> int | None:
+def _unfrozen_after(histories: ParameterHistories, number: int, since: int) -> int | None:
     """The call that let it train, if it was frozen when the optimizer was made."""
-    changes = fates.flag_changes(number)
+    changes = histories.flag_changes(number)
     before = [flag for row, flag in changes if row < since]
     after = [row for row, flag in changes if row > since and flag]
     return after[0] if after and before and not before[-1] else None
 
 
-def _is_made_after(fates: ParameterFates, number: int, since: int) -> bool:
-    made = fates.made_by(number)
+def _is_made_after(histories: ParameterHistories, number: int, since: int) -> bool:
+    made = histories.made_by(number)
     return made is not None and made > since
 
 
-def _is_copy_of(fates: ParameterFates, number: int, forgotten: list[int]) -> bool:
+def _is_copy_of(histories: ParameterHistories, number: int, forgotten: list[int]) -> bool:
     """Whether it began with the values of one of these, which nothing else uses."""
     if not forgotten:
         return False
-    above = {use.tensor for row in fates.flow.ancestors(number) for use in fates.log.calls[row].inputs}
+    above = {use.tensor for row in histories.flow.ancestors(number) for use in histories.log.calls[row].inputs}
     return not above.isdisjoint(forgotten)
 
 
-def _is_all(fates: ParameterFates, forgotten: list[int]) -> bool:
+def _is_all(histories: ParameterHistories, forgotten: list[int]) -> bool:
     """Whether nothing at all of what the optimizers hold is used."""
-    return bool(forgotten) and len(forgotten) == len(fates.trained)
+    return bool(forgotten) and len(forgotten) == len(histories.trained)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.explain.custom_page import CustomPage
+from gradviz.analysis.explain.custom_explanation import CustomExplanation
 from gradviz.analysis.explain.explanation import Explanation, explain
 from gradviz.analysis.numbers.node_inputs import NamedTensor
 from gradviz.analysis.numbers.node_numbers import NodeNumbers
@@ -83,7 +83,7 @@ def test_a_formula_of_torch_gets_the_numbers_where_nobody_wrote_it_in_mathematic
 
 
 def test_a_function_without_a_file_has_no_source_and_the_page_says_why() -> None:
-    page = Explanation("Cube", "CubeBackward", custom=CustomPage("Cube", "", (), (True,)))
+    page = Explanation("Cube", "CubeBackward", custom=CustomExplanation("Cube", "", (), (True,)))
     assert "what exec() or a prompt defines has no file" in ExplanationText(120).text(page)
 
 

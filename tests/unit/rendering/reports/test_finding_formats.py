@@ -10,7 +10,7 @@ import pytest
 from gradviz.analysis.check.report import Report
 from gradviz.analysis.finding import Finding, Location
 from gradviz.errors import BadInput
-from gradviz.rendering.reports.finding_formats import FINDING_FORMATS, finding_format
+from gradviz.rendering.reports.findings.formats import FINDING_FORMATS, finding_format
 
 HOSTILE = "</failure> ]]> & 50 % :: \n \x1b[31m"
 FINDING = Finding(
@@ -20,7 +20,7 @@ FINDING = Finding(
     symptom="grad_none",
     message=f"w gets no gradient: {HOSTILE}",
     fix="remove .detach()",
-    place=Location("net:1,a.py", 3),
+    location=Location("net:1,a.py", 3),
     symptom_location=Location("net:1,a.py", 5),
     tensors=("w",),
     evidence={"version": 2},
@@ -65,7 +65,7 @@ def test_sarif_has_a_result_for_each_finding_with_its_rule_and_places() -> None:
 
 @pytest.mark.parametrize("name", ["json", "sarif"])
 def test_a_name_that_is_not_utf8_is_written_with_its_bytes_spelled_out(name: str) -> None:
-    finding = Finding(code="GV101", cause="detached", severity="error", message="w", place=Location("tr\udce4in.py", 3))
+    finding = Finding(code="GV101", cause="detached", severity="error", message="w", location=Location("tr\udce4in.py", 3))
     text = written(name, Report("tr\udce4in.py", (finding,), {"tr\udce4in.py": {3: "h"}}, ()))
     assert r"tr\\udce4in.py" in text
 

@@ -17,7 +17,7 @@ from gradviz.graph.traversal import behind_views
 
 GradientState = Literal["fine", "zero", "none", "inf", "nan"]
 """``zero``: every element is; ``none``: autograd was sent no tensor at all; ``inf`` and ``nan``: some element is."""
-BirthPlace = Literal["node", "zeros", "sum", "hook"]
+OriginKind = Literal["node", "zeros", "sum", "hook"]
 """``node``: what a node sends, of what it got; ``zeros``: the same, of nothing but zeros; ``sum``: branches cancel or
 overflow where they meet; ``hook``: a hook changed what arrived."""
 
@@ -26,22 +26,22 @@ WORST_FIRST: tuple[GradientState, ...] = ("nan", "inf", "zero", "none")
 
 
 @dataclass(frozen=True)
-class Birth:
+class GradientOrigin:
     """A gradient that became something else than a number to learn from."""
 
     state: GradientState
-    by: BirthPlace
+    by: OriginKind
     is_aside: bool = False
     """Only leaves lose it, and all else goes on: a weight gets zero where what it is multiplied with is zero."""
 
 
 @dataclass(frozen=True)
-class GradientBirths:
+class GradientOrigins:
     """What is wrong with the gradients of one graph, by node id."""
 
     arrived: dict[int, GradientState] = field(default_factory=dict)
     """What arrived at nodes, for all their outputs together, where it is not fine."""
-    born: dict[int, Birth] = field(default_factory=dict)
+    by_node: dict[int, GradientOrigin] = field(default_factory=dict)
 
 
 def state_of(gradients: Iterable[TensorFigures | None]) -> GradientState | None:
@@ -58,9 +58,9 @@ def state_of(gradients: Iterable[TensorFigures | None]) -> GradientState | None:
     return "zero" if all(each.is_zero or each.is_undefined for each in known) else "fine"
 
 
-def births_in(graph: Graph) -> GradientBirths:
+def find_gradient_origins(graph: Graph) -> GradientOrigins:
     """Linear in the number of edges; empty where no gradients were recorded."""
-    found = GradientBirths()
+    found = GradientOrigins()
     # Nearly all gradients are fine, and a quick look is enough for them.
     suspicious = [node for node in graph.nodes if any(map(_is_bad, node.arrived)) or any(map(_is_bad, node.gradients))]
     sent_to = _what_was_sent(graph, {node.id for node in suspicious})
@@ -68,9 +68,9 @@ def births_in(graph: Graph) -> GradientBirths:
         state = state_of(node.arrived)
         if state is not None and state != "fine":
             found.arrived[node.id] = state
-        birth = _birth_in(graph, node, state) or _birth_above(node, sent_to)
-        if birth is not None:
-            found.born[node.id] = birth
+        gradient_origin = _origin_in(graph, node, state) or _origin_above(node, sent_to)
+        if gradient_origin is not None:
+            found.by_node[node.id] = gradient_origin
     return found
 
 
@@ -80,7 +80,7 @@ def _is_bad(gradient: TensorFigures | None) -> bool:
     return bool(gradient.nans or gradient.infs or gradient.is_undefined or gradient.is_zero)
 
 
-def _birth_in(graph: Graph, node: Node, arrived: GradientState | None) -> Birth | None:
+def _origin_in(graph: Graph, node: Node, arrived: GradientState | None) -> GradientOrigin | None:
     """Of what a node sends; where nobody knows what it got, nobody knows whether it is to blame.
 
     Nothing is sent towards leaves that ``autograd.grad`` was not asked for: there no node runs.
@@ -98,7 +98,7 @@ def _birth_in(graph: Graph, node: Node, arrived: GradientState | None) -> Birth 
         return None
     lost_to = (target for target, state in sent if state not in ("fine", None))
     is_aside = "fine" in states and worst not in BROKEN and all(leads_to_a_leaf(graph, target) for target in lost_to)
-    return Birth(worst, "node" if arrived == "fine" else "zeros", is_aside)
+    return GradientOrigin(worst, "node" if arrived == "fine" else "zeros", is_aside)
 
 
 def leads_to_a_leaf(graph: Graph, target: int) -> bool:
@@ -141,13 +141,13 @@ def _is_nothing(gradient: TensorFigures | None) -> bool:
     return gradient is not None and gradient.is_undefined
 
 
-def _birth_above(node: Node, sent_to: dict[tuple[int, int], list[TensorFigures]]) -> Birth | None:
+def _origin_above(node: Node, sent_to: dict[tuple[int, int], list[TensorFigures]]) -> GradientOrigin | None:
     """Between the senders and a node: where they are summed, and hooks change the sum."""
     for slot, arrived in enumerate(node.arrived):
         sent = sent_to.get((node.id, slot), ())
         state = state_of([arrived])
         if sent and state not in (None, "fine", "none") and _is_news(state, sent):
-            return Birth(state, "hook" if node.hooks or len(sent) == 1 else "sum")
+            return GradientOrigin(state, "hook" if node.hooks or len(sent) == 1 else "sum")
     return None
 
 

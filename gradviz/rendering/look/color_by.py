@@ -12,22 +12,22 @@ from dataclasses import dataclass, field, replace
 
 from gradviz.analysis.flow.gradient_flow import has_gradients
 from gradviz.analysis.memory.kept_memory import keeps_unknown, kept_bytes
-from gradviz.analysis.numbers.gradient_births import BROKEN, state_of
+from gradviz.analysis.numbers.gradient_origins import BROKEN, state_of
 from gradviz.errors import BadInput
 from gradviz.graph.model import Graph
 from gradviz.graph.query.root_names import why_it_did_not_begin
 from gradviz.rendering.look.node_label import Face, faces_of, tinted
 from gradviz.rendering.look.palette import Theme
 from gradviz.rendering.look.scales import Scale, scale_for, seconds_words
-from gradviz.rendering.look.tints import CATEGORIES, STEPS, ColorBy, Ink, Quantity
-from gradviz.rendering.renderer import Subject
+from gradviz.rendering.look.color_ramps import CATEGORIES, STEPS, ColorBy, Ink, Quantity
+from gradviz.rendering.formats import Subject
 from gradviz.rendering.words.gradient_marks import STATE_WORDS
 from gradviz.rendering.words.gradient_words import gradient_words
 from gradviz.rendering.words.item_gradients import Gradients, arrived_by_repetition, norm_of
-from gradviz.rendering.words.labels import ItemText
+from gradviz.rendering.words.item_words import ItemText
 from gradviz.rendering.words.memory_words import kept_words
-from gradviz.rendering.words.subject_words import SubjectWords
-from gradviz.view.model import GHOST_KINDS, Item, View
+from gradviz.rendering.words.subject_facts import SubjectWords
+from gradviz.view.model import CUT_KINDS, Item, View
 
 Tint = str
 """``step3``, ``category1``, ``plain``, ``unknown`` or ``broken``; also its class in style sheets."""
@@ -184,7 +184,7 @@ def _tint(reading: Reading, scale: Scale | None) -> Tint:
 
 
 def _gradients(words: SubjectWords, item: Item) -> tuple[Reading, ...]:
-    if item.kind in ("constant", "carried", *GHOST_KINDS):
+    if item.kind in ("constant", "carried", *CUT_KINDS):
         return ("plain",)
     return tuple(_gradient(arrived) for arrived in arrived_by_repetition(words, item)) or ("unknown",)
 

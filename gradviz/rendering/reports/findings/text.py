@@ -12,9 +12,9 @@ from rich.text import Text
 from gradviz.analysis.check.report import Report
 from gradviz.analysis.finding import SEVERITIES, Finding, Location, Severity
 from gradviz.graph.query.own_line import line_words_of
-from gradviz.rendering.reports.evidence_words import evidence_words
+from gradviz.rendering.reports.findings.evidence import evidence_words
 from gradviz.rendering.reports.terminal_tables import facts_table, printed
-from gradviz.rendering.words.words import counted, listed
+from gradviz.rendering.words.common_words import counted, listed
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 MAX_TENSORS = 6
@@ -59,13 +59,13 @@ def _summary(report: Report) -> str:
 
 def _finding(report: Report, finding: Finding) -> Iterator[RenderableType]:
     head = Text.assemble(
-        (finding.severity, _STYLES[finding.severity]), f" {finding.code} {finding.cause}", (_at(finding.place), "bold")
+        (finding.severity, _STYLES[finding.severity]), f" {finding.code} {finding.cause}", (_at(finding.location), "bold")
     )
     yield head
     yield Padding(Text(finding.message), (0, 0, 0, 2))
-    source = report.line_at(finding.place).strip()
-    if source and finding.place is not None:
-        yield Padding(Text.assemble((f"{finding.place.line} | ", "dim"), source), (0, 0, 0, 4))
+    source = report.line_at(finding.location).strip()
+    if source and finding.location is not None:
+        yield Padding(Text.assemble((f"{finding.location.line} | ", "dim"), source), (0, 0, 0, 4))
     yield facts_table(_rows(report, finding))
 
 

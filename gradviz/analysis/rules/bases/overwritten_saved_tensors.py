@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, operation, place_of_call
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, operation
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import Overwritten
 from gradviz.analysis.dataflow.reached_calls import ReachedCalls
-from gradviz.analysis.dataflow.refusals import views_between
+from gradviz.analysis.dataflow.refused_calls import views_between
 from gradviz.analysis.dataflow.tensor_words import names_of, tensor_words
 
 
@@ -18,8 +18,8 @@ def overwritten_facts(case: Case, flow: Dataflow, reached: ReachedCalls, found: 
     change, calls = found.changes[0], flow.log.calls
     return {
         "symptom": "raises",
-        "place": place_of_call(flow, change),
-        "symptom_place": place_of_call(flow, found.backward),
+        "location": location_of_call(flow, change),
+        "symptom_location": location_of_call(flow, found.backward),
         "tensors": names_of(flow, reached.above(found.saver).leaves),
         "path": _path(flow, found),
         "evidence": {

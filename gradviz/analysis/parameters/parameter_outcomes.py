@@ -8,10 +8,10 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import place_of_call
-from gradviz.analysis.finding import Place, place_of_line
-from gradviz.analysis.parameters.frozen import place_of_flag
-from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.finding import Location, location_of_line
+from gradviz.analysis.parameters.frozen_parameters import location_of_flag
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.query.own_line import line_words_of
 from gradviz.graph.words import counted
 
@@ -24,7 +24,7 @@ class Outcome(Struct, frozen=True):
     tensor: int
     """Its number in the log."""
     kind: OutcomeKind
-    place: Place | None = None
+    location: Location | None = None
     """Where it was frozen, cut off, or made, if nothing uses it."""
 
 
@@ -33,42 +33,42 @@ def outcomes(case: Case) -> tuple[Outcome, ...]:
 
     What a copy or a replacement left behind, so that no module and no optimizer has it, is left out.
     """
-    fates = case.fates
+    histories = case.histories
     own = [
         number
-        for number, tensor in enumerate(fates.log.tensors)
-        if number in fates.trained or (tensor.role == "parameter" and tensor.names)
+        for number, tensor in enumerate(histories.log.tensors)
+        if number in histories.trained or (tensor.role == "parameter" and tensor.names)
     ]
-    return tuple(outcome_of(case, fates, number) for number in own)
+    return tuple(outcome_of(case, histories, number) for number in own)
 
 
-def outcome_of(case: Case, fates: ParameterFates, number: int) -> Outcome:
+def outcome_of(case: Case, histories: ParameterHistories, number: int) -> Outcome:
     """How one leaf came out."""
-    if number in fates.reached:
+    if number in histories.reached:
         return Outcome(number, "reached")
-    if _is_frozen(fates, number):
-        off = [row for row, flag in fates.flag_changes(number) if not flag]
-        place = place_of_flag(fates, off[-1]) if off else place_of_line(fates.line_where_made(number))
-        return Outcome(number, "frozen", place)
+    if _is_frozen(histories, number):
+        off = [row for row, flag in histories.flag_changes(number) if not flag]
+        location = location_of_flag(histories, off[-1]) if off else location_of_line(histories.line_where_made(number))
+        return Outcome(number, "frozen", location)
     cut = _cut_of(case, number)
     if cut is not None:
         return Outcome(number, "cut off", cut)
-    if not fates.is_used(number):
-        return Outcome(number, "unused", place_of_line(fates.line_where_made(number)))
-    uses = fates.forward_uses(number)
-    return Outcome(number, "not reached", place_of_call(fates.flow, uses[-1]) if uses else None)
+    if not histories.is_used(number):
+        return Outcome(number, "unused", location_of_line(histories.line_where_made(number)))
+    uses = histories.forward_uses(number)
+    return Outcome(number, "not reached", location_of_call(histories.flow, uses[-1]) if uses else None)
 
 
-def _is_frozen(fates: ParameterFates, number: int) -> bool:
-    tensor, changes = fates.tensor(number), fates.flag_changes(number)
+def _is_frozen(histories: ParameterHistories, number: int) -> bool:
+    tensor, changes = histories.tensor(number), histories.flag_changes(number)
     if tensor.end is not None:
         return not tensor.end.requires_grad
     return not (changes[-1][1] if changes else tensor.requires_grad)
 
 
-def _cut_of(case: Case, number: int) -> Place | None:
+def _cut_of(case: Case, number: int) -> Location | None:
     found = next((each for each in case.cut_off if number in each.tensors), None)
-    return None if found is None else case.place_of_site(found.cut.call_site)
+    return None if found is None else case.location_of_site(found.cut.call_site)
 
 
 def counted_outcomes(case: Case) -> str:
@@ -87,6 +87,8 @@ def counted_outcomes(case: Case) -> str:
 
 
 def _part(kind: OutcomeKind, group: list[Outcome]) -> str:
-    places = {each.place for each in group}
-    place = places.pop() if len(places) == 1 and kind in ("frozen", "cut off") else None
-    return f"{len(group):,} {kind}" + (f" at {line_words_of(place.file, place.line)}" if place is not None else "")
+    locations = {each.location for each in group}
+    location = locations.pop() if len(locations) == 1 and kind in ("frozen", "cut off") else None
+    return f"{len(group):,} {kind}" + (
+        f" at {line_words_of(location.file, location.line)}" if location is not None else ""
+    )

@@ -11,7 +11,7 @@ from typing import Any
 
 from gradviz._version import __version__
 from gradviz.analysis.check.report import Report
-from gradviz.analysis.finding import Finding, Place
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rules import ON_REQUEST, RULES
 from gradviz.capture.encoding import json_text
 
@@ -38,14 +38,14 @@ def findings_sarif(report: Report) -> str:
 def _result(finding: Finding) -> dict[str, Any]:
     text = finding.in_sentences
     result: dict[str, Any] = {"ruleId": finding.code, "level": finding.severity, "message": {"text": text}}
-    if finding.place is not None:
-        result["locations"] = [_location(finding.place)]
-    if finding.symptom_place is not None:
-        result["relatedLocations"] = [{**_location(finding.symptom_place), "message": {"text": "where it shows"}}]
+    if finding.location is not None:
+        result["locations"] = [_location(finding.location)]
+    if finding.symptom_location is not None:
+        result["relatedLocations"] = [{**_location(finding.symptom_location), "message": {"text": "where it shows"}}]
     return result
 
 
-def _location(place: Place) -> dict[str, Any]:
+def _location(place: Location) -> dict[str, Any]:
     return {
         "physicalLocation": {
             "artifactLocation": {"uri": _uri(place.file)},

@@ -67,10 +67,10 @@ class _Taker(NamedTuple):
 
 
 def _at_end_of_way(flow: Dataflow, found: CutOff) -> _Taker:
-    for before, row in pairwise(found.shadow.way):
+    for before, row in pairwise(found.cut_path.calls):
         if _gives_gradient(flow, row):
             given = {use.tensor for use in flow.log.calls[before].outputs}
-            given.update(reentry.into for reentry in found.shadow.reentries)
+            given.update(reentry.into for reentry in found.cut_path.reentries)
             taken = (use.tensor for use in flow.log.calls[row].inputs if use.tensor in given)
             return _Taker(next(taken, None), row, found.cut.call)
     return _Taker(found.root, found.backward, found.cut.call)

@@ -75,7 +75,7 @@ def check_schema() -> dict[str, Any]:
 
 
 def _record(report: Report, finding: Finding) -> FindingRecord:
-    place, symptom = finding.place, finding.symptom_place
+    place, symptom = finding.location, finding.symptom_location
     return FindingRecord(
         finding.code,
         finding.cause,

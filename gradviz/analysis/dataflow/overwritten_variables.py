@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Place
+from gradviz.analysis.finding import Location
 from gradviz.graph.model import CallSite
 
 _MAX_CALLS = 1_000
@@ -25,13 +25,13 @@ class Overwriting(Struct, frozen=True):
     """One assignment after another, with no use in between."""
 
     variable: str
-    computed: Place
+    computed: Location
     """The line whose result is lost."""
-    overwritten: Place
+    overwritten: Location
     """The line that assigns the variable anew."""
 
 
-def overwriting_of(flow: Dataflow, row: int, text_of: Callable[[Place | None], str | None]) -> Overwriting | None:
+def overwriting_of(flow: Dataflow, row: int, text_of: Callable[[Location | None], str | None]) -> Overwriting | None:
     """Where the variable that got the result of a call is assigned anew, if no line before that has read it.
 
     Looked for among the lines that ran next in the same function. Of lines that make no call nothing is known: there
@@ -40,7 +40,7 @@ def overwriting_of(flow: Dataflow, row: int, text_of: Callable[[Place | None], s
     own = _line_that_assigns(flow, row, text_of)
     if own is None:
         return None
-    computed = Place(own.file, own.line)
+    computed = Location(own.file, own.line)
     variable = assigned(text_of(computed) or "") or ""
     has_left = False
     for later in range(row + 1, min(row + _MAX_CALLS, len(flow.log.calls))):
@@ -48,21 +48,21 @@ def overwriting_of(flow: Dataflow, row: int, text_of: Callable[[Place | None], s
         has_left |= line is None or line.line != own.line
         if line is None or not has_left:
             continue
-        place = Place(line.file, line.line)
-        text = text_of(place) or ""
+        location = Location(line.file, line.line)
+        text = text_of(location) or ""
         if reads(text, variable):
             return None
         if assigned(text) == variable:
-            between = (text_of(Place(own.file, number)) for number in range(own.line + 1, line.line))
+            between = (text_of(Location(own.file, number)) for number in range(own.line + 1, line.line))
             is_known = line.line > own.line and all(text is not None for text in between)
-            return Overwriting(variable, computed, place) if is_known else None
+            return Overwriting(variable, computed, location) if is_known else None
     return None
 
 
-def _line_that_assigns(flow: Dataflow, row: int, text_of: Callable[[Place | None], str | None]) -> CallSite | None:
+def _line_that_assigns(flow: Dataflow, row: int, text_of: Callable[[Location | None], str | None]) -> CallSite | None:
     """The line that keeps the result of a call: further up, where a function gives it back at once."""
     for line in callers(flow, row):
-        text = text_of(Place(line.file, line.line)) or ""
+        text = text_of(Location(line.file, line.line)) or ""
         if assigned(text) is not None:
             return line
         if not isinstance(_statement(text), ast.Return):

@@ -15,12 +15,12 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 
 Event = Literal["backward", "clear", "step"]
 
 
-class Stale(Struct, frozen=True):
+class ReusedGradients(Struct, frozen=True):
     """Steps that use gradients again. Calls are told by their numbers in the log."""
 
     tensors: tuple[int, ...]
@@ -35,7 +35,7 @@ class Stale(Struct, frozen=True):
     """Whether that call clears these; None where there is none."""
 
 
-class Thrown(Struct, frozen=True):
+class DiscardedGradients(Struct, frozen=True):
     """Backward calls whose gradients are cleared unused."""
 
     tensors: tuple[int, ...]
@@ -47,20 +47,20 @@ class Thrown(Struct, frozen=True):
     """The call that clears."""
 
 
-class GradientLifetimes:
+class GradientEvents:
     """The events of every leaf that is trained, by an optimizer or by hand."""
 
-    def __init__(self, fates: ParameterFates) -> None:
-        self._fates = fates
-        self._flow = fates.flow
-        self._log = fates.log
+    def __init__(self, histories: ParameterHistories) -> None:
+        self._histories = histories
+        self._flow = histories.flow
+        self._log = histories.log
 
     @cached_property
     def events(self) -> dict[int, list[tuple[int, Event]]]:
         """By tensor: what happened, in order. What hooks step in the midst of a backward they clear there, unseen."""
         events: dict[int, list[tuple[int, Event]]] = defaultdict(list)
         for row in (*self._accumulating, *self._accumulating_in_closures):
-            for tensor in self._fates.reached_by[row]:
+            for tensor in self._histories.reached_by[row]:
                 events[tensor].append((row, "backward"))
         for row, tensors in self._clears.items():
             for tensor in tensors & events.keys():
@@ -70,7 +70,7 @@ class GradientLifetimes:
         return {
             tensor: sorted(each)
             for tensor, each in events.items()
-            if any(kind == "step" for _, kind in each) and tensor not in self._fates.stepped_by_hooks
+            if any(kind == "step" for _, kind in each) and tensor not in self._histories.stepped_by_hooks
         }
 
     @cached_property
@@ -85,14 +85,14 @@ class GradientLifetimes:
 
     @cached_property
     def _backward_rows(self) -> list[int]:
-        return [row for row in self._fates.reached_by if self._log.calls[row].function.endswith(".backward")]
+        return [row for row in self._histories.reached_by if self._log.calls[row].function.endswith(".backward")]
 
     def _is_in_step(self, row: int) -> bool:
         inside = self._log.calls[row].inside
         return inside is not None and self._log.calls[inside].function.startswith("torch.optim.")
 
     def _steps_of(self, tensor: int, first: int) -> list[int]:
-        if tensor in self._fates.trained:
+        if tensor in self._histories.trained:
             steps = (row for row in self._step_rows.get(tensor, ()) if row > first)
             return [*steps, *self._moves_in_steps(tensor)]
         return list(self._flow.changes(tensor, first, len(self._log.calls)))
@@ -111,7 +111,7 @@ class GradientLifetimes:
     @cached_property
     def _step_rows(self) -> dict[int, list[int]]:
         rows: dict[int, list[int]] = defaultdict(list)
-        for row in self._fates.steps:
+        for row in self._histories.steps:
             for use in self._log.calls[row].inputs:
                 rows[use.tensor].append(row)
         return rows
@@ -140,7 +140,7 @@ class GradientLifetimes:
     # -- used again ----------------------------------------------------------------------------------------------
 
     @cached_property
-    def stale(self) -> list[Stale]:
+    def reused(self) -> list[ReusedGradients]:
         """Steps with gradients that an earlier step has used, together where they are alike."""
         groups: dict[tuple[int | None, bool | None], list[tuple[int, list[tuple[int, int, int]]]]] = defaultdict(list)
         for tensor, events in self.events.items():
@@ -148,7 +148,7 @@ class GradientLifetimes:
             if again:
                 groups[self._clear_to_blame(tensor, events, again[0])].append((tensor, again))
         return [
-            Stale(
+            ReusedGradients(
                 tuple(tensor for tensor, _ in each),
                 max(len(again) for _, again in each),
                 each[0][1][0][1],
@@ -166,13 +166,13 @@ class GradientLifetimes:
         earlier, step, _ = again
         others = [row for row in self._clears if earlier < row < step]
         if others:
-            return self._first_alike(others[0]), False
+            return self._first_from_same_line(others[0]), False
         own = [row for row, kind in events if kind == "clear"]
         before = [row for row, cleared in self._clears.items() if tensor in cleared and row < events[0][0]]
         clear = next(iter(before or own), None)
         return (None, None) if clear is None else (clear, True)
 
-    def _first_alike(self, row: int) -> int:
+    def _first_from_same_line(self, row: int) -> int:
         """The first call from the same line, so that findings of several tensors meet."""
         line = self._flow.line_of(row)
         return next((other for other in self._clears if self._flow.line_of(other) == line), row)
@@ -180,20 +180,20 @@ class GradientLifetimes:
     # -- thrown away ---------------------------------------------------------------------------------------------
 
     @cached_property
-    def thrown(self) -> Thrown | None:
+    def discarded(self) -> DiscardedGradients | None:
         """Backward calls whose gradients are cleared unused, where that is the habit of the program."""
-        found = [(row, clear, leaves) for row in self._accumulating for clear, leaves in self._thrown_by(row)]
+        found = [(row, clear, leaves) for row in self._accumulating for clear, leaves in self._discarded_by(row)]
         if not found or 2 * len(found) < len(self._accumulating) or len(found) < 2:
             return None
         row, clear, leaves = found[0]
-        return Thrown(tuple(sorted(leaves)), len(found), len(self._accumulating), row, clear)
+        return DiscardedGradients(tuple(sorted(leaves)), len(found), len(self._accumulating), row, clear)
 
-    def _thrown_by(self, row: int) -> Iterator[tuple[int, frozenset[int]]]:
+    def _discarded_by(self, row: int) -> Iterator[tuple[int, frozenset[int]]]:
         """The call that clears all that a backward call gave to what is trained, and all of that.
 
         A backward whose gradient of an input was used (a penalty, an adversarial example) was called for that.
         """
-        reached = frozenset(self._fates.reached_by[row])
+        reached = frozenset(self._histories.reached_by[row])
         leaves = reached & self.events.keys()
         clears = [self._next_use(leaf, row) for leaf in leaves]
         rows = [clear for clear in clears if clear is not None]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from gradviz.analysis.numbers.gradient_births import Birth, births_in, senders, where_ways_part
+from gradviz.analysis.numbers.gradient_origins import GradientOrigin, find_gradient_origins, senders, where_ways_part
 from gradviz.graph.gradients import NodeRun, TensorFigures
 from gradviz.graph.model import Graph
 from tests.builders import graph_of
@@ -31,65 +31,72 @@ def with_flow(text: str, flow: Flow) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def born(text: str, flow: Flow) -> dict[str, Birth]:
+def by_node(text: str, flow: Flow) -> dict[str, GradientOrigin]:
     graph = with_flow(text, flow)
-    births = births_in(graph).born
-    return {(graph.nodes[node].names or (graph.nodes[node].name,))[0]: birth for node, birth in births.items()}
+    gradient_origins = find_gradient_origins(graph).by_node
+    return {
+        (graph.nodes[node].names or (graph.nodes[node].name,))[0]: gradient_origin
+        for node, gradient_origin in gradient_origins.items()
+    }
 
 
 def test_zero_is_born_in_the_node_that_got_something_and_passed_on_by_the_others() -> None:
     flow = {"Sum": (FINE, [FINE]), "Sign": (FINE, [ZERO]), "Mul": (ZERO, [ZERO, ZERO]), "w": (ZERO, [])}
-    assert born("w -> Mul -> Sign -> Sum -> loss; b -> Mul", flow) == {"SignBackward0": Birth("zero", "node")}
+    assert by_node("w -> Mul -> Sign -> Sum -> loss; b -> Mul", flow) == {
+        "SignBackward0": GradientOrigin("zero", "node")
+    }
 
 
 def test_one_lost_branch_is_a_birth_even_where_the_others_live_on() -> None:
     flow = {"Mul": (FINE, [ZERO, FINE]), "Exp": (ZERO, [ZERO]), "w": (ZERO, [])}
-    assert born("w -> Exp -> Mul -> loss; b -> Mul", flow) == {"MulBackward0": Birth("zero", "node")}
+    assert by_node("w -> Exp -> Mul -> loss; b -> Mul", flow) == {"MulBackward0": GradientOrigin("zero", "node")}
 
 
 def test_a_weight_alone_that_gets_zero_is_an_aside() -> None:
     flow = {"Mul": (FINE, [ZERO, FINE]), "w": (ZERO, []), "Exp": (FINE, [FINE])}
-    assert born("w -> Mul -> loss; x -> Exp -> Mul", flow) == {"MulBackward0": Birth("zero", "node", is_aside=True)}
+    assert by_node("w -> Mul -> loss; x -> Exp -> Mul", flow) == {
+        "MulBackward0": GradientOrigin("zero", "node", is_aside=True)
+    }
 
 
 def test_inf_that_turns_into_nan_further_on_was_born_once() -> None:
     flow = {"Sum": (FINE, [FINE]), "Log": (FINE, [INF]), "Mul": (INF, [NAN]), "w": (NAN, [])}
-    assert born("w -> Mul -> Log -> Sum -> loss", flow) == {"LogBackward0": Birth("inf", "node")}
+    assert by_node("w -> Mul -> Log -> Sum -> loss", flow) == {"LogBackward0": GradientOrigin("inf", "node")}
 
 
 def test_nan_can_be_born_of_zeros_alone() -> None:
     flow = {"Where": (FINE, [ZERO]), "Sqrt": (ZERO, [NAN]), "w": (NAN, [])}
-    assert born("w -> Sqrt -> Where -> loss", flow) == {
-        "SqrtBackward0": Birth("nan", "zeros"),
-        "WhereBackward0": Birth("zero", "node"),
+    assert by_node("w -> Sqrt -> Where -> loss", flow) == {
+        "SqrtBackward0": GradientOrigin("nan", "zeros"),
+        "WhereBackward0": GradientOrigin("zero", "node"),
     }
 
 
 def test_branches_that_cancel_make_zero_where_they_meet() -> None:
     flow = {"Sub": (FINE, [FINE, FINE]), "w": (ZERO, [])}
-    assert born("w -> Sub -> loss; w -> Sub", flow) == {"w": Birth("zero", "sum")}
+    assert by_node("w -> Sub -> loss; w -> Sub", flow) == {"w": GradientOrigin("zero", "sum")}
 
 
 def test_what_changes_on_a_single_edge_was_changed_by_a_hook() -> None:
     flow = {"Sum": (FINE, [FINE]), "w": (ZERO, [])}
-    assert born("w -> Sum -> loss", flow) == {"w": Birth("zero", "hook")}
+    assert by_node("w -> Sum -> loss", flow) == {"w": GradientOrigin("zero", "hook")}
 
 
 def test_nobody_is_blamed_for_what_was_not_measured() -> None:
-    assert born("w -> Sum -> loss", {"Sum": (UNKNOWN, [ZERO]), "w": (ZERO, [])}) == {}
-    assert born("w -> Sum -> loss", {"Sum": (FINE, [UNKNOWN]), "w": (ZERO, [])}) == {}
-    assert born("w -> Sum -> loss", {}) == {}
+    assert by_node("w -> Sum -> loss", {"Sum": (UNKNOWN, [ZERO]), "w": (ZERO, [])}) == {}
+    assert by_node("w -> Sum -> loss", {"Sum": (FINE, [UNKNOWN]), "w": (ZERO, [])}) == {}
+    assert by_node("w -> Sum -> loss", {}) == {}
 
 
 def test_a_node_that_sends_no_tensor_is_told_from_one_that_sends_zeros() -> None:
     flow = {"Mine": (FINE, [NOTHING]), "w": (NOTHING, [])}
     graph = with_flow("w -> Mine -> loss", flow)
-    assert list(births_in(graph).born.values()) == [Birth("none", "node")]
-    assert set(births_in(graph).arrived.values()) == {"none"}
+    assert list(find_gradient_origins(graph).by_node.values()) == [GradientOrigin("none", "node")]
+    assert set(find_gradient_origins(graph).arrived.values()) == {"none"}
 
 
 def test_where_no_gradient_was_asked_for_none_is_missing() -> None:
-    assert born("w -> Add -> loss; b -> Add", {"Add": (FINE, [FINE, NOTHING]), "w": (FINE, [])}) == {}
+    assert by_node("w -> Add -> loss; b -> Add", {"Add": (FINE, [FINE, NOTHING]), "w": (FINE, [])}) == {}
 
 
 def test_ways_that_cancel_where_they_meet_part_at_the_nearest_node_that_both_went_through() -> None:

@@ -23,7 +23,7 @@ def call_out_of_place(case: Case, row: int) -> str | None:
     site, function = flow.log.calls[row].call_site, flow.log.calls[row].function
     if site is None or flow.log.call_sites[site].is_library:  # The line calls something that makes the change.
         return None
-    return out_of_place(case.source_line(case.place_of_call(row)) or "", function)
+    return out_of_place(case.source_line(case.location_of_call(row)) or "", function)
 
 
 def out_of_place(line: str, function: str) -> str | None:

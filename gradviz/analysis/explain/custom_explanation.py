@@ -34,7 +34,7 @@ class CheckedInput(Struct, frozen=True, omit_defaults=True):
     """The slope of forward there."""
 
 
-class CustomPage(Struct, frozen=True, omit_defaults=True):
+class CustomExplanation(Struct, frozen=True, omit_defaults=True):
     """One custom ``autograd.Function``."""
 
     class_name: str
@@ -51,7 +51,7 @@ class CustomPage(Struct, frozen=True, omit_defaults=True):
     """Whether the run was one that compares."""
 
 
-def custom_page(capture: Capture, graph: Graph, node: Node) -> CustomPage | None:
+def custom_explanation(capture: Capture, graph: Graph, node: Node) -> CustomExplanation | None:
     """The page of a custom function's node; None for all others."""
     if node.kind != "custom":
         return None
@@ -59,7 +59,7 @@ def custom_page(capture: Capture, graph: Graph, node: Node) -> CustomPage | None
     class_name = found.class_name if found is not None else node.name.removesuffix("Backward")
     own_name = class_name.rpartition(".")[2]
     checks = capture.calls.derivatives if capture.calls is not None else ()
-    return CustomPage(
+    return CustomExplanation(
         class_name,
         found.file if found is not None else "",
         tuple(_lines(capture, found)) if found is not None else (),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from functools import cached_property
 
-from gradviz.analysis.finding import place_of_line, text_at
-from gradviz.analysis.numbers.gradient_births import GradientBirths, births_in
+from gradviz.analysis.finding import location_of_line, text_at
+from gradviz.analysis.numbers.gradient_origins import GradientOrigins, find_gradient_origins
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import CallSite, Graph, Node, TensorFacts
 from gradviz.graph.node_findings import NodeFinding, Verdict
@@ -14,7 +14,7 @@ from gradviz.graph.query.operation_names import autograd_name, call_of, calls_of
 from gradviz.graph.query.own_line import own_lines
 from gradviz.graph.query.root_names import root_names
 from gradviz.graph.traversal import scopes_around
-from gradviz.rendering.words.words import shape_words
+from gradviz.rendering.words.common_words import shape_words
 from gradviz.view.model import Item, Link, View
 
 
@@ -61,13 +61,13 @@ class SubjectWords:
     def hidden_cuts(self) -> dict[int, list[Verdict]]:
         """By folded box what was found about cuts that it hides."""
         found: dict[int, list[Verdict]] = {}
-        edges = self.graph.ghost_edges
+        edges = self.graph.cut_edges
         if not edges:
             return found
         shown = {
-            (edges[source.ghost].origin, link.target)
+            (edges[source.cut_edge].origin, link.target)
             for link in self.view.links
-            if (source := self.view.items[link.source]).kind == "cut" and source.ghost is not None
+            if (source := self.view.items[link.source]).kind == "cut" and source.cut_edge is not None
         }
         boxes = {
             node: item.id for item in self.view.items if item.kind == "box" and not item.is_open for node in item.nodes
@@ -80,13 +80,13 @@ class SubjectWords:
 
     def cut_off_at(self, item: Item) -> tuple[str, ...]:
         """What gets no gradient because of a cut, as far as it lies in what is drawn of repetitions."""
-        edges = (self.graph.ghost_edges[ghost] for ghost in item.ghosts)
+        edges = (self.graph.cut_edges[cut_edge] for cut_edge in item.cut_edges)
         return tuple(dict.fromkeys(name for edge in edges for name in edge.tensors))
 
     @cached_property
-    def births(self) -> GradientBirths:
+    def gradient_origins(self) -> GradientOrigins:
         """Where gradients become zero, NaN or Inf."""
-        return births_in(self.graph)
+        return find_gradient_origins(self.graph)
 
     @cached_property
     def run_count(self) -> int:
@@ -113,7 +113,7 @@ class SubjectWords:
 
     def source_text(self, site: CallSite) -> str:
         """The text of a source line, where it was recorded."""
-        return text_at(self.capture.sources, place_of_line(site)).strip()
+        return text_at(self.capture.sources, location_of_line(site)).strip()
 
     def shape_leaving(self, item: Item) -> str:
         """The shape of what goes out of an item first."""

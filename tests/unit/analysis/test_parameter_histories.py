@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.parameters.parameter_fates import ParameterFates
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.received_gradients import ReceivedGradients
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.call_log import Call, CallLog, LoggedOptimizer, LoggedTensor, TensorUse
@@ -17,7 +17,7 @@ def test_finding_the_optimizers_of_all_parameters_takes_one_look_at_each() -> No
         made = Call("torch.optim.SGD.add_param_group", kind="add_param_group", inputs=uses, optimizer=0)
         tensors = tuple(LoggedTensor(TensorFacts((), "float32")) for _ in uses)
         log = CallLog((made,), tensors, optimizers=(LoggedOptimizer("SGD"),))
-        fates = ParameterFates(Dataflow(log), ReceivedGradients(Capture(Program("train.py")), log))
-        return lines_run(lambda: [fates.optimizers_of(number) for number in range(parameters)])
+        histories = ParameterHistories(Dataflow(log), ReceivedGradients(Capture(Program("train.py")), log))
+        return lines_run(lambda: [histories.optimizers_of(number) for number in range(parameters)])
 
     assert looked_for(200) < 5 * looked_for(50)

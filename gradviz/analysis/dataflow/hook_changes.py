@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call, Definition
-from gradviz.graph.gradients import TensorFigures, at_place
+from gradviz.graph.gradients import TensorFigures, at_index
 from gradviz.graph.model import Graph, Node
 
 Alteration = Literal["not_finite", "zero", "constant", "without_sign", "changed"]
@@ -45,7 +45,7 @@ def hooked_gradients(graph: Graph) -> Iterator[HookedGradient]:
     for node in graph.nodes:
         befores, afters = _around_hooks(node)
         for output, before in enumerate(befores):
-            after = at_place(afters, output)
+            after = at_index(afters, output)
             if before is not None and after is not None and before.is_measured and after.is_measured:
                 alteration = _alteration(before, after)
                 if alteration is not None:

@@ -21,7 +21,7 @@ _MAX_LOOKS = 20
 """Looks at each call, on average, for all backward calls together: graphs that live on over steps overlap."""
 
 
-class ParameterFates:
+class ParameterHistories:
     """Questions on the parameters of one log. Tensors, calls and optimizers are told by their numbers in it."""
 
     def __init__(self, flow: Dataflow, received: ReceivedGradients) -> None:
@@ -103,7 +103,7 @@ class ParameterFates:
 
     def optimizers_of(self, number: int) -> tuple[int, ...]:
         """Optimizers that hold it, or were given it."""
-        return tuple(place for place, held in enumerate(self._held) if number in held)
+        return tuple(index for index, held in enumerate(self._held) if number in held)
 
     @cached_property
     def steps(self) -> tuple[int, ...]:

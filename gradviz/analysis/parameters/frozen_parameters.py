@@ -1,0 +1,130 @@
+"""Tensors that do not require grad though a gradient is wanted of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from gradviz.analysis.dataflow.refused_calls import is_refused_hook, refused_roots
+from gradviz.analysis.finding import Location, location_of_line
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.graph.call_log import Call, TensorUse
+
+_FLOATING = ("float", "bfloat", "complex")
+
+
+def asked_without_flag(histories: ParameterHistories) -> Iterator[tuple[int, int]]:
+    """Leaves of which a gradient is asked for, with the call that asks; only what something was computed from."""
+    read = frozenset(histories.reads_of_no_gradient)
+    for row, call in enumerate(histories.log.calls):
+        if row in read:
+            asked = call.inputs[:1]
+        elif is_refused_hook(call):
+            asked = (
+                () if _parameters(histories, _leaves_above(histories, refused_roots(call), row)) else call.inputs[:1]
+            )
+        elif call.kind == "backward" and call.raised is not None:
+            asked = call.asked
+        else:
+            continue
+        yield from ((use.tensor, row) for use in asked if _is_meant(histories, use, row))
+
+
+def _is_meant(histories: ParameterHistories, use: TensorUse, row: int) -> bool:
+    if use.requires_grad or not histories.tensor(use.tensor).facts.dtype.startswith(_FLOATING):
+        return False
+    is_cut = any(use.tensor in cut.dead_outputs for cut in histories.flow.cuts_reaching(use.tensor, before=row))
+    return not is_cut and any(each < row for each in histories.forward_uses(use.tensor))
+
+
+def loss_of_frozen(histories: ParameterHistories) -> Iterator[tuple[int, list[int]]]:
+    """Calls refused for a tensor above which nothing requires grad and nothing is cut, with what should have."""
+    for row, call in enumerate(histories.log.calls):
+        roots = refused_roots(call)
+        if not roots or not histories.flow.is_in_plain_sight(call):
+            continue
+        if any(
+            _uses_what_trains(histories, above)
+            for root in roots
+            for above in histories.flow.ancestors(root, before=row)
+        ):
+            continue
+        cuts = (cut for root in roots for cut in histories.flow.cuts_reaching(root, before=row))
+        if any(cut.kind != "requires_grad_off" for cut in cuts):
+            continue
+        leaves = _leaves_above(histories, roots, row)
+        to_train = [number for number in leaves if number in histories.trained]
+        parameters = _parameters(histories, leaves)
+        others = [number for number in leaves if histories.tensor(number).names][-1:]
+        if to_train or parameters or others:
+            yield row, to_train or parameters or others
+
+
+def _parameters(histories: ParameterHistories, leaves: list[int]) -> list[int]:
+    return [number for number in leaves if histories.tensor(number).role == "parameter"]
+
+
+def _uses_what_trains(histories: ParameterHistories, row: int) -> bool:
+    """Whether calls inside of another one took what requires grad: as in a reentrant checkpoint, where it is lost."""
+    return any(histories.log.calls[inner].live_inputs for inner in histories.flow.inside(row))
+
+
+def _leaves_above(histories: ParameterHistories, roots: Sequence[int], before: int) -> list[int]:
+    """What the loss was computed from and nobody computed, or an optimizer has all the same, the newest last."""
+    found: dict[int, None] = {}
+    for root in roots:
+        for row in histories.flow.ancestors(root, before=before):
+            for use in histories.log.calls[row].inputs:
+                makers = histories.flow.producers(use.tensor, row)
+                is_given = use.tensor in histories.trained or all(
+                    not histories.log.calls[maker].inputs or _only_fills(histories.log.calls[maker]) for maker in makers
+                )
+                if is_given and histories.tensor(use.tensor).facts.dtype.startswith(_FLOATING):
+                    found[use.tensor] = None
+    return sorted(found, key=lambda number: histories.made_by(number) or 0)
+
+
+def _only_fills(call: Call) -> bool:
+    return all(use.tensor == call.inputs[0].tensor for use in call.outputs)
+
+
+def frozen_in_optimizer(histories: ParameterHistories) -> Iterator[tuple[list[int], int | None]]:
+    """What an optimizer steps though it never trains, and the call that froze it, if that came after.
+
+    A model that was given whole, with a part of it frozen before, is no mistake. What shows that training was meant:
+    the tensors required grad when the optimizer got them, or all of a group never did, or they are no parameters of a
+    module, so that somebody chose them one by one.
+    """
+    for number, optimizer in enumerate(histories.log.optimizers):
+        if not any(histories.log.calls[row].optimizer == number for row in histories.steps):
+            continue
+        for group in optimizer.groups:
+            never = [tensor for tensor in group if not histories.is_ever_stepped_live(tensor)]
+            late: dict[int, list[int]] = defaultdict(list)
+            for tensor in never:
+                row = _frozen_after(histories, tensor, number)
+                if row is not None:
+                    late[row].append(tensor)
+            if late:
+                yield [tensor for tensors in late.values() for tensor in tensors], min(late)
+            elif never and len(never) == len(group):
+                yield never, None
+            elif plain := [tensor for tensor in never if histories.tensor(tensor).role == "tensor"]:
+                yield plain, None
+
+
+def _frozen_after(histories: ParameterHistories, tensor: int, optimizer: int) -> int | None:
+    """The call that froze the tensor when the optimizer had it, and it required grad."""
+    given, use = histories.first_given(optimizer).get(tensor, (0, None))
+    if use is None or not use.requires_grad:
+        return None
+    return next((row for row, flag in histories.flag_changes(tensor) if row > given and not flag), None)
+
+
+def location_of_flag(histories: ParameterHistories, row: int) -> Location | None:
+    """The line that decided on the flag: that of the call, or whoever called a function that several lines call."""
+    line = histories.flow.line_of(row)
+    if line is None or line.caller is None:
+        return location_of_line(line)
+    callers = histories.callers_of_flagging[line.file, line.line]
+    return location_of_line(histories.flow.line(line.caller) if len(callers) > 1 else line)

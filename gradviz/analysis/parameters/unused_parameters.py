@@ -1,0 +1,207 @@
+"""Parameters that take no part in the loss, and the line where they should have."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.finding import Location
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+
+
+class Forgotten(Struct, frozen=True):
+    """Parameters of one module, or of modules alike, that are left out in the same way."""
+
+    tensors: tuple[int, ...]
+    location: Location | None
+    """Where they should have been used, or what was computed from them is lost; None where nothing tells."""
+    last: int | None = None
+    """The last call that computed something from them, where that is lost."""
+    instead: int | None = None
+    """A parameter of a module that is called twice where this one should have been called."""
+    is_of_library: bool = False
+    """True for modules that a library made: nobody who uses it can mend that."""
+
+
+def never_used(histories: ParameterHistories) -> list[Forgotten]:
+    """What optimizers step, and nothing was computed from."""
+    if not histories.steps or not histories.reached:
+        return []
+    silent = [
+        number
+        for number in sorted(histories.trained - histories.reached)
+        if histories.is_ever_stepped_live(number) and _is_on(histories, number) and not histories.is_used(number)
+    ]
+    groups: dict[tuple[Location | None, bool, str], list[tuple[int, int | None]]] = defaultdict(list)
+    neighbours = Neighbours(histories)
+    for number in silent:
+        location, instead = neighbours.where_it_belongs([number])
+        line = histories.line_where_made(number)
+        key = location, _is_made_by_library(histories, number), str(line) if location is None else ""
+        groups[key].append((number, instead))
+    return [
+        Forgotten(tuple(number for number, _ in each), location, None, each[0][1], is_of_library)
+        for (location, is_of_library, _), each in groups.items()
+    ]
+
+
+def dropped(histories: ParameterHistories) -> Iterator[Forgotten]:
+    """What optimizers step, and what is only used for something that no loss needs, though nothing cuts it off."""
+    groups: dict[Location | None, list[int]] = defaultdict(list)
+    last: dict[Location | None, int] = {}
+    for number in sorted(histories.trained - histories.reached) if histories.steps and histories.reached_by else ():
+        if not histories.is_ever_stepped_live(number) or histories.flow.cuts_below(number):
+            continue
+        uses = [row for row in histories.forward_uses(number) if _is_live(histories, row, number)]
+        if uses:
+            location, row = _where_it_is_lost(histories, number, uses[-1])
+            groups[location].append(number)
+            last.setdefault(location, row)
+    for location, tensors in groups.items():
+        yield Forgotten(tuple(tensors), location, last[location])
+
+
+def used_elsewhere(histories: ParameterHistories) -> tuple[int, ...]:
+    """What optimizers step, only another thread computed from, and no backward reached."""
+    silent = sorted(histories.trained - histories.reached) if histories.steps and histories.reached else ()
+    return tuple(
+        number
+        for number in silent
+        if histories.tensor(number).is_used_elsewhere
+        and _is_on(histories, number)
+        and not histories.forward_uses(number)
+    )
+
+
+def asked_in_vain(histories: ParameterHistories) -> Iterator[tuple[int, int]]:
+    """Tensors that ``autograd.grad`` refused, because the loss was not computed from them, with the call."""
+    for row in histories.backward_calls:
+        call = histories.log.calls[row]
+        if call.raised is None or "not have been used in the graph" not in call.raised:
+            continue
+        roots = [use.tensor for use in call.roots]
+        above = set(roots)
+        for root in roots:
+            for maker in histories.flow.ancestors(root, before=row):
+                above.update(use.tensor for use in histories.log.calls[maker].inputs)
+        yield from ((use.tensor, row) for use in call.asked if use.requires_grad and use.tensor not in above)
+
+
+class Neighbours:
+    """The same parameter of modules beside each other, ``net.a.weight`` and ``net.b.weight``: how one of them is used
+    tells where another one should have been. Each row of modules is looked at once."""
+
+    def __init__(self, histories: ParameterHistories) -> None:
+        self._histories = histories
+        self._families: dict[tuple[str, str, int], _Family] = {}
+
+    def where_it_belongs(
+        self, tensors: Sequence[int], *, any_sibling: bool = False
+    ) -> tuple[Location | None, int | None]:
+        """The line that should have used them, as their siblings in the module tell, and the sibling that tells it.
+
+        A sibling of the same shape that is called twice in one call of their parent was meant once; siblings that all
+        are called from one line, as elements of a list are, tell that line.
+        """
+        histories = self._histories
+        for number in tensors:
+            family = self._family(number)
+            for sibling, row in family.called_twice:
+                if sibling != number and _is_alike(histories, sibling, number):
+                    return location_of_call(histories.flow, row), sibling
+            lines = {location for sibling, location in family.used_at.items() if sibling != number}
+            if len(lines) == 1 and (any_sibling or _is_in_list(histories, number)):
+                return lines.pop(), None
+        return None, None
+
+    def _family(self, number: int) -> _Family:
+        """Itself among its siblings."""
+        module, _, own = self._histories.name(number).rpartition(".")
+        key = module.rpartition(".")[0], own, module.count(".")
+        if key not in self._families:
+            self._families[key] = self._looked_at(*key)
+        return self._families[key]
+
+    def _looked_at(self, parent: str, own: str, depth: int) -> _Family:
+        histories = self._histories
+        names = [(number, histories.name(number)) for number in (histories.parameters_below(parent) if parent else ())]
+        members = [number for number, name in names if name.count(".") == depth + 1 and name.endswith(f".{own}")]
+        uses = {number: rows for number in members if (rows := histories.forward_uses(number))}
+        again = ((number, _second_call(histories, rows)) for number, rows in uses.items())
+        return _Family(
+            tuple((number, row) for number, row in again if row is not None),
+            {number: location_of_call(histories.flow, rows[-1]) for number, rows in uses.items()},
+        )
+
+
+class _Family(NamedTuple):
+    """What is known of the uses of parameters beside each other."""
+
+    called_twice: tuple[tuple[int, int], ...]
+    """Those that are called twice in one call of their parent, with the last of these calls."""
+    used_at: dict[int, Location | None]
+    """Those that are used, with the line of their last use."""
+
+
+def _is_in_list(histories: ParameterHistories, number: int) -> bool:
+    return histories.name(number).rpartition(".")[0].rpartition(".")[2].isdigit()
+
+
+def _is_alike(histories: ParameterHistories, one: int, other: int) -> bool:
+    return histories.tensor(one).facts.shape == histories.tensor(other).facts.shape
+
+
+def _second_call(histories: ParameterHistories, uses: Sequence[int]) -> int | None:
+    """The last of several uses in the same call of the parent module."""
+    newest: dict[int | None, int] = {}
+    for row in uses:
+        scope = histories.log.calls[row].scope
+        parent = histories.log.scopes[scope].parent if scope is not None else None
+        if parent is not None and parent in newest:
+            return row
+        newest[parent] = row
+    return None
+
+
+def _is_on(histories: ParameterHistories, number: int) -> bool:
+    end = histories.tensor(number).end
+    return end is None or end.requires_grad
+
+
+def _is_live(histories: ParameterHistories, row: int, number: int) -> bool:
+    call = histories.log.calls[row]
+    return any(use.requires_grad for use in call.outputs) and any(u.tensor == number for u in call.live_inputs)
+
+
+def _where_it_is_lost(histories: ParameterHistories, number: int, use: int) -> tuple[Location | None, int]:
+    """The next line that takes the same input where it could take the result; else the line of the last result.
+
+    With the call of that last result.
+
+    It could if both have one shape. What has another is computed beside it, not in its place.
+    """
+    calls = histories.log.calls
+    below = histories.flow.descendants(number, after=use - 1, live=True)
+    last = [row for row in below if calls[row].kind == calls[use].kind][-1]
+    given = [each.tensor for each in calls[use].inputs if histories.tensor(each.tensor).role == "tensor"]
+    own = location_of_call(histories.flow, last)
+    results = {histories.tensor(each.tensor).facts.shape for each in calls[last].outputs}
+    could_take = given and histories.tensor(given[0]).facts.shape in results
+    for row in histories.flow.users(given[0], after=last) if could_take else ():
+        location = location_of_call(histories.flow, row)
+        if location is not None and own is not None and location.file == own.file and location.line > own.line:
+            return location, last
+    return own, last
+
+
+def _is_made_by_library(histories: ParameterHistories, number: int) -> bool:
+    """Whether the code that made the module is neither the reader's nor torch's."""
+    row = histories.made_by(number)
+    site = histories.log.calls[row].call_site if row is not None else None
+    while site is not None and "/torch/" in histories.log.call_sites[site].file.replace("\\", "/"):
+        site = histories.log.call_sites[site].caller
+    return site is not None and histories.log.call_sites[site].is_library
