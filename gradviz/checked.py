@@ -1,4 +1,4 @@
-"""What a check in Python gives: the findings as data, and as the text that ``gradviz check`` prints."""
+"""The result of a check in Python: findings as data, and as the text that ``gradviz check`` prints."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ _WIDTH = 100
 
 
 class Checked:
-    """The findings of a check. It shows itself as text, and is true where nothing is wrong."""
+    """The findings of a check. It prints as text, and is true if nothing is wrong."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
-        """Everything that the check tells."""
+        """Everything that the check reports."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The gravest first."""
+        """All findings, the gravest first."""
         return self.report.findings
 
     def of(self, program: str) -> Checked:
-        """The same under another name than that of the file in which the recording was made."""
+        """The same result with this program name, in place of the name of the recorded file."""
         from msgspec.structs import replace
 
         return Checked(replace(self.report, program=program))
 
     def at_least(self, severity: Severity = "warning") -> tuple[Finding, ...]:
-        """The findings that are as grave as that, or graver; raises `BadInput` for what is no severity."""
+        """The findings of this severity or graver; raises `BadInput` for an unknown severity."""
         from gradviz.analysis.finding import SEVERITIES, is_at_least
 
         check_choice("severity", severity, SEVERITIES)
         return tuple(finding for finding in self.findings if is_at_least(finding.severity, severity))
 
     def text(self, *, width: int = _WIDTH, color: bool = False) -> str:
-        """What ``gradviz check`` prints."""
-        from gradviz.rendering.reports.findings_text import FindingsText
+        """The text that ``gradviz check`` prints."""
+        from gradviz.rendering.reports.findings.text import FindingsText
 
         return FindingsText(width, color).text(self.report)
 
@@ -60,10 +60,10 @@ class Checked:
         return str(self)
 
 
-def chosen(select: Sequence[str] = (), ignore: Sequence[str] = (), *, model_is_given: bool = False) -> RuleSet:
-    """The rules that these words mean, and that each parameter of a given model gets a gradient.
+def selected_rules(select: Sequence[str] = (), ignore: Sequence[str] = (), *, model_is_given: bool = False) -> RuleSet:
+    """The rules with these names or codes; for a given model, also the rule that each parameter gets a gradient.
 
-    Raises `BadInput` for a word that means no rule.
+    Raises `BadInput` for a name or code of no rule.
     """
     from gradviz.analysis.check.checker import chosen_rules
     from gradviz.analysis.check.installed_rules import RuleSet, all_rules
@@ -76,7 +76,7 @@ def chosen(select: Sequence[str] = (), ignore: Sequence[str] = (), *, model_is_g
 
 
 def checked(capture: Capture, rules: RuleSet) -> Checked:
-    """Run the rules."""
+    """Run the rules on a capture."""
     from gradviz.analysis.case import Case
     from gradviz.analysis.check.report import check_report
 
@@ -84,7 +84,7 @@ def checked(capture: Capture, rules: RuleSet) -> Checked:
 
 
 def marked(capture: Capture, rules: RuleSet) -> tuple[Capture, tuple[str, ...]]:
-    """The capture with what the rules find on its graphs, for pictures; and a sentence for each alarm."""
+    """The capture with findings on its graphs, for pictures; and a sentence for each alarm."""
     from gradviz.analysis.check.marked_findings import finding_notes, with_findings
 
     findings = checked(capture, rules).findings
@@ -95,5 +95,5 @@ def _words(name: str, given: Iterable[str]) -> tuple[str, ...]:
     words = (given,) if isinstance(given, str) else tuple(given)
     for word in words:
         if not isinstance(word, str):
-            raise BadInput(f"{name}={word!r} is no name or code of a rule", hint='such as "GV101" or "detached"')
+            raise BadInput(f"{name}={word!r} is not the name or code of a rule", hint='such as "GV101" or "detached"')
     return words

@@ -1,4 +1,4 @@
-"""Which graphs of a capture are drawn: from the keywords of an `Inspection` to what renderers take."""
+"""Chooses the graphs to draw: turns the keywords of an `Inspection` into the subjects that renderers take."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from gradviz.graph.words import counted
 if TYPE_CHECKING:
     from gradviz.capture.capture import Capture
     from gradviz.graph.model import Graph
-    from gradviz.rendering.renderer import Subject
+    from gradviz.rendering.formats import Subject
 
 MAX_TOGETHER = 12
 MAX_NODES_TOGETHER = 5_000
-"""So many graphs are in one page, and fewer where they are large: whoever shows one in a notebook waits for them."""
+"""At most this many graphs and nodes are in one page, so that a notebook shows it without delay."""
 
 
 class DrawnGraphs:
-    """The graphs of one capture, each found and checked once."""
+    """The graphs of one capture; a check of them runs once."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
 
     def subject(self, showing: dict[str, Any], backward: int | None) -> Subject:
-        """What the keywords select of one graph."""
+        """The part of one graph that the keywords select."""
         try:
             subject = self._drawn(self.number(backward), showing)
         except NotInThisGraph as refusal:
@@ -37,13 +37,13 @@ class DrawnGraphs:
         return _with_notes(subject, [self._other_graphs()] if is_one_of_several else [])
 
     def subjects(self, showing: dict[str, Any]) -> list[Subject]:
-        """The same of as many graphs as are shown together: of several, one may lack a name that another has."""
+        """The same for all graphs that are shown together; a graph that lacks the wanted name is left out."""
         shown: list[Subject] = []
         refusals: list[GradvizError] = []
-        room = MAX_NODES_TOGETHER
+        nodes_left = MAX_NODES_TOGETHER
         for number, graph in enumerate(self.capture.graphs[:MAX_TOGETHER]):
-            room -= len(graph.nodes)
-            if number and room < 0:
+            nodes_left -= len(graph.nodes)
+            if number and nodes_left < 0:
                 break
             try:
                 shown.append(self._drawn(number, showing))
@@ -54,7 +54,7 @@ class DrawnGraphs:
         together = len(shown) + len(refusals)
         notes = [self._other_graphs(together)] if together < len(self.capture.graphs) else []
         if refusals:
-            notes.append(f"{counted(len(refusals), 'recorded graph')} left out: what is asked for is not in every one")
+            notes.append(f"{counted(len(refusals), 'recorded graph')} left out: they do not have what was asked for")
         return [_with_notes(each, notes) for each in shown]
 
     def _drawn(self, number: int, showing: dict[str, Any]) -> Subject:
@@ -66,19 +66,19 @@ class DrawnGraphs:
 
     @cached_property
     def _marked(self) -> tuple[Capture, tuple[str, ...]]:
-        """What was recorded, with what a check finds on its graphs where the calls of the run were logged for one."""
+        """The capture; if it has logged calls, with the findings of a check on its graphs."""
         if self.capture.calls is None:
             return self.capture, ()
-        from gradviz.checked import chosen, marked
+        from gradviz.checked import marked, selected_rules
 
-        return marked(self.capture, chosen())
+        return marked(self.capture, selected_rules())
 
     def graph(self, backward: int | None) -> Graph:
-        """The graph of that backward call; without one, the first. Raises `NothingRecorded` and `BadInput`."""
+        """The graph of this backward call, by default the first; raises `NothingRecorded` or `BadInput` if there is none."""
         return self.capture.graphs[self.number(backward)]
 
     def number(self, backward: int | None) -> int:
-        """The index of the graph of that backward call; without one, of the first. Raises as `graph` does."""
+        """The index of that graph; raises as `graph` does."""
         if not self.capture.graphs:
             raise NothingRecorded(f"there is no graph: {self.why_there_is_none}")
         if backward is None:
@@ -90,7 +90,7 @@ class DrawnGraphs:
         return numbers.index(backward)
 
     def _other_graphs(self, together: int = 1) -> str:
-        """That there are more than the first so many."""
+        """The note that there are more graphs than the first ones."""
         graphs = self.capture.graphs
         others = graphs[together:]
         numbers = ", ".join(str(other.backward.number) for other in others[:3] if other.backward is not None)
@@ -100,19 +100,19 @@ class DrawnGraphs:
 
     @property
     def why_there_is_none(self) -> str:
-        """Why nothing was recorded, in words."""
+        """Why nothing was recorded."""
         capture = self.capture
         if capture.disclosures:
             return capture.disclosures[0]
         if capture.backward_calls:
             times = "once" if capture.backward_calls == 1 else f"{capture.backward_calls:,} times"
-            return f"backward() or grad() was called {times}, and not the call that was asked for"
+            return f"backward() or grad() was called {times}, but not the call that was asked for"
         ended = f" until {capture.error.type_name} was raised" if capture.error is not None else ""
-        return f"no backward() ran{ended}, and no variable holds a tensor with a grad_fn that was computed meanwhile"
+        return f"no backward() ran{ended}, and no variable holds a tensor with a grad_fn that was computed there"
 
 
 def _with_notes(subject: Subject, notes: list[str]) -> Subject:
-    """The subject, which says as well what is to be said of other graphs."""
+    """The subject with these notes before its own."""
     if not notes:
         return subject
     from msgspec.structs import replace as with_fields

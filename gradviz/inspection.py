@@ -1,7 +1,7 @@
-"""What one looks at in Python: the graphs of a capture, as text, as pictures, as files and as data.
+"""`Inspection` shows the graphs of a capture in Python: as text, pictures, files and data.
 
-The keywords of all methods are the options of the command line: `gradviz.view.keywords` lists those that say
-what is shown, and the fields of each renderer those that say how.
+Its methods take the options of the command line as keywords: `gradviz.view.keywords` lists those that say what is
+shown, and the fields of each renderer those that say how.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ if TYPE_CHECKING:
     from gradviz.public_graph import Graph
     from gradviz.recording.requested_backward import InspectedRoots
     from gradviz.rendering.notebook import SvgPicture, TreeText
-    from gradviz.rendering.page.notebook_page import NotebookPage
-    from gradviz.rendering.renderer import Format
+    from gradviz.rendering.page.notebook import NotebookPage
+    from gradviz.rendering.formats import Format
     from gradviz.rendering.reports.memory_report import MemoryTable
 
 MAX_TREES = 5
-"""So many graphs are printed one below the other."""
+"""How many graphs are printed, one below the other."""
 
 
 class Inspection:
-    """One or several recorded graphs to look at.
+    """One or several recorded graphs.
 
-    It shows itself: as a tree in a terminal, as a page in a notebook. It holds data only, no tensors, so it keeps
-    nothing of the program alive, and it can be saved and loaded where there is no torch.
+    A terminal shows it as a tree, a notebook as a page. It holds data and no tensors: it keeps nothing of the program
+    alive, and it can be saved, and loaded without torch.
 
-    Keywords, the same for every method that shows the graph itself:
+    Every method that shows the graph takes these keywords:
 
     ====================================== ==================================================================
-    ``depth``, ``unfold``, ``fold``,       how many levels of modules are open, and which in particular
+    ``depth``, ``unfold``, ``fold``,       how many levels of modules are open, and which modules
     ``show_all``, ``max_items``
-    ``group_by``                           what boxes are: ``"module"``, ``"function"`` or ``"line"``
-    ``path=("inputs", "loss")``,           only a part of the graph
+    ``group_by``                           what a box is: a ``"module"``, ``"function"`` or ``"line"``
+    ``path=("inputs", "loss")``,           show only a part of the graph
     ``around="fc"``, ``radius``,
     ``start="fc"``, ``downstream``,
     ``only_trainable``, ``hide="dropout"``
-    ``find="attn"``                        the way to what matches is open, whatever is folded
+    ``find="attn"``                        open every box that holds a match
     ``plumbing``, ``constants``            whether views, and inputs without a gradient, are shown
-    ``backward=2``                         the graph of that backward call; without it, the first, and in pages all
+    ``backward=2``                         the graph of this backward call; by default the first, in pages all
     ====================================== ==================================================================
 
-    What was recorded with ``calls=True`` is drawn with what `check` finds on it.
+    A graph that was recorded with ``calls=True`` is drawn with the findings of `check`.
 
-    Notes and messages spell them as the command line does: ``--max-items`` is ``max_items``, ``--all`` is
+    Notes and messages write keywords as command-line options: ``--max-items`` is ``max_items``, ``--all`` is
     ``show_all``, ``--from`` is ``start``, and ``--from`` with ``--reverse`` is ``start`` with ``downstream``.
     """
 
@@ -75,7 +75,7 @@ class Inspection:
 
     @cached_property
     def graphs(self) -> tuple[Graph, ...]:
-        """One graph for each backward call that was recorded; none where there was nothing to record."""
+        """One graph for each recorded backward call; empty if nothing was recorded."""
         from gradviz.public_graph import public_graph
 
         return tuple(map(public_graph, self.capture.graphs))
@@ -85,29 +85,29 @@ class Inspection:
         """The first graph, often the only one.
 
         Raises:
-            NothingRecorded: there is none.
+            NothingRecorded: there is no graph.
         """
         return self.graphs[self._drawn.number(None)]
 
     def backward(self, gradient: Any = None, *, values: int = 0, root_shares: bool = False) -> Inspection:
-        """What a backward of the tensors that were inspected would send along every edge, measured now.
+        """Measure the gradient that a backward of the inspected tensors would send along every edge.
 
-        The program is left as it was: every ``.grad``, the graph, version counters and random numbers. What backward
-        itself runs of the program (hooks, custom functions, checkpoints) runs once more. For as long as it takes, all
-        gradients of leaves are in memory, as ``.grad`` would be.
+        The program is left as it was: every ``.grad``, the graph, version counters and random numbers. Code of the
+        program that backward runs (hooks, custom functions, checkpoints) runs once more. During the measurement the
+        gradients of all leaves are in memory, as ``.grad`` would be.
 
         Args:
-            gradient: what it starts from: a tensor of the root's shape, or a list or dict with one (or None) for each
-                of several roots, in their order; without it, ones, for roots of a single element.
-            values: keep every number of gradients with so many elements or fewer.
-            root_shares: measure, too, what each root, or each term of the only root, gives to every leaf's gradient:
-                ``graph.root_shares``. Each costs a backward, and memory for its gradients of all leaves.
+            gradient: the gradient of the root: a tensor of its shape. For several roots: a list or dict with one
+                tensor (or None) for each, in their order. By default ones, for roots of a single element.
+            values: keep all numbers of gradients with at most this many elements.
+            root_shares: also measure what each root, or each term of the only root, adds to every leaf's gradient:
+                ``graph.root_shares``. Each root or term costs one backward, and memory for its gradients of all leaves.
 
         Returns:
             A new inspection, with the gradients.
 
         Raises:
-            BadInput: this is no inspection of tensors that are still there; their graph was freed or changed since; or
+            BadInput: this is not an inspection of tensors that still exist; or their graph was freed or changed; or
                 `gradient` does not fit.
 
         Example:
@@ -120,7 +120,7 @@ class Inspection:
         """
         if self._roots is None:
             raise BadInput(
-                "backward() measures tensors that are there, and this was recorded before",
+                "backward() measures existing tensors, and this is a recording",
                 hint="call it on gradviz.inspect(loss); a recording holds the gradients of its own backward calls",
             )
         from gradviz.recording.run.plan import RecordingPlan
@@ -129,17 +129,17 @@ class Inspection:
         return Inspection(self._roots.measured(self._capture, gradient, plan))
 
     def check(self, *, select: Sequence[str] = (), ignore: Sequence[str] = ()) -> Checked:
-        """Why gradients are missing, zero, NaN or wrong: what ``gradviz check`` says.
+        """Find out why gradients are missing, zero, NaN or wrong, as ``gradviz check`` does.
 
-        Of tensors that are there already, a backward is measured first, as `backward` does it; what was cut off on the
-        way to them is only known where it was recorded: see ``calls`` of `gradviz.record`.
+        For existing tensors, it first measures a backward as `backward` does. Where gradients were cut off before
+        these tensors is known only in a recording: see ``calls`` of `gradviz.record`.
 
         Args:
-            select: only these rules, by code, beginning of a code, or name.
-            ignore: without these.
+            select: use only these rules, given by code, beginning of a code, or name.
+            ignore: leave out these rules.
 
         Raises:
-            BadInput: there is no such rule; or the tensors can have no backward now.
+            BadInput: there is no such rule; or no backward of the tensors is possible now.
 
         Example:
             >>> import torch, gradviz
@@ -149,19 +149,19 @@ class Inspection:
             'error'
         """
         from gradviz.analysis.flow.gradient_flow import has_gradients
-        from gradviz.checked import checked, chosen
+        from gradviz.checked import checked, selected_rules
 
-        # Before a backward is measured, which runs the program's hooks.
-        rules = chosen(select, ignore, model_is_given=self._model_is_given)
+        # First, because measuring a backward runs hooks of the program.
+        rules = selected_rules(select, ignore, model_is_given=self._model_is_given)
         is_measured = any(has_gradients(graph) for graph in self.graphs)
         measured = self if is_measured or self._roots is None else self.backward()
         return checked(measured.capture, rules)
 
     def tree(self, **options: Any) -> TreeText:
-        """The graph as a tree of text, from the loss down to what it was computed from.
+        """Return the graph as a tree of text, from the loss down to the leaves.
 
         Args:
-            options: the keywords above, and those of the tree: ``width`` in columns, ``color``, ``ascii``, ...
+            options: the keywords of this class, and those of the tree: ``width`` in columns, ``color``, ``ascii``, ...
 
         Returns:
             Text that ends in a line feed; an interactive prompt shows it as it is.
@@ -187,10 +187,10 @@ class Inspection:
         return TreeText(self.render("tree", **options))
 
     def svg(self, **options: Any) -> SvgPicture:
-        """The graph as a picture.
+        """Return the graph as a picture.
 
         Args:
-            options: the keywords above, and those of the picture: ``direction`` (``"TB"`` or ``"LR"``), ``theme``
+            options: the keywords of this class, and those of the picture: ``direction`` (``"TB"`` or ``"LR"``), ``theme``
                 (``"auto"``, ``"light"`` or ``"dark"``), ``color_by`` (``"role"``, ``"gradient"``,
                 ``"memory"``, ``"time"`` or ``"module"``), ``engine``, ...
 
@@ -202,23 +202,23 @@ class Inspection:
         return SvgPicture(self.render("svg", **options))
 
     def html(self, **options: Any) -> NotebookPage:
-        """The graph as a page to explore.
+        """Return the graph as an HTML page to explore.
 
         Args:
-            options: the keywords above, and those of the page: ``color_by``, ``theme``, ``arrows``, ``editor``.
+            options: the keywords of this class, and those of the page: ``color_by``, ``theme``, ``arrows``, ``editor``.
 
         Returns:
             The text of an HTML file; a notebook shows it in a frame.
         """
-        from gradviz.rendering.page.notebook_page import NotebookPage
+        from gradviz.rendering.page.notebook import NotebookPage
 
-        # Where the page cannot be shown there are no fonts either, mostly; so it takes a third of the room.
+        # The picture is for places that cannot show the page and mostly have no fonts: without one it is a third as big.
         return NotebookPage(
             str(self.render("html", **options)), lambda: str(self.render("svg", embed_font=False, **options))
         )
 
     def dot(self, **options: Any) -> str:
-        """The graph as Graphviz source; `options` are the keywords above, and those of the format."""
+        """Return the graph as Graphviz source; `options` are the keywords of this class and those of the format."""
         return str(self.render("dot", **options))
 
     def memory(
@@ -230,20 +230,20 @@ class Inspection:
         color: bool = False,
         backward: int | None = None,
     ) -> TreeText:
-        """What the graph keeps in memory until its backward has run, by line and module: ``gradviz memory`` as text.
+        """Return what the graph keeps in memory until its backward has run, by line and module, as ``gradviz memory``.
 
         Args:
-            by: one table only; without it, lines and modules, what the allocator says, and what would help.
-            rows: of the longest tables.
-            width: columns, at least 40; without it, 100.
-            color: with the control characters that terminals take for bold and dim.
-            backward: the graph of that call; without it, the first.
+            by: print only this table; by default tables of lines and modules, the allocator's figures and advice.
+            rows: the maximum length of a table.
+            width: columns, at least 40; by default 100.
+            color: use control characters for bold and dim text.
+            backward: the graph of this backward call; by default the first.
 
         Returns:
             Text that ends in a line feed; an interactive prompt shows it as it is.
 
         Raises:
-            BadInput: an argument cannot be, or the graph was recorded before gradviz looked at saved tensors.
+            BadInput: an argument is not valid, or the gradviz that recorded the graph did not record saved tensors.
         """
         from gradviz.rendering.notebook import TreeText
         from gradviz.rendering.reports.memory_report import ReportOptions, memory_report
@@ -261,15 +261,15 @@ class Inspection:
         backward: int | None = None,
         **options: Any,
     ) -> TreeText:
-        """The backward pass step by step, a page for each: ``gradviz replay`` as text.
+        """Return the steps of the backward pass as text, as ``gradviz replay`` prints them.
 
         Args:
-            first: the step to begin with; 0 is the forward graph.
-            last: the step to end with; without it, the last one.
-            width: columns, at least 20; without it, 100.
-            color: with the control characters that terminals take for colours.
-            backward: the graph of that call; without it, the first.
-            options: the keywords above that say what is shown: folded boxes run as one step.
+            first: the first step to print; 0 is the forward graph.
+            last: the last step to print; by default the last of all.
+            width: columns, at least 20; by default 100.
+            color: use control characters for colours.
+            backward: the graph of this backward call; by default the first.
+            options: the keywords of this class that say what is shown; a folded box is one step.
 
         Returns:
             Text that ends in a line feed; an interactive prompt shows it as it is.
@@ -279,27 +279,27 @@ class Inspection:
         """
         from gradviz.analysis.replay.steps import Replay
         from gradviz.rendering.notebook import TreeText
-        from gradviz.rendering.replay.text import PageLook, ReplayPages, replay_notes
-        from gradviz.rendering.replay.words import ReplayWords
+        from gradviz.rendering.replay.step_text import TextLook, ReplayText, replay_notes
+        from gradviz.rendering.replay.step_words import ReplayWords
         from gradviz.rendering.subjects import subject_of
         from gradviz.view.keywords import view_options
 
-        look = PageLook(100 if width is None else width, color)
+        look = TextLook(100 if width is None else width, color)
         subject = subject_of(self.capture, self._drawn.graph(backward), view_options(options))
         replay = Replay(subject.graph, subject.view)
-        pages = ReplayPages(ReplayWords(subject, replay), look, replay_notes(subject))
+        pages = ReplayText(ReplayWords(subject, replay), look, replay_notes(subject))
         return TreeText("".join(pages.joined(replay.steps_between(first, last))))
 
     def render(self, format: str, **options: Any) -> str | bytes:
-        """The graph in any format that ``gradviz render`` writes, by name: ``"json"``, ``"mermaid"``, ``"png"``, ...
+        """Return the graph in a format that ``gradviz render`` writes, such as ``"json"``, ``"mermaid"`` or ``"png"``.
 
         Raises:
-            BadInput: there is no such format or option, with near matches.
+            BadInput: there is no such format or option; the message names similar ones.
         """
-        from gradviz.rendering.renderer import RendersTogether, format_named
+        from gradviz.rendering.formats import RendersTogether, format_named
 
         chosen = format_named(format)
-        look, showing = _sorted_out(chosen, options)
+        look, showing = _split(chosen, options)
         renderer = chosen.renderer(**look)
         backward = showing.pop("backward", None)
         if isinstance(renderer, RendersTogether) and backward is None and len(self.graphs) > 1:
@@ -307,14 +307,14 @@ class Inspection:
         return renderer.render(self._drawn.subject(showing, backward))
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> Path:
-        """Write a file in the format that the suffix of `path` says, such as ``net.svg``.
+        """Write a file; the suffix of `path` determines the format, such as ``net.svg``.
 
-        ``net.gradviz`` keeps everything that was recorded, for `gradviz.load` and the command line. Folders that are
-        missing are made; a file that gradviz did not make is never overwritten.
+        ``net.gradviz`` keeps everything that was recorded, for `gradviz.load` and the command line. Missing folders
+        are made; a file that gradviz did not write is never overwritten.
 
         Args:
-            path: where to.
-            options: the keywords above, and those of the format; ``format="json"`` where the suffix does not say it.
+            path: the file to write.
+            options: the keywords of this class, and those of the format; ``format="json"`` if the suffix does not determine it.
 
         Returns:
             The path.
@@ -336,19 +336,19 @@ class Inspection:
         return target
 
     def show(self, **options: Any) -> Path:
-        """Open the page of the graph in the browser: ``gradviz view``.
+        """Open the page of the graph in the browser, as ``gradviz view`` does.
 
-        It is written to a temporary file, which stays. Where there is no display or no browser, nothing is opened.
+        The page is a temporary file, which is not removed. Without a display or a browser, it is only written.
 
         Args:
-            options: the keywords above, and those of the page: ``color_by``, ``theme``, ``arrows``, ``editor``.
+            options: the keywords of this class, and those of the page: ``color_by``, ``theme``, ``arrows``, ``editor``.
 
         Returns:
             The path of the page.
 
         Raises:
             NothingRecorded: there is no graph.
-            BadInput: there is no such option, or no room for a temporary file.
+            BadInput: there is no such option, or a temporary file cannot be written.
         """
         from gradviz.browser import open_in_browser, temporary_page
 
@@ -356,7 +356,7 @@ class Inspection:
         open_in_browser(path.as_uri())
         return path
 
-    # -- showing itself ------------------------------------------------------------------------------------------
+    # -- how prompts and notebooks show it ------------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
         if not self.graphs:
@@ -375,7 +375,7 @@ class Inspection:
         return str(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows: the page, the picture where nothing can run, or the tree where there is only text."""
+        """What a notebook shows: the page; or the picture if scripts cannot run, or the tree if only text is possible."""
         if not self.graphs:
             return {"text/plain": str(self)}
         page = self.html()
@@ -385,14 +385,14 @@ class Inspection:
 
     @property
     def _drawn(self) -> DrawnGraphs:
-        """What is drawn of the capture, which is another one where recording goes on."""
+        """The drawn graphs of the capture; made anew if the capture is another one."""
         if self._drawn_before is None or self._drawn_before.capture is not self.capture:
             self._drawn_before = DrawnGraphs(self.capture)
         return self._drawn_before
 
 
-def _sorted_out(chosen: Format, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options that belong to the renderer, and those that say what is shown."""
+def _split(chosen: Format, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of the renderer, and the options that say what is shown."""
     from gradviz.view.keywords import KEYWORDS
 
     look_names, showing_names = chosen.option_names(), ("backward", *KEYWORDS)
@@ -400,6 +400,6 @@ def _sorted_out(chosen: Format, options: dict[str, Any]) -> tuple[dict[str, Any]
         if name not in look_names and name not in showing_names:
             hint = near_matches(name, [*look_names, *showing_names])
             raise BadInput(f"{chosen.name} has no option {name!r}", hint=hint)
-    # What is searched for is both: opened by folding, and marked by the tree.
+    # `find` is in both: folding opens the boxes that hold matches, and the tree marks the matches.
     look = {name: value for name, value in options.items() if name in look_names and value is not None}
     return look, {name: value for name, value in options.items() if name in showing_names}

@@ -1,13 +1,12 @@
-"""The one place that writes files.
+"""Writes output files. No other module of the command line writes them.
 
-What it takes care of:
+- A file is written completely or not at all: the content goes to a temporary file in the same folder, which then gets
+  the final name.
+- Whether a file can be written is checked before the user's script runs, not an hour later.
+- A file that gradviz did not write, such as the script, is never overwritten.
+- ``-`` is standard output. If its reader closes it early (``| head``), that is no error.
 
-- a file is complete or not there: content goes to a temporary file beside the target, which then takes its name;
-- what cannot be written is found out before somebody's training script runs for an hour, not after it;
-- a file that gradviz did not make, such as the script itself, is never overwritten;
-- ``-`` is standard output, and a reader that has seen enough (``| head``) is no error.
-
-Missing folders are made when the file is written. Whatever goes wrong is one `BadInput`.
+Missing folders are made when the file is written. Every failure is one `BadInput`.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from pathlib import Path
 
 from gradviz.capture.capture_file import CAPTURE_SUFFIX
 from gradviz.errors import BadInput, near_matches
-from gradviz.rendering.renderer import FORMATS, Format, format_named, format_of
+from gradviz.rendering.formats import FORMATS, Format, format_named, format_of
 
 STANDARD_OUTPUT = "-"
 
 _OWN_SUFFIXES = (*(suffix for entry in FORMATS for suffix in entry.suffixes), CAPTURE_SUFFIX)
 
 _REMEDIES = {
-    errno.ENOSPC: "free some space, or choose another place",
-    errno.EDQUOT: "free some space, or choose another place",
+    errno.ENOSPC: "free some space, or choose another folder",
+    errno.EDQUOT: "free some space, or choose another folder",
     errno.EACCES: "choose a folder that you may write to",
     errno.EPERM: "choose a folder that you may write to",
     errno.EROFS: "choose a folder that you may write to",
@@ -43,7 +42,7 @@ _REMEDIES = {
 
 
 def output_format(path: Path | str, explicit: str | None = None) -> Format:
-    """The format to write to `path`: the one asked for, or else the one that its suffix says."""
+    """The format to write to `path`: the explicit one, or the one of its suffix."""
     name = Path(path).name
     by_suffix = format_of(name)
     if explicit is None:
@@ -54,38 +53,40 @@ def output_format(path: Path | str, explicit: str | None = None) -> Format:
     if by_suffix is not None and by_suffix != wanted and not _may_be_called(name, wanted):
         other_name = name.removesuffix(by_suffix.suffix_of(name)) + wanted.suffixes[0]
         raise BadInput(
-            f"{str(path)!r} is named as {by_suffix.name}, but {wanted.name} is asked for",
+            f"{str(path)!r} is named as {by_suffix.name}, but the format asked for is {wanted.name}",
             hint=f"name it {other_name!r}, or leave the format out",
         )
     return wanted
 
 
 def _may_be_called(name: str, wanted: Format) -> bool:
-    """Whether the last suffix is that of the format as well: ``net.json`` for a format of ``.something.json``."""
+    """Whether the last suffix fits the format as well: ``net.json`` for a format of ``.something.json``."""
     return any(suffix.endswith(Path(name).suffix.lower()) for suffix in wanted.suffixes)
 
 
 def check_outputs(paths: Sequence[Path | str], *, inputs: Iterable[Path | str] = ()) -> None:
-    """Refuse, before any work is done, outputs that could not be written or would overwrite one of `inputs`."""
+    """Raise `BadInput`, before any work is done, for an output that cannot be written or is one of `inputs`."""
     sources = [Path(source) for source in inputs]
     seen: dict[str, Path | str] = {}
     for path in paths:
         if "\0" in str(path):
             raise BadInput(f"cannot write {str(path)!r}: it has a zero byte", hint="no file can have such a name")
-        place = STANDARD_OUTPUT if _is_standard_output(path) else os.path.realpath(path)
-        if place in seen:
-            raise BadInput(f"{str(seen[place])!r} and {str(path)!r} are the same place", hint="give each its own name")
-        seen[place] = path
-        if place != STANDARD_OUTPUT:
+        location = STANDARD_OUTPUT if _is_standard_output(path) else os.path.realpath(path)
+        if location in seen:
+            raise BadInput(
+                f"{str(seen[location])!r} and {str(path)!r} are the same file", hint="give each its own name"
+            )
+        seen[location] = path
+        if location != STANDARD_OUTPUT:
             _check_file(Path(path), sources)
 
 
 def write_output(path: Path | str, content: str | bytes) -> bool:
-    """Write the whole of `content`, text as UTF-8, or else leave everything as it was.
+    """Write `content` completely, text as UTF-8, or leave everything as it was.
 
-    False where standard output is meant and nobody reads it any more.
+    Returns False if standard output was closed by its reader.
     """
-    # A file name that is not UTF-8 reaches us with lone surrogates, which UTF-8 refuses.
+    # Python turns a file name that is not UTF-8 into lone surrogates, which UTF-8 cannot encode.
     data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
     if _is_standard_output(path):
         return _write_standard_output(data)
@@ -102,10 +103,10 @@ def _is_standard_output(path: Path | str) -> bool:
 
 def _unknown_format(path: Path | str) -> BadInput:
     if _is_standard_output(path):
-        return BadInput("standard output does not say which format is wanted", hint="add --format")
+        return BadInput("standard output does not determine the format", hint="add --format")
     suffix = Path(path).suffix
-    fault = f"ends in {suffix!r}, which is no known format" if suffix else "does not say which format is wanted"
-    # Without the dots, in which all of them are alike.
+    fault = f"ends in {suffix!r}, which is no known format" if suffix else "does not determine the format"
+    # Without the dots, which would make all of them similar.
     known = [known.lstrip(".") for entry in FORMATS for known in entry.suffixes]
     return BadInput(f"{str(path)!r} {fault}", hint=near_matches(suffix.lstrip(".").lower(), known))
 
@@ -124,7 +125,7 @@ def _check_file(path: Path, sources: Sequence[Path]) -> None:
 
 
 def _file_kind(path: Path) -> int | None:
-    """One of `stat`'s ``S_IF...``, or None where there is nothing. `Path.is_file` and the like hide other errors."""
+    """One of `stat`'s ``S_IF...``, or None if nothing exists. `Path.is_file` would hide other errors."""
     try:
         return stat.S_IFMT(path.stat().st_mode)
     except FileNotFoundError:
@@ -136,7 +137,7 @@ def _check_replaceable(path: Path, sources: Sequence[Path]) -> None:
         raise BadInput(f"{str(path)!r} is the input itself", hint="choose another name for the output")
     if path.suffix.lower() not in _OWN_SUFFIXES:
         raise BadInput(
-            f"{str(path)!r} is there already and does not look like a file of gradviz",
+            f"{str(path)!r} exists already and does not look like a file of gradviz",
             hint="choose another name, or remove it first",
         )
     if not os.access(path, os.W_OK):
@@ -144,7 +145,7 @@ def _check_replaceable(path: Path, sources: Sequence[Path]) -> None:
 
 
 def _check_folder(folder: Path) -> None:
-    """Make a nameless file in the folder, or in the nearest one above that is there; permissions alone do not tell."""
+    """Make a file without a name in the folder, or in the nearest existing parent; permission bits are not enough."""
     while not folder.exists():
         folder = folder.parent
     tempfile.TemporaryFile(dir=folder).close()
@@ -152,10 +153,10 @@ def _check_folder(folder: Path) -> None:
 
 def _write_file(path: Path, data: bytes) -> None:
     if _file_kind(path) not in (stat.S_IFREG, None):
-        # A device or a pipe has no name to take over; a folder is refused by open().
+        # A device or a pipe cannot be replaced by a new file; for a folder, open() raises.
         path.write_bytes(data)
         return
-    # Through links, so that the link stays and what it points to is replaced.
+    # The target of a link is replaced, not the link.
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.parent / f".gradviz-{os.getpid()}-{secrets.token_hex(4)}"
@@ -171,10 +172,10 @@ def _write_file(path: Path, data: bytes) -> None:
 
 
 def _write_standard_output(data: bytes) -> bool:
-    """Whether it is read."""
+    """Returns False if its reader closed it."""
     if sys.stdout is None:
-        return False  # closed by whoever started this process: they do not want to read it
-    # Bytes, so that a terminal set to another encoding cannot make a difference in a file or pipe.
+        return False  # closed by the program that started this process
+    # Bytes, so that the encoding of the terminal does not change the content of a file or pipe.
     buffer = getattr(sys.stdout, "buffer", None)
     try:
         if buffer is None:
@@ -184,19 +185,19 @@ def _write_standard_output(data: bytes) -> bool:
             buffer.write(data)
             buffer.flush()
     except BrokenPipeError:
-        _abandon_standard_output()
+        _discard_standard_output()
         return False
     except OSError as error:
-        _abandon_standard_output()
+        _discard_standard_output()
         raise _cannot_write("standard output", error) from error
     return True
 
 
-def _abandon_standard_output() -> None:
-    """What is still buffered goes nowhere: Python would try it once more at exit and print a traceback."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+def _discard_standard_output() -> None:
+    """Discard what is still buffered: Python would write it at exit, fail, and print a traceback."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 def _cannot_write(path: Path | str, error: OSError) -> BadInput:

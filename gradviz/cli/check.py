@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gradviz.cli.options.shared import table_below_help, terminal_options
-from gradviz.rendering.reports.finding_formats import FINDING_FORMATS
+from gradviz.rendering.reports.findings.formats import FINDING_FORMATS
 
 if TYPE_CHECKING:
     from gradviz.analysis.case import Case
@@ -90,8 +90,8 @@ def check_command(
 
 
 def _said(case: Case, report: Report, options: dict[str, Any], form: str, terminal: Terminal) -> str:
-    from gradviz.rendering.reports.finding_formats import finding_format
-    from gradviz.rendering.reports.findings_text import FindingsText
+    from gradviz.rendering.reports.findings.formats import finding_format
+    from gradviz.rendering.reports.findings.text import FindingsText
 
     if options["why"] is not None:
         return _why(case, report, options, form, terminal)

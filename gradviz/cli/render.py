@@ -13,7 +13,7 @@ import click
 from gradviz.cli.options.look import check_that_it_will_be_measured, look_options, renderers_for
 from gradviz.cli.options.shared import check_option, recording_options, table_below_help, viewing_options
 from gradviz.cli.terminal.progress import working
-from gradviz.rendering.renderer import FORMATS, Format, Renderer, RendersTogether, Subject, format_named
+from gradviz.rendering.formats import FORMATS, Format, Renderer, RendersTogether, Subject, format_named
 
 if TYPE_CHECKING:
     from gradviz.errors import GradvizError

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from gradviz.cli.captures.source import Source, SourceOptions
     from gradviz.cli.player.stage import Stage
     from gradviz.cli.terminal.terminal import Terminal
-    from gradviz.rendering.replay.files import ReplayOutput
-    from gradviz.rendering.replay.strip import StripLook
-    from gradviz.rendering.replay.text import PageLook
-    from gradviz.rendering.replay.words import ReplayWords
+    from gradviz.rendering.replay.picture_files import ReplayOutput
+    from gradviz.rendering.replay.frame_strip import StripLook
+    from gradviz.rendering.replay.step_text import TextLook
+    from gradviz.rendering.replay.step_words import ReplayWords
 
 NARROWEST = 40
 """Columns that a page needs."""
@@ -121,8 +121,8 @@ def _pictures(source: SourceOptions, options: dict[str, Any]) -> tuple[ReplayOut
     if options["output"] is None:
         return None
     from gradviz.output import check_outputs
-    from gradviz.rendering.replay.files import ReplayOutput
-    from gradviz.rendering.replay.strip import StripLook
+    from gradviz.rendering.replay.picture_files import ReplayOutput
+    from gradviz.rendering.replay.frame_strip import StripLook
 
     output = ReplayOutput.of(options["output"])
     look = StripLook(options["direction"].upper(), options["theme"], embed_font=not output.is_png)
@@ -132,7 +132,7 @@ def _pictures(source: SourceOptions, options: dict[str, Any]) -> tuple[ReplayOut
 
 def _draw(stage: Stage, words: ReplayWords, steps: range, pictures: tuple[ReplayOutput, StripLook]) -> None:
     from gradviz.output import write_output
-    from gradviz.rendering.replay.files import picture_files
+    from gradviz.rendering.replay.picture_files import picture_files
 
     written = []
     with working("drawing the steps"):
@@ -170,10 +170,10 @@ def _is_played(terminal: Terminal, all_pages: bool) -> bool:
     return not all_pages and terminal.is_interactive and is_terminal(sys.stdin) and os.environ.get("TERM") != "dumb"
 
 
-def _page_look(terminal: Terminal, options: dict[str, Any]) -> PageLook:
-    from gradviz.rendering.replay.text import PageLook
+def _page_look(terminal: Terminal, options: dict[str, Any]) -> TextLook:
+    from gradviz.rendering.replay.step_text import TextLook
 
-    return PageLook(
+    return TextLook(
         width=options["width"] or max(terminal.width, NARROWEST),
         color=terminal.has_colors,
         ascii=options["ascii"] or not terminal.has_unicode,

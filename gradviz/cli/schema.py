@@ -18,7 +18,7 @@ def schema_command(what: str) -> int:
     from gradviz.output import write_output
     from gradviz.rendering.export.json import graph_schema
     from gradviz.rendering.reports.explanation_json import explanation_schema
-    from gradviz.rendering.reports.findings_json import check_schema
+    from gradviz.rendering.reports.findings.json import check_schema
     from gradviz.rendering.reports.why_json import why_schema
 
     schemas = {

@@ -15,12 +15,12 @@ from gradviz.cli.options.shared import (
     viewing_options,
 )
 from gradviz.cli.terminal.progress import working
-from gradviz.rendering.text.columns import COLUMNS
+from gradviz.rendering.tree.columns import COLUMNS
 
 if TYPE_CHECKING:
     from gradviz.cli.captures.source import Source, SourceOptions
     from gradviz.cli.terminal.terminal import Terminal
-    from gradviz.rendering.text.tree import TreeRenderer
+    from gradviz.rendering.tree.tree import TreeRenderer
     from gradviz.view.build import ViewOptions
 
 
@@ -76,7 +76,7 @@ def _columns(source: SourceOptions, options: dict[str, Any]) -> str | None:
 
 
 def _renderer(terminal: Terminal, reverse: bool, options: dict[str, Any], columns: str | None) -> TreeRenderer:
-    from gradviz.rendering.text.tree import TreeRenderer
+    from gradviz.rendering.tree.tree import TreeRenderer
 
     # A path of this machine is of use only to who sits at it.
     editor = options["editor"] or ("file" if terminal.has_links else None)

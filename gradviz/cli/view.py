@@ -10,7 +10,7 @@ import click
 from gradviz.cli.options.look import check_that_it_will_be_measured, page_options, renderers_for
 from gradviz.cli.options.shared import check_option, recording_options, viewing_options
 from gradviz.cli.terminal.progress import working
-from gradviz.rendering.renderer import format_named
+from gradviz.rendering.formats import format_named
 
 if TYPE_CHECKING:
     from gradviz.cli.captures.source import Source, SourceOptions

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph
-from gradviz.rendering.renderer import Subject
+from gradviz.rendering.formats import Subject
 from gradviz.view.build import ViewOptions, view_of
 
 

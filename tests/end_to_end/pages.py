@@ -14,8 +14,8 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import Graph
+from gradviz.rendering.formats import format_named
 from gradviz.rendering.page.html import HtmlRenderer
-from gradviz.rendering.renderer import format_named
 from gradviz.rendering.subjects import subject_of
 from gradviz.view.build import ViewOptions
 from tests.debian_packages import BROWSERS

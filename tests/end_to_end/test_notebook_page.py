@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, FrameLocator, Page, expect
 
 from gradviz.graph.model import BackwardCall, Root
 from gradviz.inspection import Inspection
-from gradviz.rendering.page import notebook_page
-from gradviz.rendering.page.notebook_page import in_a_frame
+from gradviz.rendering.page import notebook
+from gradviz.rendering.page.notebook import in_a_frame
 from tests.captures import small_capture
 from tests.end_to_end.pages import started_browser
 
@@ -180,7 +180,7 @@ def test_its_height_is_that_of_the_picture_within_limits() -> None:
 
 
 def test_a_page_that_would_make_the_notebook_large_is_a_picture_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notebook_page, "MAX_IN_A_NOTEBOOK", 1000)
+    monkeypatch.setattr(notebook, "MAX_IN_A_NOTEBOOK", 1000)
     shown = Inspection(small_capture())._repr_mimebundle_()
     assert "<svg" in shown["text/html"] and "iframe" not in shown["text/html"]
     assert set(shown) == {"text/html", "image/svg+xml", "text/plain"}

@@ -18,9 +18,9 @@ from gradviz.capture.capture import Capture, Program
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node, Root, TensorFacts
 from gradviz.graph.node_findings import NodeFinding, Verdict
-from gradviz.rendering.page import file
-from gradviz.rendering.words.labels import item_texts
-from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.page import html_file
+from gradviz.rendering.words.item_words import item_texts
+from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.build import ViewOptions, view_of
 from gradviz.view.folding import FoldOptions
 from tests.builders import GraphBuilder, graph_of, irregular_graph, transformer, unrolled_rnn
@@ -69,7 +69,7 @@ FOLDED = ViewOptions(fold=FoldOptions(depth=1))
 def drawn_titles(graph: Graph, view: ViewOptions) -> list[str]:
     """What the still picture shows, closed or open."""
     shown = view_of(graph, view)
-    texts = item_texts(SubjectWords(Capture(Program("train.py"), (graph,)), shown.graph, shown.view))
+    texts = item_texts(SubjectFacts(Capture(Program("train.py"), (graph,)), shown.graph, shown.view))
     return sorted(text.title for text in texts)
 
 
@@ -245,7 +245,7 @@ def test_the_panel_says_all_that_is_known(show: Opener) -> None:
 
 
 def test_details_are_unpacked_once_an_item_is_selected(show: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file, "ITEMS_IN_A_PIECE", 1)
+    monkeypatch.setattr(html_file, "ITEMS_IN_A_PIECE", 1)
     screen = show(graph_of("w -> Exp -> Sin -> loss"))
     for title, formula in (("exp", "x\u0304 = y\u0304 ∘ y"), ("sin", "x\u0304 = y\u0304 ∘ cos(x)")):
         screen.click(title)

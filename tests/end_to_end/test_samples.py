@@ -15,7 +15,7 @@ from gradviz.graph.invariants import check_graph
 from gradviz.graph.model import BackwardCall, Graph, Node
 from gradviz.graph.query.composite_inputs import with_constants_at_users
 from gradviz.graph.traversal import ancestor_nodes
-from gradviz.rendering.words.item_gradients import norm_of
+from gradviz.rendering.words.gradient_words import norm_of
 from tests.end_to_end.command import SAMPLES
 from tests.golden.drawn_pictures import DrawnPicture, drawn_picture
 from tests.golden.gallery import PICTURES, Picture

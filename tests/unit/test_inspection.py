@@ -11,8 +11,8 @@ from gradviz.capture.capture_file import load_capture
 from gradviz.errors import BadInput, GradvizError, NothingRecorded
 from gradviz.graph.model import BackwardCall, Edge, Node
 from gradviz.inspection import Inspection
-from gradviz.rendering.page.notebook_page import NotebookPage
-from gradviz.rendering.renderer import FORMATS, format_named
+from gradviz.rendering.page.notebook import NotebookPage
+from gradviz.rendering.formats import FORMATS, format_named
 from tests.builders import graph_of
 from tests.captures import small_capture
 

@@ -10,7 +10,7 @@ from gradviz.cli.captures.source import Source, SourceOptions
 from gradviz.cli.terminal.progress import working
 from gradviz.errors import GradvizError, NothingFound, NotInThisGraph
 from gradviz.graph.model import Graph
-from gradviz.rendering.renderer import Subject
+from gradviz.rendering.formats import Subject
 from gradviz.rendering.subjects import subject_of
 from gradviz.view import keywords
 from gradviz.view.build import ViewOptions

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from gradviz.cli.options.shared import editor_option
 
 if TYPE_CHECKING:
-    from gradviz.rendering.renderer import Format, Renderer
+    from gradviz.rendering.formats import Format, Renderer
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -67,7 +67,7 @@ def check_that_it_will_be_measured(options: Mapping[str, Any]) -> None:
 
 def _check_that_it_is_used(name: str, formats: Sequence[Format]) -> None:
     from gradviz.errors import BadInput
-    from gradviz.rendering.renderer import FORMATS
+    from gradviz.rendering.formats import FORMATS
 
     if any(name in each.option_names() for each in formats):
         return

@@ -15,7 +15,7 @@ from gradviz.analysis.check.checker import named_rules
 from gradviz.analysis.check.installed_rules import all_rules
 from gradviz.analysis.finding import SEVERITIES, Severity
 from gradviz.errors import BadInput, check_choice, near_matches
-from gradviz.rendering.reports.finding_formats import FINDING_FORMATS
+from gradviz.rendering.reports.findings.formats import FINDING_FORMATS
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -12,9 +12,9 @@ import click
 from gradviz.analysis.replay.steps import START
 from gradviz.cli.player.stage import Stage
 from gradviz.errors import GradvizError
-from gradviz.graph.query.search import places_of, search
-from gradviz.rendering.replay.text import ReplayPages
-from gradviz.rendering.replay.words import ReplayWords
+from gradviz.graph.query.search import nodes_to_show, search
+from gradviz.rendering.replay.step_text import ReplayText
+from gradviz.rendering.replay.step_words import ReplayWords
 from gradviz.view.build import ViewOptions
 
 _ENTER_SCREEN, _LEAVE_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -33,7 +33,7 @@ class Player:
         self._stage, self._viewing, self._words = stage, viewing, words
         self._steps = steps
         self._at = steps.start
-        self._pages: ReplayPages | None = None
+        self._pages: ReplayText | None = None
         self._size = (0, 0)
         self._message = ""
         self._sought = ""
@@ -111,7 +111,7 @@ class Player:
         self._sought = answer or self._sought
         if not self._sought:
             return
-        found = places_of(self._words.graph, search(self._words.graph, self._sought))
+        found = nodes_to_show(self._words.graph, search(self._words.graph, self._sought))
         numbers = sorted({number for node in found if (number := self._words.replay.step_of_node(node)) is not None})
         numbers = [number for number in numbers if number in self._steps]
         if not numbers:

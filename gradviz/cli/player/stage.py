@@ -9,8 +9,8 @@ from gradviz.analysis.replay.steps import Replay
 from gradviz.capture.capture import Capture
 from gradviz.cli.terminal.progress import working
 from gradviz.graph.model import Graph
-from gradviz.rendering.replay.text import NARROWEST, PageLook, ReplayPages, replay_notes
-from gradviz.rendering.replay.words import ReplayWords
+from gradviz.rendering.replay.step_text import NARROWEST, TextLook, ReplayText, replay_notes
+from gradviz.rendering.replay.step_words import ReplayWords
 from gradviz.rendering.subjects import subject_of
 from gradviz.view.build import ViewOptions
 
@@ -25,7 +25,7 @@ class Stage:
     capture: Capture
     graph: Graph
     notes: tuple[str, ...]
-    look: PageLook
+    look: TextLook
     has_own_width: bool = False
     """Whether the reader chose the width, so that the window's does not count."""
     how_recorded: str = ""
@@ -41,14 +41,14 @@ class Stage:
         """What a reader must know of this replay, in whatever way it is shown."""
         return (*self.notes, *replay_notes(words.subject))
 
-    def pages_in_window(self, words: ReplayWords, columns: int, lines: int) -> ReplayPages:
+    def pages_in_window(self, words: ReplayWords, columns: int, lines: int) -> ReplayText:
         """Its pages, each of a window's size."""
         width = self.look.width if self.has_own_width else max(columns, NARROWEST)
         return self._pages(words, replace(self.look, width=width, height=max(lines, 1)))
 
-    def _pages(self, words: ReplayWords, look: PageLook) -> ReplayPages:
+    def _pages(self, words: ReplayWords, look: TextLook) -> ReplayText:
         recorded = (self.how_recorded,) if self.how_recorded else ()
-        return ReplayPages(words, look, (*recorded, *self.notes_on(words)))
+        return ReplayText(words, look, (*recorded, *self.notes_on(words)))
 
     def all_pages(self, words: ReplayWords, steps: range, *, is_asked_for: bool) -> Iterator[str]:
         """The pages of these steps, one below the other, each with a line before it."""

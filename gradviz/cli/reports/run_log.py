@@ -103,7 +103,7 @@ def _check(source: SourceOptions, options: RunLogOptions, *, as_json: bool) -> N
 def _drawn(log: RunLog, path: str, look: TableLook) -> str:
     from gradviz.output import write_output
     from gradviz.rendering.svg.flow_chart import FlowChartRenderer
-    from gradviz.rendering.words.words import counted
+    from gradviz.rendering.words.common_words import counted
 
     with working(f"drawing {path}"):
         picture = FlowChartRenderer(depth=look.depth, show_all=look.show_all).render(log)
@@ -113,7 +113,7 @@ def _drawn(log: RunLog, path: str, look: TableLook) -> str:
 
 def _exported(log: RunLog, folder: str) -> str:
     from gradviz.recording.watch.tensorboard import export_to_tensorboard
-    from gradviz.rendering.words.words import counted
+    from gradviz.rendering.words.common_words import counted
 
     with working(f"writing to {folder}"):
         export_to_tensorboard(log, Path(folder))

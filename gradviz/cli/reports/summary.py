@@ -8,7 +8,7 @@ from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph
 from gradviz.graph.query.own_line import line_words, own_line
 from gradviz.output import write_output
-from gradviz.rendering.renderer import Subject
+from gradviz.rendering.formats import Subject
 
 _OUTCOMES = {
     "stopped": "stopped after it",

@@ -13,26 +13,25 @@ from html import escape
 import graphviz  # type: ignore[import-untyped]  # The package ships no types.
 
 from gradviz.errors import check_choice
-from gradviz.rendering.look.colouring import Colouring, drawn_colouring, ink_of, middle_tint
-from gradviz.rendering.look.geometry import Arrows, Direction
-from gradviz.rendering.look.link_looks import WIDTHS, LinkLook, link_looks
-from gradviz.rendering.look.node_label import Face
-from gradviz.rendering.look.palette import LEAF_ROLES, ROLE_STYLES, THEMES, Role, Shape, Theme, ThemeName, failed_item
-from gradviz.rendering.look.plain_items import (
+from gradviz.rendering.export.diagram_items import (
     FAILURE_WORDS,
     GRADIENT_WORDS,
     drawable_links,
-    flat,
     legend_roles,
     nested_items,
 )
-from gradviz.rendering.look.role_words import role_words
-from gradviz.rendering.look.tints import COLOR_BY, STEPS, ColorBy, Ink
-from gradviz.rendering.renderer import Subject
+from gradviz.rendering.formats import Subject
+from gradviz.rendering.look.color_by import Colouring, drawn_colouring, ink_of, middle_tint
+from gradviz.rendering.look.color_ramps import COLOR_BY, STEPS, ColorBy, Ink
+from gradviz.rendering.look.geometry import Arrows, Direction
+from gradviz.rendering.look.legend_words import role_words
+from gradviz.rendering.look.link_looks import WIDTHS, LinkLook, link_looks
+from gradviz.rendering.look.node_label import NodeLabel, one_line
+from gradviz.rendering.look.palette import LEAF_ROLES, ROLE_STYLES, THEMES, Role, Shape, Theme, ThemeName, failed_item
 from gradviz.rendering.svg.frame import recorded_facts, remarks
-from gradviz.rendering.words import labels
-from gradviz.rendering.words.item_gradients import LinkGradients
-from gradviz.rendering.words.labels import ItemText
+from gradviz.rendering.words import item_words
+from gradviz.rendering.words.gradient_words import LinkGradients
+from gradviz.rendering.words.item_words import ItemText
 from gradviz.rendering.words.link_words import link_texts
 from gradviz.rendering.words.source_links import editor_template, source_link
 from gradviz.view.model import Item
@@ -78,13 +77,13 @@ class DotRenderer:
     def render(self, subject: Subject) -> str:
         theme = THEMES[self.theme]
         facts = recorded_facts(subject)
-        name = flat(subject.capture.program.name)
+        name = one_line(subject.capture.program.name)
         backwards = self.arrows == "gradient"
         painter = _Painter(subject, theme, self._links_to(), self.color_by, backwards=backwards)
         dot = graphviz.Digraph("gradviz", comment=f"{name}: {facts}")
         error, notes = remarks(subject)
         lines = [facts, GRADIENT_WORDS if backwards else "", error, *notes]
-        legend = [] if painter.colouring else legend_roles(painter.faces)
+        legend = [] if painter.colouring else legend_roles(painter.node_labels)
         scale = scale_row(painter.colouring, theme) if painter.colouring else ""
         label = page_label(subject, lines, legend, theme, first_row=scale)
         dot.attr("graph", rankdir=self.direction, label=label, **_page(theme))
@@ -121,8 +120,8 @@ class _Painter:
         self, subject: Subject, theme: Theme, template: str | None, color_by: ColorBy, *, backwards: bool
     ) -> None:
         self.view, self.theme, self.template, self.backwards = subject.view, theme, template, backwards
-        self.texts = labels.item_texts(subject.words)
-        self.colouring, self.faces = drawn_colouring(subject, color_by, self.texts)
+        self.texts = item_words.item_texts(subject.words)
+        self.colouring, self.node_labels = drawn_colouring(subject, color_by, self.texts)
         gradients = LinkGradients(subject.words)
         self.looks = link_looks(self.view, gradients, self.colouring)
         self.link_texts = link_texts(subject.words, gradients, self.texts)
@@ -146,7 +145,7 @@ class _Painter:
 
     def add_links(self, dot: graphviz.Digraph) -> None:
         for number, link in drawable_links(self.view):
-            role, words = self.faces[link.source].role, self.link_texts[number]
+            role, words = self.node_labels[link.source].role, self.link_texts[number]
             look = {} if role in LEAF_ROLES else {"weight": _MAIN_WEIGHT}
             if role == "constant":
                 # No gradient flows here.
@@ -160,12 +159,12 @@ class _Painter:
             dot.edge(f"i{link.source}", f"i{link.target}", tooltip=tooltip, **label, **look)
 
     def _words(self, item: Item) -> Attributes:
-        face, text, failed = self.faces[item.id], self.texts[item.id], item.id == self.failed
+        node_label, text, failed = self.node_labels[item.id], self.texts[item.id], item.id == self.failed
         ink = self._ink(item)
-        is_on_pale = face.role in _QUIET_ROLES and not failed and not face.tints
+        is_on_pale = node_label.role in _QUIET_ROLES and not failed and not node_label.tints
         quiet = self.theme.quiet_text if is_on_pale else ink.text
         return {
-            "label": face_label(face, quiet, self.theme, failed=failed),
+            "label": html_label(node_label, quiet, self.theme, failed=failed),
             "tooltip": plain_lines([text.title, text.subtitle, text.shape, text.line, *text.tooltip]),
             "fontcolor": ink.text,
             "color": ink.line,
@@ -175,15 +174,15 @@ class _Painter:
     def _ink(self, item: Item) -> Ink:
         if item.id == self.failed:
             return self.theme.failed
-        face = self.faces[item.id]
-        tint = middle_tint(face)
+        node_label = self.node_labels[item.id]
+        tint = middle_tint(node_label)
         if tint is None or self.colouring is None:
-            return self.theme.roles[face.role]
+            return self.theme.roles[node_label.role]
         return ink_of(tint, self.colouring.by, self.theme)
 
     def _fill(self, item: Item) -> Attributes:
         """From the first to the last of those that an item stands for: Graphviz blends two colours and no more."""
-        tints = self.faces[item.id].tints
+        tints = self.node_labels[item.id].tints
         if self.colouring is None or len(set(tints)) < 2 or item.id == self.failed:
             return {"fillcolor": self._ink(item).fill}
         first, last = (ink_of(tint, self.colouring.by, self.theme).fill for tint in (tints[0], tints[-1]))
@@ -198,12 +197,12 @@ class _Painter:
         return {"style": "filled,rounded", "fillcolor": fill, "labeljust": "l", "labelloc": "t"}
 
     def _node_look(self, item: Item) -> Attributes:
-        face = self.faces[item.id]
-        shape, style = _SHAPES[ROLE_STYLES[face.role].shape]
-        dashes = ",dashed" if ROLE_STYLES[face.role].dashed else ""
+        node_label = self.node_labels[item.id]
+        shape, style = _SHAPES[ROLE_STYLES[node_label.role].shape]
+        dashes = ",dashed" if ROLE_STYLES[node_label.role].dashed else ""
         # Outlines that lean or taper are drawn around the text's rectangle and grow large by themselves.
         margin = {} if shape in ("box", "note") else {"margin": "0.02,0.01"}
-        peripheries = "2" if face.role == "checkpoint" or face.sheets else "1"
+        peripheries = "2" if node_label.role == "checkpoint" or node_label.sheets else "1"
         look = {"shape": shape, "style": style + dashes, "peripheries": peripheries}
         return look | self._fill(item) | margin
 
@@ -228,18 +227,18 @@ _LEGEND_SIGNS: dict[Role, str] = {"view": "◸", "constant": "◌", "carried": "
 """Where the colour alone does not tell."""
 
 
-def face_label(face: Face, quiet: str, theme: Theme, *, failed: bool) -> str:
+def html_label(node_label: NodeLabel, quiet: str, theme: Theme, *, failed: bool) -> str:
     """What stands on an item; `quiet` is the colour of its small lines."""
-    first, *others = face.lines
+    first, *others = node_label.lines
     title = f"<B>{_words(first.text) or ' '}</B>"
-    beside = "  ".join(filter(None, map(_words, (first.aside, face.badge))))
+    beside = "  ".join(filter(None, map(_words, (first.aside, node_label.badge))))
     lines = [f"<B>{FAILURE_WORDS}</B>"] if failed else []
     lines.append(f"{title}  {_small(beside, quiet)}" if beside else title)
     lines += [_small(_words(line.text), quiet) for line in others]
-    if face.mark is not None:
+    if node_label.flag is not None:
         # No chip: its colours are those of a line on paper. A quiet one looks like the other small lines.
-        colour = quiet if face.mark.level == "quiet" else theme.marks[face.mark.level].line
-        lines.append(_small(f"<B>{_words(face.mark.text)}</B>", colour))
+        colour = quiet if node_label.flag.level == "quiet" else theme.flags[node_label.flag.level].line
+        lines.append(_small(f"<B>{_words(node_label.flag.text)}</B>", colour))
     return f"<{'<BR/>'.join(lines)}>"
 
 
@@ -247,7 +246,7 @@ def page_label(
     subject: Subject, remarks: Iterable[str], legend: Sequence[Role], theme: Theme, *, first_row: str = ""
 ) -> str:
     """Below the picture: a legend of the roles, what was drawn, and the remarks, a line each."""
-    first, *others = [line for remark in remarks for line in textwrap.wrap(flat(remark), _LINE_LENGTH)]
+    first, *others = [line for remark in remarks for line in textwrap.wrap(one_line(remark), _LINE_LENGTH)]
     swatches = (_swatch(role, role_words(role, subject), theme) for role in legend)
     rows = [first_row, "   ".join(swatches), f"<B>{_words(subject.capture.program.name)}</B> · {_words(first)}"]
     rows += map(_words, others)
@@ -271,7 +270,7 @@ def scale_row(colouring: Colouring, theme: Theme) -> str:
 
 def plain_lines(lines: Iterable[str]) -> str:
     """Lines as one text that Graphviz takes literally: no HTML, no escapes, no line break but ours."""
-    text: str = graphviz.nohtml(r"\n".join(graphviz.escape(flat(line)) for line in lines if line))
+    text: str = graphviz.nohtml(r"\n".join(graphviz.escape(one_line(line)) for line in lines if line))
     return text
 
 
@@ -286,4 +285,4 @@ def _small(words: str, color: str) -> str:
 
 
 def _words(text: str) -> str:
-    return escape(flat(text), quote=False).replace("\\", "&#92;")
+    return escape(one_line(text), quote=False).replace("\\", "&#92;")

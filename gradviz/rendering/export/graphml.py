@@ -11,8 +11,8 @@ from io import BytesIO
 
 from gradviz.errors import MissingDependency
 from gradviz.graph.query.networkx import networkx_graph
+from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.node_label import printable
-from gradviz.rendering.renderer import Subject
 
 
 @dataclass(frozen=True)

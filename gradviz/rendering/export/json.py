@@ -20,7 +20,7 @@ from gradviz.capture.capture import Parameter, Program, ScriptError
 from gradviz.capture.encoding import json_text
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Attribute, Graph, Node, Scalar
-from gradviz.rendering.renderer import Subject
+from gradviz.rendering.formats import Subject
 
 SCHEMA_VERSION = 1
 """Raised when a reader of the older form would misread the newer one.

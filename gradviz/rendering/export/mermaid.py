@@ -12,25 +12,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gradviz.errors import BadInput, check_choice
-from gradviz.rendering.look.colouring import drawn_colouring, ink_of, middle_tint
-from gradviz.rendering.look.geometry import Arrows, Direction
-from gradviz.rendering.look.link_looks import WIDTHS, LinkLook, link_looks
-from gradviz.rendering.look.node_label import Face
-from gradviz.rendering.look.palette import ROLE_STYLES, THEMES, Role, Theme, ThemeName, failed_item
-from gradviz.rendering.look.plain_items import (
+from gradviz.rendering.export.diagram_items import (
     FAILURE_WORDS,
     GRADIENT_WORDS,
     drawable_links,
-    flat,
     legend_roles,
     nested_items,
 )
-from gradviz.rendering.look.role_words import role_words
-from gradviz.rendering.look.tints import COLOR_BY, ColorBy, Ink
-from gradviz.rendering.renderer import Subject
+from gradviz.rendering.formats import Subject
+from gradviz.rendering.look.color_by import drawn_colouring, ink_of, middle_tint
+from gradviz.rendering.look.color_ramps import COLOR_BY, ColorBy, Ink
+from gradviz.rendering.look.geometry import Arrows, Direction
+from gradviz.rendering.look.legend_words import role_words
+from gradviz.rendering.look.link_looks import WIDTHS, LinkLook, link_looks
+from gradviz.rendering.look.node_label import NodeLabel, one_line
+from gradviz.rendering.look.palette import ROLE_STYLES, THEMES, Role, Theme, ThemeName, failed_item
 from gradviz.rendering.svg.frame import recorded_facts, remarks
-from gradviz.rendering.words import labels
-from gradviz.rendering.words.item_gradients import LinkGradients
+from gradviz.rendering.words import item_words
+from gradviz.rendering.words.gradient_words import LinkGradients
 from gradviz.rendering.words.link_words import link_texts
 from gradviz.view.model import Item
 
@@ -109,7 +108,7 @@ def _check_size(characters: int, links: int) -> None:
 
 def _front_matter(subject: Subject) -> list[str]:
     """The title, and room for notes of more than a few words in a line."""
-    title = "".join(_in_yaml(sign) for sign in flat(subject.capture.program.name))
+    title = "".join(_in_yaml(sign) for sign in one_line(subject.capture.program.name))
     return ["---", f'title: "{title}"', "config:", "  flowchart:", "    wrappingWidth: 420", "---"]
 
 
@@ -122,8 +121,8 @@ class _Chart:
 
     def __init__(self, subject: Subject, theme: Theme, color_by: ColorBy, *, backwards: bool) -> None:
         self.subject, self.view, self.theme, self.backwards = subject, subject.view, theme, backwards
-        texts, gradients = labels.item_texts(subject.words), LinkGradients(subject.words)
-        self.colouring, self.faces = drawn_colouring(subject, color_by, texts)
+        texts, gradients = item_words.item_texts(subject.words), LinkGradients(subject.words)
+        self.colouring, self.node_labels = drawn_colouring(subject, color_by, texts)
         self.looks = link_looks(self.view, gradients, self.colouring)
         self.failed = failed_item(self.view, subject.graph)
         self.link_texts = link_texts(subject.words, gradients, texts)
@@ -140,7 +139,7 @@ class _Chart:
             yield "  " * (depth + 1) + ("end" if item is None else self._item(item))
         for number, link in self.links:
             arrow = "-->"
-            if self.faces[link.source].role == "constant" or self.looks[number].state == "ghost":
+            if self.node_labels[link.source].role == "constant" or self.looks[number].state == "ghost":
                 arrow = "-.-" if self.backwards else "-.->"  # No gradient flows here.
             if label := self.link_texts[number].label:
                 arrow += f"|{_quoted([label])}|"
@@ -152,19 +151,21 @@ class _Chart:
         return f"  {lower} {arrow} {upper}" if self.backwards else f"  {upper} {arrow} {lower}"
 
     def _item(self, item: Item) -> str:
-        face, failed = self.faces[item.id], item.id == self.failed
-        words = _quoted(_label_lines(face, failed=failed))
+        node_label, failed = self.node_labels[item.id], item.id == self.failed
+        words = _quoted(_label_lines(node_label, failed=failed))
         if item.is_open:
             return f"subgraph i{item.id}[{words}]"
-        start, end = _OUTLINES[face.role]
-        return f"i{item.id}{start}{words}{end}:::{'failed' if failed else _class_of(face)}"
+        start, end = _OUTLINES[node_label.role]
+        return f"i{item.id}{start}{words}{end}:::{'failed' if failed else _class_of(node_label)}"
 
     def _legend(self) -> Iterator[tuple[str, Role, str]]:
         """Names of classes, with the outline and the words that explain them."""
         if self.colouring is not None:
             yield from ((_class_name(tint), "box", words) for tint, words in self.colouring.legend)
         else:
-            yield from ((_class_name(role), role, role_words(role, self.subject)) for role in legend_roles(self.faces))
+            yield from (
+                (_class_name(role), role, role_words(role, self.subject)) for role in legend_roles(self.node_labels)
+            )
 
     def _below(self) -> Iterator[str]:
         """The legend, then facts, error and notes, held under the last item by links that are not drawn."""
@@ -182,7 +183,7 @@ class _Chart:
             yield self._link(above, "~~~", "notes")
 
     def _classes(self) -> Iterator[str]:
-        roles = {face.role for face in self.faces if not face.is_open and not face.tints}
+        roles = {node_label.role for node_label in self.node_labels if not node_label.is_open and not node_label.tints}
         for role in ROLE_STYLES:
             if role in roles:
                 dashes = ",stroke-dasharray:4 3" if ROLE_STYLES[role].dashed else ""
@@ -203,7 +204,7 @@ class _Chart:
         if self.colouring is None:
             return
         explained = {tint for tint, _ in self.colouring.legend}
-        for tint in sorted(explained | {middle_tint(face) or "plain" for face in self.faces}):
+        for tint in sorted(explained | {middle_tint(node_label) or "plain" for node_label in self.node_labels}):
             dashes = ",stroke-dasharray:4 3" if tint == "unknown" else ""
             yield f"  classDef {_class_name(tint)} {_style(ink_of(tint, self.colouring.by, self.theme))}{dashes}"
 
@@ -230,8 +231,8 @@ def _class_name(kind: str) -> str:
     return f"is-{kind}"
 
 
-def _class_of(face: Face) -> str:
-    return _class_name(middle_tint(face) or face.role)
+def _class_of(node_label: NodeLabel) -> str:
+    return _class_name(middle_tint(node_label) or node_label.role)
 
 
 def _link_style(look: LinkLook, theme: Theme) -> str:
@@ -248,17 +249,17 @@ def _style(ink: Ink) -> str:
     return f"fill:{ink.fill},stroke:{ink.line},color:{ink.text}"
 
 
-def _label_lines(face: Face, *, failed: bool) -> list[str]:
-    first, *others = face.lines
-    title = " · ".join(filter(None, (first.text, first.aside, face.badge)))
+def _label_lines(node_label: NodeLabel, *, failed: bool) -> list[str]:
+    first, *others = node_label.lines
+    title = " · ".join(filter(None, (first.text, first.aside, node_label.badge)))
     warning = [FAILURE_WORDS] if failed else []
-    mark = [face.mark.text] if face.mark else []
-    return [*warning, title, *(line.text for line in others), *mark]
+    flag = [node_label.flag.text] if node_label.flag else []
+    return [*warning, title, *(line.text for line in others), *flag]
 
 
 def _quoted(lines: Iterable[str]) -> str:
     """Lines as one quoted text that Mermaid takes literally."""
-    return '"' + "<br/>".join(_literal(flat(line)) for line in lines if line) + '"'
+    return '"' + "<br/>".join(_literal(one_line(line)) for line in lines if line) + '"'
 
 
 def _literal(words: str) -> str:

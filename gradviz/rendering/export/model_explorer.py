@@ -18,11 +18,11 @@ from gradviz.graph.model import Graph, TensorFacts
 from gradviz.graph.query.networkx import plain_nodes
 from gradviz.graph.query.operation_names import constant_names
 from gradviz.graph.query.root_names import refused_name, root_names
+from gradviz.rendering.formats import Subject
+from gradviz.rendering.look.node_label import one_line
 from gradviz.rendering.look.palette import LIGHT, Role
-from gradviz.rendering.look.plain_items import flat
-from gradviz.rendering.renderer import Subject
 from gradviz.rendering.svg.frame import call_facts, remarks
-from gradviz.rendering.words.scope_words import relative_path
+from gradviz.rendering.words.box_words import relative_path
 
 _SHOWN_ELSEWHERE = ("label", "is_leaf", "shape", "dtype", "device")
 """Attributes of a node that its label or what is said of its outputs shows already."""
@@ -84,7 +84,7 @@ class ModelExplorerRenderer:
         graph = subject.graph
         layers = _Layers(graph)
         nodes = [*_constants(graph, layers), *_nodes(graph, layers), *_roots(graph)]
-        name = flat(subject.capture.program.name)
+        name = one_line(subject.capture.program.name)
         call = f"backward {graph.backward.number}" if graph.backward else "graph"
         groups = {"": _facts(subject)} | layers.attributes()
         collection = GraphCollection(name, [ExplorerGraph(call, nodes, groups)])
@@ -94,9 +94,9 @@ class ModelExplorerRenderer:
 def _facts(subject: Subject) -> dict[str, str]:
     """What the side panel shows while nothing is chosen."""
     error, _ = remarks(subject)
-    facts = {"recorded": call_facts(subject)} | ({"error": flat(error)} if error else {})
+    facts = {"recorded": call_facts(subject)} | ({"error": one_line(error)} if error else {})
     notes = [*subject.selection_notes, *subject.capture.disclosures]
-    return facts | {f"note {number}": flat(note) for number, note in enumerate(notes, 1)}
+    return facts | {f"note {number}": one_line(note) for number, note in enumerate(notes, 1)}
 
 
 def _nodes(graph: Graph, layers: _Layers) -> Iterator[GraphNode]:
@@ -107,7 +107,7 @@ def _nodes(graph: Graph, layers: _Layers) -> Iterator[GraphNode]:
         ]
         yield GraphNode(
             id=f"n{node.id}",
-            label=flat(str(attributes["label"])),
+            label=one_line(str(attributes["label"])),
             namespace=layers.of_node[node.id],
             attrs=[*_pairs(attributes, without=_SHOWN_ELSEWHERE), *_pairs(node.attributes)],
             incoming_edges=inputs + constants,
@@ -120,7 +120,7 @@ def _constants(graph: Graph, layers: _Layers) -> Iterator[GraphNode]:
     for number, constant in enumerate(graph.constants):
         yield GraphNode(
             id=f"c{number}",
-            label=flat(constant_names(constant)[0]),
+            label=one_line(constant_names(constant)[0]),
             namespace=layers.of_constant[number],
             attrs=_pairs({"kind": f"{constant.kind}, no gradient", "names": ", ".join(constant.names)}),
             outputs_metadata=_output(0, constant.tensor),
@@ -132,18 +132,18 @@ def _roots(graph: Graph) -> Iterator[GraphNode]:
     for number, (root, name) in enumerate(zip(graph.roots, root_names(graph), strict=True)):
         yield GraphNode(
             id=f"r{number}",
-            label=flat(name),
+            label=one_line(name),
             namespace="",
             attrs=_pairs({"kind": "root of backward"}),
             incoming_edges=[_incoming(f"n{root.node}", root.output_nr, 0)],
             style=_style("root"),
         )
     for number, refused in enumerate(graph.refused):
-        cut_off = [node for edge in graph.ghost_edges if edge.refused == number for node in edge.sources]
-        cuts = ", ".join(dict.fromkeys(edge.cut for edge in graph.ghost_edges if edge.refused == number))
+        cut_off = [node for edge in graph.cut_edges if edge.refused == number for node in edge.sources]
+        cuts = ", ".join(dict.fromkeys(edge.cut for edge in graph.cut_edges if edge.refused == number))
         yield GraphNode(
             id=f"u{number}",
-            label=flat(refused_name(refused)),
+            label=one_line(refused_name(refused)),
             namespace="",
             attrs=_pairs({"kind": "root that requires no grad", "cut_off_by": cuts}),
             incoming_edges=[_incoming(f"n{node}", 0, 0) for node in dict.fromkeys(cut_off)],
@@ -165,7 +165,7 @@ def _output(number: int, tensor: TensorFacts | None) -> list[MetadataItem]:
 
 def _pairs(attributes: Mapping[str, object], *, without: Collection[str] = ()) -> list[KeyValue]:
     shown = {key: value for key, value in attributes.items() if key not in without and value != ""}
-    return [KeyValue(flat(key), flat(str(value))) for key, value in shown.items()]
+    return [KeyValue(one_line(key), one_line(str(value))) for key, value in shown.items()]
 
 
 def _style(role: Role) -> NodeStyle:
@@ -197,7 +197,7 @@ class _Layers:
     def attributes(self) -> dict[str, dict[str, str]]:
         """What the side panel shows of each module call."""
         return {
-            namespace: {"class": flat(scope.class_name), "path": flat(scope.path), "call": str(scope.call + 1)}
+            namespace: {"class": one_line(scope.class_name), "path": one_line(scope.path), "call": str(scope.call + 1)}
             for scope, namespace in zip(self._graph.scopes, self._of_scope, strict=True)
         }
 
@@ -207,7 +207,7 @@ def _namespaces(graph: Graph) -> Iterator[str]:
     made: list[str] = []
     for scope in graph.scopes:
         around = "" if scope.parent is None else graph.scopes[scope.parent].path
-        own = flat(relative_path(scope.path, around)).replace("/", "∕")
+        own = one_line(relative_path(scope.path, around)).replace("/", "∕")
         layers = own.replace(".", "/") if scope.kind == "module" else own
         layers += f" (call {scope.call + 1})" if scope.call else ""
         made.append(layers if scope.parent is None else f"{made[scope.parent]}/{layers}")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gradviz.rendering.layout.box_problem import PORT_SIZE, Block, BoxProblem, BoxSolution, Wire
 from gradviz.rendering.layout.leaf_layout import Cluster
-from gradviz.rendering.layout.wiring import End, Ends
+from gradviz.rendering.layout.wires import End, Ends
 from gradviz.rendering.look.geometry import Point, Route
 
 MAX_TITLE_SHIFT = 150.0

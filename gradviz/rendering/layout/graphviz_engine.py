@@ -15,7 +15,7 @@ from typing import Any
 
 from gradviz.errors import GradvizError, MissingDependency
 from gradviz.rendering.look.geometry import Direction, Layout, Point, Rect, Route
-from gradviz.rendering.look.node_label import HEADER_HEIGHT, Face
+from gradviz.rendering.look.node_label import HEADER_HEIGHT, NodeLabel
 from gradviz.view.model import Item, View
 
 TIME_LIMIT = 60
@@ -25,9 +25,9 @@ CURVE_STEPS = 6
 """Straight pieces for each Bézier piece of a route."""
 
 
-def lay_out_with_dot(view: View, faces: Sequence[Face], direction: Direction = "TB") -> Layout:
+def lay_out_with_dot(view: View, node_labels: Sequence[NodeLabel], direction: Direction = "TB") -> Layout:
     """The same as `layout.lay_out`, by Graphviz."""
-    return _read(_run_dot(_source(view, faces, direction)), view, faces)
+    return _read(_run_dot(_source(view, node_labels, direction)), view, node_labels)
 
 
 def check_that_dot_is_there() -> None:
@@ -63,13 +63,13 @@ def _run_dot(source: str) -> dict[str, Any]:
     return answer
 
 
-def _source(view: View, faces: Sequence[Face], direction: Direction) -> str:
+def _source(view: View, node_labels: Sequence[NodeLabel], direction: Direction) -> str:
     """Bare boxes and edges; names are our own numbers, so nothing needs quoting."""
     lines = [
         f"digraph {{ graph [rankdir={direction} nodesep=0.35 ranksep=0.4]",
         'node [shape=box fixedsize=true label=""] edge [arrowhead=none]',
     ]
-    lines += _nested_statements(view, faces)
+    lines += _nested_statements(view, node_labels)
     lines += [
         f"i{link.source} -> i{link.target} [comment={number}]"
         for number, link in enumerate(view.links)
@@ -78,7 +78,7 @@ def _source(view: View, faces: Sequence[Face], direction: Direction) -> str:
     return "\n".join([*lines, "}"])
 
 
-def _nested_statements(view: View, faces: Sequence[Face]) -> Iterator[str]:
+def _nested_statements(view: View, node_labels: Sequence[NodeLabel]) -> Iterator[str]:
     children = view.children()
     waiting: list[Item | None] = list(reversed(children.get(None, [])))
     while waiting:
@@ -87,17 +87,17 @@ def _nested_statements(view: View, faces: Sequence[Face]) -> Iterator[str]:
             yield "}"
         elif item.is_open:
             # An empty label of the header's size makes room for the title.
-            size = f'width="{faces[item.id].width:g}" height="{HEADER_HEIGHT - 12:g}"'
+            size = f'width="{node_labels[item.id].width:g}" height="{HEADER_HEIGHT - 12:g}"'
             header = f'<<TABLE BORDER="0" CELLBORDER="0" CELLPADDING="0"><TR><TD {size}></TD></TR></TABLE>>'
             yield f"subgraph cluster_{item.id} {{ graph [label={header} margin=12]"
             waiting += [None, *reversed(children.get(item.id, []))]
         else:
-            face = faces[item.id]
-            width, height = face.width / POINTS_PER_INCH, face.height / POINTS_PER_INCH
+            node_label = node_labels[item.id]
+            width, height = node_label.width / POINTS_PER_INCH, node_label.height / POINTS_PER_INCH
             yield f"i{item.id} [width={width:.4f} height={height:.4f}]"
 
 
-def _read(answer: dict[str, Any], view: View, faces: Sequence[Face]) -> Layout:
+def _read(answer: dict[str, Any], view: View, node_labels: Sequence[NodeLabel]) -> Layout:
     _, _, width, height = map(float, answer["bb"].split(","))
     boxes = [Rect(0, 0, 0, 0)] * len(view.items)
     for thing in answer.get("objects", ()):
@@ -107,8 +107,10 @@ def _read(answer: dict[str, Any], view: View, faces: Sequence[Face]) -> Layout:
         else:
             item = int(thing["name"][1:])
             x, y = map(float, thing["pos"].split(","))
-            face = faces[item]
-            boxes[item] = _rect(x - face.width / 2, height - y - face.height / 2, face.width, face.height)
+            node_label = node_labels[item]
+            boxes[item] = _rect(
+                x - node_label.width / 2, height - y - node_label.height / 2, node_label.width, node_label.height
+            )
     routes: list[Route] = [()] * len(view.links)
     for edge in answer.get("edges", ()):
         routes[int(edge["comment"])] = _curve(edge["pos"], height)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gradviz.rendering.look.geometry import Point, Rect, Route
-from gradviz.rendering.look.node_label import Face
+from gradviz.rendering.look.node_label import NodeLabel
 from gradviz.view.model import View
 
 SIDE_GAP = 18.0
@@ -30,7 +30,7 @@ Size = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Satellites:
+class AttachedLeaves:
     """The leaves that belong to one item."""
 
     beside: tuple[int, ...] = ()
@@ -74,36 +74,36 @@ class Cluster:
         return max(0.0, self.user.width / 2 - EDGE_ROOM) / (self.width / 2)
 
 
-def satellites_of(view: View, faces: Sequence[Face]) -> dict[int, Satellites]:
+def attached_leaves_of(view: View, node_labels: Sequence[NodeLabel]) -> dict[int, AttachedLeaves]:
     """The leaves that are drawn together with an item, by that item's id."""
     uses: dict[int, list[int]] = {}
     feeds: dict[int, list[int]] = {}
     for link in view.links:
         uses.setdefault(link.source, []).append(link.target)
         feeds.setdefault(link.target, []).append(link.source)
-    found: dict[int, Satellites] = {}
+    found: dict[int, AttachedLeaves] = {}
     for user, sources in feeds.items():
         parent = view.items[user].parent
         leaves = [
             leaf
             for leaf in dict.fromkeys(sources)
-            if faces[leaf].is_leaf
+            if node_labels[leaf].is_leaf
             and leaf not in feeds
             and view.items[leaf].parent == parent
             and set(uses[leaf]) == {user}
         ]
-        if leaves and not faces[user].is_open:
-            found[user] = _arranged(leaves, faces, flows=len(set(sources)) > len(leaves))
-    return {user: satellites for user, satellites in found.items() if satellites.all}
+        if leaves and not node_labels[user].is_open:
+            found[user] = _arranged(leaves, node_labels, flows=len(set(sources)) > len(leaves))
+    return {user: attached_leaves for user, attached_leaves in found.items() if attached_leaves.all}
 
 
-def _arranged(leaves: list[int], faces: Sequence[Face], *, flows: bool) -> Satellites:
+def _arranged(leaves: list[int], node_labels: Sequence[NodeLabel], *, flows: bool) -> AttachedLeaves:
     """All beside where other data flows in; else parameters beside and data above, which is where the flow starts."""
-    beside = tuple(leaf for leaf in leaves if flows or faces[leaf].role == "parameter")
+    beside = tuple(leaf for leaf in leaves if flows or node_labels[leaf].role == "parameter")
     if len(beside) == len(leaves) and not flows:
         beside = ()
     above = tuple(leaf for leaf in leaves if leaf not in beside)
-    return Satellites(beside if len(beside) <= MAX_BESIDE else (), above if len(above) <= MAX_ABOVE else ())
+    return AttachedLeaves(beside if len(beside) <= MAX_BESIDE else (), above if len(above) <= MAX_ABOVE else ())
 
 
 def alone(item: int, size: Size, crossings: Sequence[float] = ()) -> Cluster:
@@ -120,19 +120,19 @@ def alone(item: int, size: Size, crossings: Sequence[float] = ()) -> Cluster:
     return Cluster(2 * half, height, ((item, Rect(half - middle, 0, width, height)),))
 
 
-def cluster_of(user: int, satellites: Satellites, sizes: Sequence[Size]) -> Cluster:
+def cluster_of(user: int, attached_leaves: AttachedLeaves, sizes: Sequence[Size]) -> Cluster:
     """An item with its satellites: half of those beside it at its left, half at its right, the others above it."""
     width, height = sizes[user]
-    split = (len(satellites.beside) + 1) // 2
-    sides = satellites.beside[:split], satellites.beside[split:]
-    row_width = sum(sizes[leaf][0] + LEAF_GAP for leaf in satellites.above) - LEAF_GAP
-    row_height = max((sizes[leaf][1] + ROW_GAP for leaf in satellites.above), default=0.0)
+    split = (len(attached_leaves.beside) + 1) // 2
+    sides = attached_leaves.beside[:split], attached_leaves.beside[split:]
+    row_width = sum(sizes[leaf][0] + LEAF_GAP for leaf in attached_leaves.above) - LEAF_GAP
+    row_height = max((sizes[leaf][1] + ROW_GAP for leaf in attached_leaves.above), default=0.0)
     full_height = max(height, *(_stack_height(side, sizes) for side in sides))
     box = Rect(0, row_height + (full_height - height) / 2, width, height)
     placed = [
         *_stack(sides[0], sizes, box, at_left=True),
         *_stack(sides[1], sizes, box, at_left=False),
-        *_row(satellites.above, sizes, box, (width - row_width) / 2, row_height - ROW_GAP),
+        *_row(attached_leaves.above, sizes, box, (width - row_width) / 2, row_height - ROW_GAP),
     ]
     places = ((user, box), *((leaf, place) for leaf, place, _ in placed))
     routes = tuple((leaf, route) for leaf, _, route in placed)

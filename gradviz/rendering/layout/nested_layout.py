@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from gradviz.rendering.layout.box_contents import BoxContents, Inside, Margins, enclosed
 from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution
-from gradviz.rendering.layout.leaf_layout import Cluster, alone, cluster_of, satellites_of
-from gradviz.rendering.layout.wiring import Wiring
+from gradviz.rendering.layout.leaf_layout import Cluster, alone, attached_leaves_of, cluster_of
+from gradviz.rendering.layout.wires import Wiring
 from gradviz.rendering.look.geometry import Direction, Layout, Point, Rect, Route, tidy
-from gradviz.rendering.look.node_label import HEADER_HEIGHT, SHEETS_DEPTH, Face
+from gradviz.rendering.look.node_label import HEADER_HEIGHT, SHEETS_DEPTH, NodeLabel
 from gradviz.view.model import View
 
 PADDING = 16.0
@@ -23,13 +23,16 @@ MAX_NOTES = 3
 class NestedView:
     """A view while it is laid out box by box."""
 
-    def __init__(self, view: View, faces: Sequence[Face], direction: Direction) -> None:
+    def __init__(self, view: View, node_labels: Sequence[NodeLabel], direction: Direction) -> None:
         self._view = view
-        self._faces = faces
+        self._node_labels = node_labels
         self._sideways = direction == "LR"
-        self._sizes = [(face.height, face.width) if self._sideways else (face.width, face.height) for face in faces]
-        self._satellites = satellites_of(view, faces)
-        self._beside = {leaf for satellites in self._satellites.values() for leaf in satellites.all}
+        self._sizes = [
+            (node_label.height, node_label.width) if self._sideways else (node_label.width, node_label.height)
+            for node_label in node_labels
+        ]
+        self._attached_leaves = attached_leaves_of(view, node_labels)
+        self._beside = {leaf for attached_leaves in self._attached_leaves.values() for leaf in attached_leaves.all}
         self._children = {
             box: [item.id for item in items if item.id not in self._beside] for box, items in view.children().items()
         }
@@ -45,7 +48,7 @@ class NestedView:
 
     def note_simpler_layout(self, box: int | None) -> None:
         """Disclose that `box` was too much for the layout engine."""
-        title = "The outermost level" if box is None else f"Box {self._faces[box].lines[0].text}"
+        title = "The outermost level" if box is None else f"Box {self._node_labels[box].lines[0].text}"
         children, wires = len(self._children.get(box, ())), len(self.wiring.wires.get(box, ()))
         self._notes.append(f"{title} ({children:,} children, {wires:,} links) is drawn with a simpler layout.")
 
@@ -57,8 +60,8 @@ class NestedView:
         return contents.problem
 
     def _cluster(self, item: int) -> Cluster:
-        if item in self._satellites:
-            return cluster_of(item, self._satellites[item], self._sizes)
+        if item in self._attached_leaves:
+            return cluster_of(item, self._attached_leaves[item], self._sizes)
         inside = self._inside.get(item)
         return alone(item, self._sizes[item], inside.crossings if inside else ())
 
@@ -72,12 +75,14 @@ class NestedView:
 
     def _margins(self, box: int) -> Margins:
         """Room around the contents of an open box, and what its header needs."""
-        face = self._faces[box]
-        sheets = SHEETS_DEPTH if face.sheets else 0.0
+        node_label = self._node_labels[box]
+        sheets = SHEETS_DEPTH if node_label.sheets else 0.0
         header = HEADER_HEIGHT + 8
         if self._sideways:
-            return Margins(header, PADDING, PADDING + sheets, PADDING, least_height=face.width)
-        return Margins(PADDING, header, PADDING, PADDING + sheets, least_width=face.width, title_width=face.width)
+            return Margins(header, PADDING, PADDING + sheets, PADDING, least_height=node_label.width)
+        return Margins(
+            PADDING, header, PADDING, PADDING + sheets, least_width=node_label.width, title_width=node_label.width
+        )
 
     def clusters_in(self, box: int | None) -> tuple[Cluster, ...]:
         """What was placed in `box`, in the order of its `corners`."""

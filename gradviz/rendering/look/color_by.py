@@ -16,17 +16,21 @@ from gradviz.analysis.numbers.gradient_origins import BROKEN, state_of
 from gradviz.errors import BadInput
 from gradviz.graph.model import Graph
 from gradviz.graph.query.root_names import why_it_did_not_begin
-from gradviz.rendering.look.node_label import Face, faces_of, tinted
+from gradviz.rendering.formats import Subject
+from gradviz.rendering.look.color_ramps import CATEGORIES, STEPS, ColorBy, Ink, Quantity
+from gradviz.rendering.look.node_label import NodeLabel, node_labels_of, tinted
 from gradviz.rendering.look.palette import Theme
 from gradviz.rendering.look.scales import Scale, scale_for, seconds_words
-from gradviz.rendering.look.color_ramps import CATEGORIES, STEPS, ColorBy, Ink, Quantity
-from gradviz.rendering.formats import Subject
-from gradviz.rendering.words.gradient_marks import STATE_WORDS
-from gradviz.rendering.words.gradient_words import gradient_words
-from gradviz.rendering.words.item_gradients import Gradients, arrived_by_repetition, norm_of
+from gradviz.rendering.words.gradient_words import (
+    STATE_WORDS,
+    Gradients,
+    arrived_by_repetition,
+    gradient_words,
+    norm_of,
+)
 from gradviz.rendering.words.item_words import ItemText
 from gradviz.rendering.words.memory_words import kept_words
-from gradviz.rendering.words.subject_facts import SubjectWords
+from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.model import CUT_KINDS, Item, View
 
 Tint = str
@@ -111,7 +115,7 @@ class Measured:
         return tuple(_tint(reading, scale) for reading in self.readings)
 
 
-def measured(words: SubjectWords, item: Item, by: Quantity) -> Measured:
+def measured(words: SubjectFacts, item: Item, by: Quantity) -> Measured:
     """What was measured of `item`; nothing of an open box, and of a root no colour."""
     if item.is_open:
         return Measured()
@@ -126,18 +130,18 @@ def common_scale(found: Iterable[Measured], by: Quantity) -> Scale | None:
 
 def drawn_colouring(
     subject: Subject, by: ColorBy, texts: tuple[ItemText, ...]
-) -> tuple[Colouring | None, tuple[Face, ...]]:
+) -> tuple[Colouring | None, tuple[NodeLabel, ...]]:
     """The colouring and the faces of a view whose items have these words."""
     colouring = colouring_of(subject, by)
     if colouring is None:
-        return None, faces_of(subject.graph, subject.view, texts)
-    faces = faces_of(subject.graph, subject.view, colouring.with_figures(subject.view, texts))
-    return colouring, tinted(faces, colouring.tints)
+        return None, node_labels_of(subject.graph, subject.view, texts)
+    node_labels = node_labels_of(subject.graph, subject.view, colouring.with_figures(subject.view, texts))
+    return colouring, tinted(node_labels, colouring.tints)
 
 
-def middle_tint(face: Face) -> Tint | None:
+def middle_tint(node_label: NodeLabel) -> Tint | None:
     """Its only tint, or that of the middle one of those that it stands for; None where it has its role's colours."""
-    return face.tints[len(face.tints) // 2] if face.tints else None
+    return node_label.tints[len(node_label.tints) // 2] if node_label.tints else None
 
 
 def ink_of(tint: Tint, by: ColorBy, theme: Theme) -> Ink:
@@ -183,7 +187,7 @@ def _tint(reading: Reading, scale: Scale | None) -> Tint:
     return f"step{scale.step(reading)}" if scale is not None and reading > 0 else "plain"
 
 
-def _gradients(words: SubjectWords, item: Item) -> tuple[Reading, ...]:
+def _gradients(words: SubjectFacts, item: Item) -> tuple[Reading, ...]:
     if item.kind in ("constant", "carried", *CUT_KINDS):
         return ("plain",)
     return tuple(_gradient(arrived) for arrived in arrived_by_repetition(words, item)) or ("unknown",)
@@ -196,47 +200,47 @@ def _gradient(arrived: Gradients) -> Reading:
     return "unknown" if state is None or norm is None else norm
 
 
-def _bytes(words: SubjectWords, item: Item) -> tuple[Reading, ...]:
+def _bytes(words: SubjectFacts, item: Item) -> tuple[Reading, ...]:
     size = kept_bytes(words.graph, item.nodes)
     return ("unknown",) if not size and keeps_unknown(words.graph, item.nodes) else (float(size),)
 
 
-def _seconds(words: SubjectWords, item: Item) -> tuple[Reading, ...]:
+def _seconds(words: SubjectFacts, item: Item) -> tuple[Reading, ...]:
     if not item.nodes:
         return ("plain",)
     runs = [run for run in (words.graph.nodes[node].run for node in item.nodes) if run is not None]
     return (sum(run.seconds for run in runs),) if runs else ("unknown",)
 
 
-def _gradient_in_words(words: SubjectWords, item: Item, _readings: Sequence[Reading]) -> str:
+def _gradient_in_words(words: SubjectFacts, item: Item, _readings: Sequence[Reading]) -> str:
     return gradient_words(words, item)
 
 
-def _bytes_in_words(words: SubjectWords, item: Item, _readings: Sequence[Reading]) -> str:
+def _bytes_in_words(words: SubjectFacts, item: Item, _readings: Sequence[Reading]) -> str:
     return kept_words(words.graph, item.nodes)
 
 
-def _seconds_in_words(_words: SubjectWords, _item: Item, readings: Sequence[Reading]) -> str:
+def _seconds_in_words(_words: SubjectFacts, _item: Item, readings: Sequence[Reading]) -> str:
     return "".join(seconds_words(seconds) for seconds in readings if not isinstance(seconds, str))
 
 
-_MEASURES: dict[Quantity, Callable[[SubjectWords, Item], tuple[Reading, ...]]] = {
+_MEASURES: dict[Quantity, Callable[[SubjectFacts, Item], tuple[Reading, ...]]] = {
     "gradient": _gradients,
     "memory": _bytes,
     "time": _seconds,
 }
-_IN_WORDS: dict[Quantity, Callable[[SubjectWords, Item, Sequence[Reading]], str]] = {
+_IN_WORDS: dict[Quantity, Callable[[SubjectFacts, Item, Sequence[Reading]], str]] = {
     "gradient": _gradient_in_words,
     "memory": _bytes_in_words,
     "time": _seconds_in_words,
 }
 
 
-_SAID_BY_MARKS = frozenset(STATE_WORDS.values())
+_SHOWN_BY_FLAGS = frozenset(STATE_WORDS.values())
 
 
 def _with_figure(item: Item, text: ItemText, figure: str) -> ItemText:
-    if not figure or (text.mark is not None and figure in _SAID_BY_MARKS):
+    if not figure or (text.flag is not None and figure in _SHOWN_BY_FLAGS):
         return text
     times = f"×{item.repeat:,}" if item.repeat > 1 else ""
     return replace(text, figure=" · ".join(filter(None, (times, figure))))
@@ -247,7 +251,7 @@ def _with_figure(item: Item, text: ItemText, figure: str) -> ItemText:
 OTHERS = "other modules"
 
 
-def module_categories(subject: SubjectWords) -> tuple[list[str], list[int | None]]:
+def module_categories(subject: SubjectFacts) -> tuple[list[str], list[int | None]]:
     """Paths of modules, at most as many as there are colours, and for each item which of them it belongs to.
 
     The paths are as long as they can be without becoming too many. Where even the first that differ are, those with the
@@ -268,7 +272,7 @@ def module_categories(subject: SubjectWords) -> tuple[list[str], list[int | None
     return names, [None if path is None else places.get(_head(path, depth), others) for path in paths]
 
 
-def _sizes(subject: SubjectWords) -> Counter[str]:
+def _sizes(subject: SubjectFacts) -> Counter[str]:
     """How many nodes each module call made, by path, in the order of the computation."""
     scopes = subject.graph.scopes
     found: Counter[str] = Counter()
@@ -290,7 +294,7 @@ def _head(path: str, depth: int) -> str:
     return ".".join(path.split(".")[:depth])
 
 
-def _path(subject: SubjectWords, item: Item) -> str | None:
+def _path(subject: SubjectFacts, item: Item) -> str | None:
     """The module that an item belongs to: a leaf to the one around it."""
     scopes = subject.graph.scopes
     scope = item.scope

@@ -8,7 +8,7 @@ from typing import Literal
 from gradviz.analysis.numbers.gradient_origins import BROKEN, state_of
 from gradviz.rendering.look.color_by import Colouring
 from gradviz.rendering.look.scales import Scale
-from gradviz.rendering.words.item_gradients import LinkGradients
+from gradviz.rendering.words.gradient_words import LinkGradients
 from gradviz.view.model import CUT_KINDS, Link, View
 
 LinkState = Literal["", "lost", "broken", "ghost"]

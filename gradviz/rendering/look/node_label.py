@@ -15,8 +15,8 @@ from typing import Literal
 from gradviz.graph.model import Graph
 from gradviz.rendering.look.palette import LEAF_ROLES, ROLE_STYLES, ROOT_ROLES, Role, role_of
 from gradviz.rendering.look.text_metrics import shorten_middle, text_width
-from gradviz.rendering.words.gradient_marks import GradientMark
-from gradviz.rendering.words.labels import ItemText
+from gradviz.rendering.words.flags import Flag
+from gradviz.rendering.words.item_words import ItemText
 from gradviz.view.model import Item, View
 
 TITLE_SIZE = 13.0
@@ -33,7 +33,7 @@ ASIDE_GAP = 6.0
 SHEETS_DEPTH = 7.0
 """How far the sheets of a repeated box look out below it."""
 HEADER_HEIGHT = 27.0
-_MARK_HEIGHT = 19.0
+_FLAG_HEIGHT = 19.0
 
 _SIDE_PADDING = 13.0
 _SHAPE_PADDING = {"hexagon": 8.0, "slanted": 7.0, "bars": 6.0, "octagon": 3.0, "cut": 4.0, "double": 3.0}
@@ -66,7 +66,7 @@ class TextLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Face:
+class NodeLabel:
     """What is drawn on one item and the room that it takes."""
 
     role: Role
@@ -77,12 +77,12 @@ class Face:
     is_open: bool = False
     sheets: bool = False
     """True for a repeated box: it looks like a stack of sheets."""
-    mark: GradientMark | None = None
+    flag: Flag | None = None
     """A chip below the other words, or after those of a leaf."""
-    mark_y: float = 0.0
+    flag_y: float = 0.0
     """Its baseline, from the upper edge."""
     tints: tuple[str, ...] = ()
-    """Where it is not coloured by its role: see `gradviz.rendering.look.colouring`."""
+    """Where it is not coloured by its role: see `gradviz.rendering.look.color_by`."""
 
     @property
     def is_leaf(self) -> bool:
@@ -106,32 +106,33 @@ def line_width(line: TextLine) -> float:
     return text_width(line.text, size, bold=bold) + aside
 
 
-def faces_of(graph: Graph, view: View, texts: tuple[ItemText, ...]) -> tuple[Face, ...]:
+def node_labels_of(graph: Graph, view: View, texts: tuple[ItemText, ...]) -> tuple[NodeLabel, ...]:
     """The face of every item of `view`, in its order."""
-    return tuple(face_of(graph, item, text) for item, text in zip(view.items, texts, strict=True))
+    return tuple(node_label_of(graph, item, text) for item, text in zip(view.items, texts, strict=True))
 
 
-def face_of(graph: Graph, item: Item, text: ItemText) -> Face:
+def node_label_of(graph: Graph, item: Item, text: ItemText) -> NodeLabel:
     """The face of one item."""
-    return _face(role_of(item, graph), replace(text, tooltip=()), is_open=item.is_open, sheets=item.repeat > 1)
+    return _label(role_of(item, graph), replace(text, tooltip=()), is_open=item.is_open, sheets=item.repeat > 1)
 
 
-def tinted(faces: Iterable[Face], tints: Iterable[tuple[str, ...]]) -> tuple[Face, ...]:
+def tinted(node_labels: Iterable[NodeLabel], tints: Iterable[tuple[str, ...]]) -> tuple[NodeLabel, ...]:
     """The same faces in other colours."""
-    return tuple(replace(face, tints=own) for face, own in zip(faces, tints, strict=True))
+    return tuple(replace(node_label, tints=own) for node_label, own in zip(node_labels, tints, strict=True))
 
 
 @lru_cache(maxsize=4096)
-def _face(role: Role, text: ItemText, *, is_open: bool, sheets: bool) -> Face:
+def _label(role: Role, text: ItemText, *, is_open: bool, sheets: bool) -> NodeLabel:
     """Many items of a large picture say the same words: each face is made once."""
     if is_open:
-        return _open_face(role, text, sheets=sheets)
+        return _open_label(role, text, sheets=sheets)
     if role in LEAF_ROLES or role in ROOT_ROLES:
-        return _leaf_face(role, text)
-    return _closed_face(role, text, sheets=sheets)
+        return _leaf_label(role, text)
+    return _closed_label(role, text, sheets=sheets)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """`text` as one line of printable characters."""
     return " ".join(printable(text).split())
 
 
@@ -144,39 +145,39 @@ def _badge_room(badge: str) -> float:
     return badge_width(badge) + BADGE_GAP if badge else 0.0
 
 
-def header_width(face: Face) -> float:
+def header_width(node_label: NodeLabel) -> float:
     """Width of the title of an open box with its badge."""
-    return line_width(face.lines[0]) + _badge_room(face.badge)
+    return line_width(node_label.lines[0]) + _badge_room(node_label.badge)
 
 
-def _open_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
+def _open_label(role: Role, text: ItemText, *, sheets: bool) -> NodeLabel:
     """An open box: its width is the least that its header needs; its contents decide the rest."""
-    title = shorten_middle(_one_line(text.title), MAX_TEXT_WIDTH, TITLE_SIZE, bold=True)
+    title = shorten_middle(one_line(text.title), MAX_TEXT_WIDTH, TITLE_SIZE, bold=True)
     aside = _subtitle(text, MAX_HEADER_ASIDE)
-    badge = _one_line(text.badge)
+    badge = one_line(text.badge)
     line = TextLine(title, 18, "title", aside)
     width = line_width(line) + _badge_room(badge) + 2 * _SIDE_PADDING
-    return Face(role, round(width), HEADER_HEIGHT, (line,), badge, is_open=True, sheets=sheets)
+    return NodeLabel(role, round(width), HEADER_HEIGHT, (line,), badge, is_open=True, sheets=sheets)
 
 
-def _leaf_face(role: Role, text: ItemText) -> Face:
+def _leaf_label(role: Role, text: ItemText) -> NodeLabel:
     """A leaf or a root: one line, so that it fits beside its user."""
-    title = shorten_middle(_one_line(text.title), 150, LEAF_TITLE_SIZE, bold=True)
+    title = shorten_middle(one_line(text.title), 150, LEAF_TITLE_SIZE, bold=True)
     title = " ".join(filter(None, (ROLE_STYLES[role].sign, title)))
-    facts = (text.settings, shorten_middle(_one_line(text.shape), 110, SMALL_SIZE), text.figure, text.numbers)
+    facts = (text.settings, shorten_middle(one_line(text.shape), 110, SMALL_SIZE), text.figure, text.numbers)
     aside = " · ".join(filter(None, facts))
     height = 26.0 if role in ROOT_ROLES else 23.0
     line = TextLine(title, height / 2 + 4, "leaf", aside)
     padding = 11.0 + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
-    width = line_width(line) + _badge_room(text.mark.text if text.mark else "")
-    return Face(role, round(width + 2 * padding), height, (line,), mark=text.mark, mark_y=line.y)
+    width = line_width(line) + _badge_room(text.flag.text if text.flag else "")
+    return NodeLabel(role, round(width + 2 * padding), height, (line,), flag=text.flag, flag_y=line.y)
 
 
-def _closed_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
+def _closed_label(role: Role, text: ItemText, *, sheets: bool) -> NodeLabel:
     """An operation or a folded box: what it is, then torch's name for it, then its variable, shape and line."""
-    badge = text.figure or shorten_middle(_one_line(text.badge), 110, BADGE_SIZE, bold=True)
-    title = shorten_middle(_one_line(text.title), MAX_TEXT_WIDTH - _badge_room(badge), TITLE_SIZE, bold=True)
-    lines = [TextLine(title, 19, "title", shorten_middle(_one_line(text.settings), MAX_SETTINGS_WIDTH, SMALL_SIZE))]
+    badge = text.figure or shorten_middle(one_line(text.badge), 110, BADGE_SIZE, bold=True)
+    title = shorten_middle(one_line(text.title), MAX_TEXT_WIDTH - _badge_room(badge), TITLE_SIZE, bold=True)
+    lines = [TextLine(title, 19, "title", shorten_middle(one_line(text.settings), MAX_SETTINGS_WIDTH, SMALL_SIZE))]
     widths = [line_width(lines[0]) + _badge_room(badge)]
     facts = (text.name, text.shape, text.short_line or text.line)
     quiet = (_subtitle(text, MAX_TEXT_WIDTH), _within(facts, MAX_TEXT_WIDTH, cut_in_turn=(0, 2, 1)))
@@ -189,13 +190,13 @@ def _closed_face(role: Role, text: ItemText, *, sheets: bool) -> Face:
         )
         lines.append(numbers)
         widths.append(line_width(numbers))
-    if text.mark:
-        widths.append(badge_width(text.mark.text))
+    if text.flag:
+        widths.append(badge_width(text.flag.text))
     padding = _SIDE_PADDING + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
     bottom = lines[-1].y + (10 if len(lines) > 1 else 11)
-    height = bottom + (_MARK_HEIGHT if text.mark else 0) + (SHEETS_DEPTH if sheets else 0)
+    height = bottom + (_FLAG_HEIGHT if text.flag else 0) + (SHEETS_DEPTH if sheets else 0)
     width = _RHYTHM * ceil(max(_MIN_WIDTH, max(widths) + 2 * padding) / _RHYTHM)
-    return Face(role, width, height, tuple(lines), badge, sheets=sheets, mark=text.mark, mark_y=bottom + 8.0)
+    return NodeLabel(role, width, height, tuple(lines), badge, sheets=sheets, flag=text.flag, flag_y=bottom + 8.0)
 
 
 def _subtitle(text: ItemText, limit: float) -> str:
@@ -205,7 +206,7 @@ def _subtitle(text: ItemText, limit: float) -> str:
 
 def _within(facts: Sequence[str], limit: float, *, cut_in_turn: Sequence[int]) -> str:
     """``hidden · [8, 64] · line 41``, with those at some places cut, one after the other, until all of it fits."""
-    words = [_one_line(fact) for fact in facts]
+    words = [one_line(fact) for fact in facts]
     for place in cut_in_turn:
         others = sum(text_width(f"{word} · ", SMALL_SIZE) for at, word in enumerate(words) if word and at != place)
         words[place] = shorten_middle(words[place], max(limit - others, _MIN_FACT), SMALL_SIZE)

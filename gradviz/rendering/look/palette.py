@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gradviz.graph.model import Graph
-from gradviz.rendering.look.tints import DARK_TINTS, LIGHT_TINTS, Ink, Tints
-from gradviz.rendering.words.gradient_marks import MarkLevel
+from gradviz.rendering.look.color_ramps import DARK_TINTS, LIGHT_TINTS, Ink, Tints
+from gradviz.rendering.words.flags import FlagLevel
 from gradviz.view.model import Item, View
 
 Role = Literal[
@@ -53,7 +53,7 @@ ROLE_STYLES: dict[Role, RoleStyle] = {
     "refused": RoleStyle("root that requires no grad", "pill", dashed=True),
 }
 
-GHOST_ROLES: tuple[Role, ...] = ("cut", "cut_off", "refused")
+CUT_ROLES: tuple[Role, ...] = ("cut", "cut_off", "refused")
 """Where a gradient does not flow: only in pictures of what was checked, or of a backward call that was refused."""
 ROOT_ROLES: frozenset[Role] = frozenset({"root", "refused"})
 LEAF_ROLES: frozenset[Role] = frozenset({"parameter", "input", "constant", "carried", "cut_off"})
@@ -72,7 +72,7 @@ class Theme:
     nested: tuple[str, ...]
     """Fills of open boxes by depth; the deepest shades repeat."""
     failed: Ink
-    marks: dict[MarkLevel, Ink]
+    flags: dict[FlagLevel, Ink]
     """Of the chips that say that a gradient is zero, NaN or Inf."""
     tints: Tints
 
@@ -102,7 +102,7 @@ LIGHT = Theme(
     },
     nested=("#f6f8fc", "#edf1f8", "#e5ebf4", "#dde4f0"),
     failed=Ink("#fde3e3", "#c81e1e", "#7d1010"),
-    marks={
+    flags={
         "alarm": Ink("#c81e1e", "#c81e1e", "#ffffff"),
         "warning": Ink("#7a4a00", "#7a4a00", "#ffffff"),
         "quiet": Ink("#ffffff", "#98a2b3", "#4a5366"),
@@ -135,7 +135,7 @@ DARK = Theme(
     },
     nested=("#191e29", "#1e2431", "#232a39", "#283042"),
     failed=Ink("#4d1b1e", "#f26d6d", "#ffdede"),
-    marks={
+    flags={
         "alarm": Ink("#f26d6d", "#f26d6d", "#2a0a0c"),
         "warning": Ink("#f0c05a", "#f0c05a", "#2b1f00"),
         "quiet": Ink("#1d222d", "#6c778c", "#c3cbd9"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 from gradviz.graph.words import byte_words
-from gradviz.rendering.look.tints import STEPS, Quantity
+from gradviz.rendering.look.color_ramps import STEPS, Quantity
 
 MIN_DECADES = 4
 """A gradient that hardly changes must not run through all colours."""

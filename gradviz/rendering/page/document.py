@@ -139,7 +139,7 @@ class PageFlow(Struct, frozen=True, omit_defaults=True, gc=False):
 
     words: Lines = ()
     state: str = ""
-    """``lost``, ``broken`` or ``ghost``: see `gradviz.rendering.look.link_looks`."""
+    """``lost``, ``broken`` or ``cut_edge``: see `gradviz.rendering.look.link_looks`."""
     norm: float | None = None
     """Of the gradient."""
     label: str = ""

@@ -43,7 +43,7 @@ class PageFindings:
 
 def _with_nodes(graph: Graph) -> Iterator[tuple[Verdict, Iterable[int]]]:
     yield from ((_of_any_node(finding), [finding.node]) for finding in graph.findings)
-    yield from ((edge.finding, edge.nodes) for edge in graph.ghost_edges)
+    yield from ((edge.finding, edge.nodes) for edge in graph.cut_edges)
     yield from ((finding, ()) for finding in graph.unplaced_findings)
 
 

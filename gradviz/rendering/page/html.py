@@ -8,27 +8,27 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gradviz.errors import BadInput, check_choice
-from gradviz.rendering.layout.layout import collector_paused
-from gradviz.rendering.look.colouring import check_that_it_was_measured
+from gradviz.rendering.formats import Subject
+from gradviz.rendering.layout.graphlay_engine import collector_paused
+from gradviz.rendering.look.color_by import check_that_it_was_measured
+from gradviz.rendering.look.color_ramps import COLOR_BY, ColorBy
 from gradviz.rendering.look.geometry import Arrows
+from gradviz.rendering.look.legend_words import role_words
 from gradviz.rendering.look.palette import ROLE_STYLES
-from gradviz.rendering.look.role_words import role_words
-from gradviz.rendering.look.tints import COLOR_BY, ColorBy
-from gradviz.rendering.page.boxes import PageBoxes
-from gradviz.rendering.page.calls import PageCalls
-from gradviz.rendering.page.details import PageItemDetails
+from gradviz.rendering.page.backward_calls import PageCalls
+from gradviz.rendering.page.box_layouts import PageBoxes
 from gradviz.rendering.page.document import Lines, PageDocument
-from gradviz.rendering.page.file import PageContent, page_file
 from gradviz.rendering.page.findings import PageFindings
-from gradviz.rendering.page.identities import Identities
+from gradviz.rendering.page.html_file import PageContent, page_file
+from gradviz.rendering.page.item_details import PageItemDetails
+from gradviz.rendering.page.item_numbers import Identities
 from gradviz.rendering.page.items import PageItems, cut
 from gradviz.rendering.page.level import Level, level_of
-from gradviz.rendering.page.memory import page_memory
-from gradviz.rendering.page.parameters import page_parameters
+from gradviz.rendering.page.memory_map import page_memory
+from gradviz.rendering.page.parameter_table import page_parameters
 from gradviz.rendering.page.repetitions import PageRepetitions
+from gradviz.rendering.page.replay_steps import TOO_MANY_STEPS, page_replay
 from gradviz.rendering.page.source_costs import page_costs
-from gradviz.rendering.page.steps import TOO_MANY_STEPS, page_replay
-from gradviz.rendering.renderer import Subject
 from gradviz.rendering.svg.frame import call_facts, remarks
 from gradviz.rendering.svg.legend import role_outline
 from gradviz.rendering.svg.style import ThemeChoice

@@ -9,21 +9,21 @@ from msgspec.structs import replace
 
 from gradviz.graph.model import Graph
 from gradviz.graph.query.operation_names import constant_names
-from gradviz.rendering.look.colouring import QUANTITY_WORDS, Measured, common_scale, measured, was_measured
+from gradviz.rendering.look.color_by import QUANTITY_WORDS, Measured, common_scale, measured, was_measured
+from gradviz.rendering.look.color_ramps import STEPS, Quantity
 from gradviz.rendering.look.geometry import Rect
-from gradviz.rendering.look.label_positions import placed_words
-from gradviz.rendering.look.node_label import SMALL_SIZE, Face, TextLine, badge_width, line_width, printable
+from gradviz.rendering.look.node_label import SMALL_SIZE, NodeLabel, TextLine, badge_width, line_width, printable
+from gradviz.rendering.look.node_label_positions import placed_words
 from gradviz.rendering.look.palette import ROLE_STYLES
 from gradviz.rendering.look.scales import Scale
 from gradviz.rendering.look.shapes import inner_lines, outline
 from gradviz.rendering.look.text_metrics import text_width
-from gradviz.rendering.look.tints import STEPS, Quantity
-from gradviz.rendering.page.categories import PageCategories
+from gradviz.rendering.page.color_categories import PageCategories
 from gradviz.rendering.page.document import Lines, PageChip, PageItem, PageLegend, PageLine
 from gradviz.rendering.page.level import Level
 from gradviz.rendering.svg.items import sheets_of
 from gradviz.rendering.svg.legend import PLAIN_WORDS
-from gradviz.rendering.words.item_marks import worst_finding
+from gradviz.rendering.words.flags import worst_finding
 from gradviz.rendering.words.source_links import source_link
 from gradviz.view.model import Item
 
@@ -115,17 +115,17 @@ class PageItems:
         return tints, legends
 
     def _page_item(self, level: Level, item: Item) -> PageItem:
-        face, text = level.faces[item.id], level.texts[item.id]
-        lines, chips = _words(face)
+        node_label, text = level.node_labels[item.id], level.texts[item.id]
+        lines, chips = _words(node_label)
         worst = worst_finding(level.words, item)
         return PageItem(
-            role=face.role,
-            width=round(face.width, 1),
-            height=round(face.height, 1),
-            shape=self._shapes.setdefault(_shape(face), len(self._shapes)),
+            role=node_label.role,
+            width=round(node_label.width, 1),
+            height=round(node_label.height, 1),
+            shape=self._shapes.setdefault(_shape(node_label), len(self._shapes)),
             title=cut(text.title),
             parent=level.number_of(item.parent),
-            is_leaf=face.is_leaf,
+            is_leaf=node_label.is_leaf,
             lines=tuple(self._lines.setdefault(line, len(self._lines)) for line in lines),
             chips=chips,
             subtitle=cut(text.subtitle),
@@ -160,15 +160,15 @@ def _legend_of_scale(by: Quantity, scale: Scale, tints: Tints) -> PageLegend:
     return PageLegend(words, (*steps, *(other for other in others if other[0] in present)), is_scale=True, ends=ends)
 
 
-def _shape(face: Face) -> Shape:
-    front, behind = sheets_of(face, Rect(0, 0, face.width, face.height))
-    shape = ROLE_STYLES[face.role].shape
+def _shape(node_label: NodeLabel) -> Shape:
+    front, behind = sheets_of(node_label, Rect(0, 0, node_label.width, node_label.height))
+    shape = ROLE_STYLES[node_label.role].shape
     return outline(shape, front), inner_lines(shape, front), *(outline(shape, sheet) for sheet in behind)
 
 
-def _words(face: Face) -> tuple[tuple[PageLine, ...], tuple[PageChip, ...]]:
-    front, _ = sheets_of(face, Rect(0, 0, face.width, face.height))
-    placed = placed_words(face, front)
+def _words(node_label: NodeLabel) -> tuple[tuple[PageLine, ...], tuple[PageChip, ...]]:
+    front, _ = sheets_of(node_label, Rect(0, 0, node_label.width, node_label.height))
+    placed = placed_words(node_label, front)
     return (
         tuple(line_on(line, css_class, left, baseline) for line, css_class, left, baseline in placed.lines),
         tuple(chip_on(chip.text, chip.left, chip.baseline, chip.level) for chip in placed.chips),

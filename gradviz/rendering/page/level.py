@@ -7,12 +7,12 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from gradviz.rendering.look.node_label import Face, face_of
+from gradviz.rendering.formats import Subject
+from gradviz.rendering.look.node_label import NodeLabel, node_label_of
 from gradviz.rendering.look.palette import role_of
-from gradviz.rendering.page.identities import Identities
-from gradviz.rendering.renderer import Subject
-from gradviz.rendering.words.labels import ItemText, item_face_text
-from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.page.item_numbers import Identities
+from gradviz.rendering.words.item_words import ItemText, item_label_text
+from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.model import Item, View
 
 _NO_WORDS = ItemText("")
@@ -22,15 +22,15 @@ _NO_WORDS = ItemText("")
 class Level:
     """A view in which boxes are open that lie in fewer than `depth` others.
 
-    `texts` and `faces` are for `closed` and `opened` only: every other item has its words at its own level.
+    `texts` and `node_labels` are for `closed` and `opened` only: every other item has its words at its own level.
     """
 
-    words: SubjectWords
+    words: SubjectFacts
     depth: int
     identities: Identities
     numbers: list[int | None]
     texts: list[ItemText]
-    faces: list[Face]
+    node_labels: list[NodeLabel]
     closed: list[Item]
     """Everything new in exactly `depth` boxes."""
     opened: list[int | None]
@@ -73,18 +73,18 @@ class Level:
 
 def level_of(subject: Subject, view: View, depth: int, identities: Identities) -> Level:
     """The words and faces of what a view shows at a depth."""
-    words = SubjectWords(subject.capture, subject.graph, view)
+    words = SubjectFacts(subject.capture, subject.graph, view)
     depths = view.depths()
     numbers = identities.of_view(view, depth)
     new = [item for item in view.items if identities.is_new(numbers[item.id])]
     closed = [item for item in new if depths[item.id] == depth]
     opened: list[int | None] = [item.id for item in new if item.is_open and depths[item.id] == depth - 1]
     with_words = {*opened, *(item.id for item in closed)}
-    texts, faces = [_NO_WORDS] * len(view.items), []
+    texts, node_labels = [_NO_WORDS] * len(view.items), []
     for item in view.items:
         if item.id in with_words:
-            texts[item.id] = item_face_text(words, replace(item, repeat=item.each) if item.each else item)
-            faces.append(face_of(subject.graph, item, texts[item.id]))
+            texts[item.id] = item_label_text(words, replace(item, repeat=item.each) if item.each else item)
+            node_labels.append(node_label_of(subject.graph, item, texts[item.id]))
         else:
-            faces.append(Face(role_of(item, subject.graph), 0.0, 0.0, (), is_open=item.is_open))
-    return Level(words, depth, identities, numbers, texts, faces, closed, opened if depth else [None])
+            node_labels.append(NodeLabel(role_of(item, subject.graph), 0.0, 0.0, (), is_open=item.is_open))
+    return Level(words, depth, identities, numbers, texts, node_labels, closed, opened if depth else [None])

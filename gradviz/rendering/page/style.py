@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradviz.rendering.look.colouring import ink_of
+from gradviz.rendering.look.color_by import ink_of
+from gradviz.rendering.look.color_ramps import CATEGORIES, STEPS
 from gradviz.rendering.look.palette import THEMES, Theme
-from gradviz.rendering.look.tints import CATEGORIES, STEPS
 from gradviz.rendering.notebook import confined
-from gradviz.rendering.page.categories import PAGE_CATEGORIES
+from gradviz.rendering.page.color_categories import PAGE_CATEGORIES
 from gradviz.rendering.page.items import QUANTITIES
 from gradviz.rendering.svg.style import (
     SHAPE_RULES,
     colour_rules,
+    cut_rules,
+    flag_rules,
     font_faces,
-    ghost_rules,
     link_state_rules,
     link_widths,
-    mark_rules,
     tint_rule,
 )
 
@@ -31,7 +31,7 @@ def colours_and_shapes() -> str:
     for name, theme in THEMES.items():
         holder = f'[data-theme="{name}"]'
         parts.append(f"{holder}{{{_variables(theme)}color-scheme:{name}}}\n")
-        parts.append(confined(colour_rules(theme, [ghost_rules, mark_rules, link_state_rules, _tint_rules]), holder))
+        parts.append(confined(colour_rules(theme, [cut_rules, flag_rules, link_state_rules, _tint_rules]), holder))
     return "".join(parts)
 
 
@@ -50,7 +50,7 @@ def _variables(theme: Theme) -> str:
         "accent-fill": theme.roles["parameter"].fill,
         "failed": theme.failed.line,
         "failed-fill": theme.failed.fill,
-        "warning": theme.marks["warning"].fill,
+        "warning": theme.flags["warning"].fill,
     }
     return "".join(f"--{name}:{colour};" for name, colour in named.items())
 

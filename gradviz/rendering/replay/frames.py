@@ -11,23 +11,22 @@ from dataclasses import replace
 from xml.sax.saxutils import escape
 
 from gradviz.analysis.replay.steps import START, Step
-from gradviz.graph.gradients import at_place
-from gradviz.rendering.layout.headers import header_starts
-from gradviz.rendering.layout.layout import lay_out
-from gradviz.rendering.layout.link_labels import LinkLabel, place_link_labels
+from gradviz.graph.gradients import at_index
+from gradviz.rendering.layout.graphlay_engine import lay_out
+from gradviz.rendering.layout.link_label_positions import LinkLabel, place_link_labels
+from gradviz.rendering.layout.title_positions import header_starts
 from gradviz.rendering.look.geometry import Direction, Layout, Route
-from gradviz.rendering.look.node_label import SMALL_SIZE, faces_of, printable
+from gradviz.rendering.look.node_label import SMALL_SIZE, node_labels_of, one_line, printable
 from gradviz.rendering.look.palette import failed_item
-from gradviz.rendering.look.plain_items import flat
 from gradviz.rendering.look.shapes import number, rounded_route
 from gradviz.rendering.look.text_metrics import text_width, wrap
-from gradviz.rendering.replay.numbers import short_words
-from gradviz.rendering.replay.words import ReplayWords
-from gradviz.rendering.svg.formulas import FormulaLine
+from gradviz.rendering.replay.gradient_numbers import short_words
+from gradviz.rendering.replay.step_words import ReplayWords
+from gradviz.rendering.svg.formula_lines import FormulaLine
 from gradviz.rendering.svg.items import header_markup, item_markup, open_box_markup
 from gradviz.rendering.svg.links import label_markup
-from gradviz.rendering.words.item_gradients import LinkGradients
-from gradviz.rendering.words.labels import ItemText
+from gradviz.rendering.words.gradient_words import LinkGradients
+from gradviz.rendering.words.item_words import ItemText
 from gradviz.rendering.words.value_words import short_nested_words
 from gradviz.view.model import Item, Link
 
@@ -49,9 +48,9 @@ class ReplayFrames:
         subject = words.subject
         self._view = subject.view
         self._texts = [self._text(item) for item in self._view.items]
-        self._faces = faces_of(subject.graph, self._view, tuple(self._texts))
-        self._layout: Layout = lay_out(self._view, self._faces, direction)
-        self._starts = header_starts(self._view, self._faces, self._layout)
+        self._node_labels = node_labels_of(subject.graph, self._view, tuple(self._texts))
+        self._layout: Layout = lay_out(self._view, self._node_labels, direction)
+        self._starts = header_starts(self._view, self._node_labels, self._layout)
         self._depths = self._view.depths()
         self._failed = failed_item(self._view, subject.graph)
         self._labels = self._placed_labels()
@@ -70,7 +69,7 @@ class ReplayFrames:
         text = self._words.names.texts[item.id]
         value = self._value(item)
         if item.is_open or not value:
-            return replace(text, mark=None, numbers="", tooltip=())
+            return replace(text, flag=None, numbers="", tooltip=())
         called = text.name if item.kind == "node" else ""
         return ItemText(
             text.title,
@@ -88,7 +87,7 @@ class ReplayFrames:
         if item.root is not None:
             root = graph.roots[item.root]
             values = graph.nodes[root.node].values
-            return short_nested_words(at_place(values, root.output_nr), _LONGEST_VALUE)
+            return short_nested_words(at_index(values, root.output_nr), _LONGEST_VALUE)
         if item.node is None or len(self._replay.steps_of_item(item.id)) > 1:
             return ""
         values = graph.nodes[max(item.nodes, default=item.node)].values
@@ -97,7 +96,7 @@ class ReplayFrames:
     def _placed_labels(self) -> list[LinkLabel]:
         gradients = LinkGradients(self._words.subject.words)
         words = [self._number_on(link, gradients) for link in self._view.links]
-        return place_link_labels(self._view, self._faces, self._layout, words, self._starts)
+        return place_link_labels(self._view, self._node_labels, self._layout, words, self._starts)
 
     def _number_on(self, link: Link, gradients: LinkGradients) -> str:
         """The gradient that flows back along a link; empty where several do, one after the other."""
@@ -123,7 +122,7 @@ class ReplayFrames:
 
     def _head(self, at: int) -> str:
         """The number of the step in a circle, and what runs."""
-        words = "forward" if at == START else flat(self._words.names.title(self._replay.step(at)))
+        words = "forward" if at == START else one_line(self._words.names.title(self._replay.step(at)))
         sign = str(at) if at else "→"
         width = text_width(sign, SMALL_SIZE, bold=True)
         return (
@@ -133,16 +132,16 @@ class ReplayFrames:
         )
 
     def _picture(self, at: int) -> Iterator[str]:
-        for item, face, box in zip(self._view.items, self._faces, self._layout.boxes, strict=True):
+        for item, node_label, box in zip(self._view.items, self._node_labels, self._layout.boxes, strict=True):
             if item.is_open:
-                yield open_box_markup(face, box, self._depths[item.id], failed=False)
+                yield open_box_markup(node_label, box, self._depths[item.id], failed=False)
         flows = [self._flow_state(link, at) for link in self._view.links]
         yield '<g class="l">\n'
         # What carries the gradient lies above what does not.
         for wanted in ("", "carried", "carries"):
             for link, route, state in zip(self._view.links, self._layout.routes, flows, strict=True):
                 if route and state == wanted:
-                    yield _wire(route, state, is_quiet=self._faces[link.source].role == "constant")
+                    yield _wire(route, state, is_quiet=self._node_labels[link.source].role == "constant")
         yield "</g>\n"
         yield from self._items(at)
         yield '<g class="y">\n'
@@ -152,15 +151,15 @@ class ReplayFrames:
         yield "</g>\n"
 
     def _items(self, at: int) -> Iterator[str]:
-        for item, face, box in zip(self._view.items, self._faces, self._layout.boxes, strict=True):
+        for item, node_label, box in zip(self._view.items, self._node_labels, self._layout.boxes, strict=True):
             text = self._texts[item.id]
             if item.is_open:
                 depth, start = self._depths[item.id], self._starts[item.id]
-                yield header_markup(item.id, face, text, box, start, depth, failed=False)
+                yield header_markup(item.id, node_label, text, box, start, depth, failed=False)
                 continue
             state = self._replay.state_of(item, at)
             failed = item.id == self._failed and state in ("runs", "ran")
-            yield f'<g class="is-{state}">{item_markup(item.id, face, text, box, failed=failed)}</g>\n'
+            yield f'<g class="is-{state}">{item_markup(item.id, node_label, text, box, failed=failed)}</g>\n'
 
     def _flow_state(self, link: Link, at: int) -> str:
         """Whether the gradient of a link flows in this step, or has flowed before."""

@@ -8,9 +8,9 @@ from math import isclose
 
 from gradviz.analysis.replay.steps import Flow, Slot, Step
 from gradviz.graph.query.operation_names import autograd_name
-from gradviz.rendering.replay.names import StepNames
-from gradviz.rendering.replay.numbers import tensor_words
-from gradviz.rendering.words.words import counted, listed, shape_words
+from gradviz.rendering.replay.gradient_numbers import tensor_words
+from gradviz.rendering.replay.step_names import StepNames
+from gradviz.rendering.words.common_words import counted, listed, shape_words
 
 MAX_BRANCHES = 5
 MAX_SLOTS = 4

@@ -18,8 +18,8 @@ from gradviz.formulas.plain import Reading, Trap, signs_in
 from gradviz.graph.query.own_line import file_name
 from gradviz.rendering.reports.node_numbers_text import node_numbers_sections
 from gradviz.rendering.reports.terminal_tables import printed
-from gradviz.rendering.words.value_words import number_words
 from gradviz.rendering.words.common_words import counted, listed
+from gradviz.rendering.words.value_words import number_words
 
 Row = tuple[str, str]
 MAX_VARIANTS = 4

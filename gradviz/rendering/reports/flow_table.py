@@ -27,8 +27,8 @@ from gradviz.rendering.reports.terminal_tables import (
     shortened_paths,
     wrapped,
 )
+from gradviz.rendering.words.common_words import counted, listed
 from gradviz.rendering.words.run_log_words import trend_words
-from gradviz.rendering.words.words import counted, listed
 
 MAX_SHARED = 3
 """How many shared weights are reported."""

@@ -10,7 +10,7 @@ from gradviz.analysis.flow.gradient_flow import FlowRow
 from gradviz.analysis.flow.loss_shares import CONFLICT, Pair, pairs, products_of_rows
 from gradviz.graph.root_shares import Products, RootShares
 from gradviz.rendering.reports.terminal_tables import empty_table, shortened_name, shortened_paths
-from gradviz.rendering.words.words import listed
+from gradviz.rendering.words.common_words import listed
 
 _NAME = 22
 _NORM, _SHARE, _COSINE = 10, 7, 8

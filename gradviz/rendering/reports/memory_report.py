@@ -28,7 +28,7 @@ from gradviz.graph.words import byte_words
 from gradviz.rendering.reports.memory_tables import MemoryTables
 from gradviz.rendering.reports.terminal_tables import printed
 from gradviz.rendering.words import memory_words as words
-from gradviz.rendering.words.words import counted
+from gradviz.rendering.words.common_words import counted
 
 MemoryTable = Literal["line", "module", "operation", "dtype", "storage"]
 WAYS: tuple[MemoryTable, ...] = get_args(MemoryTable)

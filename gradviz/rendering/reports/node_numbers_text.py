@@ -13,7 +13,8 @@ from gradviz.graph.gradients import LeafGradient, TensorFigures
 from gradviz.graph.query.own_line import line_words_of
 from gradviz.graph.saved_tensors import SavedTensor
 from gradviz.graph.words import byte_words
-from gradviz.rendering.words.formulas import (
+from gradviz.rendering.words.common_words import listed, shape_words
+from gradviz.rendering.words.formula_words import (
     LONGEST_OPERAND,
     mathematics_with_numbers,
     setting_numbers,
@@ -22,7 +23,6 @@ from gradviz.rendering.words.formulas import (
 )
 from gradviz.rendering.words.gradient_words import figures_words
 from gradviz.rendering.words.value_words import nested_words, short_nested_words
-from gradviz.rendering.words.words import listed, shape_words
 
 Row = tuple[str, str]
 LONGEST_BESIDE = 40

@@ -20,8 +20,8 @@ from gradviz.rendering.look.text_metrics import shorten_middle, text_width, wrap
 from gradviz.rendering.svg.heat_colours import LEVELS, chart_style
 from gradviz.rendering.svg.heat_map import MIN_ZEROS, Columns, LogScale, cells, size_classes, typical, zero_classes
 from gradviz.rendering.svg.style import ThemeChoice, style_sheet
+from gradviz.rendering.words.common_words import counted
 from gradviz.rendering.words.run_log_words import findings, run_facts, run_title, size_words, what_is_missing
-from gradviz.rendering.words.words import counted
 
 MAX_ROWS = 48
 """More parameters than this are folded into modules, unless a depth is given."""

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from xml.sax.saxutils import escape
 
+from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.geometry import Layout, Point
-from gradviz.rendering.look.node_label import SMALL_SIZE, Face
-from gradviz.rendering.look.plain_items import flat
+from gradviz.rendering.look.node_label import SMALL_SIZE, NodeLabel, one_line
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import shorten_middle, wrap, wrap_evenly
-from gradviz.rendering.renderer import Subject
 from gradviz.rendering.svg.legend import LegendOptions, legend_markup
-from gradviz.rendering.words.words import counted, listed, short_line_words
+from gradviz.rendering.words.common_words import counted, listed, short_line_words
 
 MARGIN = 24.0
 MIN_TEXT_WIDTH = 480.0
@@ -34,24 +33,24 @@ class Frame:
     markup: str
 
 
-def frame_of(subject: Subject, faces: Sequence[Face], layout: Layout, options: LegendOptions) -> Frame:
+def frame_of(subject: Subject, node_labels: Sequence[NodeLabel], layout: Layout, options: LegendOptions) -> Frame:
     """The page around `layout`."""
     inner = max(layout.width, MIN_TEXT_WIDTH)
     text_room = min(inner, MAX_TEXT_WIDTH)
     name = " ".join([subject.capture.program.name, *subject.capture.program.arguments])
     top = MARGIN + 15
-    parts = [_text(shorten_middle(flat(name), text_room * 0.72, 15, bold=True), MARGIN, top, "p")]
+    parts = [_text(shorten_middle(one_line(name), text_room * 0.72, 15, bold=True), MARGIN, top, "p")]
     for line in wrap_evenly(recorded_facts(subject), text_room, SMALL_SIZE):
         top += _LINE
         parts.append(_text(line, MARGIN, top))
     top += MARGIN
     y = top + layout.height + MARGIN
-    legend, height = legend_markup(subject, faces, options, Point(MARGIN, y), text_room)
+    legend, height = legend_markup(subject, node_labels, options, Point(MARGIN, y), text_room)
     y += height + 8 if legend else 0
     error, notes = remarks(subject, layout)
     for sentences, css_class in (([error] if error else [], "e"), (notes, "")):
         for sentence in sentences:
-            for line in wrap(flat(sentence), text_room * (0.93 if css_class else 1.0), SMALL_SIZE):
+            for line in wrap(one_line(sentence), text_room * (0.93 if css_class else 1.0), SMALL_SIZE):
                 parts.append(_text(line, MARGIN, y + 11, css_class))
                 y += _LINE
             y += 3
@@ -83,7 +82,7 @@ def call_facts(subject: Subject) -> str:
     elif any(root.name for root in graph.roots):
         facts.append(f"from {listed([root.name for root in graph.roots if root.name], 3)}, without a backward()")
     facts.append(counted(len(graph.nodes), "autograd node"))
-    return flat(" · ".join(filter(None, facts)))
+    return one_line(" · ".join(filter(None, facts)))
 
 
 def remarks(subject: Subject, layout: Layout | None = None) -> tuple[str, list[str]]:

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape
 
-from gradviz.rendering.look.colouring import middle_tint
+from gradviz.rendering.look.color_by import middle_tint
 from gradviz.rendering.look.geometry import Rect
-from gradviz.rendering.look.label_positions import PlacedChip, placed_words
 from gradviz.rendering.look.node_label import (
     ASIDE_GAP,
     BADGE_GAP,
     BADGE_PADDING,
     BADGE_SIZE,
     SHEETS_DEPTH,
-    Face,
+    NodeLabel,
     TextLine,
     badge_width,
     line_width,
     printable,
 )
+from gradviz.rendering.look.node_label_positions import PlacedChip, placed_words
 from gradviz.rendering.look.palette import ROLE_STYLES
 from gradviz.rendering.look.shapes import inner_lines, number, outline, rounded
 from gradviz.rendering.look.text_metrics import text_width
 from gradviz.rendering.svg.style import shade
-from gradviz.rendering.words.labels import ItemText
+from gradviz.rendering.words.item_words import ItemText
 
 
-def item_markup(item: int, face: Face, text: ItemText, box: Rect, *, failed: bool, fill: str = "") -> str:
+def item_markup(item: int, node_label: NodeLabel, text: ItemText, box: Rect, *, failed: bool, fill: str = "") -> str:
     """A closed item with its words; `fill` is the style of its outline where one colour is not enough."""
-    front, behind = sheets_of(face, box)
-    shape = ROLE_STYLES[face.role].shape
+    front, behind = sheets_of(node_label, box)
+    shape = ROLE_STYLES[node_label.role].shape
     inner = inner_lines(shape, front)
     # Of several tints the middle one also colours the outline and the words.
-    classes = " ".join(filter(None, (face.role, middle_tint(face), "failed" if failed else "")))
+    classes = " ".join(filter(None, (node_label.role, middle_tint(node_label), "failed" if failed else "")))
     style = f' style="{fill}"' if fill and not failed else ""
     parts = [
         f'<g class="{classes}" data-item="{item}">{tooltip(text)}',
@@ -40,7 +40,7 @@ def item_markup(item: int, face: Face, text: ItemText, box: Rect, *, failed: boo
         f'<path class="s"{style} d="{outline(shape, front)}"/>',
         f'<path class="i" d="{inner}"/>' if inner else "",
     ]
-    words = placed_words(face, front)
+    words = placed_words(node_label, front)
     parts += [_text(line, css_class, left, y) for line, css_class, left, y in words.lines]
     parts += [_badge(chip.text, chip.left, chip.baseline) for chip in words.chips if not chip.level]
     parts += [_mark(chip) for chip in words.chips if chip.level]
@@ -48,21 +48,23 @@ def item_markup(item: int, face: Face, text: ItemText, box: Rect, *, failed: boo
     return "".join(parts) + "</g>\n"
 
 
-def open_box_markup(face: Face, box: Rect, depth: int, *, failed: bool) -> str:
+def open_box_markup(node_label: NodeLabel, box: Rect, depth: int, *, failed: bool) -> str:
     """The background of an open box."""
-    front, behind = sheets_of(face, box)
+    front, behind = sheets_of(node_label, box)
     kind = f"o {shade(depth)}{' failed' if failed else ''}"
     return "".join(f'<path class="{kind}" d="{rounded(sheet, 9)}"/>\n' for sheet in (*behind, front))
 
 
-def header_markup(item: int, face: Face, text: ItemText, box: Rect, x: float, depth: int, *, failed: bool) -> str:
+def header_markup(
+    item: int, node_label: NodeLabel, text: ItemText, box: Rect, x: float, depth: int, *, failed: bool
+) -> str:
     """The title of an open box from `x` on, over whatever wires pass under it."""
-    line = face.lines[0]
+    line = node_label.lines[0]
     y = box.y + line.y
     words = _text(line, f"t {shade(depth)}", x, y)
     badge = ""
-    if face.badge:
-        badge = f'<g class="box">{_badge(face.badge, x + line_width(line) + BADGE_GAP, y)}</g>'
+    if node_label.badge:
+        badge = f'<g class="box">{_badge(node_label.badge, x + line_width(line) + BADGE_GAP, y)}</g>'
     tag = _failure_tag(box) if failed else ""
     return f'<g class="h" data-item="{item}">{tooltip(text)}{words}{badge}{tag}</g>\n'
 
@@ -74,9 +76,9 @@ def tooltip(text: ItemText) -> str:
     return f"<title>{escape(chr(10).join(unique))}</title>"
 
 
-def sheets_of(face: Face, box: Rect) -> tuple[Rect, list[Rect]]:
+def sheets_of(node_label: NodeLabel, box: Rect) -> tuple[Rect, list[Rect]]:
     """The front of an item and, for a repeated box, the sheets behind it, the hindmost first."""
-    if not face.sheets:
+    if not node_label.sheets:
         return box, []
     front = box._replace(height=box.height - SHEETS_DEPTH)
     steps = (SHEETS_DEPTH, SHEETS_DEPTH / 2)

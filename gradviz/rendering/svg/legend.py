@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from gradviz.rendering.look.colouring import QUANTITY_WORDS, Colouring, Tint
+from gradviz.rendering.formats import Subject
+from gradviz.rendering.look.color_by import QUANTITY_WORDS, Colouring, Tint
+from gradviz.rendering.look.color_ramps import STEPS, Quantity
 from gradviz.rendering.look.geometry import Arrows, Point, Rect
+from gradviz.rendering.look.legend_words import role_words
 from gradviz.rendering.look.link_looks import LinkLook
-from gradviz.rendering.look.node_label import SMALL_SIZE, Face
+from gradviz.rendering.look.node_label import SMALL_SIZE, NodeLabel
 from gradviz.rendering.look.palette import LEAF_ROLES, ROLE_STYLES, ROOT_ROLES, Role
-from gradviz.rendering.look.role_words import role_words
 from gradviz.rendering.look.shapes import inner_lines, number, outline, rounded, rounded_route
 from gradviz.rendering.look.text_metrics import text_width
-from gradviz.rendering.look.tints import STEPS, Quantity
-from gradviz.rendering.renderer import Subject
 from gradviz.rendering.words.value_words import DOWN, UP
 
 ROW_HEIGHT = 20.0
@@ -60,10 +60,10 @@ class _Entry:
 
 
 def legend_markup(
-    subject: Subject, faces: Sequence[Face], options: LegendOptions, corner: Point, room: float
+    subject: Subject, node_labels: Sequence[NodeLabel], options: LegendOptions, corner: Point, room: float
 ) -> tuple[str, float]:
     """Swatches with their words in rows not wider than `room`, and the height of these rows."""
-    entries = list(_entries(subject, faces, options))
+    entries = list(_entries(subject, node_labels, options))
     rows = _rows(entries, _least_room(entries, room))
     parts = []
     for row, members in enumerate(rows):
@@ -74,24 +74,24 @@ def legend_markup(
     return "".join(parts), len(rows) * ROW_HEIGHT
 
 
-def _entries(subject: Subject, faces: Sequence[Face], options: LegendOptions) -> Iterator[_Entry]:
+def _entries(subject: Subject, node_labels: Sequence[NodeLabel], options: LegendOptions) -> Iterator[_Entry]:
     if options.colouring is not None:
         yield from _tint_entries(options.colouring)
     tint = "" if options.colouring is None else " plain"
-    present = {face.role for face in faces}
+    present = {node_label.role for node_label in node_labels}
     if tint:
         present -= {"box", "operation"}  # Without their colours they look like what has no colour.
-    tells_operations = any(face.role == "box" and not face.is_open for face in faces)
+    tells_operations = any(node_label.role == "box" and not node_label.is_open for node_label in node_labels)
     for role in ROLE_STYLES:
         if role in present and (role != "operation" or tells_operations):
             words = " ".join(filter(None, (ROLE_STYLES[role].sign, role_words(role, subject))))
             yield _Entry(_role_swatch(role, "" if role in ROOT_ROLES else tint), words)
-    if any(face.sheets for face in faces):
+    if any(node_label.sheets for node_label in node_labels):
         sums = ", with their sum" if options.colouring and options.colouring.by in ("memory", "time") else ""
         yield _Entry(_sheets_swatch(tint), f"several alike, drawn once{sums}")
     if subject.view.links:
         yield _Entry(_arrow_swatch("", "a"), _ARROW_WORDS[options.arrows])
-    if any(DOWN in line.text or DOWN in line.aside for face in faces for line in face.lines):
+    if any(DOWN in line.text or DOWN in line.aside for node_label in node_labels for line in node_label.lines):
         signs = f'<g class="f"><text x="3" y="{number(_BASELINE)}">{DOWN} {UP}</text></g>'
         yield _Entry(signs, "value and gradient")
     states = {look.state for look in options.looks}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from xml.sax.saxutils import escape
 
-from gradviz.rendering.layout.link_labels import LinkLabel
+from gradviz.rendering.layout.link_label_positions import LinkLabel
 from gradviz.rendering.look.geometry import Arrows, Route
 from gradviz.rendering.look.link_looks import LinkLook
 from gradviz.rendering.look.node_label import printable

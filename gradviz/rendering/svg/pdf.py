@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from gradviz.errors import MissingDependency
+from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.node_label import printable
 from gradviz.rendering.look.text_metrics import FONT_FOLDER
-from gradviz.rendering.renderer import Subject
 from gradviz.rendering.svg.still_picture import StillPicture
 from gradviz.rendering.svg.svg import Drawing
 

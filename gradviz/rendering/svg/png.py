@@ -9,10 +9,10 @@ from xml.sax.saxutils import quoteattr
 import resvg_py
 
 from gradviz.errors import BadInput
+from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.palette import THEMES
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import FONT_FAMILY, FONT_FOLDER
-from gradviz.rendering.renderer import Subject
 from gradviz.rendering.svg.still_picture import StillPicture
 from gradviz.rendering.svg.svg import Drawing
 

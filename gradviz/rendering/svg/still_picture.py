@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from html import unescape
 
 from gradviz.errors import check_choice
+from gradviz.rendering.formats import Subject
+from gradviz.rendering.look.color_ramps import ColorBy
 from gradviz.rendering.look.geometry import Arrows, Direction
 from gradviz.rendering.look.palette import THEMES, ThemeName
 from gradviz.rendering.look.text_metrics import without_glyphs
-from gradviz.rendering.look.tints import ColorBy
-from gradviz.rendering.renderer import Subject
 from gradviz.rendering.svg.svg import Drawing, Engine, Placed, SvgRenderer
 
 _TOOLTIP = re.compile("<title>.*?</title>", re.DOTALL)

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Literal
 
-from gradviz.rendering.layout.link_labels import LABEL_SIZE
+from gradviz.rendering.layout.link_label_positions import LABEL_SIZE
 from gradviz.rendering.look import node_label
-from gradviz.rendering.look.colouring import Colouring, Tint, ink_of
+from gradviz.rendering.look.color_by import Colouring, Tint, ink_of
+from gradviz.rendering.look.color_ramps import Ink
 from gradviz.rendering.look.geometry import Direction
 from gradviz.rendering.look.link_looks import WIDTHS
-from gradviz.rendering.look.palette import GHOST_ROLES, LIGHT, ROLE_STYLES, THEMES, Theme
+from gradviz.rendering.look.palette import CUT_ROLES, LIGHT, ROLE_STYLES, THEMES, Theme
 from gradviz.rendering.look.text_metrics import FONT_FAMILY, FONT_FOLDER
-from gradviz.rendering.look.tints import Ink
 
 ThemeChoice = Literal["auto", "light", "dark"]
 
@@ -66,15 +66,15 @@ def style_sheet(theme: ThemeChoice, *, embed_font: bool, more: Sequence[More] = 
     return "".join(parts)
 
 
-def mark_rules(theme: Theme) -> Iterator[str]:
+def flag_rules(theme: Theme) -> Iterator[str]:
     """The chips that say that a gradient is lost."""
-    for level, ink in theme.marks.items():
+    for level, ink in theme.flags.items():
         yield f".{level} .c{{fill:{ink.fill};stroke:{ink.line}}}.{level} .b{{fill:{ink.text}}}"
 
 
-def ghost_rules(theme: Theme) -> Iterator[str]:
+def cut_rules(theme: Theme) -> Iterator[str]:
     """What cuts a gradient, what gets none because of it, and the links between them."""
-    for role in GHOST_ROLES:
+    for role in CUT_ROLES:
         yield f"{_ink(f'.{role}', theme.roles[role])}.{role} .s{{stroke-dasharray:4 3}}"
     yield f".l .ghost{{stroke:{theme.failed.line};stroke-dasharray:6 4}}.ag{{fill:{theme.failed.line}}}"
 
@@ -107,7 +107,7 @@ def colour_rules(theme: Theme, more: Sequence[More]) -> str:
         f".h text{{fill:{theme.text}}}.h .q{{fill:{theme.quiet_text}}}",
         f".y{{fill:{theme.quiet_text};stroke:{theme.page}}}",
     ]
-    rules += [_ink(f".{role}", theme.roles[role]) for role in ROLE_STYLES if role not in GHOST_ROLES]
+    rules += [_ink(f".{role}", theme.roles[role]) for role in ROLE_STYLES if role not in CUT_ROLES]
     rules.append(f".operation .q,.view .q,.box .q{{fill:{theme.quiet_text}}}")
     box_line = theme.roles["box"].line
     for depth, fill in enumerate(theme.nested):

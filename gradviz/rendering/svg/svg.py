@@ -8,18 +8,18 @@ from typing import Literal
 from xml.sax.saxutils import escape, quoteattr
 
 from gradviz.errors import check_choice
+from gradviz.rendering.formats import Subject
+from gradviz.rendering.layout.graphlay_engine import lay_out
 from gradviz.rendering.layout.graphviz_engine import check_that_dot_is_there, lay_out_with_dot
-from gradviz.rendering.layout.headers import header_starts
-from gradviz.rendering.layout.layout import lay_out
-from gradviz.rendering.layout.link_labels import LinkLabel, place_link_labels
-from gradviz.rendering.look.colouring import Colouring, drawn_colouring
+from gradviz.rendering.layout.link_label_positions import LinkLabel, place_link_labels
+from gradviz.rendering.layout.title_positions import header_starts
+from gradviz.rendering.look.color_by import Colouring, drawn_colouring
+from gradviz.rendering.look.color_ramps import COLOR_BY, ColorBy
 from gradviz.rendering.look.geometry import Arrows, Direction, Layout, Rect
 from gradviz.rendering.look.link_looks import LinkLook, link_looks
-from gradviz.rendering.look.node_label import Face, printable
-from gradviz.rendering.look.palette import GHOST_ROLES, failed_item
+from gradviz.rendering.look.node_label import NodeLabel, printable
+from gradviz.rendering.look.palette import CUT_ROLES, failed_item
 from gradviz.rendering.look.shapes import number
-from gradviz.rendering.look.tints import COLOR_BY, ColorBy
-from gradviz.rendering.renderer import Subject
 from gradviz.rendering.svg.frame import frame_of
 from gradviz.rendering.svg.items import header_markup, item_markup, open_box_markup
 from gradviz.rendering.svg.legend import LegendOptions, legend_tints
@@ -28,15 +28,15 @@ from gradviz.rendering.svg.style import (
     Bands,
     More,
     ThemeChoice,
-    ghost_rules,
+    cut_rules,
+    flag_rules,
     link_rules,
-    mark_rules,
     style_sheet,
     tint_rules,
 )
-from gradviz.rendering.words import labels
-from gradviz.rendering.words.item_gradients import LinkGradients
-from gradviz.rendering.words.labels import ItemText
+from gradviz.rendering.words import item_words
+from gradviz.rendering.words.gradient_words import LinkGradients
+from gradviz.rendering.words.item_words import ItemText
 from gradviz.rendering.words.link_words import LinkText, link_texts
 from gradviz.rendering.words.source_links import editor_template, source_link
 from gradviz.view.model import View
@@ -82,27 +82,27 @@ class SvgRenderer:
         """Everything but the frame with its legend and notes: what takes most of the time."""
         view, words = subject.view, subject.words
         gradients = LinkGradients(words)
-        texts = labels.item_texts(words)
-        colouring, faces = drawn_colouring(subject, self.color_by, texts)
+        texts = item_words.item_texts(words)
+        colouring, node_labels = drawn_colouring(subject, self.color_by, texts)
         words_of_links = link_texts(words, gradients, texts)
         engine = lay_out_with_dot if self.engine == "dot" else lay_out
-        layout = engine(view, faces, self.direction)
+        layout = engine(view, node_labels, self.direction)
         looks = link_looks(view, gradients, colouring)
         scene = _Scene(
-            view, texts, words_of_links, faces, layout, failed_item(view, subject.graph), self.arrows,
+            view, texts, words_of_links, node_labels, layout, failed_item(view, subject.graph), self.arrows,
             self._link_template(), looks, Bands(self.direction),
         )  # fmt: skip
         painted = "".join(scene.markup())
-        return Placed(subject, faces, layout, looks, colouring, painted, scene.bands.definitions())
+        return Placed(subject, node_labels, layout, looks, colouring, painted, scene.bands.definitions())
 
     def framed(self, placed: Placed, *, extra_notes: tuple[str, ...] = ()) -> Drawing:
         """The SVG of what was placed, with `extra_notes` below those of the view."""
         looks, colouring = placed.looks, placed.colouring
         layout = replace(placed.layout, notes=placed.layout.notes + extra_notes)
         legend = LegendOptions(self.arrows, colouring, frozenset(looks))
-        frame = frame_of(placed.subject, placed.faces, layout, legend)
+        frame = frame_of(placed.subject, placed.node_labels, layout, legend)
         width, height = number(frame.width), number(frame.height)
-        more = _more_rules(placed.faces, colouring, looks)
+        more = _more_rules(placed.node_labels, colouring, looks)
         markup = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" role="img">\n'
@@ -117,19 +117,19 @@ class SvgRenderer:
         return Drawing(markup, frame.width, frame.height)
 
 
-def _more_rules(faces: Sequence[Face], colouring: Colouring | None, looks: Sequence[LinkLook]) -> list[More]:
+def _more_rules(node_labels: Sequence[NodeLabel], colouring: Colouring | None, looks: Sequence[LinkLook]) -> list[More]:
     """Only what this picture needs: most have none of it."""
     more: list[More] = []
     if colouring is not None:
         more.append(tint_rules(colouring, and_also=legend_tints(colouring)))
-    if any(face.role in GHOST_ROLES for face in faces):
-        more.append(ghost_rules)
+    if any(node_label.role in CUT_ROLES for node_label in node_labels):
+        more.append(cut_rules)
     if any(look not in (LinkLook(), LinkLook("ghost")) for look in looks) or (
         colouring is not None and colouring.by == "gradient"
     ):
         more.append(link_rules)
-    if any(face.mark for face in faces):
-        more.append(mark_rules)
+    if any(node_label.flag for node_label in node_labels):
+        more.append(flag_rules)
     return more
 
 
@@ -138,7 +138,7 @@ class Placed:
     """A picture without its frame."""
 
     subject: Subject
-    faces: Sequence[Face]
+    node_labels: Sequence[NodeLabel]
     layout: Layout
     looks: Sequence[LinkLook]
     colouring: Colouring | None
@@ -164,7 +164,7 @@ class _Scene:
     view: View
     texts: Sequence[ItemText]
     link_texts: Sequence[LinkText]
-    faces: Sequence[Face]
+    node_labels: Sequence[NodeLabel]
     layout: Layout
     failed: int | None
     arrows: Arrows
@@ -175,7 +175,7 @@ class _Scene:
     def markup(self) -> Iterator[str]:
         """Layer by layer: open boxes, then links, then closed items and headers, and the words of links on top."""
         depths = self.view.depths()
-        starts = header_starts(self.view, self.faces, self.layout)
+        starts = header_starts(self.view, self.node_labels, self.layout)
         yield from self._open_boxes(depths)
         yield '<g class="l">\n'
         yield from self._links()
@@ -183,30 +183,30 @@ class _Scene:
         yield from self._items(depths, starts)
         yield '<g class="y">\n'
         words = [text.label for text in self.link_texts]
-        for label in place_link_labels(self.view, self.faces, self.layout, words, starts):
+        for label in place_link_labels(self.view, self.node_labels, self.layout, words, starts):
             yield label_markup(label, self._depth_around(label, depths))
         yield "</g>\n"
 
     def _open_boxes(self, depths: Sequence[int]) -> Iterator[str]:
-        for item, face, box in zip(self.view.items, self.faces, self.layout.boxes, strict=True):
+        for item, node_label, box in zip(self.view.items, self.node_labels, self.layout.boxes, strict=True):
             if item.is_open:
-                yield open_box_markup(face, box, depths[item.id], failed=item.id == self.failed)
+                yield open_box_markup(node_label, box, depths[item.id], failed=item.id == self.failed)
 
     def _links(self) -> Iterator[str]:
         links = zip(self.view.links, self.link_texts, self.layout.routes, self.looks, strict=True)
         for link, text, route, look in links:
             if route:
-                is_quiet = self.faces[link.source].role == "constant"
+                is_quiet = self.node_labels[link.source].role == "constant"
                 yield link_markup(text, route, self.arrows, look, is_quiet=is_quiet)
 
     def _items(self, depths: Sequence[int], starts: Sequence[float]) -> Iterator[str]:
-        for item, face, box in zip(self.view.items, self.faces, self.layout.boxes, strict=True):
+        for item, node_label, box in zip(self.view.items, self.node_labels, self.layout.boxes, strict=True):
             text, failed = self.texts[item.id], item.id == self.failed
             if item.is_open:
-                markup = header_markup(item.id, face, text, box, starts[item.id], depths[item.id], failed=failed)
+                markup = header_markup(item.id, node_label, text, box, starts[item.id], depths[item.id], failed=failed)
             else:
-                fill = self.bands.style_for(face.tints)
-                markup = item_markup(item.id, face, text, box, failed=failed, fill=fill)
+                fill = self.bands.style_for(node_label.tints)
+                markup = item_markup(item.id, node_label, text, box, failed=failed, fill=fill)
             yield self._linked_to_source(text, markup)
 
     def _depth_around(self, label: LinkLabel, depths: Sequence[int]) -> int | None:

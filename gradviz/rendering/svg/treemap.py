@@ -16,7 +16,7 @@ from gradviz.rendering.look.node_label import SMALL_SIZE, printable
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import shorten_middle, text_width
 from gradviz.rendering.svg.style import ThemeChoice, shade, style_sheet
-from gradviz.rendering.words.words import counted
+from gradviz.rendering.words.common_words import counted
 
 _MARGIN = 16.0
 _LINE = 15.0

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate, groupby, takewhile
 
-from gradviz.graph.model import Node
-from gradviz.rendering.words.scope_words import LONGEST_SOURCE, scope_subtitle, scope_title
-from gradviz.rendering.words.subject_words import SubjectWords
-from gradviz.rendering.words.words import count_words, counted, element_count, shortened
+from gradviz.graph.model import ModuleScope, Node
+from gradviz.graph.query.own_line import line_words
+from gradviz.rendering.words.common_words import count_words, counted, element_count, shortened
+from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.fold.plumbing import PLUMBING_NAMES
 from gradviz.view.model import Item
 
 MAX_WORDS = 4
 LONGEST_PATTERN = 33
+LONGEST_SOURCE = 48
 
 
-def box_title(subject: SubjectWords, item: Item) -> str:
+def box_title(subject: SubjectFacts, item: Item) -> str:
     """``h.0 … h.11``, ``fc (call 2)``; for a box without a module the operations in it."""
     if item.scope is None:
         return _group_title(subject, item)
@@ -32,7 +33,7 @@ def box_title(subject: SubjectWords, item: Item) -> str:
     return f"{first} (call {call + 1})" if call and not is_said_around else first
 
 
-def box_path(subject: SubjectWords, item: Item) -> str:
+def box_path(subject: SubjectFacts, item: Item) -> str:
     """Where nothing around says it: the whole path, and which call, where the graph holds several."""
     if item.scope is None:
         return ""
@@ -53,12 +54,12 @@ def _last_parts(path: str, first: str) -> str:
     return ".".join(parts[max(shared - 1, 0) :])
 
 
-def box_subtitle(subject: SubjectWords, item: Item) -> str:
+def box_subtitle(subject: SubjectFacts, item: Item) -> str:
     """What the box stands for in other words, and what a reader must know that it hides."""
     return " · ".join(filter(None, (_own_words(subject, item), *_what_is_special(subject, item))))
 
 
-def _own_words(subject: SubjectWords, item: Item) -> str:
+def _own_words(subject: SubjectFacts, item: Item) -> str:
     if item.scope is not None:
         return scope_subtitle(subject, subject.graph.scopes[item.scope])
     if item.repeat > 1:
@@ -68,7 +69,7 @@ def _own_words(subject: SubjectWords, item: Item) -> str:
     return operations if place is None else f"{place[0]:,} of {place[1]:,} · {operations}"
 
 
-def _what_is_special(subject: SubjectWords, item: Item) -> Iterator[str]:
+def _what_is_special(subject: SubjectFacts, item: Item) -> Iterator[str]:
     if item.sizes_differ:
         yield "shapes differ"
     custom = 0 if item.is_open else sum(subject.graph.nodes[node].kind == "custom" for node in item.nodes)
@@ -76,7 +77,7 @@ def _what_is_special(subject: SubjectWords, item: Item) -> Iterator[str]:
         yield f"holds {counted(custom, 'custom function')}"
 
 
-def box_badge(subject: SubjectWords, item: Item) -> str:
+def box_badge(subject: SubjectFacts, item: Item) -> str:
     """``×12 · 85.1M params``."""
     parts = [f"×{item.repeat:,}"] if item.repeat > 1 else []
     parameters = parameter_count(subject, item)
@@ -85,7 +86,7 @@ def box_badge(subject: SubjectWords, item: Item) -> str:
     return " · ".join(parts)
 
 
-def _to_last_count(subject: SubjectWords, item: Item, first: int) -> str:
+def _to_last_count(subject: SubjectFacts, item: Item, first: int) -> str:
     """``…9.7k`` for a box that stands for many of other sizes, the last of which has so many parameters."""
     if item.repeat > 1 or not lies_where_shapes_differ(subject, item):
         return ""
@@ -97,13 +98,13 @@ def _to_last_count(subject: SubjectWords, item: Item, first: int) -> str:
     return "" if last == first else f"…{count_words(last)}"
 
 
-def operations_in(subject: SubjectWords, item: Item) -> list[Node]:
+def operations_in(subject: SubjectFacts, item: Item) -> list[Node]:
     """What a box computes, in creation order, without leaves and mere views."""
     found = (subject.graph.nodes[node] for node in subject.nodes_in(item))
     return [node for node in found if not node.is_leaf and node.name not in PLUMBING_NAMES]
 
 
-def parameter_count(subject: SubjectWords, item: Item) -> int:
+def parameter_count(subject: SubjectFacts, item: Item) -> int:
     """Elements of all parameters that a box holds, each counted once."""
     if item.scope is not None and item.repeat == 1 and subject.graph.scopes[item.scope].parameter_count:
         return subject.graph.scopes[item.scope].parameter_count
@@ -111,7 +112,7 @@ def parameter_count(subject: SubjectWords, item: Item) -> int:
     return element_count([leaf.outputs[0] for leaf in leaves if leaf.outputs])
 
 
-def _group_title(subject: SubjectWords, item: Item) -> str:
+def _group_title(subject: SubjectFacts, item: Item) -> str:
     operations = operations_in(subject, item)
     if item.repeat == 1:
         return _origin(subject, operations) or _first_to_last(subject, item, operations)
@@ -121,7 +122,7 @@ def _group_title(subject: SubjectWords, item: Item) -> str:
     return ", ".join(words[:shown]) + more
 
 
-def repetitions(subject: SubjectWords, item: Item) -> int:
+def repetitions(subject: SubjectFacts, item: Item) -> int:
     """How often a repeated box comes in what it stands for: a loop within a loop has as many as both together."""
     count = item.repeat
     while item.parent is not None:
@@ -130,7 +131,7 @@ def repetitions(subject: SubjectWords, item: Item) -> int:
     return count
 
 
-def lies_where_shapes_differ(subject: SubjectWords, item: Item) -> bool:
+def lies_where_shapes_differ(subject: SubjectFacts, item: Item) -> bool:
     """Whether an item stands for many that are alike but for the sizes of their tensors."""
     while not item.sizes_differ and item.parent is not None:
         item = subject.view.items[item.parent]
@@ -143,9 +144,9 @@ def _fitting(words: list[str]) -> int:
     return max(1, sum(length <= LONGEST_PATTERN for length in lengths))
 
 
-def _origin(subject: SubjectWords, operations: list[Node]) -> str:
+def _origin(subject: SubjectFacts, operations: list[Node]) -> str:
     """The line or the function that made everything in a box."""
-    sites = {site for node in operations if (site := subject.readers_site(node.call_site)) is not None}
+    sites = {site for node in operations if (site := subject.own_site(node.call_site)) is not None}
     if len({(site.file, site.line) for site in sites}) == 1:
         site = next(iter(sites))
         return shortened(subject.source_text(site), LONGEST_SOURCE) or f"line {site.line}"
@@ -154,12 +155,12 @@ def _origin(subject: SubjectWords, operations: list[Node]) -> str:
     return "" if name.startswith("<") else f"{name}()"
 
 
-def _first_to_last(subject: SubjectWords, item: Item, operations: list[Node]) -> str:
+def _first_to_last(subject: SubjectFacts, item: Item, operations: list[Node]) -> str:
     words = _pattern(subject, item, operations)
     return " … ".join(dict.fromkeys((words[0], words[-1]))) if words else "operations"
 
 
-def _pattern(subject: SubjectWords, item: Item, operations: list[Node]) -> list[str]:
+def _pattern(subject: SubjectFacts, item: Item, operations: list[Node]) -> list[str]:
     """What follows what: operations, and the classes of the modules that are called."""
     around = subject.enclosing_scope(item)
     parts = [(_call_below(subject, node, around), node) for node in operations]
@@ -173,9 +174,55 @@ def _pattern(subject: SubjectWords, item: Item, operations: list[Node]) -> list[
     return [word if (count := len(list(alike))) == 1 else f"{word} ×{count}" for word, alike in groupby(words)]
 
 
-def _call_below(subject: SubjectWords, node: Node, around: int | None) -> int | None:
+def _call_below(subject: SubjectFacts, node: Node, around: int | None) -> int | None:
     """The module call directly inside `around` in which a node was made."""
     below, scope = None, node.scope
     while scope is not None and scope != around:
         below, scope = scope, subject.graph.scopes[scope].parent
     return below
+
+
+def relative_path(path: str, around: str) -> str:
+    """A dotted path without the part that the box around it shows."""
+    return path.removeprefix(f"{around}.") if around else path
+
+
+def scope_title(subject: SubjectFacts, item: Item, number: int) -> str:
+    """``h.0`` for a module, ``step()`` for a function, its text for a source line."""
+    scope = subject.graph.scopes[number]
+    if scope.kind == "function":
+        return scope.class_name
+    if scope.kind == "line":
+        return shortened(_text(subject, scope), LONGEST_SOURCE) or scope.path
+    return relative_path(scope.path, subject.enclosing_path(item))
+
+
+def scope_subtitle(subject: SubjectFacts, scope: ModuleScope) -> str:
+    """The class of a module, the line that called a function, or where a source line is."""
+    if scope.kind == "module":
+        return scope.class_name
+    line = _line(subject, scope)
+    return f"called at {line}" if scope.kind == "function" and line else line
+
+
+def scope_tooltip(subject: SubjectFacts, number: int | None) -> Iterator[str]:
+    """What the box or the operation lies in."""
+    if number is None:
+        return
+    scope = subject.graph.scopes[number]
+    if scope.kind == "module":
+        yield f"module {scope.path} ({scope.class_name})" + (f", call {scope.call + 1}" if scope.call else "")
+        return
+    line, text = _line(subject, scope), _text(subject, scope)
+    if scope.kind == "line":
+        yield f"made while {line} ran" + (f": {text}" if text else "")
+        return
+    yield f"made in {scope.class_name}" + (f", called at {line}" if line else "") + (f": {text}" if text else "")
+
+
+def _line(subject: SubjectFacts, scope: ModuleScope) -> str:
+    return "" if scope.call_site is None else line_words(subject.graph.call_sites[scope.call_site])
+
+
+def _text(subject: SubjectFacts, scope: ModuleScope) -> str:
+    return "" if scope.call_site is None else subject.source_text(subject.graph.call_sites[scope.call_site])

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import floor, log10, sqrt
 
-from gradviz.graph.gradients import BranchShare, LeafGradient, TensorFigures, at_place
+from gradviz.graph.gradients import BranchShare, LeafGradient, TensorFigures, at_index
 from gradviz.graph.model import Node
-from gradviz.rendering.words.gradient_words import figures_words, gradient_words
-from gradviz.rendering.words.item_gradients import LinkBranch, arrived_by_repetition
-from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.words.common_words import counted, shape_words_of
+from gradviz.rendering.words.gradient_words import LinkBranch, arrived_by_repetition, figures_words, gradient_words
+from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.rendering.words.value_words import number_words, value_words
-from gradviz.rendering.words.words import counted, shape_words_of
 from gradviz.view.model import Item, Link
 
 MAX_OUTPUTS = 4
@@ -34,7 +33,7 @@ def node_values(node: Node) -> Iterator[str]:
     yield from _values("value", node.values)
 
 
-def node_gradients(subject: SubjectWords, item: Item, node: Node) -> Iterator[str]:
+def node_gradients(subject: SubjectFacts, item: Item, node: Node) -> Iterator[str]:
     """What arrived at a node, and what hooks made of it."""
     if len(arrived_by_repetition(subject, item)) > 1:
         yield from range_of_gradients(subject, item)
@@ -46,7 +45,7 @@ def node_gradients(subject: SubjectWords, item: Item, node: Node) -> Iterator[st
 def arrivals(node: Node) -> Iterator[tuple[str, TensorFigures | None]]:
     """What arrived for each of a node's outputs, by name; where a hook has changed it, also before that."""
     for place, (name, arrived) in enumerate(_named("gradient", node.arrived)):
-        before = at_place(node.before_hooks, place)
+        before = at_index(node.before_hooks, place)
         if before is not None and before != arrived:
             yield f"{name} before the hooks on it", before
             yield f"{name} after them", arrived
@@ -54,7 +53,7 @@ def arrivals(node: Node) -> Iterator[tuple[str, TensorFigures | None]]:
             yield name, arrived
 
 
-def node_run(subject: SubjectWords, item: Item, node: Node) -> Iterator[str]:
+def node_run(subject: SubjectFacts, item: Item, node: Node) -> Iterator[str]:
     """What became of ``.grad``, and when the node ran."""
     if len(arrived_by_repetition(subject, item)) > 1:
         return
@@ -64,7 +63,7 @@ def node_run(subject: SubjectWords, item: Item, node: Node) -> Iterator[str]:
         yield from _run(subject, node)
 
 
-def range_of_gradients(subject: SubjectWords, item: Item) -> Iterator[str]:
+def range_of_gradients(subject: SubjectFacts, item: Item) -> Iterator[str]:
     """Of a box, or of what stands for several."""
     if words := gradient_words(subject, item):
         count = len(arrived_by_repetition(subject, item))
@@ -177,7 +176,7 @@ def _outcome(leaf: LeafGradient) -> str:
     return f".grad was added to: norm {before or '?'} before, {after or '?'} after"
 
 
-def _run(subject: SubjectWords, node: Node) -> Iterator[str]:
+def _run(subject: SubjectFacts, node: Node) -> Iterator[str]:
     """Not how long it took: the same program is drawn as the same picture twice."""
     assert node.run is not None
     thread = f", on thread {node.run.thread}" if node.run.thread else ""

@@ -1,21 +1,131 @@
-"""The gradient that arrived at what an item stands for, in a word or two."""
+"""Which recorded gradients belong to an item or a link, and the gradient of an item in a word or two."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from math import hypot
+from typing import NamedTuple
 
-from gradviz.analysis.numbers.gradient_origins import state_of
-from gradviz.graph.gradients import TensorFigures
+from gradviz.analysis.numbers.gradient_origins import GradientState, state_of
+from gradviz.graph.gradients import BranchShare, TensorFigures
 from gradviz.graph.model import Node
-from gradviz.rendering.words.gradient_marks import STATE_WORDS
-from gradviz.rendering.words.item_gradients import arrived_by_repetition, norm_of
-from gradviz.rendering.words.subject_facts import SubjectWords
-from gradviz.view.model import Item
+from gradviz.rendering.words.box_words import repetitions
+from gradviz.rendering.words.subject_facts import SubjectFacts
+from gradviz.view.model import Item, Link
 
-NOTHING = "none"
+STATE_WORDS: dict[GradientState, str] = {"zero": "0", "none": "none", "inf": "Inf", "nan": "NaN"}
+
+Gradients = tuple[TensorFigures | None, ...]
 
 
-def gradient_words(subject: SubjectWords, item: Item) -> str:
+def norm_of(gradients: Iterable[TensorFigures | None]) -> float | None:
+    """L2 norm of several gradients together; None where none has one."""
+    norms = [each.norm for each in gradients if each is not None and each.norm is not None]
+    return hypot(*norms) if norms else None
+
+
+def arrived_by_repetition(subject: SubjectFacts, item: Item) -> list[Gradients]:
+    """What arrived at an item; at one that stands for several, at each of them in the order of the computation.
+
+    Of a box it is the gradient of what goes out of it first. Empty for what no gradient is for.
+    """
+    nodes = subject.graph.nodes
+    if item.root is not None:
+        return [(subject.graph.roots[item.root].gradient,)]
+    if item.node is not None:
+        name = nodes[item.node].name
+        return [nodes[node].arrived for node in item.nodes if nodes[node].name == name or node == item.node]
+    leaving = subject.node_leaving(item) if item.kind == "box" else None
+    if leaving is None:
+        return []
+    node, output_nr = _within(subject, item, *leaving)
+    return [nodes[each].arrived[output_nr : output_nr + 1] for each in _in_each_repetition(subject, item, node)]
+
+
+def _within(subject: SubjectFacts, item: Item, node: int, output_nr: int) -> tuple[int, int]:
+    """Back through views that are drawn as part of what takes the data: they change no norm."""
+    own = set(item.nodes)
+    while node not in own:
+        edge = next(iter(subject.graph.nodes[node].edges), None)
+        if edge is None:
+            break
+        node, output_nr = edge.target, edge.input_nr
+    return node, output_nr
+
+
+def _in_each_repetition(subject: SubjectFacts, item: Item, leaving: int) -> list[int]:
+    """The counterparts of the node through which data leaves a box that stands for several, as far as can be told."""
+    nodes, count = subject.graph.nodes, repetitions(subject, item)
+    operations = [node for node in item.nodes if not nodes[node].is_leaf]
+    period, rest = divmod(len(operations), count)
+    if count == 1 or rest or leaving not in operations:
+        return [leaving]
+    place = operations.index(leaving) % period
+    counterparts = operations[place::period]
+    return counterparts if len({nodes[node].name for node in counterparts}) == 1 else [leaving]
+
+
+class LinkBranch(NamedTuple):
+    """What flows back along one edge."""
+
+    gradient: TensorFigures | None
+    """None where it was not measured."""
+    share: BranchShare | None = None
+
+
+class LinkGradients:
+    """What flowed back along every link of a view. Linear in the number of edges."""
+
+    def __init__(self, subject: SubjectFacts) -> None:
+        self._subject = subject
+
+    def along(self, link: Link) -> Sequence[LinkBranch]:
+        """One for each edge that a link stands for; none for one along which no gradient flows."""
+        if link.node is None:
+            return ()
+        items = self._subject.view.items
+        target = items[link.target]
+        if target.root is not None:
+            return (LinkBranch(self._subject.graph.roots[target.root].gradient),)
+        source = items[link.source]
+        if source.kind == "carried" and source.source is not None:
+            source = items[source.source]
+        graph = self._subject.graph
+        if source.node is not None and graph.nodes[source.node].is_leaf:
+            return [each for leaf in source.nodes for each in self._by_leaf.get((leaf, link.target), ())]
+        return self._by_items.get((source.id, link.target), ())
+
+    @cached_property
+    def _owners(self) -> dict[int, int]:
+        """The item in which an operation is drawn."""
+        return {node: item.id for item in self._subject.view.items if not item.is_open for node in item.nodes}
+
+    @cached_property
+    def _by_items(self) -> dict[tuple[int, int], list[LinkBranch]]:
+        return self._gathered(of_leaves=False)
+
+    @cached_property
+    def _by_leaf(self) -> dict[tuple[int, int], list[LinkBranch]]:
+        return self._gathered(of_leaves=True)
+
+    def _gathered(self, *, of_leaves: bool) -> dict[tuple[int, int], list[LinkBranch]]:
+        """By the item (or the leaf, which is drawn in several places) that gave the data, and the item that took it."""
+        found: dict[tuple[int, int], list[LinkBranch]] = {}
+        nodes, owners = self._subject.graph.nodes, self._owners
+        for user in nodes:
+            taker = owners.get(user.id)
+            shares = (*user.shares, *(None for _ in user.edges))
+            for edge, gradient, share in zip(user.edges, user.gradients, shares, strict=False):
+                if edge is None or taker is None or nodes[edge.target].is_leaf != of_leaves:
+                    continue
+                giver = edge.target if of_leaves else owners.get(edge.target)
+                if giver is not None and (of_leaves or giver != taker):
+                    found.setdefault((giver, taker), []).append(LinkBranch(gradient, share))
+        return found
+
+
+def gradient_words(subject: SubjectFacts, item: Item) -> str:
     """``0.0312``, the L2 norm; ``0`` where every element is zero; ``NaN``; ``Inf``; ``none`` where nothing arrived.
 
     Of a box it is the gradient of what goes out of it first. Of what stands for several, ``1.2e-05 … 0.0312``: at the
@@ -33,7 +143,7 @@ def gradient_words(subject: SubjectWords, item: Item) -> str:
 
 def _nothing_arrived(node: Node) -> str:
     is_known = node.leaf_gradient is not None and node.leaf_gradient.outcome == "unchanged"
-    return NOTHING if is_known else ""
+    return STATE_WORDS["none"] if is_known else ""
 
 
 def figures_words(gradients: Sequence[TensorFigures | None]) -> str:

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from gradviz.graph.gradients import TensorFigures, at_place
+from gradviz.graph.gradients import TensorFigures, at_index
 from gradviz.graph.model import Graph, Node, TensorFacts
 from gradviz.graph.query.operation_names import autograd_name, call_of
 from gradviz.graph.traversal import scopes_around
+from gradviz.rendering.words.common_words import counted, full_tensor_words, listed, shape_words
 from gradviz.rendering.words.gradient_tooltips import link_gradients
-from gradviz.rendering.words.item_gradients import LinkGradients
-from gradviz.rendering.words.labels import ItemText
-from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.words.gradient_words import LinkGradients
+from gradviz.rendering.words.item_words import ItemText
+from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.rendering.words.value_words import link_numbers
-from gradviz.rendering.words.words import counted, full_tensor_words, listed, shape_words
 from gradviz.view.model import Item, Link
 
 MAX_CALLS = 3
@@ -35,7 +35,7 @@ class LinkText:
     """Everything known, a line each."""
 
 
-def link_texts(subject: SubjectWords, gradients: LinkGradients, texts: Sequence[ItemText]) -> tuple[LinkText, ...]:
+def link_texts(subject: SubjectFacts, gradients: LinkGradients, texts: Sequence[ItemText]) -> tuple[LinkText, ...]:
     """The words for every link of a view, in its order; `texts` are those of its items."""
     words = LinkWords(subject, gradients, texts)
     return tuple(map(words.of, subject.view.links))
@@ -44,7 +44,7 @@ def link_texts(subject: SubjectWords, gradients: LinkGradients, texts: Sequence[
 class LinkWords:
     """The words for links, one by one."""
 
-    def __init__(self, subject: SubjectWords, gradients: LinkGradients, texts: Sequence[ItemText]) -> None:
+    def __init__(self, subject: SubjectFacts, gradients: LinkGradients, texts: Sequence[ItemText]) -> None:
         """`texts` are those of the items of the view, in its order."""
         self._subject, self._gradients, self._texts = subject, gradients, texts
 
@@ -62,19 +62,19 @@ class LinkWords:
         return LinkText(label, (ends, *tooltip, *link_gradients(link, branches)))
 
 
-def _dead_words(subject: SubjectWords, link: Link) -> str:
+def _dead_words(subject: SubjectFacts, link: Link) -> str:
     """Name and shape of what an operation took from a cut: it may have been computed from what that gave.
 
     Before a refused root, the calls by which it was: they made no nodes.
     """
     source, target = subject.view.items[link.source], subject.view.items[link.target]
-    if source.kind != "cut" or source.ghost is None:
+    if source.kind != "cut" or source.cut_edge is None:
         return ""
-    edges, nodes = subject.graph.ghost_edges, frozenset(target.nodes)
-    origin = edges[source.ghost].origin
+    edges, nodes = subject.graph.cut_edges, frozenset(target.nodes)
+    origin = edges[source.cut_edge].origin
     if target.kind == "refused":
-        way = next(edge.way for edge in edges if edge.origin == origin and edge.refused == target.refused)
-        return f"through {listed(way, MAX_CALLS)}" if way else ""
+        path = next(edge.path for edge in edges if edge.origin == origin and edge.refused == target.refused)
+        return f"through {listed(path, MAX_CALLS)}" if path else ""
     taken = (
         subject.graph.constants[edge.constant]
         for edge in edges
@@ -102,7 +102,7 @@ class _Flow:
     @property
     def value(self) -> TensorFigures | None:
         output_nr = 0 if self.views else self.output_nr
-        return at_place(self.node.values, output_nr)
+        return at_index(self.node.values, output_nr)
 
     @property
     def name(self) -> str:
@@ -115,7 +115,7 @@ class _Flow:
         return len(list(islice(used, 2))) > 1
 
 
-def _flow_along(subject: SubjectWords, link: Link, last: int) -> _Flow:
+def _flow_along(subject: SubjectFacts, link: Link, last: int) -> _Flow:
     """Follow the views at the end of a link back to the operation that its source shows.
 
     Those that the target makes for itself, as a matmul does to get batches, are part of the target.
@@ -144,7 +144,7 @@ def _is_shown_by(item: Item, node: Node) -> bool:
     return node.id == item.node if item.node is not None else node.id in item.nodes
 
 
-def _label(subject: SubjectWords, link: Link, flow: _Flow, source: ItemText) -> str:
+def _label(subject: SubjectFacts, link: Link, flow: _Flow, source: ItemText) -> str:
     """Roots say their own shape; what is drawn for many shapes has none; a parameter is hardly ever changed on its way
     but by the transpose that belongs to its operation."""
     items = subject.view.items
@@ -158,7 +158,7 @@ def _label(subject: SubjectWords, link: Link, flow: _Flow, source: ItemText) -> 
     return " ".join(filter(None, (which or name, shape if is_news else "")))
 
 
-def _outputs_taken(subject: SubjectWords, link: Link, flow: _Flow) -> list[int]:
+def _outputs_taken(subject: SubjectFacts, link: Link, flow: _Flow) -> list[int]:
     """Which outputs flow along a link: one operation may take several of another."""
     target = subject.view.items[link.target].node
     if link.edge_count == 1 or target is None:

@@ -9,15 +9,15 @@ from gradviz.graph.model import Node
 from gradviz.graph.query.operation_names import autograd_name
 from gradviz.graph.saved_tensors import SavedTensor
 from gradviz.graph.words import byte_words
-from gradviz.rendering.words.subject_words import SubjectWords
-from gradviz.rendering.words.words import counted, listed, shape_words
+from gradviz.rendering.words.common_words import counted, listed, shape_words
+from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.model import Item
 
 MAX_LINES = 8
 """A concatenation may save a hundred tensors."""
 
 
-def kept_by_node(subject: SubjectWords, node: Node) -> Iterator[str]:
+def kept_by_node(subject: SubjectFacts, node: Node) -> Iterator[str]:
     """A line for each tensor that a node saves: its slot, its size, and who keeps the same memory."""
     for saved in node.saved[:MAX_LINES]:
         facts = (*saved_facts(subject, saved), *_sharing(subject, node, saved))
@@ -26,7 +26,7 @@ def kept_by_node(subject: SubjectWords, node: Node) -> Iterator[str]:
         yield f"saves {counted(len(node.saved) - MAX_LINES, 'more tensor')}"
 
 
-def kept_by_box(subject: SubjectWords, item: Item) -> Iterator[str]:
+def kept_by_box(subject: SubjectFacts, item: Item) -> Iterator[str]:
     """What the nodes of a box keep, every storage once."""
     size, nodes = kept_bytes(subject.graph, item.nodes), item.nodes
     words = [byte_words(size)] if size else []
@@ -36,7 +36,7 @@ def kept_by_box(subject: SubjectWords, item: Item) -> Iterator[str]:
         yield f"saves {' and '.join(words)} for backward, parameters and buffers not counted"
 
 
-def saved_facts(subject: SubjectWords, saved: SavedTensor) -> Iterator[str]:
+def saved_facts(subject: SubjectFacts, saved: SavedTensor) -> Iterator[str]:
     """Shape, size and state of what one slot keeps, and what else is known of its memory."""
     if saved.tensor is not None:
         yield shape_words(saved.tensor)
@@ -59,7 +59,7 @@ def saved_facts(subject: SubjectWords, saved: SavedTensor) -> Iterator[str]:
         yield f"{'' if storage.kind == 'intermediate' else storage.kind + ' '}{listed(storage.names, 2)}"
 
 
-def _sharing(subject: SubjectWords, node: Node, saved: SavedTensor) -> Iterator[str]:
+def _sharing(subject: SubjectFacts, node: Node, saved: SavedTensor) -> Iterator[str]:
     """Who else keeps the same memory."""
     if saved.storage is None:
         return

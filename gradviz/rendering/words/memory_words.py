@@ -13,7 +13,7 @@ from gradviz.graph.query.operation_names import stem_of
 from gradviz.graph.query.own_line import line_words_of
 from gradviz.graph.saved_tensors import OlderGraph, TorchObjects
 from gradviz.graph.words import byte_words
-from gradviz.rendering.words.words import counted, listed
+from gradviz.rendering.words.common_words import counted, listed
 
 _MAX_VARIABLES = 4
 

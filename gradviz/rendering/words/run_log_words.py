@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from gradviz.analysis.flow.flow_over_steps import FlowOverSteps, Series, flow_of_last_step
 from gradviz.analysis.flow.gradient_flow import Trend
 from gradviz.capture.run_log import RunLog
-from gradviz.rendering.words.words import counted, listed
+from gradviz.rendering.words.common_words import counted, listed
 
 
 def run_title(log: RunLog) -> str:

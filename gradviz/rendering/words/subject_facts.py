@@ -18,7 +18,7 @@ from gradviz.rendering.words.common_words import shape_words
 from gradviz.view.model import Item, Link, View
 
 
-class SubjectWords:
+class SubjectFacts:
     """A capture, a graph and its view, with what is looked up again and again."""
 
     def __init__(self, capture: Capture, graph: Graph, view: View) -> None:
@@ -107,7 +107,7 @@ class SubjectWords:
         is_module = scope is not None and self.graph.scopes[scope].kind == "module"
         return self.graph.scopes[scope].path if scope is not None and is_module else ""
 
-    def readers_site(self, call_site: int | None) -> CallSite | None:
+    def own_site(self, call_site: int | None) -> CallSite | None:
         """The reader's own line around a call site."""
         return None if call_site is None else self.graph.call_sites[self._own_lines[call_site]]
 

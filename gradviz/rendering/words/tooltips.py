@@ -10,8 +10,9 @@ from gradviz.graph.model import CallSite, Constant, HeldTensor, Node, NodeKind, 
 from gradviz.graph.node_findings import CutEdge
 from gradviz.graph.query.operation_names import autograd_name
 from gradviz.graph.query.own_line import line_words
-from gradviz.rendering.words.box_words import operations_in
-from gradviz.rendering.words.gradient_marks import gradient_mark
+from gradviz.rendering.words.box_words import operations_in, scope_tooltip
+from gradviz.rendering.words.common_words import counted, full_tensor_words, listed
+from gradviz.rendering.words.flags import findings_on, gradient_flag
 from gradviz.rendering.words.gradient_tooltips import (
     MAX_NUMBERS,
     figures_lines,
@@ -20,13 +21,10 @@ from gradviz.rendering.words.gradient_tooltips import (
     node_values,
     range_of_gradients,
 )
-from gradviz.rendering.words.item_marks import findings_on
 from gradviz.rendering.words.memory_tooltips import kept_by_box, kept_by_node
-from gradviz.rendering.words.scope_words import scope_tooltip
 from gradviz.rendering.words.repetition_shapes import differing_shapes
-from gradviz.rendering.words.subject_facts import SubjectWords
+from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.rendering.words.value_words import value_words
-from gradviz.rendering.words.common_words import counted, full_tensor_words, listed
 from gradviz.view.model import Item
 
 _NOTABLE: dict[NodeKind, str] = {
@@ -40,7 +38,7 @@ Section = tuple[str, tuple[str, ...]]
 """A heading and the lines below it."""
 
 
-def sections(subject: SubjectWords, item: Item) -> Iterator[Section]:
+def sections(subject: SubjectFacts, item: Item) -> Iterator[Section]:
     """The small print of any item under headings; one without a heading says what the item is."""
     if item.kind == "box":
         yield from _box(subject, item)
@@ -58,7 +56,7 @@ def sections(subject: SubjectWords, item: Item) -> Iterator[Section]:
         yield from _leaf(subject, item, node) if node.is_leaf else _operation(subject, item, node)
 
 
-def _operation(subject: SubjectWords, item: Item, node: Node) -> Iterator[Section]:
+def _operation(subject: SubjectFacts, item: Item, node: Node) -> Iterator[Section]:
     """About an operation."""
     yield "forward", (*_made_by(node), *_source(subject, node.call_site), *scope_tooltip(subject, node.scope))
     yield "tensors", (*_outputs(node), *_settings(node))
@@ -70,7 +68,7 @@ def _operation(subject: SubjectWords, item: Item, node: Node) -> Iterator[Sectio
     yield "drawn with it", (*_merged(subject, item, node), *_not_drawn(subject, item))
 
 
-def _leaf(subject: SubjectWords, item: Item, node: Node) -> Iterator[Section]:
+def _leaf(subject: SubjectFacts, item: Item, node: Node) -> Iterator[Section]:
     """About a parameter or an input."""
     alike = [f"stands for {len(item.nodes):,} {node.kind}s, one of each repetition"] if len(item.nodes) > 1 else []
     yield "tensors", (*_held(node), *_outputs(node), *_settings(node))
@@ -81,7 +79,7 @@ def _leaf(subject: SubjectWords, item: Item, node: Node) -> Iterator[Section]:
     yield "drawn with it", (*alike, *_only_first(subject, item))
 
 
-def _constant(subject: SubjectWords, item: Item, of: Constant) -> tuple[str, ...]:
+def _constant(subject: SubjectFacts, item: Item, of: Constant) -> tuple[str, ...]:
     """About an input that needs no gradient."""
     alike = [f"stands for {len(item.constants):,} tensors, one of each repetition"] if len(item.constants) > 1 else []
     names = ["also " + listed(of.names[1:])] if of.names[1:] else []
@@ -90,7 +88,7 @@ def _constant(subject: SubjectWords, item: Item, of: Constant) -> tuple[str, ...
     return (*of.names[:1], *names, full_tensor_words(of.tensor), "needs no gradient", *value, *alike, *first)
 
 
-def carried(subject: SubjectWords, item: Item, source: str, instead: str) -> tuple[str, ...]:
+def carried(subject: SubjectFacts, item: Item, source: str, instead: str) -> tuple[str, ...]:
     """About what an earlier repetition of a loop gave."""
     ago = {1: "the repetition before", 0: "an earlier repetition"}
     when = ago.get(item.repetitions_back, f"{item.repetitions_back:,} repetitions before")
@@ -103,7 +101,7 @@ def carried(subject: SubjectWords, item: Item, source: str, instead: str) -> tup
     )
 
 
-def _cut(subject: SubjectWords, edge: CutEdge) -> tuple[str, ...]:
+def _cut(subject: SubjectFacts, edge: CutEdge) -> tuple[str, ...]:
     """About the call that cuts off a gradient."""
     found = edge.finding
     text = text_at(subject.capture.sources, Location(edge.file, edge.line)).strip()
@@ -120,7 +118,7 @@ _MAX_CUT_OFF = 20
 """Names that a tooltip lists, a line each."""
 
 
-def _root(subject: SubjectWords, of: Root) -> tuple[str, ...]:
+def _root(subject: SubjectFacts, of: Root) -> tuple[str, ...]:
     """About a tensor that backward started from."""
     lines = [full_tensor_words(of.tensor)] if of.tensor else []
     lines += figures_lines("gradient that it began with", of.gradient)
@@ -133,7 +131,7 @@ def _root(subject: SubjectWords, of: Root) -> tuple[str, ...]:
     return (*lines, *_source(subject, backward.call_site))
 
 
-def _refused(subject: SubjectWords, root: RefusedRoot) -> tuple[str, ...]:
+def _refused(subject: SubjectFacts, root: RefusedRoot) -> tuple[str, ...]:
     """About a tensor that backward could not begin from."""
     lines = [full_tensor_words(root.tensor)] if root.tensor else []
     lines.append("requires no grad, and has no grad_fn: there is nothing to go back through")
@@ -141,7 +139,7 @@ def _refused(subject: SubjectWords, root: RefusedRoot) -> tuple[str, ...]:
     return (*lines, *_source(subject, backward.call_site if backward else None))
 
 
-def _box(subject: SubjectWords, item: Item) -> Iterator[Section]:
+def _box(subject: SubjectFacts, item: Item) -> Iterator[Section]:
     """About a module call or a group of operations."""
     last = [] if item.last_scope is None else [f"to {subject.graph.scopes[item.last_scope].path}"]
     own_line = _source(subject, subject.common_call_site(item)) if item.scope is None else ()
@@ -151,15 +149,15 @@ def _box(subject: SubjectWords, item: Item) -> Iterator[Section]:
     yield "saved for backward", tuple(kept_by_box(subject, item))
 
 
-def _mark(subject: SubjectWords, item: Item) -> Iterator[str]:
+def _mark(subject: SubjectFacts, item: Item) -> Iterator[str]:
     """Why an item has its mark."""
     yield from findings_on(subject, item)
-    mark = gradient_mark(subject, item)
-    if mark is not None and mark.reason:
-        yield mark.reason
+    flag = gradient_flag(subject, item)
+    if flag is not None and flag.reason:
+        yield flag.reason
 
 
-def _repeated(subject: SubjectWords, item: Item) -> Iterator[str]:
+def _repeated(subject: SubjectFacts, item: Item) -> Iterator[str]:
     if item.repeat > 1:
         but = " but for shapes" if item.sizes_differ else ""
         yield f"{item.repeat:,} alike{but}, one after the other; the first is shown"
@@ -167,7 +165,7 @@ def _repeated(subject: SubjectWords, item: Item) -> Iterator[str]:
         yield from differing_shapes(subject, item)
 
 
-def _only_first(subject: SubjectWords, item: Item) -> Iterator[str]:
+def _only_first(subject: SubjectFacts, item: Item) -> Iterator[str]:
     if item.id in subject.only_first:
         yield "only the first repetition takes it"
 
@@ -179,9 +177,9 @@ def _made_by(node: Node) -> Iterator[str]:
         yield f"made by {node.forward_call}"
 
 
-def _source(subject: SubjectWords, call_site: int | None) -> Iterator[str]:
+def _source(subject: SubjectFacts, call_site: int | None) -> Iterator[str]:
     """The reader's line with its text, then the lines that called it."""
-    index, own = call_site, subject.readers_site(call_site)
+    index, own = call_site, subject.own_site(call_site)
     if own is None or index is None:
         return
     innermost = subject.graph.call_sites[index]
@@ -194,9 +192,9 @@ def _source(subject: SubjectWords, call_site: int | None) -> Iterator[str]:
         yield f"called from {listed(outer, 3)}"
 
 
-def callers(subject: SubjectWords, call_site: int) -> Iterator[CallSite]:
+def callers(subject: SubjectFacts, call_site: int) -> Iterator[CallSite]:
     """The reader's own lines above the one that a call site is told of, the innermost first."""
-    own = subject.readers_site(call_site)
+    own = subject.own_site(call_site)
     index = subject.graph.call_sites[call_site].caller
     while index is not None:
         site = subject.graph.call_sites[index]
@@ -234,7 +232,7 @@ def _status(tensor: HeldTensor) -> str:
     return ", ".join(words)
 
 
-def _merged(subject: SubjectWords, item: Item, node: Node) -> Iterator[str]:
+def _merged(subject: SubjectFacts, item: Item, node: Node) -> Iterator[str]:
     others = [subject.graph.nodes[other] for other in item.nodes if other != node.id]
     alike = sum(other.name == node.name for other in others)
     names = list(dict.fromkeys(autograd_name(other) for other in others if other.name != node.name))
@@ -244,14 +242,14 @@ def _merged(subject: SubjectWords, item: Item, node: Node) -> Iterator[str]:
         yield f"stands for {counted(alike + 1, 'operation')}, one of each repetition"
 
 
-def _not_drawn(subject: SubjectWords, item: Item) -> Iterator[str]:
+def _not_drawn(subject: SubjectFacts, item: Item) -> Iterator[str]:
     constants = [subject.graph.constants[constant] for constant in item.constants]
     if constants:
         words = [" ".join((*of.names[:1], full_tensor_words(of.tensor))) for of in constants]
         yield f"takes, not drawn: {listed(words)}"
 
 
-def _contents(subject: SubjectWords, item: Item) -> Iterator[str]:
+def _contents(subject: SubjectFacts, item: Item) -> Iterator[str]:
     if item.nodes:
         yield f"contains {counted(len(item.nodes), 'autograd node')}"
     kinds = Counter(node.kind for node in operations_in(subject, item))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import isfinite
 
 from gradviz.graph.gradients import TensorFigures
-from gradviz.rendering.words.item_gradients import LinkBranch, arrived_by_repetition
-from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.words.gradient_words import LinkBranch, arrived_by_repetition
+from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.model import Item
 
 MAX_NUMBERS = 4
@@ -62,7 +62,7 @@ DOWN, UP = "↓", "↑"
 """Values flow down a picture, gradients up."""
 
 
-def item_numbers(subject: SubjectWords, item: Item) -> str:
+def item_numbers(subject: SubjectFacts, item: Item) -> str:
     """``↓ 10  ↑ 0.1``: what an operation, a leaf or a root gave, and the gradient that arrived for it."""
     graph = subject.graph
     if item.constant is not None:

@@ -12,8 +12,8 @@ import torch
 
 import gradviz
 from gradviz.analysis.replay.steps import Replay
-from gradviz.rendering.replay.text import PageLook, ReplayPages
-from gradviz.rendering.replay.words import ReplayWords
+from gradviz.rendering.replay.step_text import TextLook, ReplayText
+from gradviz.rendering.replay.step_words import ReplayWords
 from gradviz.rendering.subjects import subject_of
 from gradviz.view.keywords import view_options
 
@@ -22,7 +22,7 @@ def pages_of(recording: gradviz.Recording, **options: object) -> list[str]:
     capture = recording.capture
     subject = subject_of(capture, capture.graphs[0], view_options(options))
     replay = Replay(subject.graph, subject.view)
-    pages = ReplayPages(ReplayWords(subject, replay), PageLook(width=80))
+    pages = ReplayText(ReplayWords(subject, replay), TextLook(width=80))
     return [pages.page(at) for at in range(len(replay) + 1)]
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gradviz.capture.capture_file import write_capture
 from gradviz.cli import run
 from gradviz.graph.model import BackwardCall
-from gradviz.rendering.renderer import FORMATS
+from gradviz.rendering.formats import FORMATS
 from tests.builders import chain_graph
 from tests.captures import small_capture, small_graph
 

@@ -10,7 +10,7 @@ import pytest
 from gradviz.capture.capture import Capture, Program
 from gradviz.cli.player.player import Player
 from gradviz.cli.player.stage import Stage
-from gradviz.rendering.replay.text import PageLook
+from gradviz.rendering.replay.step_text import TextLook
 from gradviz.view.keywords import view_options
 from tests.builders import graph_of
 
@@ -32,7 +32,7 @@ def press(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         **options: object,
     ) -> list[str]:
         made, viewing = graph_of(graph), view_options(options)
-        stage = Stage(Capture(Program("train.py"), graphs=(made,)), made, (), PageLook(width=80), has_own_width=True)
+        stage = Stage(Capture(Program("train.py"), graphs=(made,)), made, (), TextLook(width=80), has_own_width=True)
         words = stage.words(viewing)
         waiting = iter((*keys, "q"))
         monkeypatch.setattr(click, "getchar", lambda: next(waiting))

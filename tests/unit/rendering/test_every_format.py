@@ -12,7 +12,7 @@ import pytest
 from gradviz.capture.capture import Capture, Program, ScriptError
 from gradviz.errors import BadInput
 from gradviz.graph.model import CallSite, Constant, Edge, Graph, HeldTensor, ModuleScope, Node, Root, TensorFacts
-from gradviz.rendering.renderer import FORMATS, Format, Subject
+from gradviz.rendering.formats import FORMATS, Format, Subject
 from gradviz.view.build import ViewOptions, view_of
 from gradviz.view.folding import FoldOptions
 from tests.builders import chain_graph, facts, graph_of, transformer
@@ -134,7 +134,7 @@ from tests.builders import transformer
 from tests.unit.rendering.test_every_format import named_everywhere
 from tests.unit.rendering.test_every_format import rendered
 from tests.unit.rendering.test_every_format import subject_of
-from gradviz.rendering.renderer import FORMATS
+from gradviz.rendering.formats import FORMATS
 for chosen in FORMATS:
     for subject in (subject_of(transformer(4)), named_everywhere("näme")):
         print(chosen.name, hashlib.sha256(rendered(chosen, subject)).hexdigest())

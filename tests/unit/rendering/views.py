@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import BackwardCall, Constant, Graph, Node, NodeKind, Root, TensorFacts
-from gradviz.rendering.renderer import Subject
-from gradviz.rendering.words.labels import ItemText
+from gradviz.rendering.formats import Subject
+from gradviz.rendering.words.item_words import ItemText
 from gradviz.view.model import Item, Link, View
 
 

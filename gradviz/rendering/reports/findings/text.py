@@ -59,7 +59,9 @@ def _summary(report: Report) -> str:
 
 def _finding(report: Report, finding: Finding) -> Iterator[RenderableType]:
     head = Text.assemble(
-        (finding.severity, _STYLES[finding.severity]), f" {finding.code} {finding.cause}", (_at(finding.location), "bold")
+        (finding.severity, _STYLES[finding.severity]),
+        f" {finding.code} {finding.cause}",
+        (_at(finding.location), "bold"),
     )
     yield head
     yield Padding(Text(finding.message), (0, 0, 0, 2))

@@ -9,8 +9,8 @@ import pytest
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.rendering.export.dot import DotRenderer
-from gradviz.rendering.renderer import Subject
-from gradviz.rendering.words import labels
+from gradviz.rendering.formats import Subject
+from gradviz.rendering.words import item_words
 from gradviz.view.build import view_of
 from tests.captures import small_capture
 from tests.unit.rendering import views
@@ -20,7 +20,7 @@ needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is 
 
 
 def source(monkeypatch: pytest.MonkeyPatch, sketch: Sketch, *notes: str, failed: int | None = None) -> str:
-    monkeypatch.setattr(labels, "item_texts", lambda *_: tuple(sketch.texts))
+    monkeypatch.setattr(item_words, "item_texts", lambda *_: tuple(sketch.texts))
     return DotRenderer().render(sketch.subject(*notes, failed_node=failed))
 
 
@@ -60,7 +60,7 @@ def test_any_name_is_taken_literally(monkeypatch: pytest.MonkeyPatch, name: str)
     sketch = Sketch()
     with sketch.box(name, subtitle=name):
         sketch.op(name, sketch.input(name), subtitle=name, tooltip=(name,))
-    monkeypatch.setattr(labels, "item_texts", lambda *_: tuple(sketch.texts))
+    monkeypatch.setattr(item_words, "item_texts", lambda *_: tuple(sketch.texts))
     dot = DotRenderer().render(sketch.subject(name, capture=Capture(Program(name))))
     assert layout_of(dot).count("\nnode ") == 2
 
@@ -75,7 +75,7 @@ def test_boxes_may_nest_deeper_than_python_may_recurse(monkeypatch: pytest.Monke
 
 def test_arrows_follow_the_gradient_on_request_and_constants_have_none_then(monkeypatch: pytest.MonkeyPatch) -> None:
     sketch = views.perceptron()
-    monkeypatch.setattr(labels, "item_texts", lambda *_: tuple(sketch.texts))
+    monkeypatch.setattr(item_words, "item_texts", lambda *_: tuple(sketch.texts))
     dot = DotRenderer(arrows="gradient").render(sketch.subject())
     assert "dir=back" in dot and dot.count("dir=none") == 2 and "Arrows follow the gradient" in dot
 

@@ -11,7 +11,7 @@ from gradviz.graph.gradients import BranchShare, NodeRun, TensorFigures
 from gradviz.graph.model import Graph
 from gradviz.public_graph import public_graph
 from gradviz.rendering.export.graphml import GraphmlRenderer
-from gradviz.rendering.renderer import Subject
+from gradviz.rendering.formats import Subject
 from tests.builders import graph_of
 from tests.captures import small_capture
 from tests.unit.rendering.export.test_json import NOTHING_DRAWN

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node
 from gradviz.rendering.export.json import GraphDocument, JsonRenderer, graph_schema
-from gradviz.rendering.renderer import Subject, format_named
+from gradviz.rendering.formats import Subject, format_named
 from gradviz.view.model import View
 from tests.captures import small_capture
 

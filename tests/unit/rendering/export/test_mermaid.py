@@ -8,7 +8,7 @@ import pytest
 
 from gradviz.errors import BadInput
 from gradviz.rendering.export.mermaid import MermaidRenderer
-from gradviz.rendering.words import labels
+from gradviz.rendering.words import item_words
 from tests.unit.rendering import views
 from tests.unit.rendering.views import Sketch
 
@@ -16,7 +16,7 @@ from tests.unit.rendering.views import Sketch
 def chart(
     monkeypatch: pytest.MonkeyPatch, sketch: Sketch, *notes: str, failed: int | None = None, **options: object
 ) -> str:
-    monkeypatch.setattr(labels, "item_texts", lambda *_: tuple(sketch.texts))
+    monkeypatch.setattr(item_words, "item_texts", lambda *_: tuple(sketch.texts))
     return MermaidRenderer(**options).render(sketch.subject(*notes, failed_node=failed))  # type: ignore[arg-type]
 
 

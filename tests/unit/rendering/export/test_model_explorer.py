@@ -8,7 +8,7 @@ from typing import Any
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import Graph
 from gradviz.rendering.export.model_explorer import ModelExplorerRenderer
-from gradviz.rendering.renderer import Subject
+from gradviz.rendering.formats import Subject
 from tests.builders import GraphBuilder
 from tests.captures import small_capture
 from tests.unit.rendering.export.test_json import NOTHING_DRAWN

@@ -13,7 +13,7 @@ import pytest
 from gradviz.errors import GradvizError, MissingDependency
 from gradviz.rendering.layout.graphviz_engine import lay_out_with_dot
 from gradviz.rendering.look.geometry import Direction, Layout
-from gradviz.rendering.look.node_label import faces_of
+from gradviz.rendering.look.node_label import node_labels_of
 from tests.unit.rendering import views
 from tests.unit.rendering.layout.test_layout import overlap, touches
 from tests.unit.rendering.views import Sketch
@@ -23,7 +23,7 @@ needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is 
 
 def laid_out(sketch: Sketch, direction: Direction = "TB") -> Layout:
     view = sketch.view()
-    return lay_out_with_dot(view, faces_of(sketch.graph(), view, tuple(sketch.texts)), direction)
+    return lay_out_with_dot(view, node_labels_of(sketch.graph(), view, tuple(sketch.texts)), direction)
 
 
 @needs_dot

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from gradviz.rendering.layout.headers import CLEARANCE, SIDE, header_starts
-from gradviz.rendering.layout.layout import lay_out
+from gradviz.rendering.layout.graphlay_engine import lay_out
+from gradviz.rendering.layout.title_positions import CLEARANCE, SIDE, header_starts
 from gradviz.rendering.look.geometry import Layout, Point, Rect, Route
-from gradviz.rendering.look.node_label import HEADER_HEIGHT, Face, TextLine, faces_of, header_width
+from gradviz.rendering.look.node_label import HEADER_HEIGHT, NodeLabel, TextLine, header_width, node_labels_of
 from gradviz.view.model import Item, Link, View
 from tests.unit.rendering.views import Sketch
 
@@ -15,8 +15,8 @@ OUTSIDE, BOX, INSIDE = range(3)
 VIEW = View(
     (Item(0, "node", node=0), Item(1, "box", is_open=True), Item(2, "node", parent=1, node=1)), (Link(OUTSIDE, INSIDE),)
 )
-TITLE = Face("box", 80, HEADER_HEIGHT, (TextLine("a title", 18, "title"),), is_open=True)
-NODE = Face("operation", 60, 30, (TextLine("mul", 18, "title"),))
+TITLE = NodeLabel("box", 80, HEADER_HEIGHT, (TextLine("a title", 18, "title"),), is_open=True)
+NODE = NodeLabel("operation", 60, 30, (TextLine("mul", 18, "title"),))
 
 
 def start_of_title(*route: tuple[float, float], width: float = 300) -> float:
@@ -55,10 +55,10 @@ def test_a_wire_to_the_left_runs_below_the_title() -> None:
         last = sketch.op("mul", half, cube)
     sketch.root("loss", last)
     view = sketch.view()
-    faces = faces_of(sketch.graph(), view, tuple(sketch.texts))
-    layout = lay_out(view, faces)
-    start, place = header_starts(view, faces, layout)[box], layout.boxes[box]
-    title = Rect(start, place.y + 6, header_width(faces[box]), 15)
+    node_labels = node_labels_of(sketch.graph(), view, tuple(sketch.texts))
+    layout = lay_out(view, node_labels)
+    start, place = header_starts(view, node_labels, layout)[box], layout.boxes[box]
+    title = Rect(start, place.y + 6, header_width(node_labels[box]), 15)
     assert not [route for route in layout.routes if _crosses(route, title)]
 
 

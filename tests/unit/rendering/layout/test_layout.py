@@ -8,9 +8,9 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from gradviz.rendering.layout.layout import lay_out
+from gradviz.rendering.layout.graphlay_engine import lay_out
 from gradviz.rendering.look.geometry import Direction, Layout, Point, Rect
-from gradviz.rendering.look.node_label import Face, faces_of
+from gradviz.rendering.look.node_label import NodeLabel, node_labels_of
 from gradviz.view.model import View
 from tests.unit.rendering import views
 from tests.unit.rendering.views import Sketch
@@ -27,10 +27,10 @@ SKETCHES: list[Callable[[], Sketch]] = [
 ]
 
 
-def laid_out(sketch: Sketch, direction: Direction = "TB") -> tuple[View, tuple[Face, ...], Layout]:
+def laid_out(sketch: Sketch, direction: Direction = "TB") -> tuple[View, tuple[NodeLabel, ...], Layout]:
     view = sketch.view()
-    faces = faces_of(sketch.graph(), view, tuple(sketch.texts))
-    return view, faces, lay_out(view, faces, direction)
+    node_labels = node_labels_of(sketch.graph(), view, tuple(sketch.texts))
+    return view, node_labels, lay_out(view, node_labels, direction)
 
 
 def overlap(one: Rect, other: Rect) -> bool:
@@ -82,9 +82,9 @@ def test_routes_have_only_right_angles(sketch: Callable[[], Sketch]) -> None:
 
 @pytest.mark.parametrize("sketch", SKETCHES)
 def test_every_item_has_room_for_its_words(sketch: Callable[[], Sketch]) -> None:
-    _, faces, layout = laid_out(sketch())
-    for face, box in zip(faces, layout.boxes, strict=True):
-        assert box.width >= face.width - 0.1 and box.height >= face.height - 0.1
+    _, node_labels, layout = laid_out(sketch())
+    for node_label, box in zip(node_labels, layout.boxes, strict=True):
+        assert box.width >= node_label.width - 0.1 and box.height >= node_label.height - 0.1
 
 
 @pytest.mark.parametrize("sketch", [views.transformer_block, views.resnet])

@@ -6,8 +6,8 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from gradviz.rendering.layout.headers import header_starts
-from gradviz.rendering.layout.link_labels import LinkLabel, place_link_labels
+from gradviz.rendering.layout.link_label_positions import LinkLabel, place_link_labels
+from gradviz.rendering.layout.title_positions import header_starts
 from gradviz.rendering.look.geometry import Direction, Layout, Point, Rect
 from tests.unit.rendering.layout.random_sketches import random_sketch
 from tests.unit.rendering.layout.test_layout import laid_out, overlap
@@ -15,8 +15,8 @@ from tests.unit.rendering.views import Sketch
 
 
 def labelled(sketch: Sketch, words: list[str], direction: Direction = "TB") -> tuple[list[LinkLabel], Layout]:
-    view, faces, layout = laid_out(sketch, direction)
-    return place_link_labels(view, faces, layout, words, header_starts(view, faces, layout)), layout
+    view, node_labels, layout = laid_out(sketch, direction)
+    return place_link_labels(view, node_labels, layout, words, header_starts(view, node_labels, layout)), layout
 
 
 def runs_through(start: Point, end: Point, box: Rect) -> bool:

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 import pytest
 
 from gradviz.rendering.layout.box_problem import Block, BoxProblem, BoxSolution, Wire
-from gradviz.rendering.layout.side_room import solve_with_side_room
+from gradviz.rendering.layout.side_space import solve_with_side_room
 from gradviz.rendering.look.geometry import Direction, Point, Rect
 from tests.unit.rendering.layout.random_sketches import random_sketch
 from tests.unit.rendering.layout.test_layout import laid_out, overlap

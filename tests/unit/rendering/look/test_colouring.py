@@ -11,15 +11,15 @@ from gradviz.capture.capture import Capture, Program
 from gradviz.errors import BadInput
 from gradviz.graph.gradients import NodeRun, TensorFigures
 from gradviz.graph.model import Graph
-from gradviz.rendering.look.colouring import Colouring, colouring_of
-from gradviz.rendering.look.tints import ColorBy
+from gradviz.rendering.formats import FORMATS, Format, Subject, format_named
+from gradviz.rendering.look.color_by import Colouring, colouring_of
+from gradviz.rendering.look.color_ramps import ColorBy
 from gradviz.rendering.notebook import html_of
-from gradviz.rendering.renderer import FORMATS, Format, Subject, format_named
-from gradviz.rendering.words.labels import item_texts
+from gradviz.rendering.words.item_words import item_texts
 from gradviz.view.folding import FoldOptions, fold
 from tests.builders import graph_of, transformer
 from tests.unit.analysis.memory_graphs import relu_and_square, stack_of_blocks
-from tests.unit.analysis.test_gradient_births import FINE, NAN, ZERO, with_flow
+from tests.unit.analysis.test_gradient_origins import FINE, NAN, ZERO, with_flow
 
 COLOURED = [each for each in FORMATS if "color_by" in each.option_names()]
 every_coloured_format = pytest.mark.parametrize("chosen", COLOURED, ids=lambda chosen: chosen.name)

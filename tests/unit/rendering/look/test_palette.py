@@ -9,8 +9,8 @@ from typing import get_args
 import pytest
 
 from gradviz.graph.model import NodeKind
+from gradviz.rendering.look.color_ramps import CATEGORIES, STEPS, Ink
 from gradviz.rendering.look.palette import ROLE_STYLES, THEMES, Role, Theme, ThemeName
-from gradviz.rendering.look.tints import CATEGORIES, STEPS, Ink
 
 
 def luminance(colour: str) -> float:
@@ -51,7 +51,7 @@ def test_every_text_has_the_contrast_that_wcag_asks_for(name: ThemeName) -> None
     pairs += [(theme.quiet_text, fill) for fill in (theme.page, *theme.nested)]
     pairs += [(theme.quiet_text, theme.roles[role].fill) for role in ("operation", "view", "box")]
     pairs += [(theme.page, theme.failed.line), (theme.failed.line, theme.page)]
-    pairs += [(ink.text, ink.fill) for ink in (*theme.marks.values(), *every_tint(theme))]
+    pairs += [(ink.text, ink.fill) for ink in (*theme.flags.values(), *every_tint(theme))]
     assert [pair for pair in pairs if contrast(*pair) < 4.5] == []
 
 

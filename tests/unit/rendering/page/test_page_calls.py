@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import BackwardCall, Graph
-from gradviz.rendering.page.calls import MAX_CHANGES, PageCalls
+from gradviz.rendering.page.backward_calls import MAX_CHANGES, PageCalls
 from gradviz.rendering.subjects import subject_of
 from gradviz.view.build import ViewOptions
 from tests.builders import graph_of

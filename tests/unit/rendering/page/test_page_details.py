@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import CallSite, Graph
-from gradviz.rendering.page.details import MAX_EDGES, PageItemDetails
 from gradviz.rendering.page.document import PageDetails, PageSection
 from gradviz.rendering.page.findings import PageFindings
-from gradviz.rendering.page.identities import Identities
+from gradviz.rendering.page.item_details import MAX_EDGES, PageItemDetails
+from gradviz.rendering.page.item_numbers import Identities
 from gradviz.rendering.page.level import level_of
 from gradviz.rendering.subjects import subject_of
 from gradviz.view.build import ViewOptions

@@ -14,11 +14,11 @@ from gradviz.errors import BadInput
 from gradviz.graph.gradients import NodeRun, TensorFigures
 from gradviz.graph.model import Graph
 from gradviz.rendering.look.palette import DARK, LIGHT, ThemeName
-from gradviz.rendering.replay import strip
-from gradviz.rendering.replay.strip import ReplayStrip, StripLook
-from gradviz.rendering.replay.words import ReplayWords
+from gradviz.rendering.replay import frame_strip
+from gradviz.rendering.replay.frame_strip import ReplayStrip, StripLook
+from gradviz.rendering.replay.step_words import ReplayWords
 from gradviz.rendering.subjects import subject_of
-from gradviz.rendering.svg.formulas import FormulaLine
+from gradviz.rendering.svg.formula_lines import FormulaLine
 from gradviz.view.keywords import view_options
 from tests.builders import chain_graph, graph_of
 from tests.unit.rendering.look.test_palette import contrast
@@ -99,7 +99,7 @@ def test_an_unknown_look_is_refused(look: dict[str, str], wrong: str) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_words_can_be_read_on_what_runs_and_numbers_on_the_page(theme: ThemeName) -> None:
-    rules = "".join(strip.replay_rules({"light": LIGHT, "dark": DARK}[theme]))
+    rules = "".join(frame_strip.replay_rules({"light": LIGHT, "dark": DARK}[theme]))
     page = {"light": LIGHT, "dark": DARK}[theme].page
     fill = re.search(r"\.is-runs \.s\{fill:(#\w+)", rules)
     text = re.search(r"\.is-runs text.*?\{fill:(#\w+)", rules)

@@ -65,7 +65,9 @@ def test_sarif_has_a_result_for_each_finding_with_its_rule_and_places() -> None:
 
 @pytest.mark.parametrize("name", ["json", "sarif"])
 def test_a_name_that_is_not_utf8_is_written_with_its_bytes_spelled_out(name: str) -> None:
-    finding = Finding(code="GV101", cause="detached", severity="error", message="w", location=Location("tr\udce4in.py", 3))
+    finding = Finding(
+        code="GV101", cause="detached", severity="error", message="w", location=Location("tr\udce4in.py", 3)
+    )
     text = written(name, Report("tr\udce4in.py", (finding,), {"tr\udce4in.py": {3: "h"}}, ()))
     assert r"tr\\udce4in.py" in text
 

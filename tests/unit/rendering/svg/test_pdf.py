@@ -10,17 +10,17 @@ import pypdf
 import pytest
 
 from gradviz.errors import MissingDependency
-from gradviz.rendering.renderer import Subject
+from gradviz.rendering.formats import Subject
 from gradviz.rendering.svg.pdf import LARGEST_SIDE, PdfRenderer
 from gradviz.rendering.svg.svg import SvgRenderer
-from gradviz.rendering.words import labels
+from gradviz.rendering.words import item_words
 from tests.unit.rendering import views
 from tests.unit.rendering.svg.test_png import column
 from tests.unit.rendering.views import Sketch
 
 
 def page(monkeypatch: pytest.MonkeyPatch, sketch: Sketch, subject: Subject | None = None) -> pypdf.PageObject:
-    monkeypatch.setattr(labels, "item_texts", lambda *_: tuple(sketch.texts))
+    monkeypatch.setattr(item_words, "item_texts", lambda *_: tuple(sketch.texts))
     (only,) = pypdf.PdfReader(io.BytesIO(PdfRenderer().render(subject or sketch.subject()))).pages
     return only
 

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from gradviz.errors import BadInput
-from gradviz.rendering.layout.layout import lay_out
+from gradviz.rendering.layout.graphlay_engine import lay_out
 from gradviz.rendering.look.geometry import Layout
 from gradviz.rendering.svg import svg
 from gradviz.rendering.svg.pdf import PdfRenderer
 from gradviz.rendering.svg.png import MAX_SIDE, PngRenderer
 from gradviz.rendering.svg.still_picture import StillPicture
-from gradviz.rendering.words import labels
+from gradviz.rendering.words import item_words
 from gradviz.view.model import View
 from tests.unit.rendering import views
 from tests.unit.rendering.views import Sketch
 
 
 def pixels(monkeypatch: pytest.MonkeyPatch, sketch: Sketch, **options: object) -> bytes:
-    monkeypatch.setattr(labels, "item_texts", lambda *_: tuple(sketch.texts))
+    monkeypatch.setattr(item_words, "item_texts", lambda *_: tuple(sketch.texts))
     return PngRenderer(**options).render(sketch.subject())  # type: ignore[arg-type]
 
 
@@ -97,6 +97,6 @@ def test_a_png_has_no_automatic_theme() -> None:
 def test_what_the_font_lacks_is_said(monkeypatch: pytest.MonkeyPatch, renderer: type[StillPicture]) -> None:
     sketch = Sketch()
     sketch.op("权重", tooltip=("вес",))
-    monkeypatch.setattr(labels, "item_texts", lambda *_: tuple(sketch.texts))
+    monkeypatch.setattr(item_words, "item_texts", lambda *_: tuple(sketch.texts))
     markup = renderer().draw(sketch.subject()).markup
     assert "2 different characters are not in the font of this picture: SVG shows them." in markup

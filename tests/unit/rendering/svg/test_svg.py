@@ -12,10 +12,10 @@ from msgspec import structs
 from gradviz.capture.capture import Capture, Program, ScriptError
 from gradviz.errors import BadInput
 from gradviz.graph.model import Root
+from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.text_metrics import text_width
-from gradviz.rendering.renderer import Subject
 from gradviz.rendering.svg.svg import SvgRenderer
-from gradviz.rendering.words import labels
+from gradviz.rendering.words import item_words
 from tests.unit.rendering import views
 from tests.unit.rendering.views import Sketch
 
@@ -30,7 +30,7 @@ def draw(monkeypatch: pytest.MonkeyPatch) -> Draw:
     def drawn(
         sketch: Sketch, *notes: str, failed: int | None = None, capture: Capture | None = None, **options: object
     ) -> str:
-        monkeypatch.setattr(labels, "item_texts", lambda *_: tuple(sketch.texts))
+        monkeypatch.setattr(item_words, "item_texts", lambda *_: tuple(sketch.texts))
         subject = sketch.subject(*notes, failed_node=failed, capture=capture)
         return SvgRenderer(**options).render(subject)  # type: ignore[arg-type]
 

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Program, ScriptError
 from gradviz.graph.model import Graph
+from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.palette import ROLE_STYLES
-from gradviz.rendering.renderer import Subject
 from gradviz.rendering.subjects import subject_of
-from gradviz.rendering.text.outline import outline
-from gradviz.rendering.text.signs import ABOVE, BELOW, FAILED, MATCH, ROLE_SIGNS
-from gradviz.rendering.text.tree import TreeRenderer
+from gradviz.rendering.tree.outline import outline
+from gradviz.rendering.tree.signs import ABOVE, BELOW, FAILED, MATCH, ROLE_SIGNS
+from gradviz.rendering.tree.tree import TreeRenderer
 from gradviz.view.build import ViewOptions
 from gradviz.view.folding import FoldOptions, fold
 from gradviz.view.select.selection import SelectOptions

@@ -9,8 +9,8 @@ from gradviz.errors import BadInput
 from gradviz.graph.gradients import LeafGradient, TensorFigures
 from gradviz.graph.model import Graph
 from gradviz.rendering.subjects import subject_of
-from gradviz.rendering.text.columns import COLUMNS, USUAL, columns_named
-from gradviz.rendering.text.tree import TreeRenderer
+from gradviz.rendering.tree.columns import COLUMNS, USUAL, columns_named
+from gradviz.rendering.tree.tree import TreeRenderer
 from gradviz.view.build import ViewOptions
 from gradviz.view.folding import FoldOptions
 from tests.builders import graph_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import CallSite, Graph
-from gradviz.rendering.words.labels import ItemText, item_texts
-from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.words.item_words import ItemText, item_texts
+from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.build import ViewOptions, view_of
 from gradviz.view.folding import FoldOptions
 from tests.builders import GraphBuilder
@@ -15,7 +15,7 @@ SOURCES = {"/home/me/train.py": {4: "    return torch.tanh(x @ w)", 20: "h = ste
 
 def boxes(graph: Graph, group_by: str | None = None, **options: object) -> list[ItemText]:
     viewed = view_of(graph, ViewOptions(group_by=group_by, fold=FoldOptions(**options)))  # type: ignore[arg-type]
-    texts = item_texts(SubjectWords(Capture(Program("train.py"), sources=SOURCES), viewed.graph, viewed.view))
+    texts = item_texts(SubjectFacts(Capture(Program("train.py"), sources=SOURCES), viewed.graph, viewed.view))
     return [text for text, item in zip(texts, viewed.view.items, strict=True) if item.kind == "box"]
 
 
@@ -73,7 +73,7 @@ def test_a_folded_box_for_many_of_different_sizes_gives_the_shapes_that_leave_it
 def test_everything_inside_has_the_shapes_of_the_first_to_the_last() -> None:
     graph = widening_layers(80)
     viewed = view_of(graph)
-    texts = item_texts(SubjectWords(Capture(Program("train.py")), viewed.graph, viewed.view))
+    texts = item_texts(SubjectFacts(Capture(Program("train.py")), viewed.graph, viewed.view))
     shapes = {text.title: text.shape for text in texts}
     assert [shapes[title] for title in ("weight", "mm", "relu", "sum")] == [
         "[8, 8…87]", "[2, 8…87]", "[2, 8…87]", "scalar",

@@ -7,7 +7,7 @@ from gradviz.formulas.plain import plain_formula
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Attribute
 from gradviz.graph.tensor_facts import TensorFacts
-from gradviz.rendering.words.formulas import mathematics_with_numbers, with_minus
+from gradviz.rendering.words.formula_words import mathematics_with_numbers, with_minus
 
 
 def tensor(name: str, *values: float, dtype: str = "float32") -> NamedTensor:

@@ -6,20 +6,20 @@ import pytest
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import Graph
-from gradviz.rendering.renderer import FORMATS, Format, Subject
-from gradviz.rendering.words.labels import item_texts
-from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.formats import FORMATS, Format, Subject
+from gradviz.rendering.words.item_words import item_texts
+from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.folding import FoldOptions, fold
 from tests.builders import graph_of
-from tests.unit.analysis.test_gradient_births import FINE, NAN, ZERO, with_flow
+from tests.unit.analysis.test_gradient_origins import FINE, NAN, ZERO, with_flow
 
 PICTURES = ("svg", "dot", "mermaid", "tree")
 
 
 def marks(graph: Graph, depth: int | None = None) -> dict[str, str]:
     view = fold(graph, FoldOptions(depth=depth))
-    texts = item_texts(SubjectWords(Capture(Program("train.py")), graph, view))
-    return {text.title: f"{text.mark.level}: {text.mark.words}" for text in texts if text.mark is not None}
+    texts = item_texts(SubjectFacts(Capture(Program("train.py")), graph, view))
+    return {text.title: f"{text.flag.level}: {text.flag.words}" for text in texts if text.flag is not None}
 
 
 def dead_sign() -> Graph:

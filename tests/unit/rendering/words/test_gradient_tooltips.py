@@ -8,14 +8,14 @@ from gradviz.capture.capture import Capture, Program
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures
 from gradviz.graph.model import Graph
 from gradviz.rendering.words.gradient_tooltips import figures_lines
-from gradviz.rendering.words.item_gradients import LinkGradients
-from gradviz.rendering.words.labels import item_texts
+from gradviz.rendering.words.gradient_words import LinkGradients
+from gradviz.rendering.words.item_words import item_texts
 from gradviz.rendering.words.link_words import link_texts
-from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.folding import FoldOptions, fold
 from tests.builders import graph_of
 from tests.unit.analysis.memory_graphs import stack_of_blocks
-from tests.unit.analysis.test_gradient_births import FINE, ZERO, with_flow
+from tests.unit.analysis.test_gradient_origins import FINE, ZERO, with_flow
 from tests.unit.rendering.look.test_colouring import fading
 
 WHOLE = TensorFigures(
@@ -26,14 +26,14 @@ WHOLE = TensorFigures(
 
 def tooltip(graph: Graph, title: str, depth: int | None = None) -> list[str]:
     capture = Capture(Program("train.py"))
-    texts = item_texts(SubjectWords(capture, graph, fold(graph, FoldOptions(depth=depth))))
+    texts = item_texts(SubjectFacts(capture, graph, fold(graph, FoldOptions(depth=depth))))
     (found,) = (text.tooltip for text in texts if text.title == title)
     return [line for line in found if "grad" in line or "engine" in line or line.startswith(("value", "sizes"))]
 
 
 def link_tooltip(graph: Graph, place: int) -> tuple[str, ...]:
     view, capture = fold(graph), Capture(Program("train.py"))
-    words = SubjectWords(capture, graph, view)
+    words = SubjectFacts(capture, graph, view)
     return link_texts(words, LinkGradients(words), item_texts(words))[place].tooltip
 
 
@@ -119,5 +119,5 @@ def test_small_values_stand_on_the_picture_in_both_directions() -> None:
     value = TensorFigures(norm=3.0, count=1, minimum=3.0, maximum=3.0, values=(3.0,))
     graph = with_fields(graph_of("w -> Mul -> loss"), "Mul", values=(value,), arrived=(replace(value, values=(0.5,)),))
     capture = Capture(Program("train.py"))
-    numbers = {text.title: text.numbers for text in item_texts(SubjectWords(capture, graph, fold(graph)))}
+    numbers = {text.title: text.numbers for text in item_texts(SubjectFacts(capture, graph, fold(graph)))}
     assert numbers == {"w": "", "mul": "↓ 3  ↑ 0.5", "loss": "↓ 3"}

@@ -11,9 +11,9 @@ from msgspec import structs
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import CallSite, Graph, HeldTensor, Node, TensorFacts
 from gradviz.graph.query.operation_names import call_word, operation_word
-from gradviz.rendering.words.labels import ItemText, item_texts
-from gradviz.rendering.words.subject_words import SubjectWords
-from gradviz.rendering.words.words import count_words, shape_words
+from gradviz.rendering.words.common_words import count_words, shape_words
+from gradviz.rendering.words.item_words import ItemText, item_texts
+from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.folding import FoldOptions, fold
 from tests.builders import GraphBuilder, facts, graph_of, transformer, unrolled_rnn
 
@@ -22,7 +22,7 @@ SOURCES = {"/home/me/train.py": {7: "  h = relu(fc(x))", 12: "loss = step(x)"}}
 
 def texts_of(graph: Graph, **options: object) -> list[ItemText]:
     view = fold(graph, FoldOptions(**options))  # type: ignore[arg-type]
-    return list(item_texts(SubjectWords(Capture(Program("train.py"), sources=SOURCES), graph, view)))
+    return list(item_texts(SubjectFacts(Capture(Program("train.py"), sources=SOURCES), graph, view)))
 
 
 def text_of(graph: Graph, title: str, **options: object) -> ItemText:

@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import Graph, HeldTensor
-from gradviz.rendering.words.item_gradients import LinkGradients
-from gradviz.rendering.words.labels import item_texts
+from gradviz.rendering.words.gradient_words import LinkGradients
+from gradviz.rendering.words.item_words import item_texts
 from gradviz.rendering.words.link_words import LinkText, link_texts
-from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.folding import FoldOptions, fold
 from tests.builders import GraphBuilder, facts, graph_of
 
@@ -18,7 +18,7 @@ def words_of(graph: Graph, **options: object) -> dict[tuple[str, str], LinkText]
     """The words of every link, by the titles of what it joins."""
     view = fold(graph, FoldOptions(**options))  # type: ignore[arg-type]
     capture = Capture(Program("train.py"))
-    subject = SubjectWords(capture, graph, view)
+    subject = SubjectFacts(capture, graph, view)
     texts = item_texts(subject)
     found = link_texts(subject, LinkGradients(subject), texts)
     return {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gradviz.graph.model import Graph
 from gradviz.graph.saved_tensors import SavedTensor
-from gradviz.rendering.words.labels import item_texts
-from gradviz.rendering.words.subject_words import SubjectWords
+from gradviz.rendering.words.item_words import item_texts
+from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.folding import FoldOptions, fold
 from tests.builders import GraphBuilder
 from tests.captures import small_capture, small_graph
@@ -15,7 +15,7 @@ from tests.unit.analysis.memory_graphs import relu_and_square, saved, stack_of_b
 def kept(graph: Graph, title: str, depth: int | None = None) -> list[str]:
     """Those lines of the tooltip of the item with this title that tell what it saves."""
     view = fold(graph, FoldOptions(depth=depth))
-    (text,) = [text for text in item_texts(SubjectWords(small_capture(), graph, view)) if text.title == title]
+    (text,) = [text for text in item_texts(SubjectFacts(small_capture(), graph, view)) if text.title == title]
     return [line for line in text.tooltip if line.startswith("saves")]
 
 

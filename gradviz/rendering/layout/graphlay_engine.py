@@ -1,0 +1,167 @@
+"""Positions and routes for a view, from the layout engine graphlay: the only file that knows its name.
+
+Every open box is laid out as a problem of its own, innermost first, and then stands as a rectangle in the box around
+it (`nested_layout`). That keeps each problem small and the main column straight, and equal boxes are laid out once.
+
+The engine has no brake of its own: 500 wires into one node cost it half a minute, a flat graph of 80,000 nodes takes
+all memory. So its work is estimated beforehand, from counts alone (never from a clock: the same view gives the same
+bytes on every machine), and a box that would cost too much gets a plainer layout and a note that says so.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import graphlay
+
+from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution, Wire, layers_of
+from gradviz.rendering.layout.layered_fallback import lay_out_plainly
+from gradviz.rendering.layout.nested_layout import NestedView
+from gradviz.rendering.layout.sibling_order import in_creation_order
+from gradviz.rendering.layout.side_space import CLEARANCE, solve_with_side_room
+from gradviz.rendering.look.geometry import Direction, Layout, Point, transposed
+from gradviz.rendering.look.node_label import NodeLabel
+from gradviz.view.model import View
+
+MAX_CHILDREN = 1_500
+MAX_DUMMIES = 12_000
+MAX_COST_OF_BOX = 0.8
+"""Estimated seconds, on the machine on which the estimate was calibrated."""
+MAX_COST_OF_VIEW = 4.0
+
+_OPTIONS = {
+    "direction": "topbottom",
+    "spacing": {"layer_gap": 28.0, "node_gap": 26.0, "dummy_gap": 16.0, "port_gap": 14.0, "isolated_gap": 26.0},
+    "limits": {"max_nodes": MAX_CHILDREN + 500, "max_edges": 10_000, "max_dummies": MAX_DUMMIES},
+}
+
+
+def lay_out(view: View, node_labels: Sequence[NodeLabel], direction: Direction = "TB") -> Layout:
+    """Place every item of `view`, each as large as its face, and route every link."""
+    with collector_paused():
+        return _lay_out(NestedView(view, node_labels, direction), direction)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """A large layout is a million small tuples and no cycles: looking for cycles among them doubles the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _lay_out(nested: NestedView, direction: Direction) -> Layout:
+    engine = LayoutEngine()
+    for box in nested.boxes_innermost_first():
+        engine.lay_out(nested, box)
+    layout = nested.layout()
+    return transposed(layout) if direction == "LR" else layout
+
+
+class LayoutEngine:
+    """graphlay with a memory for equal problems and a budget."""
+
+    def __init__(self, budget: float = MAX_COST_OF_VIEW) -> None:
+        """`budget` is in estimated seconds, for all boxes together."""
+        self._known: dict[BoxProblem, BoxSolution | None] = {}
+        self._budget, self._spent = budget, 0.0
+
+    def lay_out(self, nested: NestedView, box: int | None) -> None:
+        """Place what one box holds; where that would cost too much, plainly and with a note."""
+        problem = nested.problem_of(box)
+        solution = self._solve(problem)
+        if solution is None:
+            nested.note_simpler_layout(box)
+            solution = lay_out_plainly(problem)
+        nested.accept(box, solution)
+
+    def _solve(self, problem: BoxProblem) -> BoxSolution | None:
+        """The engine's solution, or None where it would cost too much or the engine refuses."""
+        if problem not in self._known:
+            self._known[problem] = self._solve_anew(problem)
+        return self._known[problem]
+
+    def _solve_anew(self, problem: BoxProblem) -> BoxSolution | None:
+        solution = solve_with_side_room(problem, self._ask)
+        return solution and in_creation_order(problem, solution)
+
+    def _ask(self, problem: BoxProblem) -> BoxSolution | None:
+        cost = estimated_cost(problem)
+        if cost > MAX_COST_OF_BOX or self._spent + cost > self._budget:
+            return None
+        self._spent += cost
+        return _ask_graphlay(problem)
+
+
+def estimated_cost(problem: BoxProblem) -> float:
+    """About how many seconds graphlay needs; infinite where it must not be asked at all.
+
+    What costs is how many wires run side by side: about the power 3.5 of their number, summed over the gaps between
+    layers; in small boxes, each wire beside the first of a block, and each layer that one passes. Calibrated on chains,
+    residual chains, dense blocks, fans and random graphs of 20 to 1,500 nodes.
+    """
+    if len(problem.blocks) > MAX_CHILDREN or len(problem.wires) > 4 * MAX_CHILDREN:
+        return float("inf")
+    layer = layers_of(problem)
+    abreast = _wires_abreast(problem.wires, layer)
+    passed = sum(abreast) - len(problem.wires)
+    if passed > MAX_DUMMIES:
+        return float("inf")
+    beside = passed + max(0, len(problem.wires) - len(problem.blocks))
+    crowding = sum(math.pow(count, 3.5) for count in abreast)
+    return 3e-4 + 3e-5 * len(problem.blocks) + 6e-5 * beside + 8e-9 * crowding
+
+
+def _wires_abreast(wires: Sequence[Wire], layer: list[int]) -> list[int]:
+    """How many wires cross each gap between two layers, by a sum over where they start and end."""
+    change = [0] * (max(layer, default=0) + 2)
+    for wire in wires:
+        first, last = sorted((layer[wire.source], layer[wire.target]))
+        change[first] += 1
+        change[last] -= 1
+    counts, current = [], 0
+    for step in change:
+        current += step
+        counts.append(current)
+    return counts
+
+
+def _ask_graphlay(problem: BoxProblem) -> BoxSolution | None:
+    ranks = {"entry": "first", "exit": "last"}
+    nodes = [
+        {
+            "key": str(number),
+            "shape": "box",
+            "size": {"width": block.width, "height": block.height},
+            "margin": {"cross_neg": _room(block.left), "cross_pos": _room(block.right)},
+            "rank": ranks.get(block.border, "free"),
+        }
+        for number, block in enumerate(problem.blocks)
+    ]
+    edges = [_edge(wire) for wire in problem.wires]
+    try:
+        answer = graphlay.layout({"nodes": nodes, "edges": edges}, options=_OPTIONS)
+    except graphlay.GraphlayError:
+        return None  # One of its limits: the caller draws the box more plainly and notes it.
+    centers = tuple(Point(node["center"]["x"], node["center"]["y"]) for node in answer.nodes)
+    routes = tuple(tuple(Point(point["x"], point["y"]) for point in edge["points"]) for edge in answer.edges)
+    return BoxSolution(centers, routes)
+
+
+def _room(width: float) -> float:
+    return width + CLEARANCE if width else 0.0
+
+
+def _edge(wire: Wire) -> dict[str, object]:
+    edge: dict[str, object] = {"source": wire.source, "target": wire.target, "weight": 1.0}
+    for end, side, place in (("source", "bottom", wire.source_place), ("target", "top", wire.target_place)):
+        if place is not None:
+            edge[f"{end}_port"] = {"offset": {"side": side, "t": place}}
+    return edge

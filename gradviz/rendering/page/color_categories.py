@@ -1,0 +1,67 @@
+"""What the page colours by that is no quantity: modules, dtypes, and what a check found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from gradviz.graph.model import Graph
+from gradviz.rendering.look.color_by import module_categories
+from gradviz.rendering.look.color_ramps import CATEGORIES
+from gradviz.rendering.look.node_label import printable
+from gradviz.rendering.page.document import PageLegend
+from gradviz.rendering.page.level import Level
+from gradviz.rendering.words.flags import worst_finding
+from gradviz.view.model import Item
+
+PAGE_CATEGORIES = ("module", "dtype", "finding")
+_SEVERITIES = {"error": "broken", "warning": "category1", "note": "category0"}
+"""The tint of each, the gravest first."""
+
+Tinted = dict[int, tuple[str, ...]]
+"""Tints by the number of an item; a folded box has one for each sort of what it holds."""
+
+
+class PageCategories:
+    """Collects the categories of a graph's items, level by level."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._tinted: dict[str, Tinted] = {by: {} for by in PAGE_CATEGORIES}
+        self._modules: list[str] = []
+        self._dtypes: dict[str, int] = {}
+        """Each with its place among all, in the order of the computation."""
+
+    def add(self, level: Level) -> None:
+        """Take what a level shows for the first time."""
+        self._modules, modules = module_categories(level.words)
+        for item in level.closed:
+            if item.root is None:
+                number, module = level.number(item.id), modules[item.id]
+                worst = worst_finding(level.words, item)
+                self._tinted["module"][number] = ("plain" if module is None else f"category{module}",)
+                self._tinted["dtype"][number] = tuple(self._tints_of_dtypes(item)) or ("plain",)
+                self._tinted["finding"][number] = ("plain" if worst is None else _SEVERITIES[worst.severity],)
+
+    def _tints_of_dtypes(self, item: Item) -> dict[str, None]:
+        made = chain.from_iterable(self._graph.nodes[node].outputs for node in item.nodes)
+        given = (self._graph.constants[constant].tensor for constant in item.constants)
+        own = None if item.constant is None else self._graph.constants[item.constant].tensor
+        dtypes = (tensor.dtype for tensor in (*made, *given, own) if tensor is not None)
+        places = (self._dtypes.setdefault(dtype, len(self._dtypes)) for dtype in dict.fromkeys(dtypes))
+        return {f"category{min(place, CATEGORIES - 1)}": None for place in places}
+
+    def finished(self) -> Iterator[tuple[str, Tinted, PageLegend]]:
+        """What can be told apart by colours, and what these mean."""
+        if len(self._modules) > 1:
+            names = tuple((f"category{place}", printable(name)) for place, name in enumerate(self._modules))
+            yield "module", self._tinted["module"], PageLegend("module", names)
+        if len(self._dtypes) > 1:
+            dtypes = [*self._dtypes][: CATEGORIES - 1 if len(self._dtypes) > CATEGORIES else CATEGORIES]
+            more = ["other dtypes"] if len(self._dtypes) > CATEGORIES else []
+            names = tuple((f"category{place}", name) for place, name in enumerate([*dtypes, *more]))
+            yield "dtype", self._tinted["dtype"], PageLegend("dtype", names)
+        present = set(chain.from_iterable(self._tinted["finding"].values()))
+        if present != {"plain"} and present:
+            names = tuple((tint, severity) for severity, tint in _SEVERITIES.items() if tint in present)
+            yield "finding", self._tinted["finding"], PageLegend("finding", (*names, ("plain", "nothing found")))

@@ -1,0 +1,216 @@
+"""What the panel of the page says of each item beyond what the picture shows.
+
+It is most of what is known of a graph, and a reader looks at little of it: so it is apart from what the picture is made
+of, in pieces, which the page unpacks when an item in them is selected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from gradviz.graph.gradients import BranchShare, TensorFigures, at_index
+from gradviz.graph.model import Edge, Graph, Node
+from gradviz.rendering.page.document import PageDetails, PageGradient, PageSaved, PageSection
+from gradviz.rendering.page.findings import PageFindings
+from gradviz.rendering.page.items import cut
+from gradviz.rendering.page.level import Level
+from gradviz.rendering.replay.step_words import formula_fact
+from gradviz.rendering.words.common_words import shape_words_of
+from gradviz.rendering.words.flags import findings_about
+from gradviz.rendering.words.formula_words import node_formulas
+from gradviz.rendering.words.gradient_tooltips import MAX_NUMBERS, arrivals, figures_facts, share_words
+from gradviz.rendering.words.gradient_words import arrived_by_repetition, norm_of
+from gradviz.rendering.words.item_words import item_sections
+from gradviz.rendering.words.memory_tooltips import saved_facts
+from gradviz.rendering.words.subject_facts import SubjectFacts
+from gradviz.rendering.words.tooltips import callers
+from gradviz.rendering.words.value_words import value_words
+from gradviz.view.model import Item
+
+MAX_EDGES = 24
+MAX_FORMULAS = 4_000
+"""In one page: to find one takes longer than all else that is said of an item."""
+MAX_SLOTS = 24
+MAX_SHARING = 6
+MAX_CALLERS = 12
+MAX_NORMS = 200
+"""Of repetitions: each of them has a bar that can be seen."""
+
+_IN_A_FORM_OF_ITS_OWN = {
+    "operation": frozenset({"findings", "gradients", "saved for backward"}),
+    "other": frozenset({"findings"}),
+}
+"""Headings of what the panel does not show as lines."""
+
+
+class PageItemDetails:
+    """Collects the details of a graph's items, level by level."""
+
+    def __init__(self, graph: Graph, findings: PageFindings) -> None:
+        self._graph, self._findings = graph, findings
+        self._edges = ItemEdges(graph)
+        self._formulas = 0
+        self._keepers: list[list[int]] = [[] for _ in graph.storages]
+        for node in graph.nodes:
+            for place in {saved.storage for saved in node.saved if saved.storage is not None}:
+                self._keepers[place].append(node.id)
+        self._found: dict[int, PageDetails] = {}
+
+    def add(self, level: Level) -> None:
+        """Take what a level shows for the first time."""
+        for item in (*level.closed, *level.showing_each):
+            self._found[level.number(item.id)] = self._details(level.words, item)
+
+    def finished(self) -> tuple[PageDetails, ...]:
+        """Those of all items, in the order of their numbers."""
+        return tuple(self._found[number] for number in sorted(self._found))
+
+    def _details(self, words: SubjectFacts, item: Item) -> PageDetails:
+        node = None if item.node is None else self._graph.nodes[item.node]
+        # A leaf that every step of a long loop takes is drawn beside each of them.
+        entering = list(islice(self._edges.entering(item), MAX_EDGES + 1))
+        leaving = list(islice(self._edges.leaving(item), MAX_EDGES + 1))
+        told_otherwise = _IN_A_FORM_OF_ITS_OWN["other" if node is None else "operation"]
+        return PageDetails(
+            sections=tuple(_sections(words, item, told_otherwise)),
+            formula=None if node is None or node.is_leaf else self._formula(words, node),
+            callers=tuple(_callers(words, item)),
+            entering=tuple(self._sent(edge, edge.sender) for edge in entering[:MAX_EDGES]),
+            arrived=() if node is None else tuple(_arrived(node)),
+            leaving=tuple(self._sent(edge, edge.receiver) for edge in leaving[:MAX_EDGES]),
+            has_more_edges=max(len(entering), len(leaving)) > MAX_EDGES,
+            norms=tuple(_norms(words, item)),
+            saved=() if node is None else tuple(self._saved(words, node)),
+            findings=self._findings.numbers_of(findings_about(words, item)),
+        )
+
+    def _formula(self, words: SubjectFacts, node: Node) -> PageSection | None:
+        self._formulas += 1
+        if self._formulas > MAX_FORMULAS:
+            return None
+        fact = formula_fact(words.capture, node_formulas(self._graph, node))
+        return None if fact is None else PageSection(fact.label, tuple(map(cut, fact.lines)))
+
+    def _sent(self, edge: GradientEdge, other_end: int) -> PageGradient:
+        share = tuple(share_words(self._edges.share(edge)))
+        return _page_gradient(self._edges.gradient(edge), node=other_end, share=share)
+
+    def _saved(self, words: SubjectFacts, node: Node) -> Iterator[PageSaved]:
+        for saved in node.saved[:MAX_SLOTS]:
+            keepers = [] if saved.storage is None else self._keepers[saved.storage]
+            # A parameter may be kept by every step of a long loop.
+            others = tuple(keeper for keeper in keepers[: MAX_SHARING + 1] if keeper != node.id)[:MAX_SHARING]
+            facts = tuple(map(cut, saved_facts(words, saved)))
+            yield PageSaved(cut(saved.slot), facts, others, max(0, len(keepers) - 1))
+        if len(node.saved) > MAX_SLOTS:
+            yield PageSaved(f"and {len(node.saved) - MAX_SLOTS:,} more")
+
+
+def _sections(words: SubjectFacts, item: Item, left_out: frozenset[str]) -> Iterator[PageSection]:
+    for heading, lines in item_sections(words, item):
+        shown = tuple(dict.fromkeys(cut(line) for line in lines if line))
+        if shown and heading not in left_out:
+            yield PageSection(heading, shown)
+
+
+def _callers(words: SubjectFacts, item: Item) -> Iterator[tuple[str, int]]:
+    site = words.common_call_site(item) if item.node is None else words.graph.nodes[item.node].call_site
+    if site is not None:
+        yield from ((cut(caller.file), caller.line) for caller in islice(callers(words, site), MAX_CALLERS))
+
+
+def _arrived(node: Node) -> Iterator[PageGradient]:
+    for name, figures in arrivals(node):
+        if figures is not None:
+            yield _page_gradient(figures, what=name.removeprefix("gradient").strip())
+
+
+def _page_gradient(
+    figures: TensorFigures | None, *, node: int | None = None, what: str = "", share: tuple[str, ...] = ()
+) -> PageGradient:
+    if figures is None:
+        return PageGradient(node, what)
+    return PageGradient(
+        node=node,
+        what=what,
+        shape=shape_words_of(figures.shape) if figures.is_measured else "",
+        facts=(*figures_facts(figures), *share),
+        numbers=cut(value_words(figures, MAX_NUMBERS)) if figures.count > 1 else "",
+        histogram=figures.histogram,
+        first_decade=figures.histogram_from,
+    )
+
+
+def _norms(words: SubjectFacts, item: Item) -> Iterable[float | None]:
+    """Of what arrived at each repetition, in the order of the computation; of very many, of some of them."""
+    repetitions = arrived_by_repetition(words, item)
+    if len(repetitions) < 2:
+        return ()
+    step = -(-len(repetitions) // MAX_NORMS)
+    return [norm_of(gradients) for gradients in repetitions[::step]]
+
+
+# The edges of a graph that cross the outline of an item: along them gradients enter it, and leave it.
+
+
+class GradientEdge(NamedTuple):
+    """One edge of the graph: `sender` computes a gradient in its backward, and `receiver` gets it."""
+
+    sender: int
+    place: int
+    """Which of the sender's edges it is."""
+    receiver: int
+
+
+class ItemEdges:
+    """Finds them, item by item; an item's own edges, inside it, are left out."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._nodes = graph.nodes
+        self._arriving: dict[int, list[GradientEdge]] = {}
+        for node in graph.nodes:
+            for edge in self._sent_by(node.id):
+                self._arriving.setdefault(edge.receiver, []).append(edge)
+
+    def entering(self, item: Item) -> Iterator[GradientEdge]:
+        """Those along which gradients arrive; of what stands for several repetitions, at the first of them."""
+        own = self._drawn_together(item)
+        for node in sorted(own):
+            yield from (edge for edge in self._arriving.get(node, ()) if edge.sender not in own)
+
+    def leaving(self, item: Item) -> Iterator[GradientEdge]:
+        """Those along which gradients go on, of the same."""
+        own = self._drawn_together(item)
+        for node in sorted(own):
+            yield from (edge for edge in self._sent_by(node) if edge.receiver not in own)
+
+    def gradient(self, edge: GradientEdge) -> TensorFigures | None:
+        """What was sent along an edge; None where nothing was measured."""
+        return at_index(self._nodes[edge.sender].gradients, edge.place)
+
+    def share(self, edge: GradientEdge) -> BranchShare | None:
+        """Its part of the sum at the receiver, where it was summed with others."""
+        return at_index(self._nodes[edge.sender].shares, edge.place)
+
+    def _sent_by(self, node: int) -> Iterator[GradientEdge]:
+        edges: tuple[Edge | None, ...] = self._nodes[node].edges
+        return (GradientEdge(node, place, edge.target) for place, edge in enumerate(edges) if edge is not None)
+
+    def _drawn_together(self, item: Item) -> Collection[int]:
+        """All of a box; of an operation its node and the views that are merged into it."""
+        if item.kind == "box" or item.node is None:
+            return frozenset(item.nodes)
+        members, name = frozenset(item.nodes), self._nodes[item.node].name
+        found, waiting = {item.node}, [item.node]
+        while waiting and len(members) > 1:
+            node = waiting.pop()
+            beside = [edge.receiver for edge in self._sent_by(node)]
+            beside += [edge.sender for edge in self._arriving.get(node, ())]
+            for other in beside:
+                # The same operation again is another repetition.
+                if other in members and other not in found and self._nodes[other].name != name:
+                    found.add(other)
+                    waiting.append(other)
+        return found

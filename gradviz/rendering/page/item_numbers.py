@@ -1,0 +1,95 @@
+"""Numbers for items of several views of one graph: the same thing has the same number in each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from gradviz.graph.model import Graph
+from gradviz.view.model import Item, View
+
+
+class Identities:
+    """Numbers items as views show them, level after level, each of which has one more level of boxes open.
+
+    A repeated box that is open with each of its repetitions has a number of its own: what it holds then is not what it
+    holds while it shows the first of them only.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._numbers: dict[Hashable, int] = {}
+        self.depths: list[int] = []
+        """For each number how many boxes are around the item."""
+        self.parents: list[int | None] = []
+        """For each number that of the box around the item."""
+        self.runs: dict[int, int] = {}
+        """For boxes that show each repetition, the numbers of those that show the first."""
+        self._begin = 0
+
+    def begin_each(self) -> None:
+        """The views that follow show one repeated box with each of its repetitions: only what is in it is new."""
+        self._begin = len(self.depths)
+
+    def is_new(self, number: int | None) -> bool:
+        """Whether an item is no part of what earlier views have shown; always, before `begin_each`."""
+        return number is not None and number >= self._begin
+
+    def of_view(self, view: View, depth: int) -> list[int | None]:
+        """The number of every item; None for leaves that lie in fewer boxes than `depth`: each view has its own.
+
+        A box is told by its place among the boxes beside it, as these are the same in all views.
+        """
+        depths = view.depths()
+        found: list[int | None] = []
+        boxes_in: dict[int | None, int] = {}
+        for item in view.items:
+            parent = None if item.parent is None else found[item.parent]
+            if item.kind == "box":
+                rank = boxes_in[item.parent] = boxes_in.get(item.parent, -1) + 1
+                key: Hashable = ("box", parent, rank)
+            else:
+                key = self._key(item, parent)
+            if key is not None:
+                number = self._known_or_new(key, parent, depths[item.id])
+                found.append(self._showing_each(number) if item.each else number)
+            else:
+                is_shown = depths[item.id] == depth and (not self._begin or self.is_new(parent))
+                found.append(self._new(parent, depth) if is_shown else None)
+        return found
+
+    def _known_or_new(self, key: Hashable, parent: int | None, depth: int) -> int:
+        if key not in self._numbers:
+            self._numbers[key] = self._new(parent, depth)
+        return self._numbers[key]
+
+    def _showing_each(self, run: int) -> int:
+        number = self._known_or_new(("each", run), self.parents[run], self.depths[run])
+        self.runs[number] = run
+        return number
+
+    def in_level_above(self, number: int, depth: int) -> int:
+        """What stands for an item where only boxes in fewer than `depth` others are open: itself, or the box around it.
+
+        Args:
+            number: of an item that is in the view with boxes open to `depth`.
+        """
+        parent = self.parents[number]
+        return parent if self.depths[number] >= depth and parent is not None else number
+
+    def _key(self, item: Item, parent: int | None) -> Hashable:
+        """None for leaves and what is carried: they are drawn anew beside whatever uses them."""
+        if item.kind == "root":
+            return "root", item.root
+        if item.kind == "refused":
+            return "refused", item.refused
+        if item.cut_edge is not None:
+            # Wherever what it cuts off from is drawn, in the box of the cut there is one.
+            return item.kind, self._graph.cut_edges[item.cut_edge].origin, parent
+        if item.kind == "node" and item.node is not None and not self._graph.nodes[item.node].is_leaf:
+            return "node", item.node, parent
+        return None
+
+    def _new(self, parent: int | None, depth: int) -> int:
+        self.depths.append(depth)
+        self.parents.append(parent)
+        return len(self.depths) - 1

@@ -1,0 +1,59 @@
+"""The steps of the backward pass, for a page that plays it: those of `gradviz.analysis.replay.steps` in an open view.
+
+The page shows a step on whatever stands for its nodes: on a closed box, where they are folded away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gradviz.analysis.replay.steps import Replay, Step
+from gradviz.rendering.formats import Subject
+from gradviz.rendering.page.document import PageArrival, PageReplay, PageSection, PageStep
+from gradviz.rendering.page.items import cut
+from gradviz.rendering.replay.gradient_numbers import short_words
+from gradviz.rendering.replay.step_words import ReplayWords
+from gradviz.view.model import View
+
+MAX_STEPS = 4_000
+"""Nobody plays more, and the words for a step are the largest part of what the page is given."""
+
+MAX_AMOUNTS = 12
+"""Told of one step: a weight that a long loop takes gets a gradient from each of its turns."""
+
+TOO_MANY_STEPS = "The backward pass has too many steps to be played in a page: gradviz replay plays it."
+
+
+def page_replay(subject: Subject, finest: View) -> PageReplay | None:
+    """The backward pass step by step; None where it has too many steps, or there was none.
+
+    Args:
+        finest: the view in which every box is open.
+    """
+    if subject.graph.refused or len(subject.graph.nodes) > 4 * MAX_STEPS:
+        return None  # What several repetitions share makes fewer steps of nodes, but not that many fewer.
+    replay = Replay(subject.graph, finest)
+    if len(replay) > MAX_STEPS:
+        return None
+    words = ReplayWords(replace(subject, view=finest), replay)
+    steps = tuple(_page_step(words, step) for step in replay.steps)
+    return PageReplay(steps, tuple(map(cut, words.sums.beginning())), replay.was_watched)
+
+
+def _page_step(words: ReplayWords, step: Step) -> PageStep:
+    return PageStep(
+        nodes=tuple(step.nodes),
+        title=cut(words.names.title(step)),
+        subtitle=cut(words.names.subtitle(step)),
+        facts=tuple(PageSection(fact.label, tuple(map(cut, fact.lines))) for fact in words.facts(step)),
+        arrivals=tuple(_arrivals(step)),
+        sums=tuple(short_words([words.replay.arrived_at(slot)]) for slot in step.slots),
+    )
+
+
+def _arrivals(step: Step) -> Iterator[PageArrival]:
+    places = {slot: place for place, slot in enumerate(step.slots)}
+    for number, flow in enumerate(step.entering):
+        slot = places[flow.receiver, flow.input_nr]
+        yield PageArrival(flow.step, slot, short_words([flow.gradient]) if number < MAX_AMOUNTS else "")

@@ -1,0 +1,173 @@
+"""Frames of a replay on a page: all in one picture, in rows, or each in one of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from xml.sax.saxutils import escape
+
+from gradviz.analysis.replay.steps import State
+from gradviz.errors import BadInput, check_choice
+from gradviz.rendering.look.color_ramps import Ink
+from gradviz.rendering.look.geometry import Direction
+from gradviz.rendering.look.node_label import SMALL_SIZE, one_line, printable
+from gradviz.rendering.look.palette import DARK, Theme
+from gradviz.rendering.look.shapes import number
+from gradviz.rendering.look.text_metrics import text_width, wrap
+from gradviz.rendering.replay.frames import ReplayFrames
+from gradviz.rendering.replay.step_words import ReplayWords
+from gradviz.rendering.svg.frame import call_facts
+from gradviz.rendering.svg.links import arrowhead, arrowheads
+from gradviz.rendering.svg.style import ThemeChoice, style_sheet
+from gradviz.rendering.svg.svg import Drawing
+
+MAX_FRAMES = 60
+"""In one picture; a page of more is no help to anybody."""
+_WIDTH = 1300.0
+_MARGIN = 24.0
+_GAP = 36.0
+_LINE = 15.0
+_HEADS = (("carries", 9), ("carried", 7))
+"""Arrowheads of wires with a gradient, with their sizes."""
+
+
+@dataclass(frozen=True)
+class StripLook:
+    """How the pictures look."""
+
+    direction: Direction = "TB"
+    theme: ThemeChoice = "auto"
+    embed_font: bool = True
+
+    def __post_init__(self) -> None:
+        check_choice("direction", self.direction, ("TB", "LR"))
+        check_choice("theme", self.theme, ("auto", "light", "dark"))
+
+
+class ReplayStrip:
+    """The frames of some steps of one replay, ready to be put on pages."""
+
+    def __init__(self, words: ReplayWords, look: StripLook, steps: range, notes: tuple[str, ...] = ()) -> None:
+        self._words, self._look, self._steps = words, look, steps
+        self._frames = ReplayFrames(words, look.direction, steps)
+        self._notes = (*notes, *self._frames.notes)
+
+    def whole(self) -> Drawing:
+        """All frames in one picture; raises `BadInput` where these are too many."""
+        if len(self._steps) > MAX_FRAMES:
+            raise BadInput(
+                f"{len(self._steps):,} steps are too many for one picture, which shows up to {MAX_FRAMES}",
+                hint="--from and --to draw a part, --depth folds more, and -o FOLDER/ makes a file for each",
+            )
+        return self._page(self._steps)
+
+    def single(self, at: int) -> Drawing:
+        """A picture of one frame."""
+        return self._page(range(at, at + 1))
+
+    def _page(self, steps: range) -> Drawing:
+        frames = self._frames
+        columns = max(1, min(len(steps), int((_WIDTH + _GAP) // (frames.width + _GAP))))
+        columns = ceil(len(steps) / ceil(len(steps) / columns))  # No row with one lonely frame at the end.
+        inner = max(columns * (frames.width + _GAP) - _GAP, text_width(_legend_words(), SMALL_SIZE) + 130)
+        title, y = self._title(inner)
+        placed = []
+        for first in range(0, len(steps), columns):
+            row = steps[first : first + columns]
+            for column, at in enumerate(row):
+                x = _MARGIN + column * (frames.width + _GAP)
+                placed.append(f'<g transform="translate({number(x)} {number(y)})">\n{frames.frame(at)}</g>\n')
+            # Pages of one frame are of one height, so that they can be leafed through.
+            words = self._steps if len(steps) == 1 else row
+            y += frames.picture_height + max(map(frames.caption_height, words)) + _GAP
+        footer, bottom = self._footer(y, inner)
+        return Drawing(self._document("".join((title, *placed, footer)), inner, bottom), inner + 2 * _MARGIN, bottom)
+
+    def _document(self, body: str, inner: float, height: float) -> str:
+        width, tall = number(inner + 2 * _MARGIN), number(height)
+        style = style_sheet(self._look.theme, embed_font=self._look.embed_font, more=(replay_rules,))
+        heads = arrowheads(()) + "".join(arrowhead(f"g-{state}", f"g-{state}", size) for state, size in _HEADS)
+        name = escape(printable(f"backward of {self._words.subject.capture.program.name}, step by step"))
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{tall}" viewBox="0 0 {width} {tall}" '
+            f'role="img">\n<title>{name}</title>\n<style>{escape(style)}</style>\n'
+            f"<defs>{heads}</defs>\n"
+            f'<rect class="page" width="{width}" height="{tall}"/>\n{body}</svg>\n'
+        )
+
+    def _title(self, inner: float) -> tuple[str, float]:
+        subject, y = self._words.subject, _MARGIN + 15
+        parts = [f'<text class="p" x="{number(_MARGIN)}" y="{number(y)}">'
+                 f"{escape(one_line(subject.capture.program.name))}</text>\n"]  # fmt: skip
+        for line in wrap(f"{call_facts(subject)} · {len(self._words.replay):,} steps", inner, SMALL_SIZE):
+            y += _LINE
+            parts.append(_text(line, y))
+        return f'<g class="f">{"".join(parts)}</g>\n', y + _MARGIN
+
+    def _footer(self, y: float, inner: float) -> tuple[str, float]:
+        parts = list(_legend(y))
+        y += 14
+        for note in self._notes:
+            for line in wrap(one_line(note), inner, SMALL_SIZE):
+                y += _LINE
+                parts.append(_text(line, y))
+        return f'<g class="f">{"".join(parts)}</g>\n', y + _MARGIN
+
+
+def _text(words: str, y: float, x: float = _MARGIN) -> str:
+    return f'<text x="{number(x)}" y="{number(y)}">{escape(words)}</text>\n'
+
+
+_STATES: tuple[tuple[State, str], ...] = (
+    ("runs", "runs"),
+    ("ready", "ready to run"),
+    ("waits", "waits for more gradient"),
+    ("ran", "has run"),
+)
+
+
+def _legend_words() -> str:
+    return "  ".join(words for _, words in _STATES)
+
+
+def _legend(y: float) -> Iterator[str]:
+    x = _MARGIN
+    for state, words in _STATES:
+        yield (
+            f'<g class="is-{state}"><g class="operation"><rect class="s" x="{number(x)}" y="{number(y - 10)}" '
+            f'width="20" height="13" rx="4"/></g></g>'
+        )
+        yield _text(words, y, x + 26)
+        x += 26 + text_width(words, SMALL_SIZE) + 20
+
+
+@dataclass(frozen=True)
+class _Inks:
+    """The colours of a replay in one theme."""
+
+    runs: Ink
+    line: str
+    """Of what waits, and of the wires that carry the gradient now."""
+    ran: str
+    """Of what has run, and of wires that have carried it."""
+    ran_fill: str
+
+
+_LIGHT_INKS = _Inks(Ink("#fde4d3", "#c2410c", "#5c1f04"), "#c2410c", "#d99a78", "#fdf6f1")
+_DARK_INKS = _Inks(Ink("#5a2a10", "#fb923c", "#ffe8d9"), "#fb923c", "#9a6238", "#2b2320")
+
+
+def replay_rules(theme: Theme) -> Iterator[str]:
+    """States of items, wires with a gradient, and numbers of steps; after the rules for roles, which they override."""
+    inks = _DARK_INKS if theme is DARK else _LIGHT_INKS
+    yield f".is-runs .s{{fill:{inks.runs.fill};stroke:{inks.line};stroke-width:2.6}}.is-runs .i{{stroke:{inks.line}}}"
+    yield f".is-runs text,.is-runs .q{{fill:{inks.runs.text}}}"
+    yield f".is-ready .s{{stroke:{inks.line};stroke-width:2}}"
+    yield f".is-waits .s{{stroke:{inks.line};stroke-width:1.6;stroke-dasharray:3 3}}"
+    yield f".is-ran .s{{stroke:{inks.ran}}}.is-ran .operation .s,.is-ran .view .s{{fill:{inks.ran_fill}}}"
+    yield f".l .carries{{stroke:{inks.line};stroke-width:2.4}}.g-carries{{fill:{inks.line}}}"
+    yield f".l .carried{{stroke:{inks.ran}}}.g-carried{{fill:{inks.ran}}}"
+    yield f".y .gl text{{fill:{inks.line}}}"
+    yield f".fs{{fill:none;stroke:{theme.quiet_text};stroke-width:.8}}"
+    yield f".nc{{fill:{inks.line}}}.f .nt{{fill:{theme.page};font-weight:700}}"

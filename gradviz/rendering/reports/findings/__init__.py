@@ -1,0 +1,1 @@
+"""Findings of ``gradviz check``, in one file for each output format."""

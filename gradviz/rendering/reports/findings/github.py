@@ -1,0 +1,31 @@
+"""Findings as commands that GitHub Actions turn into annotations beside the lines.
+
+The format: https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands
+"""
+
+from __future__ import annotations
+
+from gradviz.analysis.check.report import Report
+from gradviz.analysis.finding import Finding
+
+_COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+def findings_github(report: Report) -> str:
+    """One line for each finding."""
+    return "".join(_command(finding) + "\n" for finding in report.findings)
+
+
+def _command(finding: Finding) -> str:
+    properties = {"title": f"{finding.code} {finding.cause}"}
+    if finding.location is not None:
+        properties = {"file": finding.location.file, "line": str(finding.location.line), **properties}
+    text = finding.in_sentences
+    listed = ",".join(f"{name}={_escaped(value, also=':,')}" for name, value in properties.items())
+    return f"::{_COMMANDS[finding.severity]} {listed}::{_escaped(text)}"
+
+
+def _escaped(text: str, *, also: str = "") -> str:
+    for sign in "%\r\n" + also:
+        text = text.replace(sign, f"%{ord(sign):02X}")
+    return text

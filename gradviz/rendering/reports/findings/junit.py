@@ -1,0 +1,41 @@
+"""Findings as a JUnit report: each is a failed test, and a clean run is a passed one."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from gradviz.analysis.check.report import Report
+from gradviz.analysis.finding import Finding
+from gradviz.rendering.look.node_label import printable
+
+
+def findings_junit(report: Report) -> str:
+    """A suite with one case for each finding. Notes pass: they are no reason for a build to fail."""
+    failures = sum(finding.is_alarm for finding in report.findings)
+    suites = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(
+        suites,
+        "testsuite",
+        name="gradviz check",
+        tests=str(max(1, len(report.findings))),
+        failures=str(failures),
+        errors="0",
+    )
+    for finding in report.findings:
+        _add_case(suite, report, finding)
+    if not report.findings:
+        ElementTree.SubElement(suite, "testcase", classname=report.program, name="nothing found")
+    ElementTree.indent(suites)
+    return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _add_case(suite: ElementTree.Element, report: Report, finding: Finding) -> None:
+    place = {"file": finding.location.file, "line": str(finding.location.line)} if finding.location is not None else {}
+    name = printable(f"{finding.code} {finding.cause}: {finding.message}")
+    case = ElementTree.SubElement(suite, "testcase", {"classname": report.program, "name": name, **place})
+    text = "\n".join(printable(part) for part in (finding.message, finding.why, finding.fix) if part)
+    if finding.is_alarm:
+        failure = ElementTree.SubElement(case, "failure", type=finding.severity, message=printable(finding.message))
+        failure.text = text
+    else:
+        ElementTree.SubElement(case, "system-out").text = text

@@ -1,0 +1,169 @@
+"""The words of each row of a tree, before it is known how wide the columns are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gradviz.graph.query.search import Found
+from gradviz.rendering.formats import Subject
+from gradviz.rendering.look.palette import failed_item, role_of
+from gradviz.rendering.tree.columns import Column, RowFacts
+from gradviz.rendering.tree.rows import Row
+from gradviz.rendering.tree.signs import ABOVE, BELOW, FAILED, FLAG_STYLES, MATCH, OMITTED, ROLE_SIGNS, Sign
+from gradviz.rendering.words.common_words import counted
+from gradviz.rendering.words.item_words import ItemText, ItemTexts
+from gradviz.rendering.words.source_links import source_link
+from gradviz.view.model import Item, View
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The words of one row."""
+
+    lines: str
+    title: str
+    sign: Sign | None = None
+    """Before the title; without one, the title runs over all columns."""
+    columns: tuple[str, ...] = ()
+    link: str | None = None
+    """Where a click on the source line leads."""
+    style: str = ""
+    is_match: bool = False
+    gutter: Sign | None = None
+    """In a table that has a gutter, what stands there, before the lines."""
+    shorter_titles: tuple[str, ...] = ()
+    """For where the title does not fit, the longest first."""
+    runs_over_columns: bool = False
+    """The title takes their room, too: there is nothing else to say."""
+
+    @property
+    def first(self) -> str:
+        """What stands in the column of the operation."""
+        return f"{self.lines}{self.sign.character} {self.title}" if self.sign else self.lines + self.title
+
+
+class CellWriter:
+    """Finds the words for the rows of one subject."""
+
+    def __init__(
+        self, subject: Subject, columns: Sequence[Column], matches: frozenset[int], link_template: str | None
+    ) -> None:
+        self._subject, self._columns, self._matches, self._template = subject, columns, matches, link_template
+        self._words = subject.words
+        self._texts = ItemTexts(self._words)
+        self._failed = failed_item(subject.view, subject.graph)
+        self._tells_parameters = any(column.name == "params" for column in columns)
+
+    def cells(self, row: Row) -> Iterator[Cells]:
+        """The words of a row, below a line of their own where backward failed in it, or its gradient was lost there."""
+        if row.kind == "item" and row.item is not None:
+            if row.item == self._failed:
+                yield Cells(row.above, f"{FAILED.character} backward failed here", style=FAILED.style)
+            flag = self._texts[row.item].flag
+            if flag is not None and flag.level != "quiet":
+                yield Cells(row.above, flag.text, style=FLAG_STYLES[flag.level])
+        yield self._of_row(row)
+
+    def _of_row(self, row: Row) -> Cells:
+        if row.kind == "gap":
+            return Cells(row.lines, f"{OMITTED.character} {counted(row.hidden, 'row')}", style="italic")
+        if row.kind == "heading":
+            title, *shorter = self._headings(row)
+            is_match = row.item in self._matches
+            return Cells(
+                row.lines,
+                title,
+                style="italic",
+                is_match=is_match,
+                gutter=MATCH if is_match else None,
+                shorter_titles=tuple(shorter),
+            )
+        assert row.item is not None, "only a heading or a gap may lack an item"
+        return self._of_item(row, self._subject.view.items[row.item])
+
+    def _of_item(self, row: Row, item: Item) -> Cells:
+        text = self._texts[item.id]
+        number = f"#{row.number} " if row.number else ""
+        if row.kind == "reference":
+            return Cells(row.lines, number + clean(text.title), ABOVE if row.is_above else BELOW)
+        facts = RowFacts(item, text, self._words)
+        sign = FAILED if item.id == self._failed else ROLE_SIGNS[role_of(item, self._subject.graph)]
+        title = self._titled(item, " ".join(filter(None, (text.title, text.settings))))
+        is_match = item.id in self._matches
+        if item.kind == "cut_off":
+            return Cells(row.lines, f"{number}{title}: {text.subtitle}", sign, style=sign.style, runs_over_columns=True)
+        return Cells(
+            row.lines,
+            number + title,
+            sign,
+            tuple(clean(column.words(facts)) for column in self._columns),
+            self._link(text),
+            sign.style,
+            is_match,
+            MATCH if is_match else None,
+        )
+
+    def _titled(self, item: Item, title: str) -> str:
+        """Title and badge: ``h.0 … h.11 ×12 · 85.1M params``, ``[mm, add, tanh] ×300``, ``fc · 850 params``."""
+        badge = self._texts[item.id].badge
+        if item.kind == "box" and self._tells_parameters:
+            badge = f"×{item.repeat:,}" if item.repeat > 1 else ""
+        if item.kind == "box" and item.scope is None and badge and "," in title:
+            title = f"[{title}]"
+        gap = " " if item.repeat > 1 else " · "
+        return clean(f"{title}{gap}{badge}" if badge else title)
+
+    def _headings(self, row: Row) -> Iterator[str]:
+        """What begins: ``in model.h.0 … h.11 (Block) ×12 · 1.7k params``, and with fewer and fewer words."""
+        if row.item is None:
+            yield "at the outermost level"
+            return
+        item, text = self._subject.view.items[row.item], self._texts[row.item]
+        title = clean(text.path or text.title)
+        times = f" ×{item.repeat:,}" if item.repeat > 1 else ""
+        if not row.is_return:
+            subtitle = f" ({text.subtitle})" if text.path and text.subtitle else ""
+            yield f"in {self._titled(item, title + subtitle)}"
+            yield clean(f"in {title}{subtitle}{times}")
+            yield f"in {title}{times}"
+        yield f"in {title}"
+
+    def _link(self, text: ItemText) -> str | None:
+        if self._template is None or text.source is None:
+            return None
+        return source_link(self._template, *text.source)
+
+
+def clean(text: str) -> str:
+    """One line that moves no cursor, whatever a name holds."""
+    return without_controls(" ".join(text.split()))
+
+
+def without_controls(text: str) -> str:
+    """The same with its spaces as they are; a line feed is a control character, too."""
+    return _UNPRINTABLE.sub("?", text)
+
+
+def matching_items(view: View, found: Found) -> frozenset[int]:
+    """Ids of the items that show what was found, and of folded boxes that hold it."""
+    return frozenset(item.id for item in view.items if _shows(item, found))
+
+
+def _shows(item: Item, found: Found) -> bool:
+    if item.kind == "carried":
+        return False
+    if item.constant is not None:
+        return item.constant in found.constants
+    if item.root is not None:
+        return item.root in found.roots
+    if item.refused is not None:
+        return item.refused in found.refused
+    if item.cut_edge is not None:
+        return item.kind == "cut" and not found.cut_edges.isdisjoint(item.cut_edges)
+    if item.scope in found.scopes or item.last_scope in found.scopes:
+        return True
+    return not item.is_open and not found.nodes.isdisjoint(item.nodes)

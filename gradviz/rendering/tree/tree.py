@@ -1,0 +1,97 @@
+"""The graph as a tree of text: from the loss down to what it was computed from, for terminals, logs and pipes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from textwrap import wrap
+
+from gradviz.rendering.formats import Subject
+from gradviz.rendering.look.legend_words import role_words
+from gradviz.rendering.tree.cells import Cells, CellWriter, clean, matching_items
+from gradviz.rendering.tree.column_widths import Line, Span, Table
+from gradviz.rendering.tree.columns import Column, columns_named
+from gradviz.rendering.tree.outline import outline
+from gradviz.rendering.tree.signs import ABOVE, BELOW, MATCH, ROLE_SIGNS
+from gradviz.rendering.tree.styled_text import plain, written
+from gradviz.rendering.words.common_words import counted, listed
+from gradviz.rendering.words.source_links import editor_template
+
+WIDEST = 120
+"""Where no width is given: rows get as wide as their words, up to this."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRenderer:
+    """Renders a subject as a tree; where something was searched for, only that and where it is.
+
+    Raises `BadInput` for an unknown column or editor.
+    """
+
+    width: int | None = None
+    """Columns of the terminal; None for as many as the words need, up to `WIDEST`."""
+    color: bool = False
+    ascii: bool = False
+    """Plain ASCII, for where no other character can be shown."""
+    columns: str | None = None
+    """Which columns, in which order: see `columns_named`."""
+    reverse: bool = False
+    """Leaves first, in the direction of the data."""
+    editor: str | None = None
+    """Where there is `color`, source lines are links that open in it: a name or a template, see `source_links`."""
+    _columns: tuple[Column, ...] = field(init=False, repr=False)
+    _link_template: str | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_columns", columns_named(self.columns))
+        object.__setattr__(self, "_link_template", editor_template(self.editor) if self.editor else None)
+
+    def render(self, subject: Subject) -> str:
+        """The whole tree, with what was left out and what went wrong below it."""
+        matches = None if subject.found is None else matching_items(subject.view, subject.found)
+        rows = outline(subject.graph, subject.view, upside_down=self.reverse, wanted=matches)
+        writer = CellWriter(subject, self._columns, matches or frozenset(), self._link_template)
+        cells = [cell for row in rows for cell in writer.cells(row)]
+        width = self.width or WIDEST
+        table = Table(cells, self._columns, width, has_gutter=matches is not None)
+        remarks = [*_legend(subject, cells, width), *_remarks(subject, table, width)]
+        return written([*table.lines(), [], *remarks], color=self.color, ascii=self.ascii)
+
+
+def _legend(subject: Subject, cells: Sequence[Cells], width: int) -> Iterator[Line]:
+    """What the signs mean that are shown, as many on a line as there is room for."""
+    meanings = {sign: role_words(role, subject) for role, sign in ROLE_SIGNS.items()}
+    meanings |= {BELOW: "shown further down", ABOVE: "shown further up", MATCH: "match"}
+    shown = {cell.sign for cell in cells} | ({MATCH} if any(cell.is_match for cell in cells) else set())
+    line: Line = []
+    for sign, words in meanings.items():
+        if sign not in shown:
+            continue
+        entry = [Span("  " if line else ""), Span(sign.character, sign.style), Span(f" {words}", "italic")]
+        if line and len(plain([*line, *entry])) > width:
+            yield line
+            line, entry = [], entry[1:]
+        line += entry
+    yield line
+
+
+def _remarks(subject: Subject, table: Table, width: int) -> Iterator[Line]:
+    """What the tree does not say by itself: the program's error, what is folded, what could not be recorded."""
+    capture = subject.capture
+    size = counted(len(subject.graph.nodes), "autograd node") + f" in {clean(capture.program.name)}"
+    yield from ([Span(line)] for line in wrap(size, max(width, 20)))
+    if subject.found is not None:
+        rows = sum(cell.is_match for cell in table.cells)
+        yield [Span(f"{counted(len(subject.found), 'match', 'matches')} in {counted(rows, 'row')}", "bold")]
+    remarks = [("error", f"{capture.error.type_name}: {capture.error.message}")] if capture.error else []
+    remarks += [("note", sentence) for sentence in subject.view.notes]
+    if table.without_room:
+        remarks.append(("note", f"{width} columns have no room for {listed(table.without_room)} (--width, --columns)"))
+    remarks += [("not recorded", sentence) for sentence in capture.disclosures]
+    for word, sentence in remarks:
+        first, *others = wrap(clean(f"{word}: {sentence}"), max(width, 20), subsequent_indent="  ")
+        yield [Span(word, _WORD_STYLES[word]), Span(first.removeprefix(word))]
+        yield from ([Span(line)] for line in others)
+
+
+_WORD_STYLES = {"error": "bold red", "note": "bold", "not recorded": "bold magenta"}

@@ -1,0 +1,122 @@
+"""The flag on an item: a few words about a finding, or about a gradient that is zero, missing, NaN or infinite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
+
+from gradviz.analysis.numbers.gradient_origins import BROKEN, WORST_FIRST, GradientOrigin, GradientState, state_of
+from gradviz.graph.node_findings import Verdict
+from gradviz.rendering.words.gradient_words import STATE_WORDS, arrived_by_repetition
+from gradviz.rendering.words.subject_facts import SubjectFacts
+from gradviz.view.model import Item
+
+FlagLevel = Literal["alarm", "warning", "quiet"]
+"""``alarm``: NaN or Inf begins here; ``warning``: zero begins here; ``quiet``: it began elsewhere."""
+
+FLAG_SIGNS: dict[FlagLevel, str] = {"alarm": "✗", "warning": "✗", "quiet": ""}
+_REASONS = {
+    "node": "the gradient that arrived was fine, what goes on from here is {}",
+    "zeros": "the gradient that arrived was zero, what goes on from here is {}",
+    "sum": "what came along each branch was fine, their sum is {}",
+    "hook": "what was sent here was fine, a hook made it {}",
+}
+_WORDS = {"sum": "branches sum to {}", "hook": "a hook makes it {}"}
+_ASIDE = "a leaf beside it gets nothing but zeros, the rest of the gradient goes on"
+_LEVELS: dict[Literal["error", "warning", "note"], FlagLevel] = {
+    "error": "alarm", "warning": "warning", "note": "quiet",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """What stands on an item."""
+
+    words: str
+    level: FlagLevel
+    reason: str = ""
+    """A sentence for the small print."""
+
+    @property
+    def text(self) -> str:
+        """The words after their sign."""
+        return f"{FLAG_SIGNS[self.level]} {self.words}".strip()
+
+
+def item_flag(subject: SubjectFacts, item: Item) -> Flag | None:
+    """The mark of an item; a finding explains what the gradient only shows, so it stands first."""
+    findings = findings_about(subject, item)
+    worst = worst_finding(subject, item)
+    if worst is None:
+        return gradient_flag(subject, item)
+    others = len({finding.code for finding in findings}) - 1
+    inside = " inside" if item.kind == "box" else ""
+    more = f" +{others}" if others else ""
+    return Flag(f"{worst.code} {worst.cause}{inside}{more}", _LEVELS[worst.severity], worst.message)
+
+
+def worst_finding(subject: SubjectFacts, item: Item) -> Verdict | None:
+    """The gravest of what was found about an item."""
+    return min(findings_about(subject, item), key=lambda finding: list(_LEVELS).index(finding.severity), default=None)
+
+
+def findings_on(subject: SubjectFacts, item: Item) -> Iterator[str]:
+    """What was found, in sentences for the small print."""
+    for finding in findings_about(subject, item):
+        yield f"{finding.severity} {finding.code} {finding.cause}: {finding.message}"
+
+
+def findings_about(subject: SubjectFacts, item: Item) -> list[Verdict]:
+    """What was found about the nodes of an item, and about cuts that it hides."""
+    if item.kind == "cut":
+        return [subject.graph.cut_edges[item.cut_edge or 0].finding]
+    if item.is_open:
+        return []
+    on_nodes = (subject.findings.get(node, ()) for node in item.nodes) if subject.findings else ()
+    return [*chain.from_iterable(on_nodes), *subject.hidden_cuts.get(item.id, ())]
+
+
+def gradient_flag(subject: SubjectFacts, item: Item) -> Flag | None:
+    """The mark of a closed item; None where its gradient is fine, or nothing is known of it."""
+    if item.is_open:
+        return None
+    gradient_origins = [
+        subject.gradient_origins.by_node[node] for node in item.nodes if node in subject.gradient_origins.by_node
+    ]
+    loud = [gradient_origin for gradient_origin in gradient_origins if not gradient_origin.is_aside]
+    if gradient_origins and not loud and item.kind != "box":
+        return Flag(f"gradient {STATE_WORDS[gradient_origins[0].state]} to a leaf", "quiet", _ASIDE)
+    return _origin_flag(subject, item, loud) if loud else _quiet_flag(subject, item)
+
+
+def _origin_flag(subject: SubjectFacts, item: Item, gradient_origins: Sequence[GradientOrigin]) -> Flag:
+    worst = min((gradient_origin.state for gradient_origin in gradient_origins), key=WORST_FIRST.index)
+    alike = [gradient_origin for gradient_origin in gradient_origins if gradient_origin.state == worst]
+    level: FlagLevel = "alarm" if worst in BROKEN else "warning"
+    word = STATE_WORDS[worst]
+    if item.kind == "box":
+        return Flag(f"gradient becomes {word} inside", level)
+    by = alike[0].by
+    share = _share(len(alike), len(arrived_by_repetition(subject, item)))
+    return Flag(_WORDS.get(by, "gradient becomes {}").format(word) + share, level, _REASONS[by].format(word))
+
+
+def _quiet_flag(subject: SubjectFacts, item: Item) -> Flag | None:
+    states = [state_of(gradients) for gradients in arrived_by_repetition(subject, item)]
+    worst = _worst(states)
+    if worst is not None:
+        share = _share(states.count(worst), len(states))
+        return Flag(f"gradient {STATE_WORDS[worst]}{share}", "quiet")
+    inside = _worst(subject.gradient_origins.arrived.get(node) for node in item.nodes) if item.kind == "box" else None
+    return None if inside is None else Flag(f"gradient {STATE_WORDS[inside]} inside", "quiet")
+
+
+def _share(count: int, total: int) -> str:
+    return f" in {count:,} of {total:,}" if count < total else ""
+
+
+def _worst(states: Iterable[GradientState | None]) -> GradientState | None:
+    found = set(states)
+    return next((state for state in WORST_FIRST if state in found), None)

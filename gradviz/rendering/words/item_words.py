@@ -1,0 +1,284 @@
+"""Every word that is shown on an item, for all formats: two formats cannot name the same thing differently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypedDict
+
+from gradviz.graph.model import CallSite, Node, RefusedRoot
+from gradviz.graph.node_findings import CutEdge
+from gradviz.graph.query.operation_names import autograd_name, constant_names
+from gradviz.graph.query.own_line import line_words
+from gradviz.graph.query.root_names import refused_name
+from gradviz.rendering.words import tooltips
+from gradviz.rendering.words.box_words import box_badge, box_path, box_subtitle, box_title, relative_path
+from gradviz.rendering.words.common_words import counted, listed, shape_words, short_line_words
+from gradviz.rendering.words.flags import Flag, item_flag
+from gradviz.rendering.words.repetition_shapes import constant_shapes, leaving_shapes, operation_shapes
+from gradviz.rendering.words.setting_words import setting_words
+from gradviz.rendering.words.subject_facts import SubjectFacts
+from gradviz.rendering.words.value_words import item_numbers
+from gradviz.view.model import Item
+
+
+@dataclass(frozen=True, slots=True)
+class ItemText:
+    """The words for one item. Any but the title may be empty."""
+
+    title: str
+    """What it is in the reader's words: ``linear``, ``h.0 … h.11``, ``model.fc.weight``, ``loss``."""
+    subtitle: str = ""
+    """The autograd name or the class: ``AddmmBackward0``, ``GPT2Block``."""
+    shape: str = ""
+    """``[8, 64]``; the dtype is added where it is not float32."""
+    badge: str = ""
+    """A short count: ``×12``, ``85.1M params``."""
+    line: str = ""
+    """The reader's own source line: ``train.py:41``."""
+    tooltip: tuple[str, ...] = ()
+    """Everything else, a line each."""
+    path: str = ""
+    """For a module call, its title where no box around it is seen: ``net.encoder.2 (call 2)``."""
+    name: str = ""
+    """The variable that holds what an operation gives: ``logits``."""
+    source: tuple[str, int] | None = None
+    """File and number of `line`."""
+    short_line: str = ""
+    """`line` where the script's name stands above already: ``line 41``."""
+    settings: str = ""
+    """The arguments that decide what an operation does: ``dim=-1``."""
+    flag: Flag | None = None
+    """What a check found about it, or that its gradient is zero, NaN or Inf."""
+    numbers: str = ""
+    """Its value and its gradient, where they are small and were kept: ``↓ 10  ↑ 0.1``."""
+    figure: str = ""
+    """What was measured of it, in a picture that is coloured by that."""
+
+
+def item_texts(subject: SubjectFacts) -> tuple[ItemText, ...]:
+    """The words for every item of a view, in its order."""
+    return tuple(item_text(subject, item) for item in subject.view.items)
+
+
+class ItemTexts:
+    """The same by the number of an item, for lines of text, which have no tooltips. They are found when asked for: of
+    a large graph a part may be all that is shown."""
+
+    def __init__(self, subject: SubjectFacts) -> None:
+        self._subject = subject
+        self._known: dict[int, ItemText] = {}
+
+    def __getitem__(self, item: int) -> ItemText:
+        if item not in self._known:
+            self._known[item] = item_label_text(self._subject, self._subject.view.items[item])
+        return self._known[item]
+
+
+def item_text(subject: SubjectFacts, item: Item) -> ItemText:
+    """The words for one item."""
+    tooltip = tuple(line for _, lines in item_sections(subject, item) for line in lines)
+    return replace(item_label_text(subject, item), tooltip=tooltip)
+
+
+def item_label_text(subject: SubjectFacts, item: Item) -> ItemText:
+    """The same without the tooltip, which takes longer than all the rest."""
+    return replace(_text_of(subject, item), flag=item_flag(subject, item), numbers=item_numbers(subject, item))
+
+
+def item_sections(subject: SubjectFacts, item: Item) -> Iterator[tooltips.Section]:
+    """What a tooltip says of an item, under headings; one without a heading says what the item is."""
+    if item.kind == "carried":
+        source, instead = (
+            "" if of is None else _text_of(subject, subject.view.items[of]).title for of in (item.source, item.instead)
+        )
+        yield "", tooltips.carried(subject, item, source, instead)
+    else:
+        yield from tooltips.sections(subject, item)
+
+
+def _text_of(subject: SubjectFacts, item: Item) -> ItemText:
+    if item.kind == "box":
+        return _box(subject, item)
+    if item.kind == "constant":
+        return _constant(subject, item)
+    if item.kind == "root":
+        return _root(subject, item)
+    if item.kind == "refused":
+        return _refused(subject, subject.graph.refused[item.refused or 0])
+    if item.kind == "carried":
+        return _carried(subject, item)
+    if item.cut_edge is not None:
+        edge = subject.graph.cut_edges[item.cut_edge]
+        return _cut(subject, edge) if item.kind == "cut" else _cut_off(subject, item)
+    assert item.node is not None, "an item of kind node has one"
+    return _leaf(subject, item, item.node) if subject.graph.nodes[item.node].is_leaf else _operation(subject, item)
+
+
+def _operation(subject: SubjectFacts, item: Item) -> ItemText:
+    node = subject.graph.nodes[item.node or 0]
+    return ItemText(
+        title=subject.operation_title(node),
+        subtitle=autograd_name(node),
+        badge=" · ".join(_peculiarities(node)),
+        name=_variables(subject, subject.result_of(item, node)) or _variables(subject, node),
+        shape=operation_shapes(subject, item, node),
+        settings=setting_words(node),
+        **_place(subject, node.call_site),
+    )
+
+
+def _variables(subject: SubjectFacts, node: Node) -> str:
+    """The first name of each thing that the node gives; a root says its own."""
+    own = {root.name for root in subject.graph.roots if root.node == node.id}
+    names = (next((name for name in tensor.names if name not in own), "") for tensor in node.held)
+    return listed([name for name in names if name], 2)
+
+
+def _peculiarities(node: Node) -> Iterator[str]:
+    """What the program asked of a tensor's gradient."""
+    if any(tensor.retains_grad and not tensor.is_leaf for tensor in node.held):
+        yield "retains grad"
+    if node.hooks:
+        yield counted(len(node.hooks), "hook")
+
+
+def _leaf(subject: SubjectFacts, item: Item, node_id: int) -> ItemText:
+    node = subject.graph.nodes[node_id]
+    names = _nearest_first(subject, item, node.names)
+    title = _within(subject, item, names[0]) if names else node.kind
+    others = f" (= {_apart_from(names[0], names[1])}{', …' if names[2:] else ''})" if names[1:] else ""
+    return ItemText(
+        title=title + others,
+        subtitle=autograd_name(node),
+        shape=_given_shape(subject, item, operation_shapes(subject, item, node)),
+    )
+
+
+def _nearest_first(subject: SubjectFacts, item: Item, names: Sequence[str]) -> list[str]:
+    """Of a tied parameter, the name that it has in the module around the item stands first."""
+    path = subject.enclosing_path(item)
+    return sorted(dict.fromkeys(names), key=lambda name: not (path and name.startswith(f"{path}.")))
+
+
+def _apart_from(name: str, other: str) -> str:
+    """`other` without the modules that it shares with `name`: ``lm_head.weight``."""
+    shared = 0
+    for one, another in zip(name.split(".")[:-1], other.split(".")[:-1], strict=False):
+        if one != another:
+            break
+        shared += 1
+    return ".".join(other.split(".")[shared:])
+
+
+def _within(subject: SubjectFacts, item: Item, name: str) -> str:
+    """A dotted name, without what the box around it says already."""
+    path = subject.enclosing_path(item)
+    return relative_path(name, path) if path else name
+
+
+def _constant(subject: SubjectFacts, item: Item) -> ItemText:
+    constant = subject.graph.constants[item.constant or 0]
+    words = {"data": "no gradient", "parameter": "frozen parameter", "buffer": "buffer"}[constant.kind]
+    return ItemText(
+        title=_within(subject, item, constant_names(constant)[0]),
+        subtitle=words,
+        shape=_given_shape(subject, item, constant_shapes(subject, item) or shape_words(constant.tensor)),
+    )
+
+
+def _given_shape(subject: SubjectFacts, item: Item, shape: str) -> str:
+    """The shape of a leaf or a constant; one beside the body of a loop that only the first repetition takes says so."""
+    first = "first only" if item.id in subject.only_first else ""
+    return " · ".join(filter(None, (shape, first)))
+
+
+def _root(subject: SubjectFacts, item: Item) -> ItemText:
+    root = subject.graph.roots[item.root or 0]
+    backward = subject.graph.backward
+    tensor = root.tensor or subject.graph.nodes[root.node].output(root.output_nr)
+    return ItemText(
+        title=subject.root_names[item.root or 0],
+        subtitle=f"{backward.function}()" if backward else "",
+        shape=shape_words(tensor),
+        **_place(subject, backward.call_site if backward else None),
+    )
+
+
+def _refused(subject: SubjectFacts, root: RefusedRoot) -> ItemText:
+    backward = subject.graph.backward
+    return ItemText(
+        title=refused_name(root),
+        subtitle="no grad_fn",
+        settings="requires no grad",
+        shape=shape_words(root.tensor),
+        **_place(subject, backward.call_site if backward else None),
+    )
+
+
+def _carried(subject: SubjectFacts, item: Item) -> ItemText:
+    """What an earlier repetition gave. It is called after the operation that made it: variables come and go."""
+    assert item.source is not None, "something carried has a source"
+    source = _text_of(subject, subject.view.items[item.source])
+    return ItemText(
+        title=_carried_title(source.title, item.repetitions_back),
+        subtitle="from the repetition before" if item.repetitions_back == 1 else "from an earlier repetition",
+        shape=subject.shape_leaving(item),
+    )
+
+
+def _carried_title(source: str, repetitions_back: int) -> str:
+    if repetitions_back == 1:
+        return f"previous {source}"
+    return f"{source}, {repetitions_back:,} repetitions ago" if repetitions_back else f"an earlier {source}"
+
+
+def _cut(subject: SubjectFacts, edge: CutEdge) -> ItemText:
+    return ItemText(
+        title=edge.cut,
+        subtitle="cuts the gradient",
+        **_place_at(subject, CallSite(edge.file, edge.line) if edge.line else None),
+    )
+
+
+def _cut_off(subject: SubjectFacts, item: Item) -> ItemText:
+    tensors = subject.cut_off_at(item)
+    more = len(tensors) - 1
+    return ItemText(
+        title=_within(subject, item, tensors[0]) if tensors else "",
+        settings=f"and {more:,} more" if more > 0 else "",
+        subtitle="get no gradient" if more > 0 else "gets no gradient",
+    )
+
+
+def _box(subject: SubjectFacts, item: Item) -> ItemText:
+    return ItemText(
+        title=box_title(subject, item),
+        subtitle=box_subtitle(subject, item),
+        shape="" if item.is_open else leaving_shapes(subject, item),
+        badge=box_badge(subject, item),
+        path=box_path(subject, item),
+        **_place(subject, subject.common_call_site(item)),
+    )
+
+
+class _Place(TypedDict, total=False):
+    """Where the reader finds it: three fields of `ItemText`."""
+
+    line: str
+    short_line: str
+    source: tuple[str, int]
+
+
+def _place(subject: SubjectFacts, call_site: int | None) -> _Place:
+    return _place_at(subject, subject.own_site(call_site))
+
+
+def _place_at(subject: SubjectFacts, site: CallSite | None) -> _Place:
+    if site is None:
+        return {}
+    return {
+        "line": line_words(site),
+        "short_line": short_line_words(site, subject.capture.program.name),
+        "source": (site.file, site.line),
+    }

@@ -1,0 +1,107 @@
+"""The shapes of what is drawn once for many repetitions that differ in nothing else: ``[1, 1…512]``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from gradviz.graph.model import Node, TensorFacts
+from gradviz.rendering.words.box_words import lies_where_shapes_differ, operations_in, repetitions
+from gradviz.rendering.words.common_words import listed, shape_words
+from gradviz.rendering.words.subject_facts import SubjectFacts
+from gradviz.view.model import Item
+
+
+def shapes_through(tensors: Sequence[TensorFacts | None]) -> str:
+    """One shape for all of them, with each size that differs from the first to the last: ``[2, 16…268, 8]``."""
+    known = [tensor for tensor in tensors if tensor is not None]
+    if not known or len({len(tensor.shape) for tensor in known}) > 1:
+        return shape_words(known[0]) if known else ""
+    sizes = zip(*(tensor.shape for tensor in known), strict=True)
+    return shape_words(replace(known[0], shape=tuple(map(_through, sizes))))
+
+
+def _through(sizes: tuple[int | str, ...]) -> int | str:
+    """The first and the last size; those between which all lie, where these two are the same."""
+    if len(set(sizes)) == 1:
+        return sizes[0]
+    ends = (sizes[0], sizes[-1]) if sizes[0] != sizes[-1] else (min(sizes, key=_value), max(sizes, key=_value))
+    return f"{ends[0]}…{ends[1]}"
+
+
+def _value(size: int | str) -> tuple[int, str]:
+    return (size, "") if isinstance(size, int) else (0, size)
+
+
+def operation_shapes(subject: SubjectFacts, item: Item, node: Node) -> str:
+    """What an operation or a leaf gives, in the first repetition and the last."""
+    place = next((place for place, tensor in enumerate(node.outputs) if tensor), None)
+    if place is None:
+        return ""
+    if len(item.nodes) < 2 or not lies_where_shapes_differ(subject, item):
+        return _result_shapes(subject.result_of(item, node))
+    return shapes_through([other.outputs[place] for other in _alike(subject, item, node) if place < len(other.outputs)])
+
+
+def _result_shapes(node: Node) -> str:
+    """``[8, 64]``; of several outputs ``3 × [8, 64]``, or how many where they differ."""
+    shapes = [shape_words(tensor) for tensor in node.outputs if tensor]
+    if len(shapes) < 2:
+        return "".join(shapes)
+    return f"{len(shapes)} × {shapes[0]}" if len(set(shapes)) == 1 else f"{len(shapes)} outputs"
+
+
+def constant_shapes(subject: SubjectFacts, item: Item) -> str:
+    """The same for data."""
+    chosen = item.constants if lies_where_shapes_differ(subject, item) else item.constants[:1]
+    return shapes_through([subject.graph.constants[index].tensor for index in chosen])
+
+
+def leaving_shapes(subject: SubjectFacts, item: Item) -> str:
+    """What leaves a folded box, in the first repetition and the last."""
+    leaving = subject.node_leaving(item)
+    series = _series(subject, item) if leaving and lies_where_shapes_differ(subject, item) else []
+    for nodes in series:
+        if leaving and subject.graph.nodes[leaving[0]] in (nodes[0], nodes[-1]):
+            return shapes_through([node.outputs[leaving[1]] for node in nodes if leaving[1] < len(node.outputs)])
+    return shape_words(subject.tensor_leaving(item))
+
+
+def differing_shapes(subject: SubjectFacts, item: Item) -> Iterator[str]:
+    """For a repeated box, the shapes that differ from repetition to repetition, a line each."""
+    parameters = [subject.graph.nodes[leaf] for leaf in item.parameters]
+    for what, series in (("results", _series(subject, item)), ("parameters", _in_turns(parameters, item.repeat))):
+        told = [f"{_title(subject, nodes[0])} {shapes}" for nodes in series if (shapes := _change(nodes))]
+        if told:
+            yield f"{what} from the first to the last: {listed(told)}"
+
+
+def _title(subject: SubjectFacts, node: Node) -> str:
+    if node.is_leaf:
+        return node.names[0].rpartition(".")[2] if node.names else node.kind
+    return subject.operation_title(node)
+
+
+def _change(nodes: list[Node]) -> str:
+    """The shapes of what several nodes give first, where they are not all the same."""
+    shapes = shapes_through([node.outputs[0] for node in nodes if node.outputs])
+    return shapes if "…" in shapes else ""
+
+
+def _series(subject: SubjectFacts, item: Item) -> list[list[Node]]:
+    """For each operation of one repetition, the same of all repetitions."""
+    series = _in_turns(operations_in(subject, item), repetitions(subject, item))
+    return series if all(nodes[0].name == nodes[-1].name for nodes in series) else []
+
+
+def _in_turns(nodes: list[Node], repeat: int) -> list[list[Node]]:
+    """Nodes of several repetitions by their place in each; none where they do not come in turns."""
+    length, rest = divmod(len(nodes), repeat)
+    return [] if rest else [nodes[place::length] for place in range(length)]
+
+
+def _alike(subject: SubjectFacts, item: Item, node: Node) -> list[Node]:
+    """Of the nodes that an item stands for, one of each repetition; the others are merged plumbing."""
+    others = (subject.graph.nodes[other] for other in item.nodes)
+    return [other for other in others if other.name == node.name]
