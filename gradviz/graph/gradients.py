@@ -63,7 +63,7 @@ class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit
         return self.is_measured and self.zeros == self.count > 0
 
 
-def at_place(entries: Sequence[_Entry | None], place: int) -> _Entry | None:
+def at_index(entries: Sequence[_Entry | None], place: int) -> _Entry | None:
     """One of the entries that a node has for its outputs or edges; None also where there are fewer."""
     return entries[place] if place < len(entries) else None
 

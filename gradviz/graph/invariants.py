@@ -75,14 +75,14 @@ def _check_for_circles(graph: Graph) -> None:
 def _check_findings(graph: Graph) -> None:
     for finding in graph.findings:
         _check(finding.code, finding.node, len(graph.nodes), "node")
-    for ghost in graph.ghost_edges:
-        where = f"a ghost edge to {ghost.cut}"
-        for node in ghost.nodes:
+    for cut_edge in graph.cut_edges:
+        where = f"a cut edge to {cut_edge.cut}"
+        for node in cut_edge.nodes:
             _check(where, node, len(graph.nodes), "node")
-        _check(where, ghost.refused, len(graph.refused), "refused root")
-        _check(where, ghost.constant, len(graph.constants), "constant")
-        _check(where, ghost.scope, len(graph.scopes), "module scope")
-        if (ghost.node is None) == (ghost.refused is None):
+        _check(where, cut_edge.refused, len(graph.refused), "refused root")
+        _check(where, cut_edge.constant, len(graph.constants), "constant")
+        _check(where, cut_edge.scope, len(graph.scopes), "module scope")
+        if (cut_edge.node is None) == (cut_edge.refused is None):
             raise InvalidGraph(f"{where} begins at a node or at a refused root, and not at both")
 
 

@@ -15,8 +15,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures, at_place
-from gradviz.graph.node_findings import GhostEdge, NodeFinding, Verdict
+from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures, at_index
+from gradviz.graph.node_findings import CutEdge, NodeFinding, Verdict
 from gradviz.graph.root_shares import RootShares
 from gradviz.graph.saved_tensors import AllocatorReading, OlderGraph, SavedTensor, Storage
 from gradviz.graph.tensor_facts import TensorFacts as TensorFacts
@@ -107,7 +107,7 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
 
     def output(self, number: int) -> TensorFacts | None:
         """What the forward gave at that place; None where torch does not say."""
-        return at_place(self.outputs, number)
+        return at_index(self.outputs, number)
 
     def names_at(self, number: int) -> tuple[str, ...]:
         """Python names of what the forward gave at that place."""
@@ -205,7 +205,9 @@ class CustomFunction(Struct, frozen=True, omit_defaults=True, gc=False, repr_omi
     last_line: int
 
 
-class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+class Graph(
+    Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename={"cut_edges": "ghost_edges"}
+):
     """Everything that one or several roots reach through ``next_functions``.
 
     ``loss = (w * w).sum()`` as data, with `Edge` leading where ``next_functions`` does:
@@ -243,7 +245,7 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Of the nodes that are ``custom``, each once; without those whose source could not be found."""
     findings: tuple[NodeFinding, ...] = ()
     """Only where the recording was checked, for pictures of it."""
-    ghost_edges: tuple[GhostEdge, ...] = ()
+    cut_edges: tuple[CutEdge, ...] = ()
     """The same: where the gradient would have gone on, had it not been cut off."""
     unplaced_findings: tuple[Verdict, ...] = ()
     """The same: what is about no node of any graph of the recording, as what gets no gradient is in none."""
@@ -269,5 +271,5 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
 
     @property
     def all_findings(self) -> tuple[Verdict, ...]:
-        """`findings`, and those that are drawn as `ghost_edges`."""
-        return (*self.findings, *(edge.finding for edge in self.ghost_edges))
+        """`findings`, and those that are drawn as `cut_edges`."""
+        return (*self.findings, *(edge.finding for edge in self.cut_edges))

@@ -31,7 +31,7 @@ class NodeFinding(Verdict, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     node: int
 
 
-class GhostEdge(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+class CutEdge(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename={"path": "way"}):
     """An edge that is not there: a gradient would have gone on from `node` or `refused`, had a call not cut the way.
 
     Only for cuts that cost a tensor the gradient that it wants.
@@ -51,7 +51,7 @@ class GhostEdge(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True
     """Or index in `Graph.refused` of what was computed from that without any gradient."""
     sources: tuple[int, ...] = ()
     """Nodes whose results were cut off, where the graph has them: only of a backward call that was refused."""
-    way: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
     """To a refused root: the calls through which the values came there after the cut, as the program writes them."""
     constant: int | None = None
     """Index in `Graph.constants` of what the node took from there, where that can be told."""

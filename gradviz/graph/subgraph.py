@@ -14,7 +14,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from gradviz.graph.model import BackwardCall, Edge, Graph, Node
-from gradviz.graph.node_findings import GhostEdge
+from gradviz.graph.node_findings import CutEdge
 from gradviz.graph.saved_tensors import SavedTensor
 
 _Figures = TypeVar("_Figures")
@@ -32,9 +32,9 @@ def subgraph(graph: Graph, nodes: Sequence[int], constants: Collection[int]) -> 
         root_shares=None,
         findings=tuple(replace(each, node=number[each.node]) for each in graph.findings if each.node in number),
         refused=tuple(graph.refused[index] for index in refused),
-        ghost_edges=tuple(
-            _renumbered_ghost(each, number, refused)
-            for each in graph.ghost_edges
+        cut_edges=tuple(
+            _renumbered_cut_edge(each, number, refused)
+            for each in graph.cut_edges
             if each.node in number or each.refused in refused
         ),
     )
@@ -44,12 +44,12 @@ def _refused_inside(graph: Graph, number: dict[int, int]) -> dict[int, int]:
     """New numbers of the refused roots that something inside was cut off from."""
     inside = number.keys()
     cut_off = {
-        edge.refused for edge in graph.ghost_edges if edge.refused is not None and not inside.isdisjoint(edge.sources)
+        edge.refused for edge in graph.cut_edges if edge.refused is not None and not inside.isdisjoint(edge.sources)
     }
     return {index: place for place, index in enumerate(sorted(cut_off))}
 
 
-def _renumbered_ghost(edge: GhostEdge, number: dict[int, int], refused: dict[int, int]) -> GhostEdge:
+def _renumbered_cut_edge(edge: CutEdge, number: dict[int, int], refused: dict[int, int]) -> CutEdge:
     return replace(
         edge,
         node=None if edge.node is None else number[edge.node],

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from gradviz.errors import BadInput, near_matches
 from gradviz.graph.model import Graph
-from gradviz.graph.query.composite_inputs import with_constants_in_place
-from gradviz.graph.query.names import KINDS_OF_PLACES, find_named
-from gradviz.graph.query.search import Found, compiled_for_search, places_of, search
+from gradviz.graph.query.composite_inputs import with_constants_at_users
+from gradviz.graph.query.names import CONTAINER_KINDS, find_named
+from gradviz.graph.query.search import Found, compiled_for_search, nodes_to_show, search
 from gradviz.view.folding import FoldOptions, FoldPlan, plan_folding
 from gradviz.view.model import View
 from gradviz.view.select.grouping import Regrouped, regroup
@@ -62,7 +62,7 @@ def view_of(graph: Graph, options: ViewOptions | None = None) -> Viewed:
     """
     options = options or ViewOptions()
     # Before anything is cut off: an input that was cut off looks like one that data may have been given to.
-    placed = with_constants_in_place(graph)
+    placed = with_constants_at_users(graph)
     selection = select(placed, options.select)
     viewed = _grouped(selection.graph, options)
     view = replace(viewed.view, notes=(*selection.notes, *viewed.view.notes))
@@ -87,14 +87,14 @@ def _grouped(graph: Graph, options: ViewOptions) -> Viewed:
 def _started_from(graph: Graph, name: str | None) -> Collection[int]:
     """The nodes with which the view begins, where they are single nodes: a module can be seen as a box."""
     named = None if name is None else find_named(graph, name)
-    return () if named is None or named.kind in KINDS_OF_PLACES else named.nodes
+    return () if named is None or named.kind in CONTAINER_KINDS else named.nodes
 
 
-def _folded(regrouped: Regrouped, options: ViewOptions, must_see: Collection[int], *notes: str) -> Viewed:
+def _folded(regrouped: Regrouped, options: ViewOptions, must_show: Collection[int], *notes: str) -> Viewed:
     graph = regrouped.graph
     found = None if options.find is None else search(graph, options.find)
-    places = set() if found is None else places_of(graph, found)
-    plan = plan_folding(graph, options.fold, places.union(must_see))
+    places = set() if found is None else nodes_to_show(graph, found)
+    plan = plan_folding(graph, options.fold, places.union(must_show))
     view = plan.view()
     return Viewed(graph, replace(view, notes=(*notes, *regrouped.notes, *view.notes)), found=found, plan=plan)
 

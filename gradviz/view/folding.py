@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from gradviz.errors import BadInput
 from gradviz.graph.model import Graph, NodeKind
 from gradviz.graph.words import counted
 from gradviz.view.fold.arrangement import Arrangements, Limits
-from gradviz.view.fold.marks import Marks, mark
-from gradviz.view.fold.nesting import Nesting, sign
-from gradviz.view.fold.opening import Opening, choose_depth
+from gradviz.view.fold.overrides import Overrides, find_overrides
+from gradviz.view.fold.nesting import Nesting
+from gradviz.view.fold.opening import Opening, RepeatedBox, choose_depth, repeated_boxes
 from gradviz.view.fold.plumbing import COPYING, Connections, connect
-from gradviz.view.fold.repeated_boxes import RepeatedBox, repeated_boxes
+from gradviz.view.fold.repeats import RepeatFolder
 from gradviz.view.fold.weights import Weights
 from gradviz.view.items.items import Placed, place
 from gradviz.view.items.leaf_items import is_nothing
@@ -56,9 +55,9 @@ class FoldOptions:
             raise BadInput(f"--all folds nothing, and {other} asks to fold", hint="leave out one of the two")
 
 
-def fold(graph: Graph, options: FoldOptions | None = None, must_see: Collection[int] = ()) -> View:
-    """What is drawn of `graph`, with the way to the nodes `must_see` open; raises `BadInput` for a path of no box."""
-    return plan_folding(graph, options, must_see).view()
+def fold(graph: Graph, options: FoldOptions | None = None, must_show: Collection[int] = ()) -> View:
+    """What is drawn of `graph`, with the way to the nodes `must_show` open; raises `BadInput` for a path of no box."""
+    return plan_folding(graph, options, must_show).view()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +88,10 @@ class FoldPlan:
         Args:
             each: a box that shows all its repetitions, each for itself; views begin with the one in which it is open.
         """
-        marks = Marks({})  # what was named decides what is alike, but keeps nothing open or closed here
+        overrides = Overrides({})  # what was named decides what is alike, but keeps nothing open or closed here
         opened, shown_each = -1, None if each is None else each.span
         for depth in range(0 if each is None else each.level + 1, MAX_LEVELS + 1):
-            opening = Opening(marks, self.arrangements.nesting, depth, None, each=shown_each)
+            opening = Opening(overrides, self.arrangements.nesting, depth, None, each=shown_each)
             placed = self._placed(opening)
             now_open = sum(item.is_open for item in placed.items)
             if now_open == opened:
@@ -104,27 +103,27 @@ class FoldPlan:
         return place(self.graph, self.connections, self.arrangements, opening, show_constants=self.show_constants)
 
 
-def plan_folding(graph: Graph, options: FoldOptions | None = None, must_see: Collection[int] = ()) -> FoldPlan:
+def plan_folding(graph: Graph, options: FoldOptions | None = None, must_show: Collection[int] = ()) -> FoldPlan:
     """How `graph` is folded; arguments and errors are those of `fold`."""
     options = options or FoldOptions()
     connections = connect(graph, keep_plumbing=options.show_plumbing)
-    marks = mark(graph, connections, options.unfold, options.fold, must_see)
-    opening, arrangements = _decide(graph, connections, marks, options)
+    overrides = find_overrides(graph, connections, options.unfold, options.fold, must_show)
+    opening, arrangements = _decide(graph, connections, overrides, options)
     return FoldPlan(graph, connections, arrangements, opening, options.show_constants)
 
 
-def _decide(graph: Graph, connections: Connections, marks: Marks, options: FoldOptions) -> tuple[Opening, Arrangements]:
+def _decide(graph: Graph, connections: Connections, overrides: Overrides, options: FoldOptions) -> tuple[Opening, Arrangements]:
     operations = [node.id for node in graph.nodes if not node.is_leaf and connections.owner[node.id] == node.id]
     nesting = Nesting(graph, operations)
-    sign_all = partial(sign, graph, connections, nesting, marks)
+    repeats = RepeatFolder(graph, connections, nesting, overrides)
     weights = Weights(graph, connections, nesting)
     fits = options.depth is None and weights.of_everything() + len(graph.roots) <= options.max_items // 2
     if options.show_all or fits:
-        opening = Opening(marks, nesting, depth=len(graph.scopes) + 1, deepest=None)
-        return opening, Arrangements(graph, nesting, weights, sign_all, None)
+        opening = Opening(overrides, nesting, depth=len(graph.scopes) + 1, deepest=None)
+        return opening, Arrangements(graph, nesting, weights, repeats, None)
     largest = options.max_items if options.depth is None else max(LARGEST_BOX, options.max_items)
-    arrangements = Arrangements(graph, nesting, weights, sign_all, Limits(options.max_items, largest))
-    return choose_depth(arrangements, marks, options.depth, options.max_items - len(graph.roots)), arrangements
+    arrangements = Arrangements(graph, nesting, weights, repeats, Limits(options.max_items, largest))
+    return choose_depth(arrangements, overrides, options.depth, options.max_items - len(graph.roots)), arrangements
 
 
 # Says in one plain sentence each what was left out of a view, and how to see it.

@@ -14,7 +14,7 @@ from msgspec import Struct
 ItemKind = Literal["node", "constant", "root", "refused", "box", "carried", "cut", "cut_off"]
 
 
-class Item(Struct, frozen=True, omit_defaults=True):
+class Item(Struct, frozen=True, omit_defaults=True, rename={"cut_edges": "ghosts"}):
     """One thing that is drawn.
 
     ========== =============================================================================
@@ -28,7 +28,7 @@ class Item(Struct, frozen=True, omit_defaults=True):
                neighbours drawn as one because there are too many of them
     carried    in a repeated box, what `source` gave in an earlier repetition: links between
                repetitions would run in a circle, so it stands beside its user instead
-    cut        the call that cuts off a gradient, where its `ghosts` among ``graph.ghost_edges``
+    cut        the call that cuts off a gradient, where its `cut_edges` among ``graph.cut_edges``
                would have gone on; its links are such edges
     cut_off    the tensors behind it that get none
     ========== =============================================================================
@@ -64,20 +64,20 @@ class Item(Struct, frozen=True, omit_defaults=True):
     """Of something carried, the item that made it."""
     repetitions_back: int = 1
     """How many repetitions ago that was; 0 where it is not the same for all."""
-    ghosts: tuple[int, ...] = ()
-    """Of a cut and what it cuts off, indices in `Graph.ghost_edges`: all that end there in what is shown."""
+    cut_edges: tuple[int, ...] = ()
+    """Of a cut and what it cuts off, indices in `Graph.cut_edges`: all that end there in what is shown."""
     refused: int | None = None
     """Of a refused root, its index in `Graph.refused`."""
     instead: int | None = None
     """The item from which the first repetition takes its data instead, where it is drawn and for nothing else."""
 
     @property
-    def ghost(self) -> int | None:
-        """The first of `ghosts`: all of them are of one cut."""
-        return self.ghosts[0] if self.ghosts else None
+    def cut_edge(self) -> int | None:
+        """The first of `cut_edges`: all of them are of one cut."""
+        return self.cut_edges[0] if self.cut_edges else None
 
 
-GHOST_KINDS: frozenset[ItemKind] = frozenset({"cut", "cut_off"})
+CUT_KINDS: frozenset[ItemKind] = frozenset({"cut", "cut_off"})
 """Items that no node stands behind: links at them are where a gradient would have gone on."""
 
 

@@ -19,7 +19,7 @@ PRODUCTS = ("MmBackward0", "AddmmBackward0")
 Shape = tuple[int | str, ...]
 
 
-def with_constants_in_place(graph: Graph) -> Graph:
+def with_constants_at_users(graph: Graph) -> Graph:
     """The same graph with constants at the operations that take them, as far as that can be told."""
     moved: dict[int, tuple[int, ...]] = {}
     for node in graph.nodes:

@@ -32,7 +32,7 @@ from gradviz.graph.query.operation_names import autograd_name, operation_names
 from gradviz.graph.query.own_line import line_words, line_words_of
 from gradviz.graph.query.root_names import refused_name, root_names
 
-MAX_MEANINGS_TOLD = 3
+MAX_MEANINGS_LISTED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class Named:
     def note(self) -> str | None:
         """One sentence where the name fits more than one thing; all of them are meant."""
         if len(self.meanings) > 1:
-            told = ", ".join(self.meanings[:MAX_MEANINGS_TOLD])
-            more = len(self.meanings) - MAX_MEANINGS_TOLD
+            told = ", ".join(self.meanings[:MAX_MEANINGS_LISTED])
+            more = len(self.meanings) - MAX_MEANINGS_LISTED
             return f"{self.name!r} fits {told}{f' and {more:,} more' if more > 0 else ''}: all of them are meant"
         if self.kind == "cut":
             return f"{self.name!r} is a cut, which makes no node: what stands beside it is meant"
@@ -113,7 +113,7 @@ def _choices(graph: Graph, name: str) -> list[str]:
         *(end for scope in scopes if not (end := _last(graph.scopes[scope].path, parts)).isdecimal()),
         *(word for node in operations for word in operation_names(node)),
         *map(autograd_name, operations),
-        *(edge.cut for edge in graph.ghost_edges),
+        *(edge.cut for edge in graph.cut_edges),
     ]
 
 
@@ -173,7 +173,7 @@ def _by_cut(graph: Graph, name: str) -> Meanings:
     """What took the result of a cut, or gave it what it cut off: by its call, its line, or what gets no gradient."""
     fits_path, line = end_of_path(name), SOURCE_LINE.fullmatch(name)
     found: Meanings = {}
-    for edge in graph.ghost_edges:
+    for edge in graph.cut_edges:
         is_line = line is not None and edge.line == int(line[2]) and _is_file(edge.file, slashed(line[1]))
         if is_line or name in (edge.cut, edge.cut.partition(" ")[0]) or any(map(fits_path, edge.tensors)):
             found.setdefault(f"{edge.cut} at {line_words_of(edge.file, edge.line)}", []).extend(edge.nodes)
@@ -200,7 +200,7 @@ WAYS: tuple[tuple[str, Callable[[Graph, str], Meanings]], ...] = (
 )
 
 
-KINDS_OF_PLACES: frozenset[str] = frozenset({"module", "class", "function", "line"})
+CONTAINER_KINDS: frozenset[str] = frozenset({"module", "class", "function", "line"})
 """Of the kinds above those that stand for all that was computed in some place."""
 
 
@@ -214,7 +214,7 @@ def tensor_names(graph: Graph, node: Node) -> Iterator[str]:
 def named_tensors(graph: Graph) -> Iterator[tuple[str, int]]:
     for root, name in zip(graph.roots, root_names(graph), strict=True):
         yield name, root.node
-    for edge in graph.ghost_edges:
+    for edge in graph.cut_edges:
         if edge.refused is not None:
             yield from ((refused_name(graph.refused[edge.refused]), node) for node in edge.sources)
     for node in graph.nodes:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradviz.errors import MissingDependency
-from gradviz.graph.gradients import TensorFigures, at_place
+from gradviz.graph.gradients import TensorFigures, at_index
 from gradviz.graph.model import Graph, Node, TensorFacts
-from gradviz.graph.node_findings import GhostEdge, Verdict
+from gradviz.graph.node_findings import CutEdge, Verdict
 from gradviz.graph.query.operation_names import call_of, calls_of_several_names, constant_names, node_word
 from gradviz.graph.query.own_line import line_words_of, own_lines
 from gradviz.graph.query.root_names import refused_name, root_names
@@ -40,10 +40,10 @@ def plain_nodes(graph: Graph) -> Iterator[tuple[int, dict[str, PlainAttribute]]]
     cuts: dict[int, list[str]] = {}
     for finding in graph.findings:
         findings.setdefault(finding.node, []).append(_verdict_words(finding))
-    for ghost in graph.ghost_edges:
-        for end in ghost.nodes:
-            findings.setdefault(end, []).append(_verdict_words(ghost.finding))
-            cuts.setdefault(end, []).append(_cut_words(ghost))
+    for cut_edge in graph.cut_edges:
+        for end in cut_edge.nodes:
+            findings.setdefault(end, []).append(_verdict_words(cut_edge.finding))
+            cuts.setdefault(end, []).append(_cut_words(cut_edge))
     for root, name in zip(graph.roots, root_names(graph), strict=True):
         roots.setdefault(root.node, []).append(name)
     lines = own_lines(graph)
@@ -66,8 +66,8 @@ def _verdict_words(found: Verdict) -> str:
     return f"{found.code} {found.cause}: {found.message}"
 
 
-def _cut_words(ghost: GhostEdge) -> str:
-    return f"{ghost.cut} at {line_words_of(ghost.file, ghost.line)}"
+def _cut_words(cut_edge: CutEdge) -> str:
+    return f"{cut_edge.cut} at {line_words_of(cut_edge.file, cut_edge.line)}"
 
 
 def _edges(graph: Graph) -> Iterator[tuple[int, int, int, dict[str, PlainAttribute]]]:
@@ -77,8 +77,8 @@ def _edges(graph: Graph) -> Iterator[tuple[int, int, int, dict[str, PlainAttribu
             if edge is not None:
                 tensor = graph.nodes[edge.target].output(edge.input_nr)
                 attributes = dict(_tensor_attributes(tensor))
-                attributes |= dict(_gradient_attributes(at_place(node.gradients, position)))
-                share = at_place(node.shares, position)
+                attributes |= dict(_gradient_attributes(at_index(node.gradients, position)))
+                share = at_index(node.shares, position)
                 if share is not None and share.share is not None:
                     attributes["gradient_share"] = _six_digits(share.share)
                 if share is not None and share.cosine is not None:
@@ -90,7 +90,7 @@ def _graph_attributes(graph: Graph) -> Iterator[tuple[str, PlainAttribute]]:
     yield "roots", ", ".join(root_names(graph))
     if graph.refused:
         yield "refused", ", ".join(map(refused_name, graph.refused))
-        yield "cut_off_by", ", ".join(_cut_words(ghost) for ghost in graph.ghost_edges if ghost.refused is not None)
+        yield "cut_off_by", ", ".join(_cut_words(cut_edge) for cut_edge in graph.cut_edges if cut_edge.refused is not None)
     if graph.backward is not None:
         yield "backward", graph.backward.number
         yield "function", graph.backward.function

@@ -17,7 +17,7 @@ from functools import cache
 
 from gradviz.errors import BadInput, NothingFound, near_matches
 from gradviz.graph.model import Graph, ModuleScope, Node
-from gradviz.graph.node_findings import GhostEdge
+from gradviz.graph.node_findings import CutEdge
 from gradviz.graph.query.operation_names import autograd_name, constant_names, operation_names
 from gradviz.graph.query.own_line import line_words, line_words_of, own_lines
 from gradviz.graph.query.root_names import refused_name, root_names
@@ -32,13 +32,13 @@ class Found:
     constants: frozenset[int]
     scopes: frozenset[int]
     roots: frozenset[int]
-    ghosts: frozenset[int] = frozenset()
-    """Of `Graph.ghost_edges`: by the call that cuts, its line, or what gets no gradient."""
+    cut_edges: frozenset[int] = frozenset()
+    """Of `Graph.cut_edges`: by the call that cuts, its line, or what gets no gradient."""
     refused: frozenset[int] = frozenset()
     """Of `Graph.refused`."""
 
     def __len__(self) -> int:
-        kinds = (self.nodes, self.constants, self.scopes, self.roots, self.ghosts, self.refused)
+        kinds = (self.nodes, self.constants, self.scopes, self.roots, self.cut_edges, self.refused)
         return sum(map(len, kinds))
 
 
@@ -62,9 +62,9 @@ def search(graph: Graph, expression: str) -> Found:
         constants=frozenset(index for index in constants if any(map(fits, constant_names(graph.constants[index])))),
         scopes=frozenset(index for index in scopes if any(map(fits, _words_of_scope(graph.scopes[index])))),
         roots=frozenset(index for index, name in enumerate(root_names(graph)) if fits(name)),
-        ghosts=frozenset(
+        cut_edges=frozenset(
             index
-            for index, edge in enumerate(graph.ghost_edges)
+            for index, edge in enumerate(graph.cut_edges)
             if pattern.search(_line_of_cut(edge)) or any(map(fits, (edge.cut, *edge.tensors)))
         ),
         refused=frozenset(index for index, root in enumerate(graph.refused) if fits(refused_name(root))),
@@ -85,9 +85,9 @@ def _in_use(graph: Graph) -> tuple[set[int], set[int]]:
     return constants, scopes
 
 
-def places_of(graph: Graph, found: Found) -> set[int]:
+def nodes_to_show(graph: Graph, found: Found) -> set[int]:
     """Nodes with which what was found comes into sight: for data what takes it, for a module its first node."""
-    places = {*found.nodes, *(node for ghost in found.ghosts for node in graph.ghost_edges[ghost].nodes)}
+    places = {*found.nodes, *(node for cut_edge in found.cut_edges for node in graph.cut_edges[cut_edge].nodes)}
     unseen = set(found.scopes)
     for node in graph.nodes:
         if not found.constants.isdisjoint(node.constants):
@@ -105,7 +105,7 @@ def _nothing_found(graph: Graph, expression: str, scopes: Iterable[int]) -> Noth
     words |= dict.fromkeys(name for constant in graph.constants for name in constant_names(constant))
     words |= dict.fromkeys(word for scope in sorted(scopes) for word in _words_of_scope(graph.scopes[scope]))
     words |= dict.fromkeys(word for node in graph.nodes for word in _words(node))
-    words |= dict.fromkeys(edge.cut for edge in graph.ghost_edges)
+    words |= dict.fromkeys(edge.cut for edge in graph.cut_edges)
     return NothingFound(f"nothing in this graph matches {expression!r}", hint=_remedy(expression, words))
 
 
@@ -121,7 +121,7 @@ def _remedy(expression: str, words: Iterable[str]) -> str:
     return near_matches(expression, last_parts)
 
 
-def _line_of_cut(edge: GhostEdge) -> str:
+def _line_of_cut(edge: CutEdge) -> str:
     return line_words_of(edge.file, edge.line) if edge.file else ""
 
 

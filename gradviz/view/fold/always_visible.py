@@ -8,10 +8,10 @@ from __future__ import annotations
 from gradviz.graph.model import Graph
 
 
-def guilty_operations(graph: Graph) -> frozenset[int]:
+def operations_with_problems(graph: Graph) -> frozenset[int]:
     """Operations in which backward failed, or which a check found to be wrong or cut off."""
     wrong = {each.node for each in graph.findings if each.is_alarm}
-    wrong.update(node for edge in graph.ghost_edges if edge.finding.is_alarm for node in edge.nodes)
+    wrong.update(node for edge in graph.cut_edges if edge.finding.is_alarm for node in edge.nodes)
     return frozenset((*failed_operations(graph), *(node for node in wrong if not graph.nodes[node].is_leaf)))
 
 

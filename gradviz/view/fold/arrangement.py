@@ -1,128 +1,89 @@
-"""How the members of every container are grouped: repeats into one, and what is too long to read into parts.
+"""How the members of every container are grouped: repeats into one box, lists that are too long into parts.
 
-Alike containers are arranged alike, so each signature is worked out once, however many blocks a model has.
+Alike containers are arranged alike, so each signature is arranged once, however many blocks a model has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import groupby
 
-from gradviz.graph.model import Graph
+from gradviz.graph.model import CallSite, Graph
 from gradviz.graph.query.own_line import own_lines
-from gradviz.view.fold.groups import Entry, Group, Reason, first_place, places
-from gradviz.view.fold.nesting import Nesting, Signatures
-from gradviz.view.fold.repeats import Row, fold_repeats, signatures_of_entries
+from gradviz.view.fold.groups import Entry, Group, Reason, first_position, member_range
+from gradviz.view.fold.nesting import Nesting
+from gradviz.view.fold.repeats import RepeatFolder
 from gradviz.view.fold.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many things a container may show before more is grouped."""
+    """How many things a container may show before more of them are grouped."""
 
     readable: int
-    """From here on repetitions are also those that differ in sizes only."""
+    """With more, repetitions that differ only in sizes are grouped, too."""
     largest: int
-    """From here on neighbours are grouped that have nothing in common."""
+    """With more, neighbours that have nothing in common are grouped."""
 
 
 class Arrangements:
-    """The entries of each container, worked out when first asked for.
-
-    With `limits` None nothing is grouped at all. `sign` signs everything, with or without sizes.
-    """
+    """The entries of each container, computed when first needed. With `limits` None nothing is grouped."""
 
     def __init__(
-        self,
-        graph: Graph,
-        nesting: Nesting,
-        weights: Weights,
-        sign: Callable[[bool], Signatures],
-        limits: Limits | None,
+        self, graph: Graph, nesting: Nesting, weights: Weights, repeats: RepeatFolder, limits: Limits | None
     ) -> None:
         self.graph, self.nesting, self.weights, self.limits = graph, nesting, weights, limits
-        self._sign = sign
-        self.signatures = sign(True)
+        self._repeats = repeats
         self._done: dict[int, tuple[Entry, ...]] = {}
-        self._lines = own_lines(graph)
+        self._own_lines = own_lines(graph)
 
     def entries_of(self, container: int) -> tuple[Entry, ...]:
-        """How the members of `container` are grouped; its alikes share the answer."""
-        signature = -1 if container == self.nesting.outermost else self.signatures.scopes[container]
+        """The grouped members of `container`; alike containers have the same."""
+        signature = self._repeats.signature_of(container)
         if signature not in self._done:
             self._done[signature] = self._arrange(container)
         return self._done[signature]
 
-    @cached_property
-    def _sizeless(self) -> Signatures:
-        """Signatures without sizes; most graphs never need them."""
-        return self._sign(False)
-
     def _arrange(self, container: int) -> tuple[Entry, ...]:
         if self.limits is None:
             return tuple(range(len(self.nesting.units[container])))
+        readable, largest = self.limits.readable, self.limits.largest
+        sites = [self._call_site(unit) for unit in self.nesting.units[container]]
 
         def weigh(entry: Entry) -> int:
             return self.weights.of_folded(container, entry)
 
-        row = fold_repeats(self._row(container))
-        if sum(map(weigh, row.entries)) > self.limits.readable:
-            sizeless = signatures_of_entries(row.entries, self._sizeless.members[container])
-            row = fold_repeats(replace(row, signatures=sizeless), sizes_differ=True)
-        return chunk(
-            row.entries,
-            weigh,
-            self.limits.largest,
-            [
-                ("line", lambda place: self._origin(container, place, by_line=True)),
-                ("function", lambda place: self._origin(container, place, by_line=False)),
-            ],
+        entries = self._repeats.fold(
+            container,
+            [0 if site is None else site.line for site in sites],
+            lambda entries: _weight(entries, weigh) <= readable,
         )
+        by_line = [None if site is None else (site.file, site.line) for site in sites]
+        by_function = [None if site is None else (site.file, site.function) for site in sites]
+        return chunk(entries, weigh, largest, [("line", by_line.__getitem__), ("function", by_function.__getitem__)])
 
-    def _row(self, container: int) -> Row:
-        members = self.nesting.units[container]
-        spans = [self.nesting.span(unit) for unit in members]
-        return Row(
-            list(range(len(members))),
-            self.signatures.members[container],
-            self.signatures.wiring[container],
-            [stop - start if unit < 0 else 0 for unit, (start, stop) in zip(members, spans, strict=True)],
-            [self._line(container, place) for place in range(len(members))],
-        )
-
-    def _line(self, container: int, place: int) -> int:
-        site = self._site(container, place)
-        return 0 if site is None else self.graph.call_sites[site].line
-
-    def _origin(self, container: int, place: int, *, by_line: bool) -> Hashable:
-        site = self._site(container, place)
-        if site is None:
-            return None
-        found = self.graph.call_sites[site]
-        return (found.file, found.line) if by_line else (found.file, found.function)
-
-    def _site(self, container: int, place: int) -> int | None:
-        first = self.nesting.sequence[self.nesting.span(self.nesting.units[container][place])[0]]
+    def _call_site(self, unit: int) -> CallSite | None:
+        """The user's own line that made the first operation of a unit."""
+        first = self.nesting.sequence[self.nesting.span(unit)[0]]
         site = self.graph.nodes[first].call_site
-        return None if site is None else self._lines[site]
+        return None if site is None else self.graph.call_sites[self._own_lines[site]]
 
 
-# Cuts a container with more members than anyone reads into boxes: by source line, by function, else by order.
+# Cuts a container that is too long to read into boxes: by source line, by function, else by order.
 #
 # Only neighbours in creation order go into one box, so that no box can come to depend on itself.
 
 Weigh = Callable[[Entry], int]
 """How many things are drawn for an entry while it is folded."""
 Origin = Callable[[int], Hashable]
-"""Where in the source the member at a place comes from; None where that is not known."""
+"""From where in the source a member comes, by its position; None where that is unknown."""
 
 
 def chunk(
     entries: Sequence[Entry], weigh: Weigh, limit: int, origins: Sequence[tuple[Reason, Origin]]
 ) -> tuple[Entry, ...]:
-    """`entries` so grouped that they weigh no more than `limit`, and none of the groups does when it is opened."""
+    """`entries` grouped so that together they weigh no more than `limit`, nor does any group when it is opened."""
     if _weight(entries, weigh) <= limit:
         return tuple(entries)
     for reason, origin in origins:
@@ -138,7 +99,7 @@ def _weight(entries: Sequence[Entry], weigh: Weigh) -> int:
 
 def _by_origin(entries: Sequence[Entry], weigh: Weigh, limit: int, reason: Reason, origin: Origin) -> list[Entry]:
     grouped: list[Entry] = []
-    for key, neighbours in groupby(entries, key=lambda entry: origin(first_place(entry))):
+    for key, neighbours in groupby(entries, key=lambda entry: origin(first_position(entry))):
         members = list(neighbours)
         if key is None or len(members) == 1:
             grouped.extend(members)
@@ -156,12 +117,12 @@ def _by_order(entries: Sequence[Entry], weigh: Weigh, limit: int) -> list[Entry]
     return grouped
 
 
-def _parts(entries: Sequence[Entry], weigh: Weigh, room: int) -> list[list[Entry]]:
+def _parts(entries: Sequence[Entry], weigh: Weigh, max_weight: int) -> list[list[Entry]]:
     parts: list[list[Entry]] = []
-    filled = room
+    filled = max_weight
     for entry in entries:
         weight = weigh(entry)
-        if filled + weight > room and not (parts and len(parts[-1]) < 2):
+        if filled + weight > max_weight and not (parts and len(parts[-1]) < 2):
             parts.append([])
             filled = 0
         parts[-1].append(entry)
@@ -170,4 +131,4 @@ def _parts(entries: Sequence[Entry], weigh: Weigh, room: int) -> list[list[Entry
 
 
 def _group(entries: Sequence[Entry], reason: Reason) -> Group:
-    return Group(first_place(entries[0]), places(entries[-1])[1], tuple(entries), reason=reason)
+    return Group(first_position(entries[0]), member_range(entries[-1])[1], tuple(entries), reason=reason)

@@ -44,10 +44,10 @@ def _moved(entry: Entry, by: int) -> Entry:
     return replace(entry, start=entry.start + by, stop=entry.stop + by, entries=entries)
 
 
-def first_place(entry: Entry) -> int:
+def first_position(entry: Entry) -> int:
     return entry.start if isinstance(entry, Group) else entry
 
 
-def places(entry: Entry) -> tuple[int, int]:
+def member_range(entry: Entry) -> tuple[int, int]:
     """The members that an entry holds, from first to one after the last."""
     return (entry.start, entry.stop) if isinstance(entry, Group) else (entry, entry + 1)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from gradviz.view.fold.arrangement import Arrangements
 from gradviz.view.fold.groups import Entry, Group
-from gradviz.view.fold.marks import Marks
+from gradviz.view.fold.overrides import Overrides
 from gradviz.view.fold.nesting import Nesting
 
 MAX_ROOM_FOR_PECULIARITIES = 2
@@ -27,7 +28,7 @@ Span = tuple[int, int]
 class Opening:
     """Answers for each box whether it is open."""
 
-    marks: Marks
+    overrides: Overrides
     nesting: Nesting
     depth: int
     deepest: int | None
@@ -40,12 +41,12 @@ class Opening:
     _ranks: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        named = [scope for scope, (word, _) in self.marks.by_scope.items() if word == "open"]
+        named = [scope for scope, (word, _) in self.overrides.named_boxes.items() if word == "open"]
         starts = [self.nesting.sequence[self.nesting.first[scope]] for scope in named if self.nesting.units[scope]]
         self._must_open = set(named)
         for scope in named:
             self._open_around(scope)
-        in_sight = self.marks.apart | self.marks.seen | self.marks.peculiar
+        in_sight = self.overrides.shown_singly | self.overrides.kept_visible | self.overrides.custom_functions
         for scope in {self.nesting.container[node] for node in in_sight} - {self.nesting.outermost}:
             self._must_open.add(scope)
             self._open_around(scope)
@@ -67,7 +68,7 @@ class Opening:
             return level if first < len(self._ranks) and self._ranks[first] < span[1] else level + 1
         if scope in self._must_open:
             return level
-        return None if scope in self.marks.by_scope or scope in self.plain_calls else level + 1
+        return None if scope in self.overrides.named_boxes or scope in self.plain_calls else level + 1
 
     def shows_each(self, entry: Entry, span: Span) -> bool:
         """Whether an open box shows all its repetitions instead of the first."""
@@ -78,9 +79,9 @@ class Opening:
         return level is not None and level <= self.depth
 
 
-def choose_depth(arrangements: Arrangements, marks: Marks, depth: int | None, room: int) -> Opening:
+def choose_depth(arrangements: Arrangements, overrides: Overrides, depth: int | None, room: int) -> Opening:
     """Open boxes to `depth`, or to the largest depth at which no more than `room` things are drawn."""
-    opening = _open_to_peculiarities(arrangements, marks, depth, room)
+    opening = _open_to_peculiarities(arrangements, overrides, depth, room)
     fits = _choose(arrangements, opening, depth, room)
     if not fits and depth is None:
         opening.plain_calls = _plain_calls(arrangements)
@@ -93,19 +94,19 @@ def choose_depth(arrangements: Arrangements, marks: Marks, depth: int | None, ro
     return opening
 
 
-def _open_to_peculiarities(arrangements: Arrangements, marks: Marks, depth: int | None, room: int) -> Opening:
+def _open_to_peculiarities(arrangements: Arrangements, overrides: Overrides, depth: int | None, room: int) -> Opening:
     """Boxes open on the way to all that is peculiar; where that takes too much room, to the first of each name.
 
     Where even these ways take far more room, the boxes around them stay as they would be without.
     """
     nodes = arrangements.graph.nodes
-    first_of_name = {nodes[node].name: node for node in sorted(marks.peculiar, reverse=True)}
-    ways = ((marks.peculiar, room), (frozenset(first_of_name.values()), MAX_ROOM_FOR_PECULIARITIES * room))
-    for peculiar, most in ways if marks.peculiar else ():
-        opening = Opening(replace(marks, peculiar=peculiar), arrangements.nesting, depth or 0, 0)
+    first_of_name = {nodes[node].name: node for node in sorted(overrides.custom_functions, reverse=True)}
+    ways = ((overrides.custom_functions, room), (frozenset(first_of_name.values()), MAX_ROOM_FOR_PECULIARITIES * room))
+    for custom_functions, most in ways if overrides.custom_functions else ():
+        opening = Opening(replace(overrides, custom_functions=custom_functions), arrangements.nesting, depth or 0, 0)
         if _drawn_at(arrangements, opening, 0) <= most:
             return opening
-    return Opening(replace(marks, peculiar=frozenset()), arrangements.nesting, depth or 0, 0)
+    return Opening(replace(overrides, custom_functions=frozenset()), arrangements.nesting, depth or 0, 0)
 
 
 def _drawn_at(arrangements: Arrangements, opening: Opening, depth: int) -> int:
@@ -185,3 +186,35 @@ def inside_of(arrangements: Arrangements, container: int, entry: Entry) -> tuple
     if isinstance(entry, Group) and (len(entry.entries) > 1 or isinstance(entry.entries[0], Group)):
         return container, entry.entries
     return None
+
+
+# Boxes that stand for several alike ones, for pictures that show each repetition separately.
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedBox:
+    """A box with a count, such as ``×12``."""
+
+    level: int
+    """How many boxes are around it."""
+    span: Span
+    count: int
+
+    @property
+    def operations(self) -> int:
+        """In all its repetitions."""
+        return self.span[1] - self.span[0]
+
+
+def repeated_boxes(arrangements: Arrangements) -> Iterator[RepeatedBox]:
+    """All that appear while open boxes show the first of their repetitions."""
+    outermost = arrangements.nesting.outermost
+    stack: list[tuple[int, tuple[Entry, ...], int]] = [(outermost, arrangements.entries_of(outermost), 0)]
+    while stack:
+        container, entries, level = stack.pop()
+        for entry in entries:
+            if isinstance(entry, Group) and entry.count > 1:
+                yield RepeatedBox(level, arrangements.weights.span(container, entry), entry.count)
+            inside = inside_of(arrangements, container, entry)
+            if inside is not None:
+                stack.append((*inside, level + 1))

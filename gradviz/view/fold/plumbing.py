@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gradviz.graph.model import Edge, Graph, Node
 from gradviz.graph.traversal import consumers, topological_order
-from gradviz.view.fold.always_visible import guilty_operations
+from gradviz.view.fold.always_visible import operations_with_problems
 
 PLUMBING_NAMES: frozenset[str] = frozenset(
     f"{stem}Backward{number}"
@@ -84,8 +84,8 @@ def _producing_operation(graph: Graph, node: int, source: Edge | None) -> int:
 
 
 def _mergeable(graph: Graph) -> list[bool]:
-    guilty = guilty_operations(graph)
-    flags = [node.id not in guilty and _is_plumbing(node, graph) for node in graph.nodes]
+    with_problems = operations_with_problems(graph)
+    flags = [node.id not in with_problems and _is_plumbing(node, graph) for node in graph.nodes]
     _keep_modules_visible(graph, flags)
     return flags
 

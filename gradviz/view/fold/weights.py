@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 from gradviz.graph.model import Graph, Node
-from gradviz.view.fold.groups import Entry, places
+from gradviz.view.fold.groups import Entry, member_range
 from gradviz.view.fold.nesting import Nesting
 from gradviz.view.fold.plumbing import Connections
 
@@ -39,7 +39,7 @@ class Weights:
 
     def span(self, container: int, entry: Entry) -> tuple[int, int]:
         """The part of the sequence of operations that an entry holds, all repetitions included."""
-        start, stop = places(entry)
+        start, stop = member_range(entry)
         members = self.nesting.units[container]
         return self.nesting.span(members[start])[0], self.nesting.span(members[stop - 1])[1]
 

@@ -27,7 +27,7 @@ class Draft:
     source: int | None = None
     repetitions_back: int = 1
     instead: int | None = None
-    ghosts: list[int] = field(default_factory=list)
+    cut_edges: list[int] = field(default_factory=list)
     refused: int | None = None
     is_open: bool = False
     each: int = 0
@@ -63,7 +63,7 @@ class Draft:
             source=None if self.source is None else numbers[self.source],
             repetitions_back=self.repetitions_back,
             instead=None if self.instead is None else numbers[self.instead],
-            ghosts=tuple(self.ghosts),
+            cut_edges=tuple(self.cut_edges),
             refused=self.refused,
         )
 

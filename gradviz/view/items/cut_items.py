@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gradviz.graph.model import Graph
-from gradviz.graph.node_findings import GhostEdge
+from gradviz.graph.node_findings import CutEdge
 from gradviz.graph.traversal import scopes_around
 from gradviz.view.fold.plumbing import Connections
 from gradviz.view.items.boxes import BoxPlacement, Draft
@@ -22,17 +22,17 @@ from gradviz.view.items.boxes import BoxPlacement, Draft
 
 def constants_of_cuts(graph: Graph) -> frozenset[tuple[int, int]]:
     """Nodes, each with a constant that a cut is drawn for instead."""
-    edges = graph.ghost_edges
+    edges = graph.cut_edges
     return frozenset(
         (edge.node, edge.constant) for edge in edges if edge.node is not None and edge.constant is not None
     )
 
 
-def place_ghosts(graph: Graph, connections: Connections, placement: BoxPlacement) -> Iterator[tuple[int, int]]:
+def draft_cuts(graph: Graph, connections: Connections, placement: BoxPlacement) -> Iterator[tuple[int, int]]:
     """Draft every cut and what it cuts off; yields their links, each as source and target."""
-    ghosts = _Ghosts(graph, connections, placement)
-    for number, edge in enumerate(graph.ghost_edges):
-        yield from ghosts.where_taken(number, edge) if edge.refused is None else ghosts.before_refused(number, edge)
+    cut_edges = _CutDrafts(graph, connections, placement)
+    for number, edge in enumerate(graph.cut_edges):
+        yield from cut_edges.where_taken(number, edge) if edge.refused is None else cut_edges.before_refused(number, edge)
 
 
 class _Place(NamedTuple):
@@ -42,7 +42,7 @@ class _Place(NamedTuple):
     box: int | None
 
 
-class _Ghosts:
+class _CutDrafts:
     def __init__(self, graph: Graph, connections: Connections, placement: BoxPlacement) -> None:
         self._graph, self._connections, self._placement = graph, connections, placement
         self._cuts: dict[_Place, int] = {}
@@ -50,7 +50,7 @@ class _Ghosts:
         self._ending_at: dict[_Place, list[int]] = {}
         """Indices of the edges that end there."""
 
-    def where_taken(self, number: int, edge: GhostEdge) -> Iterator[tuple[int, int]]:
+    def where_taken(self, number: int, edge: CutEdge) -> Iterator[tuple[int, int]]:
         """A cut whose result an operation of the graph took, or that made a leaf of it."""
         assert edge.node is not None, "what was not refused begins at a node"
         graph, placement = self._graph, self._placement
@@ -63,7 +63,7 @@ class _Ghosts:
         parent = _box_of(graph, placement, shared, beside)
         yield from self._cut_before(user, number, _Place(edge.origin, parent), beside)
 
-    def before_refused(self, number: int, edge: GhostEdge) -> Iterator[tuple[int, int]]:
+    def before_refused(self, number: int, edge: CutEdge) -> Iterator[tuple[int, int]]:
         """A cut from whose result a tensor was computed that backward was called on in vain."""
         drafts = self._placement.drafts
         root = next(key for key, draft in enumerate(drafts) if draft.refused == edge.refused)
@@ -78,13 +78,13 @@ class _Ghosts:
 
     def _cut_before(self, user: int, number: int, place: _Place, beside: int | None) -> Iterator[tuple[int, int]]:
         """One draft for each cut in each box, behind it what it cuts off, where the graph does not show that."""
-        edge, new = self._graph.ghost_edges[number], self._placement.new
-        ghosts = self._ending_at.setdefault(place, [])
-        if not ghosts or edge.node is None or not self._placement.is_later[edge.node]:
-            ghosts.append(number)  # What is drawn of repetitions is the first.
+        edge, new = self._graph.cut_edges[number], self._placement.new
+        cut_edges = self._ending_at.setdefault(place, [])
+        if not cut_edges or edge.node is None or not self._placement.is_later[edge.node]:
+            cut_edges.append(number)  # What is drawn of repetitions is the first.
         if place not in self._cuts:
-            behind = [new(Draft("cut_off", place.box, ghosts=ghosts), beside=beside)] if edge.tensors else []
-            self._cuts[place] = new(Draft("cut", place.box, ghosts=ghosts), beside=beside)
+            behind = [new(Draft("cut_off", place.box, cut_edges=cut_edges), beside=beside)] if edge.tensors else []
+            self._cuts[place] = new(Draft("cut", place.box, cut_edges=cut_edges), beside=beside)
             yield from ((each, self._cuts[place]) for each in behind)
         yield self._cuts[place], user
 

@@ -13,8 +13,8 @@ from gradviz.view.fold.arrangement import Arrangements
 from gradviz.view.fold.opening import Opening
 from gradviz.view.fold.plumbing import Connections
 from gradviz.view.items.boxes import BoxPlacement, Draft, place_boxes
-from gradviz.view.items.cut_items import constants_of_cuts, place_ghosts
-from gradviz.view.items.leaf_items import Feeding, places_of_constants
+from gradviz.view.items.cut_items import constants_of_cuts, draft_cuts
+from gradviz.view.items.leaf_items import Feeding, constants_by_position
 from gradviz.view.items.loop_carried import Carrying
 from gradviz.view.model import Item, Link
 
@@ -40,7 +40,7 @@ def place(
         joints[ends] = _Joint(arriving.target, arriving.input_nr)
     _add_roots(graph, connections, placement, feeding, joints)
     feeding.place_unused_leaves()
-    joints.update((ends, _Joint(None, 0)) for ends in place_ghosts(graph, connections, placement))
+    joints.update((ends, _Joint(None, 0)) for ends in draft_cuts(graph, connections, placement))
     _list_nodes(graph, connections, placement)
     return _number(placement, joints)
 
@@ -79,7 +79,7 @@ def _join(
                     continue
             if source is not None and arriving is not None:
                 _add(joints, source, target, arriving, is_repeated=bool(is_later[node]))
-        for position, constant in places_of_constants(nodes[node]).items():
+        for position, constant in constants_by_position(nodes[node]).items():
             fed = feeding.constant(node, position, constant) if (node, constant) not in cut else None
             if fed is not None:
                 joints.setdefault((fed, target), _Joint(None, 0))

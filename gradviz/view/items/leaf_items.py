@@ -16,7 +16,7 @@ from gradviz.view.fold.weights import MAX_BESIDE
 from gradviz.view.items.boxes import BoxPlacement, Draft
 
 
-def places_of_constants(node: Node) -> dict[int, int]:
+def constants_by_position(node: Node) -> dict[int, int]:
     """The constants of an operation by their place among its inputs; by their own order where that is not known."""
     free = [position for position, edge in enumerate(node.edges) if edge is None]
     places = free if len(free) == len(node.constants) else range(len(node.constants))

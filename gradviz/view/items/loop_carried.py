@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gradviz.graph.model import Edge, Graph
 from gradviz.view.fold.plumbing import Connections
 from gradviz.view.items.boxes import BoxPlacement, Draft, Step
-from gradviz.view.items.leaf_items import Feeding, places_of_constants
+from gradviz.view.items.leaf_items import Feeding, constants_by_position
 
 Slot = tuple[int, int]
 """An operation of the first repetition and the place among its inputs."""
@@ -104,7 +104,7 @@ class Carrying:
         edge = self._edge_into(slot)
         node, position = slot
         if edge is None:
-            constant = places_of_constants(self.graph.nodes[node]).get(position)
+            constant = constants_by_position(self.graph.nodes[node]).get(position)
             return None if constant is None else self.feeding.only_first("constant", constant, node)
         if self.graph.nodes[edge.target].is_leaf:
             return self.feeding.only_first("leaf", edge.target, node)

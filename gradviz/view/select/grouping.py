@@ -46,10 +46,10 @@ def regroup(graph: Graph, by: Boxes) -> Regrouped:
     nodes = tuple(replace(node, scope=inside.get(node.id)) for node in graph.nodes)
     notes = _notes(graph, frames, outermost, by) if scopes.made else (f"no {by} of the program makes a box here",)
     # A cut made no node, so it is in no run: it stands where what it cut off goes on.
-    ghosts = tuple(
-        replace(edge, scope=None if edge.node is None else inside.get(edge.node)) for edge in graph.ghost_edges
+    cut_edges = tuple(
+        replace(edge, scope=None if edge.node is None else inside.get(edge.node)) for edge in graph.cut_edges
     )
-    return Regrouped(replace(graph, nodes=nodes, scopes=tuple(scopes.made), ghost_edges=ghosts), notes)
+    return Regrouped(replace(graph, nodes=nodes, scopes=tuple(scopes.made), cut_edges=cut_edges), notes)
 
 
 def _notes(graph: Graph, frames: _Frames, outermost: int, by: Boxes) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradviz.graph.query.composite_inputs import with_constants_in_place
+from gradviz.graph.query.composite_inputs import with_constants_at_users
 from tests.builders import GraphBuilder
 
 LINEAR = "torch.nn.functional.linear"
@@ -11,7 +11,7 @@ CELL = "torch.lstm_cell"
 
 def taken(builder: GraphBuilder) -> dict[str, list[str]]:
     """The names of the data that each operation takes."""
-    graph = with_constants_in_place(builder.build())
+    graph = with_constants_at_users(builder.build())
     return {
         f"{node.name.removesuffix('Backward0')}#{node.id}": [graph.constants[c].names[0] for c in node.constants]
         for node in graph.nodes

@@ -6,7 +6,7 @@ import pytest
 
 from gradviz.errors import BadInput, NothingFound
 from gradviz.graph.model import Graph
-from gradviz.graph.query.search import places_of, search
+from gradviz.graph.query.search import nodes_to_show, search
 from gradviz.public_graph import public_graph
 from gradviz.view.select.selection import SelectOptions, select
 from tests.builders import GraphBuilder, graph_of, transformer
@@ -72,8 +72,8 @@ def test_what_a_selection_left_out_is_not_found_in_its_tables() -> None:
 
 
 def test_data_and_modules_are_seen_with_the_operations_that_belong_to_them() -> None:
-    assert places_of(SMALL, search(SMALL, "mask")) == {node.id for node in public_graph(SMALL).find("Sum")}
-    assert places_of(SMALL, search(SMALL, "^net.fc$")) == {node.id for node in public_graph(SMALL).find("Addmm")}
+    assert nodes_to_show(SMALL, search(SMALL, "mask")) == {node.id for node in public_graph(SMALL).find("Sum")}
+    assert nodes_to_show(SMALL, search(SMALL, "^net.fc$")) == {node.id for node in public_graph(SMALL).find("Addmm")}
 
 
 def test_what_is_no_regular_expression_is_refused_with_the_reason() -> None:

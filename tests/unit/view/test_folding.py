@@ -448,11 +448,11 @@ def test_a_level_that_takes_all_the_room_is_open_where_the_picture_would_else_be
 def test_what_must_be_seen_opens_the_way_and_alikes_stay_together() -> None:
     graph = transformer(12)
     gelus = [node.id for node in public_graph(graph).find("Gelu")]
-    view = fold(graph, FoldOptions(depth=0), must_see=gelus)
+    view = fold(graph, FoldOptions(depth=0), must_show=gelus)
     check_view(view, graph)
     assert {"+model.h.0*12", "+model.h.0.mlp", "Gelu"} <= set(names(graph, view))
     (weight,) = public_graph(graph).find("model.h.3.mlp.fc.weight")
-    shown = names(graph, fold(graph, FoldOptions(depth=0), must_see=[weight.id]))
+    shown = names(graph, fold(graph, FoldOptions(depth=0), must_show=[weight.id]))
     assert {"model.h.0*3", "+model.h.3.mlp.fc", "model.h.3.mlp.fc.weight", "model.h.4*8"} <= set(shown)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradviz.view.fold.repeats import Run, find_runs
+from gradviz.view.fold.repeat_search import Run, find_runs
 
 
 def chained(length: int) -> list[tuple[int, ...]]:

@@ -9,31 +9,31 @@ from gradviz.errors import NotInThisGraph, near_matches
 from gradviz.graph.model import Graph
 from gradviz.graph.query.names import end_of_path, whole_path
 from gradviz.graph.traversal import consumers
-from gradviz.view.fold.always_visible import failed_operations, guilty_operations
+from gradviz.view.fold.always_visible import failed_operations, operations_with_problems
 from gradviz.view.fold.plumbing import Connections
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class Overrides:
     """Boxes that were named, and operations to which the way is open."""
 
-    by_scope: dict[int, tuple[str, str]]
+    named_boxes: dict[int, tuple[str, str]]
     """Boxes that were named, with the word (``open`` or ``folded``) and the pattern that named them."""
-    apart: frozenset[int] = frozenset()
+    shown_singly: frozenset[int] = frozenset()
     """Operations that are shown each for itself, not as one of several alike."""
-    seen: frozenset[int] = frozenset()
+    kept_visible: frozenset[int] = frozenset()
     """Operations that are shown, of several alike the first."""
-    peculiar: frozenset[int] = frozenset()
+    custom_functions: frozenset[int] = frozenset()
     """The same, as far as there is room."""
 
     def of_node(self, node: int) -> Hashable:
         """What makes an operation differ from others that are otherwise alike."""
-        return node if node in self.apart else "seen" if node in self.seen else None
+        return node if node in self.shown_singly else "seen" if node in self.kept_visible else None
 
 
-def mark(
-    graph: Graph, connections: Connections, unfold: Iterable[str], fold: Iterable[str], must_see: Collection[int]
-) -> Marks:
+def find_overrides(
+    graph: Graph, connections: Connections, unfold: Iterable[str], fold: Iterable[str], must_show: Collection[int]
+) -> Overrides:
     """Find what was named; raises `NotInThisGraph` for a path that no box has."""
     by_path: dict[str, list[int]] = {}
     for index, scope in enumerate(graph.scopes):
@@ -45,11 +45,11 @@ def mark(
                 found.update(dict.fromkeys(by_path[path], (word, pattern)))
     kept_folded = _inside(graph, {scope for scope, (word, _) in found.items() if word == "folded"})
     custom = (node for node in graph.nodes if node.kind == "custom")
-    return Marks(
+    return Overrides(
         found,
-        apart=frozenset(failed_operations(graph)),
-        seen=frozenset(_operations(graph, connections, guilty_operations(graph).union(must_see))),
-        peculiar=frozenset(node.id for node in custom if node.scope is None or not kept_folded[node.scope]),
+        shown_singly=frozenset(failed_operations(graph)),
+        kept_visible=frozenset(_operations(graph, connections, operations_with_problems(graph).union(must_show))),
+        custom_functions=frozenset(node.id for node in custom if node.scope is None or not kept_folded[node.scope]),
     )
 
 
