@@ -1,9 +1,9 @@
 """gradviz: see and understand PyTorch's autograd graph.
 
-`inspect` shows a tensor that is there already, `record` watches a ``with`` block, `load` opens a file; each gives an
-`Inspection`. `check` says why a gradient is missing, zero, NaN or wrong; `watch` notes now and then how large the
-gradients of a long training are; `callbacks` check steps of Hugging Face's and Lightning's trainers. Everything is
-loaded when it is first used: importing gradviz imports neither torch nor anything else.
+`inspect` shows an existing tensor, `record` records a ``with`` block, `load` opens a file; each returns an
+`Inspection`. `check` says why a gradient is missing, zero, NaN or wrong. `watch` measures from time to time how large
+the gradients of a long training are. `callbacks` check steps of Hugging Face's and Lightning's trainers. Every name is
+imported when it is first used: importing gradviz imports neither torch nor anything else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gradviz.inspection import Inspection
     from gradviz.public_graph import Graph
 else:
-    _HOMES = {
+    _MODULES = {
         "gradviz.api": ("Recording", "Watch", "check", "inspect", "load", "record", "watch"),
         "gradviz.capture.capture": ("Capture",),
         "gradviz.checked": ("Checked",),
@@ -44,9 +44,9 @@ else:
 
         if name == "callbacks":
             return import_module("gradviz.callbacks")
-        for home, names in _HOMES.items():
+        for module, names in _MODULES.items():
             if name in names:
-                return getattr(import_module(home), name)
+                return getattr(import_module(module), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__():

@@ -1,4 +1,4 @@
-"""``python -m gradviz``."""
+"""Runs the command line for ``python -m gradviz``."""
 
 from gradviz.cli import main
 

@@ -1,6 +1,6 @@
-"""The doors into gradviz from Python: `inspect`, `check`, `record`, `watch` and `load`.
+"""The functions of gradviz for Python: `inspect`, `check`, `record`, `watch` and `load`.
 
-torch is imported by what records, when it is called, and never to look at something that was recorded.
+Only functions that record import torch, when they are called. Looking at a recording never imports it.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 def inspect(*tensors: Any, model: Any = None) -> Inspection:
-    """The autograd graph of tensors that are there already.
+    """Return the autograd graph of existing tensors.
 
-    Nothing is computed, changed or kept alive: no backward runs, and the tensors can be freed as before; only
-    `torch.utils.swap_tensors` refuses them as long as the inspection is there. As nobody watched while they were
-    computed, source lines and module calls are unknown; inside a `record` block they are known. `Inspection.backward`
-    of what is returned measures gradients, too.
+    Nothing is computed, changed or kept alive: no backward runs, and the tensors can be freed as before. Only
+    `torch.utils.swap_tensors` refuses them while the inspection exists. Source lines and module calls are unknown,
+    because nothing was recorded while the tensors were computed; inside a `record` block they are known.
+    `Inspection.backward` of the result also measures gradients.
 
     Args:
-        tensors: tensors of any shape, or lists, tuples, dicts, dataclasses and model outputs that hold some.
-        model: the module (or a list or dict of modules) whose parameters are named; without it, modules and tensors
-            are named after the variables that hold them where this is called.
+        tensors: tensors of any shape, or lists, tuples, dicts, dataclasses and model outputs that hold tensors.
+        model: the module (or a list or dict of modules) whose parameters are named. Without it, modules and tensors
+            are named after the variables of the caller that hold them.
 
     Raises:
-        BadInput: there is no tensor in what was given.
+        BadInput: the arguments hold no tensor.
         NothingRecorded: none of the tensors has a ``grad_fn``.
 
     Example:
@@ -59,21 +59,21 @@ def inspect(*tensors: Any, model: Any = None) -> Inspection:
 
 
 def check(*tensors: Any, model: Any = None, select: Sequence[str] = (), ignore: Sequence[str] = ()) -> Checked:
-    """Why gradients of a loss are missing, zero, NaN or wrong: ``gradviz check``, at one place of a program.
+    """Find out why gradients of a loss are missing, zero, NaN or wrong: ``gradviz check`` inside a program.
 
-    A backward is run and measured that leaves every ``.grad`` as it is; call it before the loss's own. What it cannot
-    know is what was cut off before the loss: for that compute the loss in a block, ``with gradviz.record(calls=True)
-    as recording:``, and call ``recording.check()`` after it.
+    It runs and measures a backward that leaves every ``.grad`` as it is. Call it before ``loss.backward()``. It cannot
+    know where gradients were cut off before the loss. To find that too, compute the loss in a block, ``with
+    gradviz.record(calls=True) as recording:``, and call ``recording.check()`` after the block.
 
     Args:
         tensors: as for `inspect`; most often the loss.
-        model: the module (or a list or dict of modules) that is to get gradients: that one of its parameters is not in
-            the graph is a warning, unless it is frozen.
-        select: only these rules, by code (``"GV301"``), beginning of a code (``"GV3"``), or name.
-        ignore: without these.
+        model: the module (or a list or dict of modules) that should get gradients: a parameter that is neither in the
+            graph nor frozen is a warning.
+        select: use only these rules, given by code (``"GV301"``), beginning of a code (``"GV3"``), or name.
+        ignore: leave out these rules.
 
     Raises:
-        BadInput: there is no such rule or tensor; or the loss has more than one element, or was freed.
+        BadInput: there is no such rule or tensor; or the loss has more than one element; or its graph was freed.
         NothingRecorded: none of the tensors has a ``grad_fn``.
 
     Example:
@@ -100,28 +100,28 @@ def record(
 ) -> Recording:
     """Record what a ``with`` block computes: each operation with its line and module, and every backward call.
 
-    The block runs as it would without; torch is put back as it was at its end, also when the block raises. What it
-    raises is not held up, and the recording shows how far the program came. Without any backward call the graph is
-    that of the tensors which were computed in the block and which variables still hold.
+    The block runs as it would without the recording. At its end torch is as before, also if the block raises. The
+    exception is passed on, and the recording shows how far the program came. If the block calls no backward, the graph
+    is that of the tensors that were computed in the block and that variables still hold.
 
     Args:
         backward: record only this call of ``backward()`` or ``grad()``, counted from 1, or the ``"last"`` one of a
-            long run; without it, all of them, until a million nodes are kept.
-        gradients: measure what flows along every edge while backward runs.
-        values: keep every number of tensors with so many elements or fewer, of the forward and of gradients.
-        root_shares: measure what each root, or each term of a loss that is a sum, gives to every leaf's gradient:
-            ``graph.root_shares``. Each costs a backward, and memory for its gradients of all leaves.
-        calls: log every torch call, too, so that `Inspection.check` knows what was cut off and changed on the way to
-            the loss. Of many backward calls those are kept that tell something.
-        model: the module (or a list or dict of modules) whose parameters are named ``model.…`` where no variable holds
-            it, as inside a library that trains.
+            long run. Without it, record all calls, up to a million nodes.
+        gradients: measure the gradient along every edge while backward runs.
+        values: keep all numbers of tensors with at most this many elements, in forward and in gradients.
+        root_shares: measure what each root, or each term of a loss that is a sum, adds to every leaf's gradient:
+            ``graph.root_shares``. Each root or term costs one backward, and memory for its gradients of all leaves.
+        calls: also log every torch call, so that `Inspection.check` knows what was cut off or changed on the way to
+            the loss. Of many backward calls only the informative ones are kept.
+        model: the module (or a list or dict of modules) whose parameters are named ``model.…`` if no variable holds
+            it, for example inside a training library.
 
     Returns:
-        An `Inspection` that can be looked at once the block has ended.
+        An `Inspection` that can be used after the block has ended.
 
     Raises:
-        BadInput: ``backward`` is no such number; or, when the block is entered, ``model`` is no module, or a recording
-            is running already.
+        BadInput: ``backward`` is no such number. When the block is entered: ``model`` is no module, or another
+            recording is running.
 
     Example:
         >>> import torch, gradviz
@@ -156,31 +156,31 @@ def watch(
     scaler: Any = None,
     tensorboard: str | os.PathLike[str] | None = None,
 ) -> Watch:
-    """Note how large the gradients of a model are while it trains, for ``gradviz flow run.gradviz --over-steps``.
+    """Measure the gradients of a model while it trains, for ``gradviz flow run.gradviz --over-steps``.
 
     A hook on each parameter measures the first step and then every `every`-th one: norms of gradients and weights,
-    zeros, NaN and Inf. Nothing else is put into torch, and in between a hook does next to nothing.
+    zeros, NaN and Inf. It changes nothing else in torch, and between these steps a hook does almost nothing.
 
-    A *step* is a backward call that reaches a parameter of the model, and what is measured is its ``.grad`` as that
-    call leaves it. Where gradients are accumulated over several calls, an `every` that is a multiple of their number
-    measures the last of each round. Under DDP the first process writes, and measures its own share before the
-    processes exchange theirs. Watch a model after it was wrapped, sharded or converted, not before.
+    A *step* is a backward call that reaches a parameter of the model. The hook measures ``.grad`` as that call leaves
+    it. If gradients are accumulated over several calls, choose an `every` that is a multiple of their number: it
+    measures the last call of each round. Under DDP the first process writes the file, and measures its own gradients
+    before the processes exchange theirs. Watch a model after it was wrapped, sharded or converted, not before.
 
-    An older file of that name is replaced. It is readable while the program trains, also when that is killed. Without
-    `Watch.close`, or a ``with`` block, watching goes on until the program ends.
+    An older file of that name is replaced. The file is readable while the program trains, also if the program is
+    killed. Without `Watch.close`, or a ``with`` block, watching goes on until the program ends.
 
     Args:
-        model: the module that trains; parameters which require no gradient now are not watched.
-        every: how many steps lie between two that are measured, from 1 on.
+        model: the module that trains; parameters that require no gradient now are not watched.
+        every: measure each step whose number is a multiple of this, which is 1 or more.
         to: the run log to write, a ``.gradviz`` file.
         scaler: a ``torch.amp.GradScaler``; norms are then divided by its factor. Without it, the gradients of a scaled
-            loss are noted as they are, that is scaled.
+            loss are written as they are, that is, scaled.
         tensorboard: a folder for the same figures as TensorBoard events; needs the package ``tensorboard``.
 
     Raises:
-        BadInput: there is nothing to watch in `model`, or it is watched already; another watch writes `to`; `every`
-            is no such number; `to` or `tensorboard` cannot be written.
-        MissingDependency: TensorBoard is asked for and not installed.
+        BadInput: `model` has nothing to watch, or is watched already; another watch writes `to`; `every` is no such
+            number; `to` or `tensorboard` cannot be written.
+        MissingDependency: `tensorboard` is given and TensorBoard is not installed.
 
     Example:
         >>> import tempfile, torch, gradviz
@@ -200,11 +200,11 @@ def watch(
 
 
 def load(path: str | os.PathLike[str]) -> Inspection:
-    """What ``gradviz record`` or `Inspection.save` wrote to a ``.gradviz`` file. Needs no torch.
+    """Open a ``.gradviz`` file that ``gradviz record`` or `Inspection.save` wrote. Needs no torch.
 
     Raises:
         BadInput: the file cannot be read.
-        BadCapture: it is no capture, or a damaged one, or one of a newer gradviz.
+        BadCapture: it is no capture, is damaged, or was written by a newer gradviz.
 
     Example:
         >>> import gradviz
@@ -228,7 +228,7 @@ def load(path: str | os.PathLike[str]) -> Inspection:
 
 
 class Recording(Inspection):
-    """The `Inspection` of a ``with gradviz.record():`` block, once that has ended."""
+    """The `Inspection` of a ``with gradviz.record():`` block; usable after the block has ended."""
 
     def __init__(self, plan: RecordingPlan, model: Any = None) -> None:
         self._plan = plan
@@ -263,13 +263,13 @@ class Recording(Inspection):
 
     @property
     def backward_calls(self) -> int:
-        """How many calls of ``backward()`` and ``grad()`` it has seen so far."""
+        """How many calls of ``backward()`` and ``grad()`` the block has made so far."""
         if self._finished is not None:
             return self._finished.backward_calls
         return self._recorder.backward_calls if self._recorder is not None else 0
 
     def abandon(self) -> None:
-        """End it without a result, from outside of the block; torch is as before. Safe to call at any time."""
+        """End the recording without a result, from outside the block; torch is as before. Safe to call at any time."""
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             recorder.abandon()
@@ -285,7 +285,7 @@ class Recording(Inspection):
 
 
 class Watch:
-    """A model that is watched, until `close` or the end of a ``with`` block."""
+    """Watches a model until `close` or the end of a ``with`` block."""
 
     def __init__(self, path: Path, watching: ModelWatch | None) -> None:
         self.path = path
@@ -297,11 +297,11 @@ class Watch:
 
     @property
     def steps(self) -> int:
-        """Backward calls that were counted so far; 0 in a process of a distributed training that does not write."""
+        """Backward calls counted so far; 0 in a process of a distributed training that does not write the file."""
         return self._watching.step if self._watching is not None else 0
 
     def close(self) -> None:
-        """Write what is left, and take every hook off; safe to call twice."""
+        """Write the rest of the file and remove every hook; safe to call twice."""
         if self._watching is not None:
             self._watching.close()
 
@@ -313,7 +313,7 @@ class Watch:
 
 
 def _run_log_path(to: Any) -> Path:
-    """Where the run log goes, once it is sure that it can be written there."""
+    """The path of the run log; raises `BadInput` if it cannot be written there."""
     from gradviz.capture.capture_file import CAPTURE_SUFFIX
     from gradviz.output import check_outputs
 

@@ -1,4 +1,4 @@
-"""Pages in the reader's browser: written to temporary files, and opened where there is a browser that can show them."""
+"""Writes pages to temporary files, and opens them in the user's browser."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from pathlib import Path
 from gradviz.errors import BadInput
 from gradviz.output import write_output
 
-_MAX_LETTERS = 60
-"""Of the name of a file."""
+_MAX_NAME_LENGTH = 60
 
 
 def check_temporary_folder() -> None:
-    """Raise `BadInput` where no temporary file can be written."""
+    """Raise `BadInput` if no temporary file can be written."""
     _new_folder().rmdir()
 
 
 def temporary_page(name: str, page: str) -> Path:
-    """Write a page, named after a script or capture, to a new folder that nobody else can read.
+    """Write a page, named after a script or capture, to a new folder that no other user can read.
 
-    It stays until the system clears its temporary files: the browser reads it again when it is started anew.
+    The file is not removed, because a browser that restarts reads it again.
     """
-    stem = Path(name).name.removesuffix(".py").removesuffix(".gradviz")[:_MAX_LETTERS] or "graph"
+    stem = Path(name).name.removesuffix(".py").removesuffix(".gradviz")[:_MAX_NAME_LENGTH] or "graph"
     path = _new_folder() / f"{stem}.html"
     try:
         write_output(path, page)
@@ -37,7 +36,7 @@ def temporary_page(name: str, page: str) -> Path:
 
 
 def open_in_browser(address: str) -> bool:
-    """Whether a browser was found. Without a display, browsers for terminals would be: they cannot show the page."""
+    """Open the address; False if no browser was found. Text browsers do not count, as they cannot show the page."""
     has_display = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     return (has_display or "BROWSER" in os.environ) and webbrowser.open(address)
 
@@ -53,5 +52,5 @@ def _new_folder() -> Path:
             hint="set TMPDIR to a folder that you may write to, or use gradviz render -o",
         ) from error
     finally:
-        # Python keeps what it has chosen; the script that is run next may want to choose for itself.
+        # mkdtemp() sets it; the script that runs next must find it as it was.
         tempfile.tempdir = chosen

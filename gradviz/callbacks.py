@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gradviz.checked import chosen
+from gradviz.checked import selected_rules
 from gradviz.errors import BadInput, CheckFailed, MissingDependency, check_choice
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class StepChecks:
     def __post_init__(self) -> None:
         if type(self.every) is not int or self.every < 1:
             raise BadInput(f"every={self.every!r} is not a number from 1 on", hint="every=500 checks each 500th step")
-        chosen(self.select, self.ignore)
+        selected_rules(self.select, self.ignore)
         if self.fail_on is not None:
             from gradviz.analysis.finding import SEVERITIES
 

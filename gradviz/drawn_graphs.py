@@ -74,7 +74,7 @@ class DrawnGraphs:
         return marked(self.capture, selected_rules())
 
     def graph(self, backward: int | None) -> Graph:
-        """The graph of this backward call, by default the first; raises `NothingRecorded` or `BadInput` if there is none."""
+        """The graph of this backward call, by default the first; raises `NothingRecorded` or `BadInput`."""
         return self.capture.graphs[self.number(backward)]
 
     def number(self, backward: int | None) -> int:

@@ -1,17 +1,17 @@
-"""Everything gradviz raises on purpose.
+"""The errors that gradviz raises on purpose.
 
 ::
 
-    GradvizError            message, hint, exit code 2 (wrong usage) unless a leaf says otherwise
+    GradvizError            message, hint, exit code 2 (wrong usage)
     |-- BadInput            a script, option, name or output path that cannot be used
-    |   `-- NotInThisGraph  a name or part that one graph does not have; another one may
+    |   `-- NotInThisGraph  a name or part that this graph does not have; another graph may have it
     |-- BadCapture          a capture file that cannot be read
     |-- NothingRecorded     the script ran, but there is no graph to show
-    |-- NothingFound        a search that fits nothing: exit code 1, as of grep
-    |-- CheckFailed         a training step has findings that are to end the training
-    `-- MissingDependency   torch or an optional program is not there
+    |-- NothingFound        a search without a match: exit code 1, as for grep
+    |-- CheckFailed         a training step has findings that must end the training: exit code 1
+    `-- MissingDependency   torch or an optional program is not installed
 
-The core raises; only the command line prints, one line each.
+The library raises them; only the command line prints them, each as one line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from difflib import get_close_matches
 
 
 class GradvizError(Exception):
-    """Something the user can act on: `message` says what was wrong and the value, `hint` what to do."""
+    """An error that the user can correct: `message` says what is wrong, with the value; `hint` says what to do."""
 
     exit_code = 2
 
@@ -39,7 +39,7 @@ class BadInput(GradvizError):
 
 
 class NotInThisGraph(BadInput):
-    """A name or part that one graph does not have; another one may."""
+    """A name or part that this graph does not have; another graph may have it."""
 
 
 class BadCapture(GradvizError):
@@ -51,13 +51,13 @@ class NothingRecorded(GradvizError):
 
 
 class NothingFound(GradvizError):
-    """A search that fits nothing."""
+    """A search without a match."""
 
     exit_code = 1
 
 
 class CheckFailed(GradvizError):
-    """A training step has findings that are to end the training."""
+    """A training step has findings that must end the training."""
 
     exit_code = 1
 
@@ -67,7 +67,7 @@ class MissingDependency(GradvizError):
 
 
 MAX_CHOICES = 14
-"""So many are listed where none is like what was written."""
+"""How many choices are listed if none is similar to the given value."""
 
 
 def check_choice(option: str, value: object, choices: Iterable[str]) -> None:
@@ -78,8 +78,8 @@ def check_choice(option: str, value: object, choices: Iterable[str]) -> None:
 
 
 def near_matches(wrong: object, choices: Iterable[str], *, limit: int = 3) -> str:
-    """Words for a hint: the choices most like `wrong`, or else the first of them, so give the likeliest first."""
-    # A set has no order that would be the same in every run.
+    """A hint with the choices most similar to `wrong`; if none is similar, with the first choices."""
+    # The order of a set differs from run to run.
     known = sorted(choices) if isinstance(choices, (set, frozenset)) else list(dict.fromkeys(choices))
     close = get_close_matches(str(wrong), known, n=limit, cutoff=0.5)
     if close:

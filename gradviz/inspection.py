@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from gradviz.checked import Checked
     from gradviz.public_graph import Graph
     from gradviz.recording.requested_backward import InspectedRoots
+    from gradviz.rendering.formats import Format
     from gradviz.rendering.notebook import SvgPicture, TreeText
     from gradviz.rendering.page.notebook import NotebookPage
-    from gradviz.rendering.formats import Format
     from gradviz.rendering.reports.memory_report import MemoryTable
 
 MAX_TREES = 5
@@ -190,8 +190,8 @@ class Inspection:
         """Return the graph as a picture.
 
         Args:
-            options: the keywords of this class, and those of the picture: ``direction`` (``"TB"`` or ``"LR"``), ``theme``
-                (``"auto"``, ``"light"`` or ``"dark"``), ``color_by`` (``"role"``, ``"gradient"``,
+            options: the keywords of this class, and those of the picture: ``direction`` (``"TB"`` or ``"LR"``),
+                ``theme`` (``"auto"``, ``"light"`` or ``"dark"``), ``color_by`` (``"role"``, ``"gradient"``,
                 ``"memory"``, ``"time"`` or ``"module"``), ``engine``, ...
 
         Returns:
@@ -212,7 +212,7 @@ class Inspection:
         """
         from gradviz.rendering.page.notebook import NotebookPage
 
-        # The picture is for places that cannot show the page and mostly have no fonts: without one it is a third as big.
+        # What cannot show the page has mostly no use for a font; without it the picture is a third as large.
         return NotebookPage(
             str(self.render("html", **options)), lambda: str(self.render("svg", embed_font=False, **options))
         )
@@ -279,7 +279,7 @@ class Inspection:
         """
         from gradviz.analysis.replay.steps import Replay
         from gradviz.rendering.notebook import TreeText
-        from gradviz.rendering.replay.step_text import TextLook, ReplayText, replay_notes
+        from gradviz.rendering.replay.step_text import ReplayText, TextLook, replay_notes
         from gradviz.rendering.replay.step_words import ReplayWords
         from gradviz.rendering.subjects import subject_of
         from gradviz.view.keywords import view_options
@@ -314,7 +314,8 @@ class Inspection:
 
         Args:
             path: the file to write.
-            options: the keywords of this class, and those of the format; ``format="json"`` if the suffix does not determine it.
+            options: the keywords of this class, and those of the format; ``format="json"`` names one that the
+                suffix does not determine.
 
         Returns:
             The path.
@@ -356,7 +357,7 @@ class Inspection:
         open_in_browser(path.as_uri())
         return path
 
-    # -- how prompts and notebooks show it ------------------------------------------------------------------------------------------
+    # -- how prompts and notebooks show it ---------------------------------------------------------------------------
 
     def __str__(self) -> str:
         if not self.graphs:
@@ -375,7 +376,7 @@ class Inspection:
         return str(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows: the page; or the picture if scripts cannot run, or the tree if only text is possible."""
+        """What a notebook shows: the page, the picture if scripts cannot run, or the tree if only text is possible."""
         if not self.graphs:
             return {"text/plain": str(self)}
         page = self.html()

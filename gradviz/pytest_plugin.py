@@ -1,7 +1,6 @@
-"""The pytest plugin: ``gradviz_check(loss, model)`` in a test, or the marker ``gradviz`` on it.
+"""The pytest plugin: the fixture ``gradviz_check`` and the marker ``gradviz``.
 
-pytest loads this at its start, also for tests that have nothing to do with torch: so gradviz and torch are imported
-only by a test that checks.
+pytest always loads this module at its start, so gradviz and torch are imported only by a test that uses the plugin.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ if TYPE_CHECKING:
     from gradviz.checked import Checked
 
 _MARKER = (
-    "gradviz(select=(), ignore=(), fail_on='warning'): record the test, and fail it where its gradients are missing, "
+    "gradviz(select=(), ignore=(), fail_on='warning'): record the test, and fail it if its gradients are missing, "
     "zero, NaN or wrong; the arguments are the options of gradviz check"
 )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line("markers", _MARKER)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-    """Around the body of each test, without its fixtures."""
+    """Record and check the body of a test that has the marker; its fixtures are not recorded."""
     marker = pyfuncitem.get_closest_marker("gradviz")
     if marker is None:
         return (yield)
@@ -41,7 +40,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
 def _checked_call(test: str, marker: pytest.Mark) -> Generator[None, Any, Any]:
     import gradviz
 
-    with _refused_in_one_line():
+    with _failing_in_one_line():
         options = _options_of(marker)
     with gradviz.record(calls=True) as recording:
         result = yield
@@ -51,7 +50,7 @@ def _checked_call(test: str, marker: pytest.Mark) -> Generator[None, Any, Any]:
 
 @dataclass(frozen=True)
 class _Options:
-    """Of the marker and of the fixture."""
+    """The options of the marker and of the fixture."""
 
     select: Sequence[str] = ()
     ignore: Sequence[str] = ()
@@ -59,10 +58,10 @@ class _Options:
 
     def __post_init__(self) -> None:
         from gradviz.analysis.finding import SEVERITIES
-        from gradviz.checked import chosen
+        from gradviz.checked import selected_rules
         from gradviz.errors import check_choice
 
-        chosen(self.select, self.ignore)
+        selected_rules(self.select, self.ignore)
         check_choice("severity for fail_on", self.fail_on, SEVERITIES)
 
 
@@ -77,8 +76,8 @@ def _options_of(marker: pytest.Mark) -> _Options:
 
 
 @contextmanager
-def _refused_in_one_line() -> Iterator[None]:
-    """What is wrong with options or arguments fails the test with that sentence, without our frames."""
+def _failing_in_one_line() -> Iterator[None]:
+    """Fail the test with one sentence, without a traceback, if options or arguments are wrong."""
     from gradviz.errors import GradvizError
 
     try:
@@ -89,7 +88,7 @@ def _refused_in_one_line() -> Iterator[None]:
 
 @pytest.fixture
 def gradviz_check(request: pytest.FixtureRequest) -> Iterator[GradvizCheck]:
-    """Call it with a loss and the model that is to get gradients: the test fails where something is wrong with them."""
+    """Call it with a loss and a model: the test fails if a gradient of the model is missing, zero, NaN or wrong."""
     check = GradvizCheck(request.node.nodeid)
     check.begin()
     try:
@@ -99,7 +98,7 @@ def gradviz_check(request: pytest.FixtureRequest) -> Iterator[GradvizCheck]:
 
 
 class GradvizCheck:
-    """What the fixture gives: records the test, and checks when it is called."""
+    """The value of the fixture: records the test, and checks it when it is called."""
 
     def __init__(self, test: str) -> None:
         self._test = test
@@ -114,12 +113,12 @@ class GradvizCheck:
         ignore: Sequence[str] = (),
         fail_on: Severity = "warning",
     ) -> Checked:
-        """Fail the test where the gradients of `loss` are missing, zero, NaN or wrong; else give what was checked.
+        """Fail the test if gradients of `loss` are missing, zero, NaN or wrong; otherwise return the result.
 
-        Everything that the test computed so far is looked at. Calls ``loss.backward()`` where the test called none.
+        The check covers everything that the test has computed so far. Calls ``loss.backward()`` if the test did not.
         """
         __tracebackhide__ = True
-        with _refused_in_one_line():
+        with _failing_in_one_line():
             options = _Options(select, ignore, fail_on)
             _check_that_it_is_a_loss(loss)
         recording, refusal = self._recording, None
@@ -129,7 +128,7 @@ class GradvizCheck:
                 loss.backward()
         except RuntimeError as error:
             refusal = error
-        # Ended here, so that variables of the test and the names of these arguments are known to it.
+        # Ended here, so that the recording knows variables of the test and the names of these arguments.
         recording.__exit__(None if refusal is None else type(refusal), refusal, None)
         self.begin()
         result = recording.check(select=options.select, ignore=options.ignore)
@@ -139,14 +138,14 @@ class GradvizCheck:
         return result
 
     def begin(self) -> None:
-        """Record what comes now."""
+        """Begin a recording."""
         import gradviz
 
         self._recording = gradviz.record(calls=True)
         self._recording.__enter__()
 
     def end(self) -> None:
-        """The test is over."""
+        """Abandon the recording: the test has ended."""
         recording, self._recording = self._recording, None
         if recording is not None:
             recording.abandon()
