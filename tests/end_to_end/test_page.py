@@ -27,8 +27,8 @@ from tests.builders import GraphBuilder, graph_of, irregular_graph, transformer,
 from tests.captures import small_capture
 from tests.end_to_end.pages import Screen, page_of, page_of_all, started_browser
 from tests.unit.analysis.memory_graphs import stack_of_blocks
-from tests.unit.rendering.look.test_colouring import fading
-from tests.unit.rendering.replay.test_replay_strip import scalar
+from tests.unit.rendering.look.test_color_by import fading
+from tests.unit.rendering.replay.test_frame_strip import scalar
 from tests.unit.rendering.test_every_format import HOSTILE_NAMES, named_everywhere
 from tests.unit.rendering.words.test_gradient_tooltips import with_fields
 

@@ -15,7 +15,7 @@ from gradviz.rendering.layout.graphviz_engine import lay_out_with_dot
 from gradviz.rendering.look.geometry import Direction, Layout
 from gradviz.rendering.look.node_label import node_labels_of
 from tests.unit.rendering import views
-from tests.unit.rendering.layout.test_layout import overlap, touches
+from tests.unit.rendering.layout.test_graphlay_engine import overlap, touches
 from tests.unit.rendering.views import Sketch
 
 needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")

@@ -16,7 +16,7 @@ from gradviz.view.folding import FoldOptions, fold
 from tests.builders import graph_of
 from tests.unit.analysis.memory_graphs import stack_of_blocks
 from tests.unit.analysis.test_gradient_origins import FINE, ZERO, with_flow
-from tests.unit.rendering.look.test_colouring import fading
+from tests.unit.rendering.look.test_color_by import fading
 
 WHOLE = TensorFigures(
     shape=(8, 16), norm=0.0312345, mean=-1.23456e-5, minimum=-0.0123456, maximum=0.02, count=128, zeros=16,

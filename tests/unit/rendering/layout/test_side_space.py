@@ -10,7 +10,7 @@ from gradviz.rendering.layout.box_problem import Block, BoxProblem, BoxSolution,
 from gradviz.rendering.layout.side_space import solve_with_side_room
 from gradviz.rendering.look.geometry import Direction, Point, Rect
 from tests.unit.rendering.layout.random_sketches import random_sketch
-from tests.unit.rendering.layout.test_layout import laid_out, overlap
+from tests.unit.rendering.layout.test_graphlay_engine import laid_out, overlap
 
 
 @pytest.mark.parametrize("direction", ["TB", "LR"])

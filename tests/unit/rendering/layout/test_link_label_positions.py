@@ -10,7 +10,7 @@ from gradviz.rendering.layout.link_label_positions import LinkLabel, place_link_
 from gradviz.rendering.layout.title_positions import header_starts
 from gradviz.rendering.look.geometry import Direction, Layout, Point, Rect
 from tests.unit.rendering.layout.random_sketches import random_sketch
-from tests.unit.rendering.layout.test_layout import laid_out, overlap
+from tests.unit.rendering.layout.test_graphlay_engine import laid_out, overlap
 from tests.unit.rendering.views import Sketch
 
 

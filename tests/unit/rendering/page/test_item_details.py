@@ -16,7 +16,7 @@ from gradviz.view.build import ViewOptions
 from gradviz.view.folding import FoldOptions
 from tests.builders import graph_of, transformer
 from tests.unit.analysis.memory_graphs import relu_and_square
-from tests.unit.rendering.look.test_colouring import fading
+from tests.unit.rendering.look.test_color_by import fading
 
 
 def details_of(graph: Graph, title: str, depth: int = 0) -> PageDetails:

@@ -10,7 +10,7 @@ from gradviz.rendering.page.backward_calls import MAX_CHANGES, PageCalls
 from gradviz.rendering.subjects import subject_of
 from gradviz.view.build import ViewOptions
 from tests.builders import graph_of
-from tests.unit.rendering.look.test_colouring import fading
+from tests.unit.rendering.look.test_color_by import fading
 
 
 def calls_of(*graphs: Graph) -> PageCalls:
