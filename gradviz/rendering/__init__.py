@@ -1,1 +1,1 @@
-"""Capture in, text or bytes out. No torch, no file handling."""
+"""From a capture to text or bytes. Nothing here imports torch or opens files."""

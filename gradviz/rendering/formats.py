@@ -1,4 +1,4 @@
-"""What a renderer is, and the visible table of all renderers."""
+"""The table of all output formats, and what a renderer is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from gradviz.errors import BadInput, near_matches
 
 if TYPE_CHECKING:
-    # The table below is read by ``gradviz render --help``, which loads nothing else.
+    # ``gradviz render --help`` reads the table below and loads nothing else.
     from gradviz.capture.capture import Capture
     from gradviz.graph.model import Graph
     from gradviz.graph.query.search import Found
@@ -28,47 +28,46 @@ class Subject:
     graph: Graph
     view: View
     selection_notes: tuple[str, ...] = ()
-    """Those of the view's notes that say which part of what was recorded `graph` is, for formats that fold nothing."""
+    """The notes of the view that say which part of the recording `graph` is, for formats without folding."""
     found: Found | None = None
-    """What the reader searched for, where they did."""
+    """The result of the user's search, if there was one."""
     plan: FoldPlan | None = None
-    """What the view was folded by, for formats in which the reader folds and unfolds."""
+    """How the view was folded, for formats in which the user can fold and unfold."""
 
     @cached_property
     def words(self) -> SubjectFacts:
-        """What the words for one item need to know of all the others."""
+        """Facts about the whole subject that the words for single items need."""
         from gradviz.rendering.words.subject_facts import SubjectFacts
 
         return SubjectFacts(self.capture, self.graph, self.view)
 
 
 class Renderer(Protocol):
-    """Turns a subject into a file's content. It opens no file and prints nothing.
+    """Turns a subject into the content of a file. It opens no file and prints nothing.
 
-    What can be checked without a subject (its options, the packages that it needs) is checked when it is made: before
-    anybody's script runs.
+    What can be checked without a subject (options, required packages) is checked in the constructor: before the user's
+    script runs.
     """
 
     def render(self, subject: Subject) -> str | bytes:
-        """The whole content, text or bytes; raises `BadInput` for a subject that the format cannot serve."""
+        """The whole content, as text or bytes; raises `BadInput` if the format cannot show this subject."""
         ...
 
 
 @runtime_checkable
 class RendersTogether(Protocol):
-    """A renderer whose format has room for several graphs of one recording."""
+    """A renderer for a format that can hold several graphs of one recording."""
 
     def render_together(self, subjects: Sequence[Subject]) -> str | bytes:
-        """One content for all of them."""
+        """One content for all subjects."""
         ...
 
 
 @dataclass(frozen=True)
-class Format:
-    """One row of the table: how a format is called, how its files end, where its renderer lives.
+"""One row of the table: name, file suffixes, and where the renderer is.
 
-    The options of a format are the fields of its renderer.
-    """
+The options of a format are the fields of its renderer.
+"""
 
     name: str
     suffixes: tuple[str, ...]
@@ -76,14 +75,14 @@ class Format:
     summary: str
 
     def suffix_of(self, file_name: str) -> str:
-        """That of its suffixes with which `file_name` ends, as it is written there; nothing where there is none."""
+        """The suffix of this format with which `file_name` ends, as written there; empty if there is none."""
         for suffix in self.suffixes:
             if file_name.lower().endswith(suffix) and len(file_name) > len(suffix):
                 return file_name[-len(suffix) :]
         return ""
 
     def renderer(self, **options: object) -> Renderer:
-        """A renderer with these options; raises `BadInput` for one that it does not have."""
+        """A renderer with these options; raises `BadInput` for an unknown option."""
         known = self.option_names()
         for name in options:
             if name not in known:
@@ -93,12 +92,12 @@ class Format:
         return renderer
 
     def option_names(self) -> tuple[str, ...]:
-        """What `renderer` takes."""
+        """The options that `renderer` accepts."""
         found = self._renderer_class()
         return tuple(field.name for field in fields(found) if field.init) if is_dataclass(found) else ()
 
     def _check_types(self, options: Mapping[str, object]) -> None:
-        """Which texts an option may be, the renderer says itself, with near matches."""
+        """The renderer itself checks which strings an option accepts, and suggests near matches."""
         from typing import Literal, get_origin, get_type_hints
 
         from msgspec import ValidationError, convert
@@ -113,7 +112,7 @@ class Format:
                 raise BadInput(f"{name}={value!r} is of type {type(value).__name__}, not {words}") from error
 
     def _renderer_class(self) -> type[Any]:
-        """Its module is imported only now."""
+        """The renderer's module is imported only here."""
         module, _, name = self.location.partition(":")
         return cast("type[Any]", getattr(import_module(module), name))
 
@@ -149,6 +148,6 @@ def format_named(name: str) -> Format:
 
 
 def format_of(file_name: str) -> Format | None:
-    """The format that the end of `file_name` says; the longest suffix counts, as some end in that of another."""
+    """The format for the suffix of `file_name`. The longest suffix wins, because some end in another one."""
     found = max(FORMATS, key=lambda entry: len(entry.suffix_of(file_name)))
     return found if found.suffix_of(file_name) else None

@@ -1,13 +1,13 @@
-"""Text and pictures that show themselves at a prompt and in a notebook.
+"""Text and pictures that display themselves at a prompt and in a notebook.
 
 Problems solved here:
 
-* JupyterLab draws ``image/svg+xml`` as an image: no tooltips, no selectable text. So the picture also comes as HTML,
-  which JupyterLab, VS Code, Colab and the pages that nbconvert makes put into the page itself.
-* There, a style sheet would rule every other picture and the page around it, and two arrow heads would share a name.
-  So each rule is confined to the element that holds the picture, and each name begins with that element's.
-* A notebook has a theme of its own, whatever the system's is. The dark rules follow the marks that notebooks put on
-  their pages, not ``prefers-color-scheme``.
+* JupyterLab draws ``image/svg+xml`` as an image, without tooltips or selectable text. So the picture also comes as HTML,
+  which JupyterLab, VS Code, Colab and pages made by nbconvert insert into the page itself.
+* In such a page, a style sheet would apply to everything around it, and two arrowheads would share one id. So each
+  rule applies only inside the element that holds the picture, and each id starts with that element's id.
+* A notebook has its own theme, whatever the system's theme is. So the dark rules follow the attributes and classes by
+  which notebooks mark a dark page, not ``prefers-color-scheme``.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ DARK_PAGES = (
     'html[theme="dark"]',  # Colab
     'html[data-theme="dark"]',  # documentation made with Sphinx themes
 )
-"""Elements of a page that say that it is dark."""
+"""Selectors of elements that say that a page is dark."""
 
 _UNSTYLED = (
-    "This picture needs a page that keeps its style, which GitHub's preview does not: open the notebook in Jupyter, "
+    "This picture needs a page that keeps its style. GitHub's preview removes it: open the notebook in Jupyter, "
     "VS Code or Colab, or on nbviewer.org."
 )
 _STYLE = re.compile(r"(?<=<style>).*?(?=</style>)", re.DOTALL)
@@ -45,7 +45,7 @@ class TreeText(str):
 
 
 class SvgPicture(str):
-    """The text of an SVG file, which a notebook shows as a picture."""
+    """The text of an SVG file. A notebook shows it as a picture."""
 
     __slots__ = ()
 
@@ -57,8 +57,8 @@ class SvgPicture(str):
 
 
 def html_of(svg: str) -> str:
-    """An SVG of ours as a piece of HTML that can stand in any page, several times, beside others."""
-    # The same picture has the same name, in every run; twice on a page, both have the same rules.
+    """An SVG made by gradviz as a piece of HTML. It can be inserted into any page, several times."""
+    # The same picture has the same name in every run. Twice on a page, both copies have the same rules.
     name = f"gradviz-{sha256(svg.encode()).hexdigest()[:12]}"
     style = confined(_STYLE.search(svg)[0], f"#{name}") + f"#{name}>p{{display:none}}"  # type: ignore[index]
     svg = _STYLE.sub(lambda _: style, svg, count=1)
@@ -66,11 +66,11 @@ def html_of(svg: str) -> str:
 
 
 def confined(style_sheet: str, holder: str) -> str:
-    """The style sheet with every rule applying inside `holder` only; a dark theme on dark pages."""
+    """The style sheet with every rule limited to `holder`, and the dark theme limited to dark pages."""
     parts = []
     for prelude, block in _rules(style_sheet):
         if prelude.startswith("@font-face"):
-            parts.append(f"{prelude}{{{block}}}")  # a font has a name of its own
+            parts.append(f"{prelude}{{{block}}}")  # font names are global
         elif prelude == _DARK_MEDIA:
             on_dark_page = f":is({','.join(DARK_PAGES)}) {holder}"
             parts.extend(f"{_inside(on_dark_page, selector)}{{{rule}}}" for selector, rule in _rules(block))
@@ -82,7 +82,7 @@ def confined(style_sheet: str, holder: str) -> str:
 
 
 def _rules(style_sheet: str) -> Iterator[tuple[str, str]]:
-    """Each rule of the outermost level: what stands before its braces, and what stands in them."""
+    """Each rule of the outermost level: the text before its braces and the text inside them."""
     depth = start = opened = 0
     for brace in re.finditer(r"[{}]", style_sheet):
         if brace[0] == "{":
@@ -100,7 +100,7 @@ def _inside(holder: str, selectors: str) -> str:
 
 
 def _with_own_names(svg: str, prefix: str) -> str:
-    """The SVG with `prefix` in front of every name that its definitions have."""
+    """The SVG with `prefix` before every id that its definitions have."""
     definitions = _DEFINITIONS.search(svg)
     names = re.findall(r' id="([^"]+)"', definitions[0]) if definitions else []
     for name in names:

@@ -1,4 +1,4 @@
-"""From a recorded graph to what a renderer draws: the one way there, for commands and for Python."""
+"""Turns a recorded graph into a subject for a renderer. The command line and the Python API both use this function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradviz.view.build import ViewOptions, view_of
 
 
 def subject_of(capture: Capture, graph: Graph, options: ViewOptions, notes: tuple[str, ...] = ()) -> Subject:
-    """What is shown of a graph, ready for a renderer, with `notes` before those of the view."""
+    """The view of a graph, ready for a renderer, with `notes` before the notes of the view."""
     viewed = view_of(graph, options)
     view = replace(viewed.view, notes=(*notes, *viewed.view.notes)) if notes else viewed.view
     return Subject(capture, viewed.graph, view, viewed.selection_notes, viewed.found, viewed.plan)

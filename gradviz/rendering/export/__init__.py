@@ -1,1 +1,1 @@
-"""Formats that other programs read: DOT, Mermaid, JSON, GraphML, Model Explorer."""
+"""Formats for other programs: DOT, Mermaid, JSON, GraphML, Model Explorer."""

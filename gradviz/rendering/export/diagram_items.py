@@ -1,4 +1,4 @@
-"""Items for formats whose own programs draw them (DOT, Mermaid): words as plain lines, and boxes as nested blocks."""
+"""What the diagram languages (DOT, Mermaid) have in common: boxes as nested blocks, links, legend."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gradviz.view.model import Item, Link, View
 
 FAILURE_WORDS = "✗ backward failed here"
 GRADIENT_WORDS = "Arrows follow the gradient, from the loss to the leaves."
-"""Said where they do."""
+"""Shown if the arrows follow the gradient."""
 
 
 def nested_items(view: View) -> Iterator[tuple[int, Item | None]]:
-    """Every item with the number of open boxes around it, each box before its contents and a None after them.
+    """Every item with the number of open boxes around it: each box before its contents, and None after them.
 
-    Boxes can nest deeper than Python's stack, hence no recursion.
+    Without recursion, because boxes can nest deeper than Python's stack.
     """
     children = view.children()
     waiting: list[Item | None] = list(reversed(children.get(None, [])))
@@ -32,9 +32,9 @@ def nested_items(view: View) -> Iterator[tuple[int, Item | None]]:
 
 
 def drawable_links(view: View) -> Iterator[tuple[int, Link]]:
-    """The links between closed items, with their places in the view.
+    """The links between closed items, with their positions in the view.
 
-    A block has no place for an arrow to end, and folding makes no link that ends there.
+    An arrow cannot end at a block, and folding makes no link that ends at an open box.
     """
     for number, link in enumerate(view.links):
         if not (view.items[link.source].is_open or view.items[link.target].is_open):
@@ -42,6 +42,6 @@ def drawable_links(view: View) -> Iterator[tuple[int, Link]]:
 
 
 def legend_roles(node_labels: Iterable[NodeLabel]) -> list[Role]:
-    """The roles that appear and whose looks need a word; the others say themselves what they are."""
+    """The roles that appear and need an explanation; the words on the other ones say what they are."""
     present = {node_label.role for node_label in node_labels}
     return [role for role in ROLE_STYLES if role in present and role not in ("box", "operation", "root")]

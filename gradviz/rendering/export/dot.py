@@ -1,6 +1,6 @@
-"""Graphviz source: the same words, colours and shapes, for those who want to lay out or edit the picture themselves.
+"""Graphviz source: the same words, colours and outlines, for users who lay out or edit the picture themselves.
 
-The `graphviz` package writes the text and does its quoting. Open boxes become clusters.
+The `graphviz` package writes the text and quotes it. Open boxes become clusters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gradviz.rendering.words.link_words import link_texts
 from gradviz.rendering.words.source_links import editor_template, source_link
 from gradviz.view.model import Item
 
-# Shape and style for each of our outlines, in Graphviz's words.
+# Graphviz's shape and style for each outline.
 _SHAPES: dict[Shape, tuple[str, str]] = {
     "rounded": ("box", "filled,rounded"),
     "bars": ("box", "filled,diagonals"),
@@ -49,9 +49,9 @@ _SHAPES: dict[Shape, tuple[str, str]] = {
 }
 _FONT = "Helvetica,Arial,sans-serif"
 _QUIET_ROLES: frozenset[Role] = frozenset({"operation", "view", "box"})
-"""Those on whose pale fill the small lines may be grey."""
+"""Roles whose fill is so pale that the small lines may be grey."""
 _MAIN_WEIGHT = "6"
-"""Of a link between operations: Graphviz keeps heavy links straight, and so the way of the data stays one column."""
+"""For links between operations: Graphviz keeps heavy links straight, so the data flow stays in one column."""
 
 Attributes = dict[str, str]
 
@@ -64,7 +64,7 @@ class DotRenderer:
     theme: ThemeName = "light"
     arrows: Arrows = "data"
     editor: str | None = None
-    """An editor or a link template, see `gradviz.rendering.words.source_links`; without it there are no links."""
+    """The name of an editor or a link template, see `gradviz.rendering.words.source_links`; without it: no links."""
     color_by: ColorBy = "role"
 
     def __post_init__(self) -> None:
@@ -128,7 +128,7 @@ class _Painter:
         self.failed = failed_item(self.view, subject.graph)
 
     def add_items(self, dot: graphviz.Digraph) -> None:
-        """Nodes, and clusters as nested blocks; the package's own ``subgraph`` would copy them at every level."""
+        """Adds nodes, and clusters as nested blocks. The package's own ``subgraph`` would copy them at every level."""
         for depth, item in nested_items(self.view):
             indent = "\t" * (depth + 1)
             if item is None:
@@ -181,7 +181,7 @@ class _Painter:
         return ink_of(tint, self.colouring.by, self.theme)
 
     def _fill(self, item: Item) -> Attributes:
-        """From the first to the last of those that an item stands for: Graphviz blends two colours and no more."""
+        """The fill, from the tint of the first repetition to that of the last: Graphviz blends two colours at most."""
         tints = self.node_labels[item.id].tints
         if self.colouring is None or len(set(tints)) < 2 or item.id == self.failed:
             return {"fillcolor": self._ink(item).fill}
@@ -200,7 +200,7 @@ class _Painter:
         node_label = self.node_labels[item.id]
         shape, style = _SHAPES[ROLE_STYLES[node_label.role].shape]
         dashes = ",dashed" if ROLE_STYLES[node_label.role].dashed else ""
-        # Outlines that lean or taper are drawn around the text's rectangle and grow large by themselves.
+        # Graphviz draws slanted and tapered outlines around the text's rectangle, so they are large without a margin.
         margin = {} if shape in ("box", "note") else {"margin": "0.02,0.01"}
         peripheries = "2" if node_label.role == "checkpoint" or node_label.sheets else "1"
         look = {"shape": shape, "style": style + dashes, "peripheries": peripheries}
@@ -217,18 +217,18 @@ def _gradient_look(look: LinkLook, theme: Theme) -> Attributes:
     return {} if look.step is None else {"penwidth": f"{WIDTHS[look.step]:g}"}
 
 
-# Words in DOT: the "HTML-like" labels that Graphviz itself draws, with bold titles and small quiet lines below them.
+# Words in DOT: Graphviz's "HTML-like" labels, with bold titles and small grey lines below them.
 #
-# They are no HTML: a table of its own dialect, in which a backslash still means something.
+# They are not HTML but a dialect of Graphviz, in which a backslash is still special.
 
 _SMALL = "10"
 _LINE_LENGTH = 110
 _LEGEND_SIGNS: dict[Role, str] = {"view": "◸", "constant": "◌", "carried": "↻"}
-"""Where the colour alone does not tell."""
+"""For roles that colour alone does not identify."""
 
 
 def html_label(node_label: NodeLabel, quiet: str, theme: Theme, *, failed: bool) -> str:
-    """What stands on an item; `quiet` is the colour of its small lines."""
+    """The label of an item; `quiet` is the colour of its small lines."""
     first, *others = node_label.lines
     title = f"<B>{_words(first.text) or ' '}</B>"
     beside = "  ".join(filter(None, map(_words, (first.aside, node_label.badge))))
@@ -236,7 +236,7 @@ def html_label(node_label: NodeLabel, quiet: str, theme: Theme, *, failed: bool)
     lines.append(f"{title}  {_small(beside, quiet)}" if beside else title)
     lines += [_small(_words(line.text), quiet) for line in others]
     if node_label.flag is not None:
-        # No chip: its colours are those of a line on paper. A quiet one looks like the other small lines.
+        # Without a chip, the flag needs a colour for text on paper. A quiet flag looks like the other small lines.
         colour = quiet if node_label.flag.level == "quiet" else theme.flags[node_label.flag.level].line
         lines.append(_small(f"<B>{_words(node_label.flag.text)}</B>", colour))
     return f"<{'<BR/>'.join(lines)}>"
@@ -245,7 +245,7 @@ def html_label(node_label: NodeLabel, quiet: str, theme: Theme, *, failed: bool)
 def page_label(
     subject: Subject, remarks: Iterable[str], legend: Sequence[Role], theme: Theme, *, first_row: str = ""
 ) -> str:
-    """Below the picture: a legend of the roles, what was drawn, and the remarks, a line each."""
+    """The label below the picture: a legend of the roles, what was drawn, and the remarks, one on each line."""
     first, *others = [line for remark in remarks for line in textwrap.wrap(one_line(remark), _LINE_LENGTH)]
     swatches = (_swatch(role, role_words(role, subject), theme) for role in legend)
     rows = [first_row, "   ".join(swatches), f"<B>{_words(subject.capture.program.name)}</B> · {_words(first)}"]
@@ -255,7 +255,7 @@ def page_label(
 
 
 def scale_row(colouring: Colouring, theme: Theme) -> str:
-    """What the colours mean, as a row of the page's label: between the two ends of a scale its steps."""
+    """The colour scale as a row of the page's label: the squares of its steps between the words for its two ends."""
     told = dict(colouring.legend)
     parts = []
     for tint, words in told.items():
@@ -269,13 +269,13 @@ def scale_row(colouring: Colouring, theme: Theme) -> str:
 
 
 def plain_lines(lines: Iterable[str]) -> str:
-    """Lines as one text that Graphviz takes literally: no HTML, no escapes, no line break but ours."""
+    """Lines as one text that Graphviz takes literally: no HTML, no escapes, and only our line breaks."""
     text: str = graphviz.nohtml(r"\n".join(graphviz.escape(one_line(line)) for line in lines if line))
     return text
 
 
 def _swatch(role: Role, name: str, theme: Theme) -> str:
-    """A table of real outlines would be stretched to the width of the page."""
+    """A coloured sign. A table with real outlines would be stretched to the width of the page."""
     sign = _LEGEND_SIGNS.get(role, "■")
     return f'<FONT COLOR="{theme.roles[role].line}">{sign}</FONT> {_words(name)}'
 

@@ -1,6 +1,6 @@
 """GraphML, written by networkx: every node and edge with plain attributes, for networkx, Gephi, yEd and Cytoscape.
 
-Edges follow the data. Inputs that need no gradient are no nodes: the attribute ``constants`` names them.
+Edges follow the data. Inputs that need no gradient are not nodes: the attribute ``constants`` lists their names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gradviz.rendering.look.node_label import printable
 
 @dataclass(frozen=True)
 class GraphmlRenderer:
-    """Writes the whole graph; folding is a matter of pictures and changes nothing here."""
+    """Writes the whole graph. Folding only affects pictures, so it changes nothing here."""
 
     def __post_init__(self) -> None:
         if find_spec("networkx") is None:
@@ -35,17 +35,17 @@ class GraphmlRenderer:
         for _, attributes in graph.nodes(data=True):
             _make_writable(attributes)
         for _, target, position, attributes in graph.edges(keys=True, data=True):
-            # Names that are unique in the file: some programs take two edges with the same one for a repetition.
+            # Ids that are unique in the file: some programs treat two edges with one id as a repetition.
             attributes["id"] = f"{target}.{position}"
             _make_writable(attributes)
         file = BytesIO()
-        # Not `write_graphml`, which writes other bytes where lxml is installed.
+        # `write_graphml` is not used: it writes other bytes if lxml is installed.
         networkx.write_graphml_xml(graph, file, edge_id_from_attribute="id")
         return file.getvalue()
 
 
 def _make_writable(attributes: dict[str, object]) -> None:
-    """XML has no place for some characters that a name may hold."""
+    """Replaces characters that XML does not allow."""
     for key, value in attributes.items():
         if isinstance(value, str):
             attributes[key] = printable(value)

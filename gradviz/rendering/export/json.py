@@ -1,9 +1,9 @@
 """The graph as JSON, for programs: everything that was recorded about one graph, folded or not.
 
-Names and nesting are those of `gradviz.graph.model`; a field that has its default is left out, and `graph_schema`
-names the defaults. What an allocator says and how long nodes ran are left out: they differ from run to run, and the
-same program must give the same bytes; a capture has them. JSON has no infinite numbers: such an attribute of a node, or
-number of a tensor that ``--values`` kept, is the text ``inf``, ``-inf`` or ``nan``.
+Names and nesting are those of `gradviz.graph.model`. A field with its default value is left out; `graph_schema` lists
+the defaults. Allocator readings and the run times of nodes are left out too: they differ from run to run, and the same
+program must give the same bytes. The capture has them. JSON has no infinite numbers: if an attribute of a node or a
+number of a tensor kept by ``--values`` is infinite or NaN, it is written as the text ``inf``, ``-inf`` or ``nan``.
 """
 
 from __future__ import annotations
@@ -23,48 +23,48 @@ from gradviz.graph.model import Attribute, Graph, Node, Scalar
 from gradviz.rendering.formats import Subject
 
 SCHEMA_VERSION = 1
-"""Raised when a reader of the older form would misread the newer one.
+"""Increased when a program that reads the older form would misread the newer one.
 
 1   first form
 """
 
 
 class GraphDocument(Struct, frozen=True, kw_only=True):
-    """The whole of a JSON file. Every field is always there."""
+    """The content of a JSON file. Every field is always present."""
 
     schema: Literal["gradviz graph"] = "gradviz graph"
     version: int = SCHEMA_VERSION
     program: Program
     outcome: Literal["stopped", "finished", "failed", "interrupted"]
-    """How the recording ended; ``stopped`` is by gradviz, after the last wanted backward."""
+    """How the recording ended. ``stopped``: gradviz stopped it after the last wanted backward."""
     backward_calls: int
-    """How many backward calls the script made; this graph belongs to ``graph.backward``."""
+    """How many backward calls the script made. This graph belongs to ``graph.backward``."""
     error: ScriptError | None
     disclosures: tuple[str, ...]
-    """What could not be recorded, in plain sentences."""
+    """What could not be recorded, in sentences."""
     parameters: tuple[Parameter, ...]
     sources: dict[str, dict[int, str]]
-    """Text of every source line that a call site refers to, by file and line."""
+    """The text of every source line that a call site refers to, by file and line."""
     selection: tuple[str, ...]
-    """What part of the recorded graph this is, in plain sentences; empty where it is all of it."""
+    """Which part of the recorded graph this is, in sentences; empty if it is the whole graph."""
     graph: Graph
 
 
 @dataclass(frozen=True)
 class JsonRenderer:
-    """Writes a `GraphDocument`. Folding is a matter of pictures and changes nothing here."""
+    """Writes a `GraphDocument`. Folding only affects pictures, so it changes nothing here."""
 
     def render(self, subject: Subject) -> str:
         return json_text(_document(subject))
 
 
 def graph_schema() -> dict[str, Any]:
-    """JSON Schema of what `JsonRenderer` writes."""
+    """The JSON Schema of what `JsonRenderer` writes."""
     return schema_with_all_numbers(GraphDocument)
 
 
 def schema_with_all_numbers(document: type) -> dict[str, Any]:
-    """The schema of a document in which numbers of tensors went through `finite_figures`."""
+    """The schema of a document whose tensor numbers went through `finite_figures`."""
     schema = msgspec.json.schema(document)
     number = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
     for kind in schema["$defs"]["TensorFigures"]["properties"]["values"]["anyOf"]:
@@ -95,7 +95,7 @@ def _document(subject: Subject) -> GraphDocument:
 
 
 def _with_finite_values(node: Node) -> Node:
-    """The node itself, unless a number of a tensor that was kept whole is none for JSON."""
+    """The node, with tensor numbers that JSON does not have replaced."""
     of_node = {name: getattr(node, name) for name in ("gradients", "arrived", "before_hooks", "values")}
     changed = {name: tuple(map(finite_figures, figures)) for name, figures in of_node.items() if figures}
     leaf = node.leaf_gradient
@@ -105,10 +105,10 @@ def _with_finite_values(node: Node) -> Node:
 
 
 def finite_figures(figures: TensorFigures | None) -> TensorFigures | None:
-    """The same, with ``"inf"``, ``"-inf"`` and ``"nan"`` in place of numbers that JSON has not."""
+    """The figures, with ``"inf"``, ``"-inf"`` and ``"nan"`` in place of numbers that JSON does not have."""
     if figures is None or figures.values is None or all(map(math.isfinite, figures.values)):
         return figures
-    # Only here, on its way out, a tensor's number may be text.
+    # Only in the output may a tensor's number be text.
     return replace(figures, values=tuple(map(_finite_scalar, figures.values)))
 
 
@@ -117,7 +117,7 @@ def _without_time(node: Node) -> Node:
 
 
 def _with_finite_attributes(node: Node) -> Node:
-    """The node itself, unless JSON would turn one of its numbers into null."""
+    """The node, with attributes that JSON would write as null replaced."""
     finite = {name: _finite(value) for name, value in node.attributes.items()}
     return node if finite == node.attributes else replace(node, attributes=finite)
 

@@ -1,8 +1,8 @@
-"""Mermaid: a flowchart for Markdown files, which GitHub, GitLab and many editors draw.
+"""Mermaid: a flowchart for Markdown files. GitHub, GitLab and many editors draw it.
 
-Open boxes are subgraphs. Only the syntax that every release of the last years reads is used, and every sign of a name
-that could mean something to Mermaid, Markdown or HTML is written as its number. Colours are given together with
-that of the words on them, so that a page in the other theme does not make them unreadable.
+Open boxes are subgraphs. The syntax is limited to what every release of the last years reads. Every character of a name
+that could mean something to Mermaid, Markdown or HTML is written as its number. Each fill comes with the colour of the
+words on it, so that they stay readable on a page with the other theme.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from gradviz.rendering.words.link_words import link_texts
 from gradviz.view.model import Item
 
 MAX_CHARACTERS = 50_000
-"""``maxTextSize`` of Mermaid, which GitHub and GitLab leave as it is."""
+"""``maxTextSize`` of Mermaid. GitHub and GitLab do not change it."""
 MAX_LINKS = 500
 """``maxEdges`` of Mermaid."""
 
 _SPECIAL = re.compile(r"[^\w .,:()\[\]/×·…↻✗✓→←+=-]")
-"""Everything that is written as its number."""
+"""Every character that is written as its number."""
 
-# Some releases (11.x, which GitHub has) turn numbers back into signs before they read the words as Markdown, so that a
-# number protects from the rest of Mermaid only. What Markdown would act upon is broken up by a joiner of no width, or,
-# where Markdown acts upon the sign alone, replaced by one that looks the same.
+# Some releases (11.x, which GitHub has) turn numbers back into characters before they read the words as Markdown. So a
+# number protects a character only from the rest of Mermaid. Against Markdown, a zero-width joiner breaks up sequences
+# with a meaning, and a character with a meaning of its own is replaced by one that looks the same.
 _LOOK_ALIKES = str.maketrans("*`~", "∗ˋ∼")
 _JOINER = "\u2060"
 _MARKDOWN = re.compile(
@@ -73,7 +73,7 @@ _OUTLINES: dict[Role, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class MermaidRenderer:
-    """Draws a subject as a Mermaid flowchart; refuses one that is larger than what Mermaid draws."""
+    """Draws a subject as a Mermaid flowchart; refuses one that is larger than Mermaid's limits."""
 
     direction: Direction = "TB"
     theme: ThemeName = "light"
@@ -89,7 +89,7 @@ class MermaidRenderer:
     def render(self, subject: Subject) -> str:
         backwards = self.arrows == "gradient"
         chart = _Chart(subject, THEMES[self.theme], self.color_by, backwards=backwards)
-        # Mermaid has no arrowhead at the start of a link, so links and direction are turned round together.
+        # Mermaid has no arrowhead at the start of a link, so links and direction are reversed together.
         direction = {"TB": "BT", "LR": "RL"}[self.direction] if backwards else self.direction
         text = "\n".join([*_front_matter(subject), f"flowchart {direction}", *chart.lines(), ""])
         _check_size(len(text), chart.link_count)
@@ -107,7 +107,7 @@ def _check_size(characters: int, links: int) -> None:
 
 
 def _front_matter(subject: Subject) -> list[str]:
-    """The title, and room for notes of more than a few words in a line."""
+    """The title, and a width at which most notes fit on a line."""
     title = "".join(_in_yaml(sign) for sign in one_line(subject.capture.program.name))
     return ["---", f'title: "{title}"', "config:", "  flowchart:", "    wrappingWidth: 420", "---"]
 
@@ -131,7 +131,7 @@ class _Chart:
 
     @property
     def link_count(self) -> int:
-        """All that Mermaid counts, also those that are not drawn and keep the legend and the notes below the graph."""
+        """All links that Mermaid counts, including the invisible ones that keep the legend and the notes below the graph."""
         return len(self.links) + len(self.legend) + 1
 
     def lines(self) -> Iterator[str]:
@@ -159,7 +159,7 @@ class _Chart:
         return f"i{item.id}{start}{words}{end}:::{'failed' if failed else _class_of(node_label)}"
 
     def _legend(self) -> Iterator[tuple[str, Role, str]]:
-        """Names of classes, with the outline and the words that explain them."""
+        """The name of each class, with the outline and the words that explain it."""
         if self.colouring is not None:
             yield from ((_class_name(tint), "box", words) for tint, words in self.colouring.legend)
         else:
@@ -168,7 +168,7 @@ class _Chart:
             )
 
     def _below(self) -> Iterator[str]:
-        """The legend, then facts, error and notes, held under the last item by links that are not drawn."""
+        """The legend, then facts, error and notes, kept below the last item by invisible links."""
         last = next((f"i{item.id}" for item in reversed(self.view.items) if not item.is_open), "")
         above = last
         for name, role, words in self.legend:
@@ -209,7 +209,7 @@ class _Chart:
             yield f"  classDef {_class_name(tint)} {_style(ink_of(tint, self.colouring.by, self.theme))}{dashes}"
 
     def _link_styles(self) -> Iterator[str]:
-        """Mermaid counts links in the order in which they stand in the text."""
+        """Mermaid numbers links in the order of the text."""
         by_look: dict[LinkLook, list[str]] = {}
         for place, (number, _) in enumerate(self.links):
             by_look.setdefault(self.looks[number], []).append(str(place))
@@ -227,7 +227,7 @@ class _Chart:
 
 
 def _class_name(kind: str) -> str:
-    """Of more than one word, as some roles are words of Mermaid or CSS."""
+    """A name of two words, because some roles are words of Mermaid or CSS."""
     return f"is-{kind}"
 
 

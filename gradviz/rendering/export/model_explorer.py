@@ -1,8 +1,8 @@
 """The graph as JSON for Google's Model Explorer, in the form of its ``GraphCollection``.
 
-Model Explorer folds and lays out by itself, so it is given every node, constant and root; its layers are module calls.
-An edge's ``sourceNodeOutputId`` is the output of what gives, its ``targetNodeInputId`` the place among the inputs of
-what takes. All values are text, as Model Explorer wants them.
+Model Explorer folds and lays out by itself, so the file has every node, constant and root; its layers are module calls.
+``sourceNodeOutputId`` of an edge is the output of the source, ``targetNodeInputId`` the position among the inputs of
+the target. All values are text, as Model Explorer requires.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gradviz.rendering.svg.frame import call_facts, remarks
 from gradviz.rendering.words.box_words import relative_path
 
 _SHOWN_ELSEWHERE = ("label", "is_leaf", "shape", "dtype", "device")
-"""Attributes of a node that its label or what is said of its outputs shows already."""
+"""Attributes of a node that its label or its outputs show already."""
 
 
 class KeyValue(Struct, frozen=True):
@@ -34,7 +34,7 @@ class KeyValue(Struct, frozen=True):
 
 
 class MetadataItem(Struct, frozen=True):
-    """What is known of one output."""
+    """The facts about one output."""
 
     id: str
     attrs: list[KeyValue]
@@ -66,11 +66,11 @@ class ExplorerGraph(Struct, rename="camel"):
     id: str
     nodes: list[GraphNode]
     group_node_attributes: dict[str, dict[str, str]]
-    """Attributes of the layers; those of the empty name belong to the whole graph."""
+    """Attributes of the layers. Those of the empty name belong to the whole graph."""
 
 
 class GraphCollection(Struct):
-    """The whole of a file."""
+    """The content of a file."""
 
     label: str
     graphs: list[ExplorerGraph]
@@ -78,7 +78,7 @@ class GraphCollection(Struct):
 
 @dataclass(frozen=True)
 class ModelExplorerRenderer:
-    """Writes a `GraphCollection` of one graph; folding is a matter of pictures and changes nothing here."""
+    """Writes a `GraphCollection` of one graph. Folding only affects pictures, so it changes nothing here."""
 
     def render(self, subject: Subject) -> str:
         graph = subject.graph
@@ -92,7 +92,7 @@ class ModelExplorerRenderer:
 
 
 def _facts(subject: Subject) -> dict[str, str]:
-    """What the side panel shows while nothing is chosen."""
+    """What the side panel shows while no node is selected."""
     error, _ = remarks(subject)
     facts = {"recorded": call_facts(subject)} | ({"error": one_line(error)} if error else {})
     notes = [*subject.selection_notes, *subject.capture.disclosures]
@@ -159,7 +159,7 @@ def _output(number: int, tensor: TensorFacts | None) -> list[MetadataItem]:
     if tensor is None:
         return []
     shape = ",".join(map(str, tensor.shape))
-    # Model Explorer writes what is called so beside the links.
+    # Model Explorer shows an attribute with this name beside the links.
     return [MetadataItem(str(number), _pairs({"tensor_shape": f"{tensor.dtype}[{shape}]", "device": tensor.device}))]
 
 
@@ -170,12 +170,12 @@ def _pairs(attributes: Mapping[str, object], *, without: Collection[str] = ()) -
 
 def _style(role: Role) -> NodeStyle:
     ink = LIGHT.roles[role]
-    # It draws all words in black, so that a dark fill would hide them.
+    # Model Explorer draws all words in black, so a dark fill would hide them.
     return NodeStyle(LIGHT.roles["box"].fill if role == "root" else ink.fill, ink.line)
 
 
 class _Layers:
-    """The namespace of everything: that of its module call, or what those of all its users have in common."""
+    """The namespace of each node: its module call, or the common part of the namespaces of all its users."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -195,7 +195,7 @@ class _Layers:
         self.of_constant = [users_of_constants.get(number, "") for number in range(len(graph.constants))]
 
     def attributes(self) -> dict[str, dict[str, str]]:
-        """What the side panel shows of each module call."""
+        """What the side panel shows for each module call."""
         return {
             namespace: {"class": one_line(scope.class_name), "path": one_line(scope.path), "call": str(scope.call + 1)}
             for scope, namespace in zip(self._graph.scopes, self._of_scope, strict=True)
@@ -203,7 +203,7 @@ class _Layers:
 
 
 def _namespaces(graph: Graph) -> Iterator[str]:
-    """For each module call those around it and itself; the parts of ``h.0`` are layers of their own."""
+    """For each module call, its path of layers; each part of ``h.0`` is a layer."""
     made: list[str] = []
     for scope in graph.scopes:
         around = "" if scope.parent is None else graph.scopes[scope.parent].path
@@ -215,7 +215,7 @@ def _namespaces(graph: Graph) -> Iterator[str]:
 
 
 def _shared(one: str, other: str) -> str:
-    """The layers that both begin with."""
+    """The layers that both paths start with."""
     if one == other:
         return one
     pairs = zip(one.split("/"), other.split("/"), strict=False)

@@ -1,1 +1,1 @@
-"""Colours, shapes, sizes and the font, for all formats."""
+"""Colours, outlines, sizes and the font, for all formats."""

@@ -1,1 +1,1 @@
-"""The HTML page: one offline file in which a graph can be explored."""
+"""The HTML page: one offline file to explore a graph in."""

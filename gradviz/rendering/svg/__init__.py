@@ -1,1 +1,1 @@
-"""Pictures: SVG by our own painter, PNG and PDF made from it, and charts."""
+"""The SVG painter, PNG and PDF made from its pictures, and charts."""

@@ -1,1 +1,1 @@
-"""The terminal tree."""
+"""The tree in the terminal."""

@@ -1,1 +1,1 @@
-"""Every word that is shown on a node, a link or a box, for all formats."""
+"""The words on nodes, boxes and links and in their tooltips, for all formats."""
