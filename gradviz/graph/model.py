@@ -205,9 +205,7 @@ class CustomFunction(Struct, frozen=True, omit_defaults=True, gc=False, repr_omi
     last_line: int
 
 
-class Graph(
-    Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename={"cut_edges": "ghost_edges"}
-):
+class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename={"cut_edges": "ghost_edges"}):
     """Everything that one or several roots reach through ``next_functions``.
 
     ``loss = (w * w).sum()`` as data, with `Edge` leading where ``next_functions`` does:

@@ -1,1 +1,1 @@
-"""What is drawn of a graph, whatever the format: selected, grouped, folded. Works without torch."""
+"""What is drawn of a graph in any format: selected, grouped and folded. Works without torch."""

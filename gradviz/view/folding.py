@@ -1,8 +1,8 @@
-"""Turns a graph into what is drawn of it: module calls and repeats as boxes, open as deep as stays readable.
+"""Folds a graph into a view: module calls and repeats are boxes, open as deep as the picture stays readable.
 
-The work of each part: `plumbing` merges what only reshapes, `nesting` finds which operations lie in which module call
-and which calls are alike, `arrangement` groups repeats and overlong parts, `opening` decides which boxes are open, and
-`placing` makes the items and links.
+The parts: `plumbing` merges operations that only reshape, `nesting` finds which operations are in which module call,
+`repeats` folds calls that are alike, `arrangement` splits lists that are too long, `opening` decides which boxes are
+open, and `items` makes the items and links.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from gradviz.errors import BadInput
 from gradviz.graph.model import Graph, NodeKind
 from gradviz.graph.words import counted
 from gradviz.view.fold.arrangement import Arrangements, Limits
-from gradviz.view.fold.overrides import Overrides, find_overrides
 from gradviz.view.fold.nesting import Nesting
 from gradviz.view.fold.opening import Opening, RepeatedBox, choose_depth, repeated_boxes
+from gradviz.view.fold.overrides import Overrides, find_overrides
 from gradviz.view.fold.plumbing import COPYING, Connections, connect
 from gradviz.view.fold.repeats import RepeatFolder
 from gradviz.view.fold.weights import Weights
@@ -25,20 +25,20 @@ from gradviz.view.items.items import Placed, place
 from gradviz.view.items.leaf_items import is_nothing
 from gradviz.view.model import Item, View
 
-LARGEST_BOX = 1000
-"""Members of one box that a layout engine still takes; more are cut into parts, whatever depth was asked for."""
+MAX_BOX_MEMBERS = 1000
+"""Members of one box that a layout engine can still handle; more are cut into parts, whatever depth was asked for."""
 MAX_LEVELS = 40
-"""So many levels of boxes can be opened one after the other; each costs a pass over the graph."""
+"""How many levels of boxes can be opened one after the other; each costs a pass over the graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoldOptions:
-    """How much of a graph to show; raises `BadInput` where everything is to be shown, and yet something folded."""
+    """How much of a graph to show; raises `BadInput` for `show_all` together with `depth` or `fold`."""
 
     depth: int | None = None
     """How many levels of boxes are open; None for as many as stay readable."""
     unfold: tuple[str, ...] = ()
-    """Paths of module calls to open, whatever the depth; ``*`` stands for one name of a path."""
+    """Paths of module calls to open, whatever the depth; ``*`` stands for one part of a path."""
     fold: tuple[str, ...] = ()
     """Paths of module calls to keep folded."""
     show_all: bool = False
@@ -47,7 +47,7 @@ class FoldOptions:
     """Views and copies are drawn, too."""
     show_constants: bool = True
     max_items: int = 60
-    """How many things a picture may hold while the depth is not chosen by hand."""
+    """How many things a picture may hold while `depth` is None."""
 
     def __post_init__(self) -> None:
         if self.show_all and (self.depth is not None or self.fold):
@@ -56,13 +56,13 @@ class FoldOptions:
 
 
 def fold(graph: Graph, options: FoldOptions | None = None, must_show: Collection[int] = ()) -> View:
-    """What is drawn of `graph`, with the way to the nodes `must_show` open; raises `BadInput` for a path of no box."""
+    """What is drawn of `graph`, with the nodes `must_show` visible; raises `BadInput` for a path that no box has."""
     return plan_folding(graph, options, must_show).view()
 
 
 @dataclass(frozen=True, slots=True)
 class FoldPlan:
-    """How a graph is folded: what merges into what, which boxes there are, and which of them are open."""
+    """How a graph is folded: which nodes are merged, which boxes there are, and which of them are open."""
 
     graph: Graph
     connections: Connections
@@ -71,24 +71,24 @@ class FoldPlan:
     show_constants: bool
 
     def view(self) -> View:
-        """What is drawn with the boxes open as planned."""
+        """The view with the boxes open as planned."""
         draft = self._placed(self.opening)
         return View(draft.items, draft.links, notes_on(self.graph, self.connections, draft, self.opening))
 
     def repeated_boxes(self) -> list[RepeatedBox]:
-        """The boxes that stand for several alike, the outermost first."""
+        """The boxes that stand for several alike ones, the outermost first."""
         return sorted(repeated_boxes(self.arrangements), key=lambda box: (box.level, box.span))
 
     def levels(self, each: RepeatedBox | None = None) -> Iterator[View]:
-        """The same boxes, in view after view one level more of them open, from none to all, or to `MAX_LEVELS`.
+        """Views of the same boxes, each with one more level open, from none to all, or to `MAX_LEVELS`.
 
-        Each box appears closed beside its neighbours, and open with all that it holds closed: from these any
-        combination of open and closed boxes can be put together. The views have no notes.
+        Each box appears closed beside its neighbours, and open with its contents closed: from these, any combination of
+        open and closed boxes can be composed. The views have no notes.
 
         Args:
-            each: a box that shows all its repetitions, each for itself; views begin with the one in which it is open.
+                    each: a box that shows all its repetitions singly; the first view is the one in which it is open.
         """
-        overrides = Overrides({})  # what was named decides what is alike, but keeps nothing open or closed here
+        overrides = Overrides({})  # named boxes differ from others, but stay neither open nor closed here
         opened, shown_each = -1, None if each is None else each.span
         for depth in range(0 if each is None else each.level + 1, MAX_LEVELS + 1):
             opening = Opening(overrides, self.arrangements.nesting, depth, None, each=shown_each)
@@ -112,7 +112,9 @@ def plan_folding(graph: Graph, options: FoldOptions | None = None, must_show: Co
     return FoldPlan(graph, connections, arrangements, opening, options.show_constants)
 
 
-def _decide(graph: Graph, connections: Connections, overrides: Overrides, options: FoldOptions) -> tuple[Opening, Arrangements]:
+def _decide(
+    graph: Graph, connections: Connections, overrides: Overrides, options: FoldOptions
+) -> tuple[Opening, Arrangements]:
     operations = [node.id for node in graph.nodes if not node.is_leaf and connections.owner[node.id] == node.id]
     nesting = Nesting(graph, operations)
     repeats = RepeatFolder(graph, connections, nesting, overrides)
@@ -121,16 +123,16 @@ def _decide(graph: Graph, connections: Connections, overrides: Overrides, option
     if options.show_all or fits:
         opening = Opening(overrides, nesting, depth=len(graph.scopes) + 1, deepest=None)
         return opening, Arrangements(graph, nesting, weights, repeats, None)
-    largest = options.max_items if options.depth is None else max(LARGEST_BOX, options.max_items)
+    largest = options.max_items if options.depth is None else max(MAX_BOX_MEMBERS, options.max_items)
     arrangements = Arrangements(graph, nesting, weights, repeats, Limits(options.max_items, largest))
     return choose_depth(arrangements, overrides, options.depth, options.max_items - len(graph.roots)), arrangements
 
 
-# Says in one plain sentence each what was left out of a view, and how to see it.
+# Notes: one sentence each on what a view leaves out, and how to see it.
 
 MAX_COUNTS_LISTED = 6
 
-_PECULIAR: dict[NodeKind, str] = {"custom": "custom function", "inplace": "in-place operation"}
+_NOTABLE_KINDS: dict[NodeKind, str] = {"custom": "custom function", "inplace": "in-place operation"}
 
 _GROUPED_BY = {
     "line": "operations of the same source line are drawn as one box (--all shows each)",
@@ -145,9 +147,9 @@ def notes_on(graph: Graph, connections: Connections, placed: Placed, opening: Op
         *_about_repeats(graph, placed.items),
         *(sentence for reason, sentence in _GROUPED_BY.items() if reason in placed.group_reasons),
         *_about_depth(placed.items, opening),
-        *_about_hidden_peculiarities(graph, placed.items),
+        *_about_hidden_operations(graph, placed.items),
         *_about_plumbing(graph, connections),
-        *_about_nothing(graph),
+        *_about_empty_inputs(graph),
     )
 
 
@@ -178,20 +180,20 @@ def _about_depth(items: tuple[Item, ...], opening: Opening) -> Iterator[str]:
         if any(item.scope in opening.plain_calls and not item.is_open for item in items):
             yield f"modules that make one operation are folded: --depth {opening.deepest + 1} opens them"
         return
-    ways = "--depth N" + (" or --unfold PATH" if any(item.scope is not None for item in items) else "")
-    yield f"depth {opening.depth} of {opening.deepest}: {ways} shows more"
+    options = "--depth N" + (" or --unfold PATH" if any(item.scope is not None for item in items) else "")
+    yield f"depth {opening.depth} of {opening.deepest}: {options} shows more"
 
 
-def _about_hidden_peculiarities(graph: Graph, items: tuple[Item, ...]) -> Iterator[str]:
-    """What a reader would want to see for itself must not vanish in a box without a word."""
+def _about_hidden_operations(graph: Graph, items: tuple[Item, ...]) -> Iterator[str]:
+    """Tells of custom functions and in-place operations that a folded box hides."""
     folded = (node for item in items if item.kind == "box" and not item.is_open for node in item.nodes)
     kinds = Counter(graph.nodes[node].kind for node in folded)
-    found = [f"{kinds[kind]:,} {noun}{'s' * (kinds[kind] > 1)}" for kind, noun in _PECULIAR.items() if kinds[kind]]
+    found = [f"{kinds[kind]:,} {noun}{'s' * (kinds[kind] > 1)}" for kind, noun in _NOTABLE_KINDS.items() if kinds[kind]]
     if found:
         yield f"folded boxes hold {' and '.join(found)}"
 
 
-def _about_nothing(graph: Graph) -> Iterator[str]:
+def _about_empty_inputs(graph: Graph) -> Iterator[str]:
     count = sum(is_nothing(constant) for constant in graph.constants)
     if count:
         yield f"{count:,} input{'s' * (count > 1)} without elements {'are' if count > 1 else 'is'} not drawn"

@@ -90,7 +90,10 @@ def _graph_attributes(graph: Graph) -> Iterator[tuple[str, PlainAttribute]]:
     yield "roots", ", ".join(root_names(graph))
     if graph.refused:
         yield "refused", ", ".join(map(refused_name, graph.refused))
-        yield "cut_off_by", ", ".join(_cut_words(cut_edge) for cut_edge in graph.cut_edges if cut_edge.refused is not None)
+        yield (
+            "cut_off_by",
+            ", ".join(_cut_words(cut_edge) for cut_edge in graph.cut_edges if cut_edge.refused is not None),
+        )
     if graph.backward is not None:
         yield "backward", graph.backward.number
         yield "function", graph.backward.function

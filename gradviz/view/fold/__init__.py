@@ -1,1 +1,2 @@
-"""Folding: module calls as boxes, repeats as one, and how deep boxes are open."""
+"""Folding: module calls as boxes, repeats as one box, and how many levels of boxes are open. `repeats` has the rules
+for repeats."""

@@ -1,4 +1,4 @@
-"""What the members of one container are grouped into before they are drawn."""
+"""The groups into which the members of one container are put before they are drawn."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ Reason = Literal["repeat", "line", "function", "order"]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Members of one container that are drawn as one box: those at places `start` to `stop`."""
+    """Members of one container that are drawn as one box: those from position `start` up to `stop`."""
 
     start: int
     stop: int
     entries: tuple[Entry, ...]
-    """What one repetition consists of: of the first, where there are several."""
+    """The members of one repetition: of the first, where there are several."""
     count: int = 1
     reason: Reason = "repeat"
     sizes_differ: bool = False
-    """Its repetitions are alike but for the sizes of their tensors."""
+    """Its repetitions differ only in the sizes of their tensors."""
 
 
 Entry = int | Group
-"""The place of one member of a container, or a group of several."""
+"""The position of one member in its container, or a group of several members."""
 
 
 def each_repetition(group: Group) -> tuple[Entry, ...]:
-    """An entry for every repetition of a group, where `Group.entries` is the first of them."""
+    """An entry for each repetition of a group; `Group.entries` has only the first."""
     period = (group.stop - group.start) // group.count
     found: list[Entry] = []
     for by in range(0, group.stop - group.start, period):
@@ -49,5 +49,5 @@ def first_position(entry: Entry) -> int:
 
 
 def member_range(entry: Entry) -> tuple[int, int]:
-    """The members that an entry holds, from first to one after the last."""
+    """Positions of the members that an entry holds: the first, and one after the last."""
     return (entry.start, entry.stop) if isinstance(entry, Group) else (entry, entry + 1)

@@ -12,10 +12,10 @@ from gradviz.graph.model import Graph
 
 
 class Nesting:
-    """The members of every container in creation order, and the whole as one sequence of operations.
+    """The members of every container in creation order, and all operations as one sequence.
 
-    All operations inside a container are ``sequence[first[c]:stop[c]]``, so asking whether one lies inside another
-    costs nothing, however deep modules are nested.
+    All operations inside a container are ``sequence[first[c]:stop[c]]``, so it is cheap to ask whether an operation is
+    inside a container, however deep modules are nested.
     """
 
     def __init__(self, graph: Graph, operations: Sequence[int]) -> None:
@@ -78,11 +78,11 @@ class Nesting:
         return sequence
 
     def innermost_first(self) -> list[int]:
-        """Every container after all that it contains: a scope has a smaller number than the calls it makes."""
+        """Every container after those inside it: a scope has a smaller number than the calls it makes."""
         return [*range(self.outermost - 1, -1, -1), self.outermost]
 
     def span(self, unit: int) -> tuple[int, int]:
-        """The part of `sequence` that the unit holds."""
+        """The range of `sequence` that the unit holds."""
         return (self.first[~unit], self.stop[~unit]) if unit < 0 else (self.rank[unit], self.rank[unit] + 1)
 
     def position_in(self, container: int, node: int) -> int:

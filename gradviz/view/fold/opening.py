@@ -1,7 +1,7 @@
-"""Which boxes are open: as deep as was asked for or as stays readable, and always on the way to what was named.
+"""Which boxes are open: to the given depth or as deep as the picture stays readable, and always around named nodes.
 
-A level is one box within another, module call or group. At depth 0 every box is folded; at depth 1 the outermost
-ones are open.
+A level is one box within another, module call or group. At depth 0 every box is folded; at depth 1 the outermost ones
+are open.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from dataclasses import dataclass, field, replace
 
 from gradviz.view.fold.arrangement import Arrangements
 from gradviz.view.fold.groups import Entry, Group
-from gradviz.view.fold.overrides import Overrides
 from gradviz.view.fold.nesting import Nesting
+from gradviz.view.fold.overrides import Overrides
 
-MAX_ROOM_FOR_PECULIARITIES = 2
-"""How many times the usual number of things may be drawn so that custom functions are in sight."""
+MAX_GROWTH_FOR_CUSTOM_FUNCTIONS = 2
+"""How many times the usual number of things may be drawn to show custom functions."""
 
 
 Span = tuple[int, int]
-"""Where a part of the sequence of operations begins, and one after its end."""
+"""A range of the sequence of operations: its start, and one after its end."""
 
 
 @dataclass(slots=True)
 class Opening:
-    """Answers for each box whether it is open."""
+    """Tells for each box whether it is open."""
 
     overrides: Overrides
     nesting: Nesting
@@ -34,9 +34,10 @@ class Opening:
     deepest: int | None
     """How many levels there are; None where everything is open."""
     plain_calls: frozenset[int] = frozenset()
-    """Module calls that make a single operation and stay folded: open, they would say the same in twice the room."""
+    """Module calls that make a single operation and stay folded: open, they say the same with two shapes instead of
+    one."""
     each: Span | None = None
-    """What one repeated box holds: open, it shows all its repetitions, each for itself."""
+    """The range of one repeated box that, when open, shows all its repetitions singly."""
     _must_open: set[int] = field(init=False)
     _ranks: list[int] = field(init=False)
 
@@ -46,11 +47,11 @@ class Opening:
         self._must_open = set(named)
         for scope in named:
             self._open_around(scope)
-        in_sight = self.overrides.shown_singly | self.overrides.kept_visible | self.overrides.custom_functions
-        for scope in {self.nesting.container[node] for node in in_sight} - {self.nesting.outermost}:
+        visible = self.overrides.shown_singly | self.overrides.kept_visible | self.overrides.custom_functions
+        for scope in {self.nesting.container[node] for node in visible} - {self.nesting.outermost}:
             self._must_open.add(scope)
             self._open_around(scope)
-        self._ranks = sorted(self.nesting.rank[node] for node in (*starts, *in_sight))
+        self._ranks = sorted(self.nesting.rank[node] for node in (*starts, *visible))
 
     def _open_around(self, scope: int) -> None:
         parent = self.nesting.parent[scope]
@@ -59,9 +60,9 @@ class Opening:
             parent = self.nesting.parent[parent]
 
     def level_inside(self, level: int, scope: int | None, span: Span) -> int | None:
-        """The level of what a box at `level` holds; None where it is never shown.
+        """The level of the contents of a box at `level`; None where they are never shown.
 
-        What must be open takes no level, so that the way to it costs none of the depth.
+        Boxes that must be open add no level, so that they use up none of the depth.
         """
         if scope is None:
             first = bisect_left(self._ranks, span[0])
@@ -75,36 +76,41 @@ class Opening:
         return span == self.each and isinstance(entry, Group) and entry.count > 1
 
     def is_open(self, level: int | None) -> bool:
-        """Whether what lies at `level` is shown."""
+        """Whether the contents at `level` are shown."""
         return level is not None and level <= self.depth
 
 
-def choose_depth(arrangements: Arrangements, overrides: Overrides, depth: int | None, room: int) -> Opening:
-    """Open boxes to `depth`, or to the largest depth at which no more than `room` things are drawn."""
-    opening = _open_to_peculiarities(arrangements, overrides, depth, room)
-    fits = _choose(arrangements, opening, depth, room)
+def choose_depth(arrangements: Arrangements, overrides: Overrides, depth: int | None, max_drawn: int) -> Opening:
+    """Open boxes to `depth`, or to the largest depth that draws at most `max_drawn` things."""
+    opening = _open_to_custom_functions(arrangements, overrides, depth, max_drawn)
+    fits = _choose(arrangements, opening, depth, max_drawn)
     if not fits and depth is None:
         opening.plain_calls = _plain_calls(arrangements)
     if opening.plain_calls:
-        # Folded calls have no parameters beside them, so that the same number of things makes a taller picture.
-        # One more level may use it all where the picture would else be next to empty.
-        _choose(arrangements, opening, None, room * 2 // 3)
-        if _drawn_at(arrangements, opening, opening.depth) < room // 3:
-            _choose(arrangements, opening, None, room)
+        # Folded calls have no parameters beside them, so the same number of things makes a taller picture. One more
+        # level may use the whole limit where the picture would otherwise be almost empty.
+        _choose(arrangements, opening, None, max_drawn * 2 // 3)
+        if _drawn_at(arrangements, opening, opening.depth) < max_drawn // 3:
+            _choose(arrangements, opening, None, max_drawn)
     return opening
 
 
-def _open_to_peculiarities(arrangements: Arrangements, overrides: Overrides, depth: int | None, room: int) -> Opening:
-    """Boxes open on the way to all that is peculiar; where that takes too much room, to the first of each name.
+def _open_to_custom_functions(
+    arrangements: Arrangements, overrides: Overrides, depth: int | None, max_drawn: int
+) -> Opening:
+    """Opens the boxes around all custom functions; where that draws too much, around the first of each name.
 
-    Where even these ways take far more room, the boxes around them stay as they would be without.
+    Where even these draw far too much, custom functions open no box.
     """
     nodes = arrangements.graph.nodes
     first_of_name = {nodes[node].name: node for node in sorted(overrides.custom_functions, reverse=True)}
-    ways = ((overrides.custom_functions, room), (frozenset(first_of_name.values()), MAX_ROOM_FOR_PECULIARITIES * room))
-    for custom_functions, most in ways if overrides.custom_functions else ():
+    attempts = (
+        (overrides.custom_functions, max_drawn),
+        (frozenset(first_of_name.values()), MAX_GROWTH_FOR_CUSTOM_FUNCTIONS * max_drawn),
+    )
+    for custom_functions, limit in attempts if overrides.custom_functions else ():
         opening = Opening(replace(overrides, custom_functions=custom_functions), arrangements.nesting, depth or 0, 0)
-        if _drawn_at(arrangements, opening, 0) <= most:
+        if _drawn_at(arrangements, opening, 0) <= limit:
             return opening
     return Opening(replace(overrides, custom_functions=frozenset()), arrangements.nesting, depth or 0, 0)
 
@@ -115,7 +121,7 @@ def _drawn_at(arrangements: Arrangements, opening: Opening, depth: int) -> int:
     return sum(shown[level] for level in range(depth + 1)) + only_folded[depth]
 
 
-def _choose(arrangements: Arrangements, opening: Opening, depth: int | None, room: int) -> bool:
+def _choose(arrangements: Arrangements, opening: Opening, depth: int | None, max_drawn: int) -> bool:
     """Set the levels of `opening`; returns whether all of them are open."""
     shown, only_folded = _weigh_levels(arrangements, opening)
     opening.deepest = max(shown)
@@ -123,7 +129,7 @@ def _choose(arrangements: Arrangements, opening: Opening, depth: int | None, roo
         total = 0
         for level in range(opening.deepest + 1):
             total += shown[level]
-            if level and total + only_folded[level] > room:
+            if level and total + only_folded[level] > max_drawn:
                 break
             opening.depth = level
     return opening.depth >= opening.deepest
@@ -140,7 +146,7 @@ def _plain_calls(arrangements: Arrangements) -> frozenset[int]:
 
 
 def _weigh_levels(arrangements: Arrangements, opening: Opening) -> tuple[Counter[int], Counter[int]]:
-    """For each level what is drawn from that depth on, and what is drawn at exactly that depth."""
+    """For each level, how many things are drawn from that depth on, and how many at exactly that depth."""
     nesting = arrangements.nesting
     shown: Counter[int] = Counter({0: 0})
     only_folded: Counter[int] = Counter()
@@ -169,7 +175,7 @@ def _weigh_levels(arrangements: Arrangements, opening: Opening) -> tuple[Counter
 
 
 def scope_of(nesting: Nesting, container: int, entry: Entry) -> int | None:
-    """The module call that an entry's box stands for, the first where it is repeated; None for other groups."""
+    """The module call that an entry's box shows, the first where it is repeated; None for other groups."""
     if isinstance(entry, Group):
         if entry.count == 1 or len(entry.entries) != 1 or isinstance(entry.entries[0], Group):
             return None
@@ -179,7 +185,7 @@ def scope_of(nesting: Nesting, container: int, entry: Entry) -> int | None:
 
 
 def inside_of(arrangements: Arrangements, container: int, entry: Entry) -> tuple[int, tuple[Entry, ...]] | None:
-    """The container and the entries that an open box shows; None for what has no inside to show."""
+    """The container and the entries that an open box shows; None for an entry that cannot be opened."""
     scope = scope_of(arrangements.nesting, container, entry)
     if scope is not None:
         return scope, arrangements.entries_of(scope)
@@ -202,12 +208,12 @@ class RepeatedBox:
 
     @property
     def operations(self) -> int:
-        """In all its repetitions."""
+        """The number of operations in all its repetitions."""
         return self.span[1] - self.span[0]
 
 
 def repeated_boxes(arrangements: Arrangements) -> Iterator[RepeatedBox]:
-    """All that appear while open boxes show the first of their repetitions."""
+    """Every repeated box that appears while open boxes show only their first repetition."""
     outermost = arrangements.nesting.outermost
     stack: list[tuple[int, tuple[Entry, ...], int]] = [(outermost, arrangements.entries_of(outermost), 0)]
     while stack:

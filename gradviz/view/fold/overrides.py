@@ -1,4 +1,4 @@
-"""What folding must not do as it likes: boxes that the reader named, and operations that have to stay in sight."""
+"""What overrides the automatic folding: boxes that the user named, and operations that must be visible."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from gradviz.view.fold.plumbing import Connections
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """Boxes that were named, and operations to which the way is open."""
+    """Boxes that the user named, and operations around which boxes are open."""
 
     named_boxes: dict[int, tuple[str, str]]
-    """Boxes that were named, with the word (``open`` or ``folded``) and the pattern that named them."""
+    """Scopes of named boxes, each with a word (``open`` or ``folded``) and the pattern that named it."""
     shown_singly: frozenset[int] = frozenset()
-    """Operations that are shown each for itself, not as one of several alike."""
+    """Operations that are shown singly, not as one of several alike ones."""
     kept_visible: frozenset[int] = frozenset()
-    """Operations that are shown, of several alike the first."""
+    """Operations that are shown; of several alike ones, the first."""
     custom_functions: frozenset[int] = frozenset()
-    """The same, as far as there is room."""
+    """Custom functions: shown if the picture does not grow too large."""
 
     def of_node(self, node: int) -> Hashable:
-        """What makes an operation differ from others that are otherwise alike."""
+        """Makes an operation differ from others that are otherwise alike."""
         return node if node in self.shown_singly else "seen" if node in self.kept_visible else None
 
 
 def find_overrides(
     graph: Graph, connections: Connections, unfold: Iterable[str], fold: Iterable[str], must_show: Collection[int]
 ) -> Overrides:
-    """Find what was named; raises `NotInThisGraph` for a path that no box has."""
+    """What the options and the graph override; raises `NotInThisGraph` for a path that no box has."""
     by_path: dict[str, list[int]] = {}
     for index, scope in enumerate(graph.scopes):
         by_path.setdefault(scope.path, []).append(index)
@@ -44,17 +44,19 @@ def find_overrides(
             for path in _matching(pattern, by_path):
                 found.update(dict.fromkeys(by_path[path], (word, pattern)))
     kept_folded = _inside(graph, {scope for scope, (word, _) in found.items() if word == "folded"})
-    custom = (node for node in graph.nodes if node.kind == "custom")
+    custom_nodes = (node for node in graph.nodes if node.kind == "custom")
     return Overrides(
         found,
         shown_singly=frozenset(failed_operations(graph)),
         kept_visible=frozenset(_operations(graph, connections, operations_with_problems(graph).union(must_show))),
-        custom_functions=frozenset(node.id for node in custom if node.scope is None or not kept_folded[node.scope]),
+        custom_functions=frozenset(
+            node.id for node in custom_nodes if node.scope is None or not kept_folded[node.scope]
+        ),
     )
 
 
 def _matching(pattern: str, paths: Collection[str]) -> list[str]:
-    """Paths that are `pattern`, or else end in it."""
+    """Paths that equal `pattern`; if there are none, those that end in it."""
     found = list(filter(whole_path(pattern), paths)) or list(filter(end_of_path(pattern), paths))
     if not found:
         raise NotInThisGraph(f"no box is named {pattern!r}", hint=near_matches(pattern, paths))
@@ -62,7 +64,7 @@ def _matching(pattern: str, paths: Collection[str]) -> list[str]:
 
 
 def _inside(graph: Graph, scopes: Collection[int]) -> list[bool]:
-    """For each scope whether it is one of `scopes` or lies in one."""
+    """For each scope, whether it is one of `scopes` or is inside one."""
     inside: list[bool] = []
     for index, scope in enumerate(graph.scopes):
         inside.append(index in scopes or (scope.parent is not None and inside[scope.parent]))
@@ -70,7 +72,7 @@ def _inside(graph: Graph, scopes: Collection[int]) -> list[bool]:
 
 
 def _operations(graph: Graph, connections: Connections, nodes: Collection[int]) -> set[int]:
-    """The operations with which nodes are drawn: a leaf stands beside its users, plumbing is part of another."""
+    """The operations with which nodes are drawn: for a leaf its users, for plumbing the operation it is merged into."""
     if not nodes:
         return set()
     users = consumers(graph)

@@ -1,7 +1,7 @@
-"""Which operations only reshape or copy, and how the graph is joined once they are merged into their neighbours.
+"""Which operations only reshape or copy, and how the graph is joined after they are merged into their neighbours.
 
-A transformer block makes a view or transpose for every second operation that computes something. They say nothing
-about where gradients go, so links pass through them, and each belongs to the operation that takes its result.
+A transformer block makes a view or transpose for every second operation that computes something. They do not show where
+gradients go, so links pass through them, and each belongs to the operation that takes its result.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ PLUMBING_NAMES: frozenset[str] = frozenset(
 """Not here: select, slice, split, unbind and gather, which decide *which* values go on."""
 
 COPYING = ("Clone", "Contiguous", "ToCopy")
-"""Those of them that make new storage, as autocast does to change the dtype."""
+"""Those that make new storage, as autocast does to change the dtype."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """How the operations that are left are joined, and to which of them every node belongs.
+    """How the remaining operations are joined, and to which of them each node belongs.
 
-    For a node that was merged, ``owner`` is the operation that it went into; for any other, itself.
+    For a merged node, ``owner`` is the operation into which it was merged; for any other, the node itself.
     """
 
     inputs: list[tuple[Edge | None, ...]]
-    """For each node its edges, passed through what was merged."""
+    """For each node its edges, which pass through merged nodes."""
     owner: list[int]
 
     def producer(self, node: int) -> Edge:
-        """Where the data of `node` comes from, which is `node` unless it was merged."""
+        """The edge from which the data of `node` comes; to `node` itself unless it was merged."""
         source = self.inputs[node][0] if self.owner[node] != node else Edge(node)
         assert source is not None, "only nodes with one input are merged"
         return source
@@ -79,7 +79,7 @@ def connect(graph: Graph, *, keep_plumbing: bool) -> Connections:
 
 
 def _producing_operation(graph: Graph, node: int, source: Edge | None) -> int:
-    """What a last node goes into; itself where only reshaping lies between a leaf and a root."""
+    """The operation into which a last node is merged; itself where only reshaping is between a leaf and a root."""
     return node if source is None or graph.nodes[source.target].is_leaf else source.target
 
 
@@ -100,14 +100,14 @@ def _is_plumbing(node: Node, graph: Graph) -> bool:
 
 def _keeps_all_elements(node: Node, graph: Graph) -> bool:
     edge = node.edges[0]
-    assert edge is not None, "asked only about nodes with one input"
+    assert edge is not None, "only called for nodes with one input"
     before = graph.nodes[edge.target].output(edge.input_nr)
     after = node.outputs[0] if len(node.outputs) == 1 else None
     return before is not None and after is not None and before.elements == after.elements is not None
 
 
 def _keep_modules_visible(graph: Graph, flags: list[bool]) -> None:
-    """A module call that does nothing but reshape (`nn.Flatten`) would vanish from the picture: it keeps its nodes."""
+    """A module call that only reshapes (`nn.Flatten`) would vanish from the picture: it keeps its nodes."""
     lasting = {node.scope for node in graph.nodes if not node.is_leaf and not flags[node.id]}
     for scope in range(len(graph.scopes) - 1, -1, -1):
         if scope in lasting:

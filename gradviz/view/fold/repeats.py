@@ -63,9 +63,7 @@ class RepeatFolder:
         """Equal for containers that are alike; -1 for the outermost level."""
         return -1 if container == self._nesting.outermost else self._signatures.scopes[container]
 
-    def fold(
-        self, container: int, lines: list[int], is_readable: Callable[[Sequence[Entry]], bool]
-    ) -> Sequence[Entry]:
+    def fold(self, container: int, lines: list[int], is_readable: Callable[[Sequence[Entry]], bool]) -> Sequence[Entry]:
         """The members of `container` with repeats in groups; `lines` has the source line of each member.
 
         Where the result is not readable, repetitions that differ only in the sizes of their tensors fold, too.

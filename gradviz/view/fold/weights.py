@@ -1,4 +1,4 @@
-"""How many things are drawn for a part of the graph: what decides how deep a picture stays readable."""
+"""How many things are drawn for a part of the graph: this decides how many levels stay readable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gradviz.view.fold.nesting import Nesting
 from gradviz.view.fold.plumbing import Connections
 
 MAX_BESIDE = 4
-"""Inputs and data drawn beside one folded box; what is more stays inside."""
+"""Inputs and data drawn beside one folded box; the others stay inside."""
 
 
 class Weights:
@@ -19,26 +19,26 @@ class Weights:
     def __init__(self, graph: Graph, connections: Connections, nesting: Nesting) -> None:
         self.nesting = nesting
         self._beside: list[int] = []
-        """For each operation of the sequence the leaves and constants drawn with it."""
-        feeds: list[int] = []
+        """For each operation of the sequence, the number of leaves and constants drawn with it."""
+        visible_inputs: list[int] = []
         for node in nesting.sequence:
             leaves = _leaves(graph, connections, node)
             constants = graph.nodes[node].constants
             self._beside.append(len(leaves) + len(constants))
             inputs = [leaf for leaf in leaves if leaf.kind == "input"]
             data = [index for index in constants if graph.constants[index].kind == "data"]
-            feeds.append(len(inputs) + len(data))
-        self._feeds_before = [0, *accumulate(feeds)]
+            visible_inputs.append(len(inputs) + len(data))
+        self._inputs_before = [0, *accumulate(visible_inputs)]
 
     def of_folded(self, container: int, entry: Entry) -> int:
-        """How many things are drawn for one entry of a container while it is not opened."""
+        """How many things are drawn for one entry of a container while it is folded."""
         if isinstance(entry, int) and self.nesting.units[container][entry] >= 0:
             return 1 + self._beside[self.nesting.rank[self.nesting.units[container][entry]]]
         start, stop = self.span(container, entry)
-        return 1 + min(MAX_BESIDE, self._feeds_before[stop] - self._feeds_before[start])
+        return 1 + min(MAX_BESIDE, self._inputs_before[stop] - self._inputs_before[start])
 
     def span(self, container: int, entry: Entry) -> tuple[int, int]:
-        """The part of the sequence of operations that an entry holds, all repetitions included."""
+        """The range of the sequence of operations that an entry holds, all repetitions included."""
         start, stop = member_range(entry)
         members = self.nesting.units[container]
         return self.nesting.span(members[start])[0], self.nesting.span(members[stop - 1])[1]

@@ -32,7 +32,9 @@ def draft_cuts(graph: Graph, connections: Connections, placement: BoxPlacement) 
     """Draft every cut and what it cuts off; yields their links, each as source and target."""
     cut_edges = _CutDrafts(graph, connections, placement)
     for number, edge in enumerate(graph.cut_edges):
-        yield from cut_edges.where_taken(number, edge) if edge.refused is None else cut_edges.before_refused(number, edge)
+        yield from (
+            cut_edges.where_taken(number, edge) if edge.refused is None else cut_edges.before_refused(number, edge)
+        )
 
 
 class _Place(NamedTuple):
