@@ -21,8 +21,8 @@ from gradviz.view.fold.overrides import Overrides, find_overrides
 from gradviz.view.fold.plumbing import COPYING, Connections, connect
 from gradviz.view.fold.repeats import RepeatFolder
 from gradviz.view.fold.weights import Weights
-from gradviz.view.items.items import Placed, place
-from gradviz.view.items.leaf_items import is_nothing
+from gradviz.view.items.items import ItemsAndLinks, make_items
+from gradviz.view.items.leaf_items import is_empty
 from gradviz.view.model import Item, View
 
 MAX_BOX_MEMBERS = 1000
@@ -72,7 +72,7 @@ class FoldPlan:
 
     def view(self) -> View:
         """The view with the boxes open as planned."""
-        draft = self._placed(self.opening)
+        draft = self._items_and_links(self.opening)
         return View(draft.items, draft.links, notes_on(self.graph, self.connections, draft, self.opening))
 
     def repeated_boxes(self) -> list[RepeatedBox]:
@@ -92,15 +92,15 @@ class FoldPlan:
         opened, shown_each = -1, None if each is None else each.span
         for depth in range(0 if each is None else each.level + 1, MAX_LEVELS + 1):
             opening = Opening(overrides, self.arrangements.nesting, depth, None, each=shown_each)
-            placed = self._placed(opening)
-            now_open = sum(item.is_open for item in placed.items)
+            made = self._items_and_links(opening)
+            now_open = sum(item.is_open for item in made.items)
             if now_open == opened:
                 return
             opened = now_open
-            yield View(placed.items, placed.links)
+            yield View(made.items, made.links)
 
-    def _placed(self, opening: Opening) -> Placed:
-        return place(self.graph, self.connections, self.arrangements, opening, show_constants=self.show_constants)
+    def _items_and_links(self, opening: Opening) -> ItemsAndLinks:
+        return make_items(self.graph, self.connections, self.arrangements, opening, show_constants=self.show_constants)
 
 
 def plan_folding(graph: Graph, options: FoldOptions | None = None, must_show: Collection[int] = ()) -> FoldPlan:
@@ -141,13 +141,13 @@ _GROUPED_BY = {
 }
 
 
-def notes_on(graph: Graph, connections: Connections, placed: Placed, opening: Opening) -> tuple[str, ...]:
+def notes_on(graph: Graph, connections: Connections, made: ItemsAndLinks, opening: Opening) -> tuple[str, ...]:
     """The notes for a view."""
     return (
-        *_about_repeats(graph, placed.items),
-        *(sentence for reason, sentence in _GROUPED_BY.items() if reason in placed.group_reasons),
-        *_about_depth(placed.items, opening),
-        *_about_hidden_operations(graph, placed.items),
+        *_about_repeats(graph, made.items),
+        *(sentence for reason, sentence in _GROUPED_BY.items() if reason in made.group_reasons),
+        *_about_depth(made.items, opening),
+        *_about_hidden_operations(graph, made.items),
         *_about_plumbing(graph, connections),
         *_about_empty_inputs(graph),
     )
@@ -194,7 +194,7 @@ def _about_hidden_operations(graph: Graph, items: tuple[Item, ...]) -> Iterator[
 
 
 def _about_empty_inputs(graph: Graph) -> Iterator[str]:
-    count = sum(is_nothing(constant) for constant in graph.constants)
+    count = sum(is_empty(constant) for constant in graph.constants)
     if count:
         yield f"{count:,} input{'s' * (count > 1)} without elements {'are' if count > 1 else 'is'} not drawn"
 

@@ -1,4 +1,4 @@
-"""What holds for every view, checked in the tests of everything that makes one."""
+"""Checks what must hold for every view; used by tests of everything that makes views."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ class InvalidView(GradvizError):
 
 
 def check_view(view: View, graph: Graph) -> None:
-    """Raise `InvalidView` unless boxes precede their members, links join what is drawn and never lead in a circle,
-    every operation is in one item, every leaf and root is drawn (a refused one, too), and loops carry what is made in
-    them."""
+    """Raise `InvalidView` unless the view is consistent with its graph.
+
+    Boxes precede their members. Links join drawn items and make no cycle. Every operation is in one item. Every leaf
+    and root is drawn, refused roots included. Loops carry what is made in them.
+    """
     _check_items(view)
     _check_links(view)
     _check_order(view)
@@ -30,11 +32,11 @@ def _require(condition: bool, message: str) -> None:
 
 
 def _check_items(view: View) -> None:
-    for place, item in enumerate(view.items):
-        _require(item.id == place, f"item {item.id} stands at place {place}")
+    for index, item in enumerate(view.items):
+        _require(item.id == index, f"item {item.id} is at index {index}")
         if item.parent is not None:
-            _require(item.parent < item.id, f"item {item.id} stands before its box {item.parent}")
-            _require(view.items[item.parent].is_open, f"item {item.id} lies in the folded box {item.parent}")
+            _require(item.parent < item.id, f"item {item.id} precedes its box {item.parent}")
+            _require(view.items[item.parent].is_open, f"item {item.id} is in the folded box {item.parent}")
     boxes_with_members = {item.parent for item in view.items}
     for item in view.items:
         _require(not item.is_open or item.id in boxes_with_members, f"the open box {item.id} is empty")
@@ -50,7 +52,7 @@ def _check_links(view: View) -> None:
 
 
 def _check_order(view: View) -> None:
-    """No circle, neither among what is linked nor among the boxes that hold it."""
+    """No cycle, neither among linked items nor among the boxes that hold them."""
     waiting = Counter(link.target for link in view.links)
     following: dict[int, list[int]] = {}
     for link in view.links:
@@ -61,7 +63,7 @@ def _check_order(view: View) -> None:
             waiting[target] -= 1
             if not waiting[target]:
                 done.append(target)
-    _require(len(done) == len(view.items), "the links lead in a circle")
+    _require(len(done) == len(view.items), "the links make a cycle")
 
 
 def _check_nodes(view: View, graph: Graph) -> None:
@@ -78,11 +80,14 @@ def _check_nodes(view: View, graph: Graph) -> None:
 
 
 def _check_carried(view: View) -> None:
-    """What is carried was made in a repeated box that its user lies in, too."""
+    """A carried item was made in a repeated box that also holds its user."""
     targets = {link.target for link in view.links}
     uses = Counter(link.source for link in view.links)
     for item in view.items:
-        _require((item.kind == "carried") == (item.source is not None), f"item {item.id} is half a carried one")
+        _require(
+            (item.kind == "carried") == (item.source is not None),
+            f"item {item.id} is carried without a source, or has a source without being carried",
+        )
         if item.source is not None:
             _require(uses[item.id] == 1, f"the carried item {item.id} has {uses[item.id]} users")
             _require(item.id not in targets, f"a link ends at the carried item {item.id}")

@@ -1,7 +1,7 @@
-"""What to show of a graph, from keywords: those of Python are those of the command line.
+"""Reads keywords that say what to show of a graph; Python and the command line have the same.
 
-The table `KEYWORDS` lists them all. What is wrong with a value is found out here, so that a mistake in a keyword is
-one clear line and not a failure somewhere inside folding.
+The table `KEYWORDS` lists them. Bad values are found here, so that a mistake is one clear line and not a failure inside
+folding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Reader = Callable[[str, object], object]
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
-    """Where the value of a keyword goes, and how it is read."""
+    """Which option gets the value of a keyword, and how it is read."""
 
     part: Literal["fold", "select", "view"]
     field: str
@@ -42,11 +42,11 @@ def view_options(keywords: Mapping[str, object]) -> ViewOptions:
     return ViewOptions(select=SelectOptions(**given["select"]), fold=FoldOptions(**given["fold"]), **given["view"])
 
 
-def _count(least: int) -> _Reader:
+def _count(minimum: int) -> _Reader:
     def read(name: str, value: object) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        if isinstance(value, int) and not isinstance(value, bool) and value >= minimum:
             return value
-        raise BadInput(f"{name}={value!r} is not a whole number from {least} on")
+        raise BadInput(f"{name}={value!r} is not a whole number from {minimum} on")
 
     return read
 
@@ -64,7 +64,7 @@ def _text(name: str, value: object) -> str:
 
 
 def _texts(name: str, value: object) -> tuple[str, ...]:
-    """One text stands for a list of one."""
+    """One text means a list of one."""
     texts = (value,) if isinstance(value, str) else value
     if isinstance(texts, (list, tuple)) and all(isinstance(text, str) for text in texts):
         return tuple(texts)
@@ -96,5 +96,5 @@ KEYWORDS: dict[str, Keyword] = {
     "only_trainable": Keyword("select", "only_trainable", _flag),
     "hide": Keyword("select", "hide", _texts),
 }
-"""Every keyword. Named as on the command line, with ``_`` for ``-``; but ``--all`` is ``show_all``, and ``--from`` is
-``start``, with ``downstream`` where there is ``--reverse``."""
+"""Every keyword. Names are those of the command line, with ``_`` for ``-``; but ``--all`` is ``show_all``, and
+``--from`` is ``start``, with ``downstream`` where there is ``--reverse``."""

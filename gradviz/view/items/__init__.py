@@ -1,1 +1,1 @@
-"""The items and links of a view: boxes, leaves beside their uses, values carried round a loop, cuts."""
+"""The items and links of a view: boxes, leaves beside their users, values carried by loops, cuts."""

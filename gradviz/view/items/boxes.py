@@ -1,4 +1,4 @@
-"""Gives every operation the item that stands for it: its own, or the box in which it is folded away."""
+"""Gives every operation its item: an item of its own, or the folded box that contains it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradviz.view.model import Item, ItemKind
 
 @dataclass(slots=True)
 class Draft:
-    """An item in the making: it has no number yet, and may still get nodes, members and neighbours."""
+    """An item in preparation: it has no number yet, and may still get nodes, members and neighbours."""
 
     kind: ItemKind
     parent: int | None = None
@@ -34,13 +34,13 @@ class Draft:
     repeat: int = 1
     sizes_differ: bool = False
     first_stop: int = 0
-    """For a folded box, where in the sequence of operations its first repetition ends."""
+    """For a folded box, where its first repetition ends in the sequence of operations."""
     nodes: set[int] = field(default_factory=set)
     constants: set[int] = field(default_factory=set)
     parameters: set[int] = field(default_factory=set)
     children: list[int] = field(default_factory=list)
     beside: list[int] = field(default_factory=list)
-    """Leaves, constants and what is carried to it, which are drawn with it."""
+    """Leaves, constants and carried values that are drawn with it."""
 
     def item(self, number: int, numbers: dict[int, int]) -> Item:
         """The finished item, with its parent's number looked up."""
@@ -70,12 +70,12 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class _OpenRun:
-    """A repeated box that is open: its contents show the first repetition and stand for all."""
+    """An open repeated box: its contents show the first repetition and represent all."""
 
     draft: int
     first: int
     length: int
-    """Operations of one repetition, from place `first` of the sequence."""
+    """Operations in one repetition, from position `first` of the sequence."""
     count: int
 
 
@@ -86,8 +86,8 @@ class Step(NamedTuple):
     repetitions: int
 
 
-class BoxPlacement:
-    """The drafts of boxes and operations, and which of them stands for which operation."""
+class ItemDrafts:
+    """The drafts of all items, and the draft that shows each operation."""
 
     def __init__(self, graph: Graph, arrangements: Arrangements, opening: Opening) -> None:
         self.graph, self.arrangements, self.opening = graph, arrangements, opening
@@ -96,9 +96,9 @@ class BoxPlacement:
         self.outermost: list[int] = []
         self.item_of = [-1] * len(graph.nodes)
         self.is_later = bytearray(len(graph.nodes))
-        """1 for operations of a later repetition in an open box, drawn as those of the first."""
+        """1 for operations of a later repetition in an open box: they are drawn as those of the first."""
         self.shown_as = list(range(len(graph.nodes)))
-        """For each operation the one of the first repetition that is drawn for it; itself for all others."""
+        """For each operation, the operation of the first repetition that is drawn for it; itself for all others."""
         self.group_reasons: set[str] = set()
         self._runs: list[_OpenRun] = []
         self._each: list[int] = []
@@ -106,15 +106,15 @@ class BoxPlacement:
 
     @property
     def repeated_open_boxes(self) -> list[int]:
-        """Those that show the first of their repetitions, and those that show each."""
+        """Open boxes with a count: those that show their first repetition, and those that show each."""
         return [*(run.draft for run in self._runs), *self._each]
 
     def step_between(self, node: int, other: int) -> Step | None:
-        """The open box in which two operations lie in different repetitions; None where there is none."""
+        """The open box in which two operations are in different repetitions; None where there is none."""
         return self._repetitions.step_between(node, other)
 
     def is_repeated_in(self, box: int, node: int) -> bool:
-        """Whether an operation lies in a repetition of an open box."""
+        """Whether an operation is in a repetition of an open box."""
         return self._repetitions.lies_in(box, node)
 
     def new(self, draft: Draft, *, beside: int | None = None) -> int:
@@ -129,27 +129,27 @@ class BoxPlacement:
             self.drafts[draft.parent].children.append(key)
         return key
 
-    def place_all(self) -> None:
+    def draft_all(self) -> None:
         """Draft everything from the outermost level inwards, then let repetitions share the items of the first."""
         outermost = self.nesting.outermost
         stack: list[_Level] = [_Level(outermost, self.arrangements.entries_of(outermost), None, 0)]
         while stack:
             level = stack.pop()
             for entry in level.entries:
-                inside = self._place_entry(level, entry)
+                inside = self._draft_entry(level, entry)
                 if inside is not None:
                     stack.append(inside)
-        for run in reversed(self._runs):  # a run inside another was found after it, and must be done before it
+        for run in reversed(self._runs):  # an inner run was found after the outer one, and must be done before it
             self._share(run)
 
-    def _place_entry(self, level: _Level, entry: Entry) -> _Level | None:
+    def _draft_entry(self, level: _Level, entry: Entry) -> _Level | None:
         unit = self.nesting.units[level.container][entry] if isinstance(entry, int) else -1
         if unit >= 0:
             self.item_of[unit] = self.new(Draft("node", level.parent, node=unit))
             return None
-        return self._place_box(level, entry)
+        return self._add_box(level, entry)
 
-    def _place_box(self, level: _Level, entry: Entry) -> _Level | None:
+    def _add_box(self, level: _Level, entry: Entry) -> _Level | None:
         span = self.arrangements.weights.span(level.container, entry)
         scope = scope_of(self.nesting, level.container, entry)
         inside = self._inside(level, entry, span)
@@ -203,7 +203,7 @@ class BoxPlacement:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """Members that are yet to be placed."""
+    """Members that are not drafted yet."""
 
     container: int
     entries: tuple[Entry, ...]
@@ -212,29 +212,29 @@ class _Level:
 
 
 class _Repetitions:
-    """For each operation in which repetition of which open boxes it lies, outermost box first.
+    """For each operation, the open boxes around it and in which repetition of each it is, outermost box first.
 
-    Kept as lists that share their ends, one small number each: ten thousand steps of a loop within a loop must not
-    cost a list per operation.
+    Kept as linked lists that share their ends: ten thousand steps of a loop within a loop must not cost one list per
+    operation.
     """
 
     def __init__(self, node_count: int) -> None:
-        self._way = [0] * node_count
+        self._path = [0] * node_count
         self._cells: list[tuple[int, int, int]] = [(-1, -1, 0)]
         self._known: dict[tuple[int, int, int], int] = {}
 
     def put_inside(self, node: int, like: int, box: int, repetition: int) -> None:
-        """Say that `node` lies in a repetition of `box`, and within that as `like` does."""
-        cell = (box, repetition, self._way[like])
-        way = self._known.get(cell)
-        if way is None:
-            way = self._known[cell] = len(self._cells)
+        """Record that `node` is in a repetition of `box`, and within it at the same position as `like`."""
+        cell = (box, repetition, self._path[like])
+        path = self._known.get(cell)
+        if path is None:
+            path = self._known[cell] = len(self._cells)
             self._cells.append(cell)
-        self._way[node] = way
+        self._path[node] = path
 
     def step_between(self, node: int, other: int) -> Step | None:
-        """The outermost box that holds both, but in different repetitions, and how many lie between them."""
-        if self._way[node] == self._way[other]:
+        """The outermost box that holds both in different repetitions, and how many repetitions apart."""
+        if self._path[node] == self._path[other]:
             return None
         for (box, repetition), (other_box, other_repetition) in zip(self._walk(node), self._walk(other), strict=False):
             if box != other_box:
@@ -244,18 +244,18 @@ class _Repetitions:
         return None
 
     def lies_in(self, box: int, node: int) -> bool:
-        """Whether `node` lies in any repetition of `box`."""
+        """Whether `node` is in any repetition of `box`."""
         return any(around == box for around, _ in self._walk(node))
 
     def _walk(self, node: int) -> Iterator[tuple[int, int]]:
-        way = self._way[node]
-        while way:
-            box, repetition, way = self._cells[way]
+        path = self._path[node]
+        while path:
+            box, repetition, path = self._cells[path]
             yield box, repetition
 
 
-def place_boxes(graph: Graph, arrangements: Arrangements, opening: Opening) -> BoxPlacement:
+def draft_boxes(graph: Graph, arrangements: Arrangements, opening: Opening) -> ItemDrafts:
     """Draft the boxes and operations of `graph`."""
-    placement = BoxPlacement(graph, arrangements, opening)
-    placement.place_all()
-    return placement
+    drafted = ItemDrafts(graph, arrangements, opening)
+    drafted.draft_all()
+    return drafted

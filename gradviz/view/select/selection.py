@@ -117,7 +117,7 @@ def between(graph: Graph, one: str, other: str) -> Part:
     Weights and data that join on the way are no part of it.
     """
     start, stop = resolve(graph, one), resolve(graph, other)
-    nodes = _on_ways(graph, start, stop) or _on_ways(graph, stop, start)
+    nodes = _on_paths(graph, start, stop) or _on_paths(graph, stop, start)
     if not nodes:
         raise NotInThisGraph(
             f"no way of the data leads from {one!r} to {other!r} or back",
@@ -190,7 +190,7 @@ def following(graph: Graph, name: str) -> Part:
     return Part(descendants(graph, start.nodes), start.constants, words, _notes(start))
 
 
-def _on_ways(graph: Graph, start: Named, stop: Named) -> set[int]:
+def _on_paths(graph: Graph, start: Named, stop: Named) -> set[int]:
     return descendants(graph, start.nodes) & ancestors(graph, stop.nodes)
 
 
