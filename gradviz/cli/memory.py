@@ -1,4 +1,4 @@
-"""``gradviz memory``: which lines and modules hold the memory of a training step."""
+"""``gradviz memory``: shows which lines and modules hold the memory of a training step."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ if TYPE_CHECKING:
 
 @click.command("memory")
 @recording_options
-@click.option("--by", metavar="line|module|operation|dtype|storage", help="One table; without it, lines and modules.")
-@click.option("--rows", type=click.IntRange(min=1), metavar="N", default=10, show_default=True, help="Longest tables.")
-@click.option("-o", "--output", metavar="OUT", help="Write a treemap to OUT.svg, or everything as data to OUT.json.")
-@click.option("--json", "as_json", is_flag=True, help="Everything as JSON, on standard output.")
-@terminal_options(least_width=40)
+@click.option("--by", metavar="line|module|operation|dtype|storage", help="Print one table; by default lines and modules.")
+@click.option("--rows", type=click.IntRange(min=1), metavar="N", default=10, show_default=True, help="Maximum rows of a table.")
+@click.option("-o", "--output", metavar="OUT", help="Write a treemap to OUT.svg, or all figures to OUT.json.")
+@click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
+@terminal_options(min_width=40)
 def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: Any) -> int:
-    """Run SCRIPT, and tell what its graph keeps in memory until its first backward() has run.
+    """Run SCRIPT, and show what its graph keeps in memory until its first backward() has run.
 
     Every storage is counted once, at the first line that keeps it.
     """
     from gradviz.analysis.memory.memory_document import memory_json
-    from gradviz.cli.captures.rescue import recording_kept
-    from gradviz.cli.captures.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.captures.kept_recording import keeping_recording
+    from gradviz.cli.captures.source import open_source, report_early_stop
     from gradviz.cli.captures.views import source_options
     from gradviz.cli.terminal.paging import show
     from gradviz.cli.terminal.terminal import standard_output
     from gradviz.output import check_outputs, write_output
-    from gradviz.rendering.reports.memory_report import NARROWEST, ReportOptions, check_that_it_is_known, memory_report
+    from gradviz.rendering.reports.memory_report import MIN_WIDTH, ReportOptions, check_knows_saved_tensors, memory_report
 
     source_choice, terminal = source_options(others), standard_output(others["color"])
     options = ReportOptions(
-        others["by"], others["rows"], others["width"] or max(terminal.width, NARROWEST), terminal.has_colors
+        others["by"], others["rows"], others["width"] or max(terminal.width, MIN_WIDTH), terminal.has_colors
     )
     if output is not None:
         _check_suffix(output)
         check_outputs([output], inputs=source_choice.inputs)
     if as_json:
-        _check_that_no_table_is_chosen()
+        _check_no_table_is_chosen()
     takes_one = as_json or output is not None
     if takes_one and source_choice.backward == "all" and not source_choice.is_capture:
         raise _several()
     source = open_source(source_choice, own_output=True)
-    with recording_kept(source, source_choice):
+    with keeping_recording(source, source_choice):
         for graph in source.graphs:
-            check_that_it_is_known(source.capture, graph)
+            check_knows_saved_tensors(source.capture, graph)
         if takes_one and len(source.graphs) > 1:
             raise _several()
         with working("counting the memory"):
@@ -65,16 +65,16 @@ def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: 
         show("\n".join(reports), terminal, use_pager=not (no_pager or as_json))
     if output is not None:
         click.echo(f"wrote {output}", err=True)
-    tell_that_it_was_stopped(source, source_choice)
+    report_early_stop(source, source_choice)
     return source.exit_code
 
 
-def _check_that_no_table_is_chosen() -> None:
+def _check_no_table_is_chosen() -> None:
     from gradviz.errors import BadInput
 
     for name in ("by", "rows"):
         if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise BadInput(f"--{name} chooses among tables, and --json gives everything", hint="leave out one of them")
+            raise BadInput(f"--{name} chooses a table, and --json prints everything", hint="leave out one of them")
 
 
 def _several() -> Exception:
@@ -87,7 +87,7 @@ def _check_suffix(path: str) -> None:
     from gradviz.errors import BadInput
 
     if Path(path).suffix.lower() not in (".svg", ".json"):
-        raise BadInput(f"{path!r} does not end in .svg or .json", hint="a treemap is .svg, the same as data is .json")
+        raise BadInput(f"{path!r} does not end in .svg or .json", hint="a treemap is an .svg, the figures are a .json")
 
 
 def _content(path: str, capture: Capture, graph: Graph) -> str:

@@ -64,10 +64,11 @@ class RendersTogether(Protocol):
 
 
 @dataclass(frozen=True)
-"""One row of the table: name, file suffixes, and where the renderer is.
+class Format:
+    """One row of the table: name, file suffixes, and where the renderer is.
 
-The options of a format are the fields of its renderer.
-"""
+    The options of a format are the fields of its renderer.
+    """
 
     name: str
     suffixes: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 Problems solved here:
 
-* JupyterLab draws ``image/svg+xml`` as an image, without tooltips or selectable text. So the picture also comes as HTML,
+* JupyterLab draws ``image/svg+xml`` as an image, without tooltips or selectable text. So the picture is also HTML,
   which JupyterLab, VS Code, Colab and pages made by nbconvert insert into the page itself.
 * In such a page, a style sheet would apply to everything around it, and two arrowheads would share one id. So each
   rule applies only inside the element that holds the picture, and each id starts with that element's id.

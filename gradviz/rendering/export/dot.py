@@ -256,9 +256,9 @@ def page_label(
 
 def scale_row(colouring: Colouring, theme: Theme) -> str:
     """The colour scale as a row of the page's label: the squares of its steps between the words for its two ends."""
-    told = dict(colouring.legend)
+    tint_words = dict(colouring.legend)
     parts = []
-    for tint, words in told.items():
+    for tint, words in tint_words.items():
         shown = [tint]
         if colouring.scale is not None and tint == f"step{STEPS - 1}":
             shown = [f"step{step}" for step in range(1, STEPS)]

@@ -131,7 +131,7 @@ class _Chart:
 
     @property
     def link_count(self) -> int:
-        """All links that Mermaid counts, including the invisible ones that keep the legend and the notes below the graph."""
+        """All links that Mermaid counts, also the invisible ones that keep legend and notes below the graph."""
         return len(self.links) + len(self.legend) + 1
 
     def lines(self) -> Iterator[str]:
@@ -211,11 +211,11 @@ class _Chart:
     def _link_styles(self) -> Iterator[str]:
         """Mermaid numbers links in the order of the text."""
         by_look: dict[LinkLook, list[str]] = {}
-        for place, (number, _) in enumerate(self.links):
-            by_look.setdefault(self.looks[number], []).append(str(place))
-        for look, places in by_look.items():
+        for index, (number, _) in enumerate(self.links):
+            by_look.setdefault(self.looks[number], []).append(str(index))
+        for look, indices in by_look.items():
             if style := _link_style(look, self.theme):
-                yield f"  linkStyle {','.join(places)} {style}"
+                yield f"  linkStyle {','.join(indices)} {style}"
 
     def _open_boxes(self) -> list[list[str]]:
         """The names of the open boxes of each shade."""

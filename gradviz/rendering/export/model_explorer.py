@@ -101,9 +101,11 @@ def _facts(subject: Subject) -> dict[str, str]:
 
 def _nodes(graph: Graph, layers: _Layers) -> Iterator[GraphNode]:
     for node, (_, attributes) in zip(graph.nodes, plain_nodes(graph), strict=True):
-        inputs = [_incoming(f"n{edge.target}", edge.input_nr, place) for place, edge in enumerate(node.edges) if edge]
+        inputs = [
+            _incoming(f"n{edge.target}", edge.input_nr, position) for position, edge in enumerate(node.edges) if edge
+        ]
         constants = [
-            _incoming(f"c{constant}", 0, place) for place, constant in enumerate(node.constants, len(node.edges))
+            _incoming(f"c{constant}", 0, position) for position, constant in enumerate(node.constants, len(node.edges))
         ]
         yield GraphNode(
             id=f"n{node.id}",
@@ -151,8 +153,8 @@ def _roots(graph: Graph) -> Iterator[GraphNode]:
         )
 
 
-def _incoming(source: str, output: int, place: int) -> IncomingEdge:
-    return IncomingEdge(source, str(output), str(place))
+def _incoming(source: str, output: int, position: int) -> IncomingEdge:
+    return IncomingEdge(source, str(output), str(position))
 
 
 def _output(number: int, tensor: TensorFacts | None) -> list[MetadataItem]:

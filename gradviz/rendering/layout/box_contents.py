@@ -1,4 +1,4 @@
-"""From the children of one box to a layout problem, and from its solution to a box that encloses them."""
+"""From the children of a box to a layout problem, and from its solution to the size of the box."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from gradviz.rendering.layout.wires import End, Ends
 from gradviz.rendering.look.geometry import Point, Route
 
 MAX_TITLE_SHIFT = 150.0
-"""How far contents move aside so that no wire runs through the title."""
+"""How far contents may move aside so that no wire runs through the title."""
 MAX_CENTERING = 1.15
-"""A box is widened by up to this factor so that its main wire enters in the middle."""
-TITLE_ROOM = 30.0
-"""Between the upper border and a wire that runs to the side below the title."""
-TURN_ROOM = 12.0
-"""Between a wire that runs along the border and the border."""
+"""A box may be widened by this factor so that its main wire enters in the middle."""
+TITLE_SPACE = 30.0
+"""Between the upper border and a wire that runs sideways below the title."""
+TURN_SPACE = 12.0
+"""Between the border and a wire that runs along it."""
 
 
 class Margins(NamedTuple):
-    """Room around the contents of a box, and the least size that its header needs."""
+    """The space around the contents of a box, and the minimum size that its header needs."""
 
     left: float
     top: float
     right: float
     bottom: float
-    least_width: float = 0.0
+    min_width: float = 0.0
     least_height: float = 0.0
     title_width: float = 0.0
-    """Width of the title at the upper left that entering wires should not cross."""
+    """Width of the title at the upper left, which entering wires should not cross."""
 
 
 @dataclass(frozen=True)
 class Inside:
-    """A solved box: sizes and places relative to its upper left corner."""
+    """A solved box: sizes, and positions relative to its upper left corner."""
 
     width: float
     height: float
@@ -46,20 +46,20 @@ class Inside:
     """Upper left corners of its clusters."""
     routes: tuple[Route, ...]
     entries: Mapping[int, float]
-    """Where wires cross the upper border: x by port."""
+    """The x at which wires cross the upper border, by port."""
     exits: Mapping[int, float]
 
     @property
     def crossings(self) -> tuple[float, ...]:
-        """Where wires cross the border: the x of the main wire comes first."""
+        """The x at which wires cross the border; that of the main wire is first."""
         return (*self.entries.values(), *self.exits.values())
 
 
 class BoxContents:
-    """The clusters in one box and the wires between them, numbered as blocks: clusters, then entries, then exits."""
+    """The clusters in a box and the wires between them. Blocks are numbered: clusters, then entries, then exits."""
 
     def __init__(self, clusters: list[Cluster], ends: list[Ends], inside: Mapping[int | None, Inside]) -> None:
-        """`inside` holds the solved boxes among the children."""
+        """`inside` has the solved boxes among the children."""
         self.clusters = clusters
         self.entries = _border_ports(source for source, _ in ends)
         self.exits = _border_ports(target for _, target in ends)
@@ -69,7 +69,7 @@ class BoxContents:
         self._source_numbers = numbers
         first_exit = len(clusters) + len(self.entries)
         self._target_numbers = {End(None, port): first_exit + number for number, port in enumerate(self.exits)}
-        self._item_numbers = {cluster.places[0][0]: number for number, cluster in enumerate(clusters)}
+        self._item_numbers = {cluster.rects[0][0]: number for number, cluster in enumerate(clusters)}
 
     @cached_property
     def problem(self) -> BoxProblem:
@@ -81,32 +81,34 @@ class BoxContents:
             (self._number(source, self._source_numbers), self._number(target, self._target_numbers))
             for source, target in self._ends
         ]
-        leave = self._places([pair[0] for pair in pairs], [pair[1] for pair in pairs], entering=False)
-        arrive = self._places([pair[1] for pair in pairs], [pair[0] for pair in pairs], entering=True)
-        wires = (Wire(*pair, *place) for pair, place in zip(pairs, zip(leave, arrive, strict=True), strict=True))
+        leave = self._positions([pair[0] for pair in pairs], [pair[1] for pair in pairs], entering=False)
+        arrive = self._positions([pair[1] for pair in pairs], [pair[0] for pair in pairs], entering=True)
+        wires = (
+            Wire(*pair, *positions) for pair, positions in zip(pairs, zip(leave, arrive, strict=True), strict=True)
+        )
         return BoxProblem(tuple(blocks), tuple(wires))
 
     def _number(self, end: End, borders: Mapping[End, int]) -> int:
         return borders[end] if end.item is None else self._item_numbers[end.item]
 
-    def _places(self, near: list[int], far: list[int], *, entering: bool) -> list[float | None]:
-        """Where each wire touches its near block, or None where the layout engine may choose."""
-        places: list[float | None] = [None] * len(near)
+    def _positions(self, near: list[int], far: list[int], *, entering: bool) -> list[float | None]:
+        """Where each wire touches its near block, or None if the layout engine may choose."""
+        positions: list[float | None] = [None] * len(near)
         spread: dict[int, list[int]] = {}
         for wire, (block, ends) in enumerate(zip(near, self._ends, strict=True)):
             end = ends[1] if entering else ends[0]
             if end.item is None:
-                places[wire] = 0.0  # Every wire of a port starts at the same point, straight through the border.
+                positions[wire] = 0.0  # All wires of a port cross the border at one point.
             elif end.port is not None:
-                places[wire] = self._crossing(end.item, end.port, block, entering=entering)
+                positions[wire] = self._crossing(end.item, end.port, block, entering=entering)
             elif self.clusters[block].routes:
                 spread.setdefault(block, []).append(wire)
         for block, wires in spread.items():
-            # The nearest neighbour is the main column: it gets the middle. Longer ways run at the right.
+            # The nearest neighbour belongs to the main column, so it gets the middle. Longer wires run at the right.
             wires.sort(key=lambda wire: (abs(far[wire] - block), wire))
             for position, wire in enumerate(wires):
-                places[wire] = round(self.clusters[block].reach * position / max(1.5, len(wires) - 1), 6)
-        return places
+                positions[wire] = round(self.clusters[block].reach * position / max(1.5, len(wires) - 1), 6)
+        return positions
 
     def _crossing(self, box: int, port: int, block: int, *, entering: bool) -> float:
         """Where a wire crosses the border of an open box among the children."""
@@ -121,12 +123,12 @@ def _block(cluster: Cluster) -> Block:
 
 
 def _border_ports(ends: Iterable[End]) -> list[int]:
-    """Ports at the border of the box itself, in the order of their first use."""
+    """The ports at the border of the box itself, in the order of their first use."""
     return list(dict.fromkeys(end.port for end in ends if end.item is None and end.port is not None))
 
 
 def enclosed(contents: BoxContents, solution: BoxSolution, margins: Margins) -> Inside:
-    """The box around a solution, with wires that cross its border drawn up to the border."""
+    """The box around a solution. Wires that cross its border are drawn up to the border."""
     count, entry_count = len(contents.clusters), len(contents.entries)
     entry_xs = [center.x for center in solution.centers[count : count + entry_count]]
     exit_xs = [center.x for center in solution.centers[count + entry_count :]]
@@ -148,9 +150,9 @@ def enclosed(contents: BoxContents, solution: BoxSolution, margins: Margins) -> 
 def _to_both_ends(
     contents: BoxContents, wire: Wire, points: list[Point], corners: Sequence[Point], height: float
 ) -> Route:
-    """Lengthen a wire from the border of a cluster to the item within, and from a port's dummy to the box's border.
+    """Lengthen a wire to the item within its cluster, and from a port's block to the box's border.
 
-    Wires at other blocks stay as they are: there the engine is free to end at the left or right side.
+    Wires at other blocks stay unchanged: there the engine may end them at the left or right side.
     """
     clusters = contents.clusters
     if wire.source >= len(clusters):
@@ -176,7 +178,7 @@ def _horizontal_extent(
     if entries and margins.title_width:
         covered = left + margins.title_width - min(entries)
         left -= covered if 0 < covered <= MAX_TITLE_SHIFT else 0.0
-    missing = margins.least_width - (right - left)
+    missing = margins.min_width - (right - left)
     if missing > 0:
         left, right = left - missing / 2, right + missing / 2
     if main:
@@ -187,7 +189,7 @@ def _horizontal_extent(
 
 
 def _level_stretches(routes: Iterable[Route]) -> Iterator[tuple[float, float]]:
-    """The y and the left end of every stretch that runs to the side."""
+    """The y and the left end of every horizontal stretch."""
     for route in routes:
         for start, end in pairwise(route):
             if start.y == end.y and start.x != end.x:
@@ -201,11 +203,11 @@ def _vertical_extent(
     turns = [point.y for route in solution.routes for point in route[1:-1]]
     tops = [center.y - cluster.height / 2 - margins.top for center, cluster in pairs]
     bottoms = [center.y + cluster.height / 2 + margins.bottom for center, cluster in pairs]
-    top = min(tops + [turn - TURN_ROOM for turn in turns], default=0.0)
+    top = min(tops + [turn - TURN_SPACE for turn in turns], default=0.0)
     first_block = top + margins.top
     across = [
         y for y, start in _level_stretches(solution.routes) if y < first_block and start < left + margins.title_width
     ]
-    top = min([top] + [y - TITLE_ROOM for y in across])
-    bottom = max(bottoms + [turn + TURN_ROOM for turn in turns], default=0.0)
+    top = min([top] + [y - TITLE_SPACE for y in across])
+    bottom = max(bottoms + [turn + TURN_SPACE for turn in turns], default=0.0)
     return top, max(bottom, top + margins.least_height)

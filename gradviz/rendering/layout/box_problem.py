@@ -1,6 +1,6 @@
-"""One open box as a layout problem of its own: rectangles, and wires between them, from top to bottom.
+"""One open box as a separate layout problem: rectangles, and wires between them, from top to bottom.
 
-Problems are plain hashable values, so that two boxes with the same sizes and the same wiring are laid out once.
+Problems are plain hashable values, so two boxes with the same sizes and wires are laid out only once.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ from typing import NamedTuple
 from gradviz.rendering.look.geometry import Point, Route
 
 PORT_SIZE = 1.0
-"""Side of the small dummy that stands where a wire crosses the border of the box."""
+"""Side of the small square that represents a wire's crossing of the box's border."""
 
 
 class Block(NamedTuple):
-    """A rectangle to be placed; `border` marks the dummy of a wire that enters or leaves the box."""
+    """A rectangle to be positioned. `border` is set if it represents a wire that enters or leaves the box."""
 
     width: float
     height: float
     border: str = ""
     """``""``, ``"entry"`` or ``"exit"``."""
     left: float = 0.0
-    """Room that it needs beside it, too: wires end within `width`."""
+    """Space needed beside it, at the left. Wires end within `width`."""
     right: float = 0.0
 
 
 class Wire(NamedTuple):
     """A line from the lower side of one block to the upper side of another.
 
-    A place on a side is a fraction of half its width: -1 left end, 0 middle, 1 right end; None: anywhere.
+    A position on a side is a fraction of half its width: -1 left end, 0 middle, 1 right end; None: the engine chooses.
     """
 
     source: int
     target: int
-    source_place: float | None = None
-    target_place: float | None = None
+    source_position: float | None = None
+    target_position: float | None = None
 
 
 @dataclass(frozen=True)
 class BoxProblem:
-    """What is inside one box."""
+    """The content of one box."""
 
     blocks: tuple[Block, ...]
     wires: tuple[Wire, ...]
@@ -48,16 +48,16 @@ class BoxProblem:
 
 @dataclass(frozen=True)
 class BoxSolution:
-    """Centres of the blocks and routes of the wires, in any coordinate system of their own."""
+    """Centres of the blocks and routes of the wires, in any coordinate system."""
 
     centers: tuple[Point, ...]
     routes: tuple[Route, ...]
 
 
 def layers_of(problem: BoxProblem) -> list[int]:
-    """The layer of each block by longest path from the sources; sources are then pulled down to their users.
+    """The layer of each block, by the longest path from the sources. Sources are then moved down next to their users.
 
-    Where wires run in a circle, the block that was created first goes first and its wires from below are ignored.
+    In a cycle, the block created first comes first, and wires that reach it from below are ignored.
     """
     count = len(problem.blocks)
     successors: list[list[int]] = [[] for _ in range(count)]

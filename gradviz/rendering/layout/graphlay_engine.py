@@ -1,11 +1,11 @@
-"""Positions and routes for a view, from the layout engine graphlay: the only file that knows its name.
+"""Positions and routes for a view, from the layout engine graphlay. Only this file knows the engine.
 
-Every open box is laid out as a problem of its own, innermost first, and then stands as a rectangle in the box around
-it (`nested_layout`). That keeps each problem small and the main column straight, and equal boxes are laid out once.
+Every open box is laid out as a separate problem, the innermost first, and is then a rectangle in the box around it
+(`nested_layout`). Each problem stays small, the main column stays straight, and equal boxes are laid out once.
 
-The engine has no brake of its own: 500 wires into one node cost it half a minute, a flat graph of 80,000 nodes takes
-all memory. So its work is estimated beforehand, from counts alone (never from a clock: the same view gives the same
-bytes on every machine), and a box that would cost too much gets a plainer layout and a note that says so.
+The engine has no limit on time: 500 wires into one node take it half a minute, a flat graph of 80,000 nodes takes all
+memory. So its work is estimated first, from counts alone (never from a clock: the same view gives the same bytes on
+every machine). A box that would cost too much gets a simpler layout and a note about it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution, Wire, 
 from gradviz.rendering.layout.layered_fallback import lay_out_plainly
 from gradviz.rendering.layout.nested_layout import NestedView
 from gradviz.rendering.layout.sibling_order import in_creation_order
-from gradviz.rendering.layout.side_space import CLEARANCE, solve_with_side_room
+from gradviz.rendering.layout.side_space import CLEARANCE, solve_with_side_space
 from gradviz.rendering.look.geometry import Direction, Layout, Point, transposed
 from gradviz.rendering.look.node_label import NodeLabel
 from gradviz.view.model import View
@@ -40,14 +40,14 @@ _OPTIONS = {
 
 
 def lay_out(view: View, node_labels: Sequence[NodeLabel], direction: Direction = "TB") -> Layout:
-    """Place every item of `view`, each as large as its face, and route every link."""
+    """Position every item of `view`, each as large as its label, and route every link."""
     with collector_paused():
         return _lay_out(NestedView(view, node_labels, direction), direction)
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """A large layout is a million small tuples and no cycles: looking for cycles among them doubles the time."""
+    """A large layout makes a million small tuples and no cycles. The search for cycles would double the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -66,7 +66,7 @@ def _lay_out(nested: NestedView, direction: Direction) -> Layout:
 
 
 class LayoutEngine:
-    """graphlay with a memory for equal problems and a budget."""
+    """graphlay with a cache for equal problems and a limit on the estimated time."""
 
     def __init__(self, budget: float = MAX_COST_OF_VIEW) -> None:
         """`budget` is in estimated seconds, for all boxes together."""
@@ -74,7 +74,7 @@ class LayoutEngine:
         self._budget, self._spent = budget, 0.0
 
     def lay_out(self, nested: NestedView, box: int | None) -> None:
-        """Place what one box holds; where that would cost too much, plainly and with a note."""
+        """Position the contents of a box; if that would cost too much, with the simpler layout and a note."""
         problem = nested.problem_of(box)
         solution = self._solve(problem)
         if solution is None:
@@ -83,13 +83,13 @@ class LayoutEngine:
         nested.accept(box, solution)
 
     def _solve(self, problem: BoxProblem) -> BoxSolution | None:
-        """The engine's solution, or None where it would cost too much or the engine refuses."""
+        """The engine's solution, or None if it would cost too much or the engine refuses."""
         if problem not in self._known:
             self._known[problem] = self._solve_anew(problem)
         return self._known[problem]
 
     def _solve_anew(self, problem: BoxProblem) -> BoxSolution | None:
-        solution = solve_with_side_room(problem, self._ask)
+        solution = solve_with_side_space(problem, self._ask)
         return solution and in_creation_order(problem, solution)
 
     def _ask(self, problem: BoxProblem) -> BoxSolution | None:
@@ -101,11 +101,11 @@ class LayoutEngine:
 
 
 def estimated_cost(problem: BoxProblem) -> float:
-    """About how many seconds graphlay needs; infinite where it must not be asked at all.
+    """The estimated seconds that graphlay needs; infinite if it must not be called.
 
-    What costs is how many wires run side by side: about the power 3.5 of their number, summed over the gaps between
-    layers; in small boxes, each wire beside the first of a block, and each layer that one passes. Calibrated on chains,
-    residual chains, dense blocks, fans and random graphs of 20 to 1,500 nodes.
+    The cost depends on the number of wires side by side: about its power 3.5, summed over the gaps between layers. In
+    small boxes, it also depends on the wires beyond the first of each block, and on the layers that wires pass.
+    Calibrated on chains, residual chains, dense blocks, fans and random graphs of 20 to 1,500 nodes.
     """
     if len(problem.blocks) > MAX_CHILDREN or len(problem.wires) > 4 * MAX_CHILDREN:
         return float("inf")
@@ -120,7 +120,7 @@ def estimated_cost(problem: BoxProblem) -> float:
 
 
 def _wires_abreast(wires: Sequence[Wire], layer: list[int]) -> list[int]:
-    """How many wires cross each gap between two layers, by a sum over where they start and end."""
+    """How many wires cross each gap between two layers, by a running sum over their starts and ends."""
     change = [0] * (max(layer, default=0) + 2)
     for wire in wires:
         first, last = sorted((layer[wire.source], layer[wire.target]))
@@ -140,7 +140,7 @@ def _ask_graphlay(problem: BoxProblem) -> BoxSolution | None:
             "key": str(number),
             "shape": "box",
             "size": {"width": block.width, "height": block.height},
-            "margin": {"cross_neg": _room(block.left), "cross_pos": _room(block.right)},
+            "margin": {"cross_neg": _margin(block.left), "cross_pos": _margin(block.right)},
             "rank": ranks.get(block.border, "free"),
         }
         for number, block in enumerate(problem.blocks)
@@ -149,19 +149,19 @@ def _ask_graphlay(problem: BoxProblem) -> BoxSolution | None:
     try:
         answer = graphlay.layout({"nodes": nodes, "edges": edges}, options=_OPTIONS)
     except graphlay.GraphlayError:
-        return None  # One of its limits: the caller draws the box more plainly and notes it.
+        return None  # A limit of graphlay: the caller uses the simpler layout.
     centers = tuple(Point(node["center"]["x"], node["center"]["y"]) for node in answer.nodes)
     routes = tuple(tuple(Point(point["x"], point["y"]) for point in edge["points"]) for edge in answer.edges)
     return BoxSolution(centers, routes)
 
 
-def _room(width: float) -> float:
+def _margin(width: float) -> float:
     return width + CLEARANCE if width else 0.0
 
 
 def _edge(wire: Wire) -> dict[str, object]:
     edge: dict[str, object] = {"source": wire.source, "target": wire.target, "weight": 1.0}
-    for end, side, place in (("source", "bottom", wire.source_place), ("target", "top", wire.target_place)):
-        if place is not None:
-            edge[f"{end}_port"] = {"offset": {"side": side, "t": place}}
+    for end, side, position in (("source", "bottom", wire.source_position), ("target", "top", wire.target_position)):
+        if position is not None:
+            edge[f"{end}_port"] = {"offset": {"side": side, "t": position}}
     return edge

@@ -1,7 +1,7 @@
-"""Positions from Graphviz's `dot` program, for those who have it and prefer it: ``--engine dot``.
+"""Positions from Graphviz's `dot` program, if it is installed and chosen: ``--engine dot``.
 
-The program is given bare boxes of the final sizes and its answer is read as JSON, so the picture has the same words,
-colours and shapes as with the built-in engine. Orthogonal splines are not used: they abort in Graphviz 2.43.
+The program gets empty boxes of the final sizes, and its answer is read as JSON. So the picture has the same words,
+colours and outlines as with the built-in engine. Orthogonal splines are not used: they crash Graphviz 2.43.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from gradviz.rendering.look.node_label import HEADER_HEIGHT, NodeLabel
 from gradviz.view.model import Item, View
 
 TIME_LIMIT = 60
-"""Seconds. `dot` slows down steeply: what takes longer than this often takes hours."""
+"""Seconds. `dot` slows down steeply: a layout that takes longer than this often takes hours."""
 POINTS_PER_INCH = 72
 CURVE_STEPS = 6
 """Straight pieces for each Bézier piece of a route."""
 
 
 def lay_out_with_dot(view: View, node_labels: Sequence[NodeLabel], direction: Direction = "TB") -> Layout:
-    """The same as `layout.lay_out`, by Graphviz."""
+    """The same as `graphlay_engine.lay_out`, by Graphviz."""
     return _read(_run_dot(_source(view, node_labels, direction)), view, node_labels)
 
 
 def check_that_dot_is_there() -> None:
-    """Raise `MissingDependency` where it is not: better before a long run than after it."""
+    """Raise `MissingDependency` if it is missing: better before a long run than after it."""
     if shutil.which("dot") is None:
         raise _missing_dot()
 
@@ -64,7 +64,7 @@ def _run_dot(source: str) -> dict[str, Any]:
 
 
 def _source(view: View, node_labels: Sequence[NodeLabel], direction: Direction) -> str:
-    """Bare boxes and edges; names are our own numbers, so nothing needs quoting."""
+    """Empty boxes and edges. Names are numbers, so nothing needs quoting."""
     lines = [
         f"digraph {{ graph [rankdir={direction} nodesep=0.35 ranksep=0.4]",
         'node [shape=box fixedsize=true label=""] edge [arrowhead=none]',
@@ -86,7 +86,7 @@ def _nested_statements(view: View, node_labels: Sequence[NodeLabel]) -> Iterator
         if item is None:
             yield "}"
         elif item.is_open:
-            # An empty label of the header's size makes room for the title.
+            # An empty label of the header's size reserves space for the title.
             size = f'width="{node_labels[item.id].width:g}" height="{HEADER_HEIGHT - 12:g}"'
             header = f'<<TABLE BORDER="0" CELLBORDER="0" CELLPADDING="0"><TR><TD {size}></TD></TR></TABLE>>'
             yield f"subgraph cluster_{item.id} {{ graph [label={header} margin=12]"
@@ -122,7 +122,7 @@ def _rect(x: float, y: float, width: float, height: float) -> Rect:
 
 
 def _curve(spline: str, height: float) -> Route:
-    """A chain of cubic Bézier pieces as short straight ones, with y downwards."""
+    """A chain of cubic Bézier pieces as short straight ones, with y pointing down."""
     points = [Point(*map(float, pair.split(",")[-2:])) for pair in spline.split() if not pair.startswith(("s", "e"))]
     curve = [points[0]]
     for first in range(0, len(points) - 3, 3):

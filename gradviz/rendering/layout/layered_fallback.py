@@ -1,7 +1,8 @@
-"""A plain layered layout for boxes that are too large for the layout engine: near-linear, whatever comes.
+"""A simple layered layout for boxes that are too large for the layout engine. It always takes near-linear time.
 
-Layers by longest path, order within a layer by the mean place of the neighbours above (one sweep down, one up), wide
-layers broken into rows. A wire to the next row runs between the rows; a longer one runs in a lane at the right.
+Layers are assigned by longest path. The order within a layer is the mean position of the neighbours above (one sweep
+down, one up). Wide layers are broken into rows. A wire to the next row runs between the rows, a longer one in a lane at
+the right.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ ROW_GAP = 36.0
 BLOCK_GAP = 22.0
 LANE_GAP = 9.0
 MAX_ROW = 40
-"""Blocks in one row; a wider layer continues in the row below."""
+"""Blocks in a row; a wider layer continues in the row below."""
 MAX_LANES = 80
-"""Beyond this, long wires share lanes: a picture that wide tells nothing more."""
+"""With more long wires than this, wires share lanes: a wider picture shows nothing more."""
 
 
 def lay_out_plainly(problem: BoxProblem) -> BoxSolution:
@@ -27,7 +28,7 @@ def lay_out_plainly(problem: BoxProblem) -> BoxSolution:
     for number, row in enumerate(rows):
         for block in row:
             row_of[block] = number
-    centers, edges = _place(problem, rows)
+    centers, edges = _positions(problem, rows)
     right = max(
         (center.x + block.width / 2 + block.right for center, block in zip(centers, problem.blocks, strict=True)),
         default=0.0,
@@ -59,27 +60,27 @@ def _without_crossings(problem: BoxProblem, layers: list[list[int]]) -> list[lis
     for wire in problem.wires:
         above[wire.target].append(wire.source)
         below[wire.source].append(wire.target)
-    place = [0.0] * len(problem.blocks)
+    position_of = [0.0] * len(problem.blocks)
     for neighbours, sweep in ((above, layers), (below, layers[::-1])):
         for row in sweep:
-            _sort_row(row, neighbours, place)
+            _sort_row(row, neighbours, position_of)
     return layers
 
 
-def _sort_row(row: list[int], neighbours: list[list[int]], place: list[float]) -> None:
-    """Order `row` by the mean place of its neighbours, and note the new places, centred about 0."""
+def _sort_row(row: list[int], neighbours: list[list[int]], position_of: list[float]) -> None:
+    """Order `row` by the mean position of its neighbours, and store the new positions, centred about 0."""
     means = {
-        block: sum(place[other] for other in neighbours[block]) / len(neighbours[block])
+        block: sum(position_of[other] for other in neighbours[block]) / len(neighbours[block])
         if neighbours[block]
-        else place[block]
+        else position_of[block]
         for block in row
     }
     row.sort(key=lambda block: (means[block], block))
     for position, block in enumerate(row):
-        place[block] = position - (len(row) - 1) / 2
+        position_of[block] = position - (len(row) - 1) / 2
 
 
-def _place(problem: BoxProblem, rows: list[list[int]]) -> tuple[list[Point], list[tuple[float, float]]]:
+def _positions(problem: BoxProblem, rows: list[list[int]]) -> tuple[list[Point], list[tuple[float, float]]]:
     """Centres of all blocks, and the upper and lower edge of each row."""
     centers = [Point(0, 0)] * len(problem.blocks)
     edges = []
@@ -99,7 +100,7 @@ def _place(problem: BoxProblem, rows: list[list[int]]) -> tuple[list[Point], lis
 def _lanes(wires: tuple[Wire, ...], row_of: list[int]) -> list[int | None]:
     """A lane for each wire that does not simply go to the next row.
 
-    All such wires of one source share a lane, as they carry the same data; a lane is used again once it is free.
+    All such wires of one source share a lane, because they carry the same data. A free lane is used again.
     """
     is_long = [row_of[wire.target] != row_of[wire.source] + 1 for wire in wires]
     spans: dict[int, tuple[int, int]] = {}
@@ -135,8 +136,8 @@ def _route(
     right: float,
 ) -> Route:
     source, target = problem.blocks[wire.source], problem.blocks[wire.target]
-    start_x = centers[wire.source].x + (wire.source_place or 0.0) * source.width / 2
-    end_x = centers[wire.target].x + (wire.target_place or 0.0) * target.width / 2
+    start_x = centers[wire.source].x + (wire.source_position or 0.0) * source.width / 2
+    end_x = centers[wire.target].x + (wire.target_position or 0.0) * target.width / 2
     start = Point(start_x, centers[wire.source].y + source.height / 2)
     end = Point(end_x, centers[wire.target].y - target.height / 2)
     if lane is None and start_x == end_x:

@@ -1,7 +1,7 @@
-"""Leaves drawn together with their user, and boxes drawn about their main wire: rectangles that act as one.
+"""Leaves drawn beside the item that uses them, and boxes centred on their main wire, each as one rectangle.
 
-A weight beside its layer costs no height and leaves the main column to the data. Where an operation takes nothing but
-leaves, its data stands in a row above it, as the start of the flow, and its parameters beside it.
+A weight beside its layer costs no height and leaves the main column to the data. If all inputs of an operation are
+leaves, its data is in a row above it, as the start of the flow, and its parameters are beside it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ SIDE_GAP = 18.0
 STACK_GAP = 6.0
 ROW_GAP = 28.0
 LEAF_GAP = 16.0
-EDGE_ROOM = 12.0
+EDGE_SPACE = 12.0
 """Between a corner of the user and the nearest wire."""
 MAX_BESIDE = 16
-"""More leaves than this beside one user would make a tower; the layout engine places them above it instead."""
+"""More leaves than this beside one user would make a tower, so the layout engine positions them above it."""
 MAX_ABOVE = 5
 MAX_OFFSET = 200.0
-"""A box whose wires would make its rectangle that much wider at each side may bend the main column instead."""
+"""A box may bend the main column if its wires would make its rectangle wider by this much at each side."""
 
 Size = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class AttachedLeaves:
-    """The leaves that belong to one item."""
+    """The leaves that are drawn with one item."""
 
     beside: tuple[int, ...] = ()
     above: tuple[int, ...] = ()
@@ -43,39 +43,39 @@ class AttachedLeaves:
 
 @dataclass(frozen=True)
 class Cluster:
-    """An item with its satellites as one rectangle, symmetric about the main wire: that stays straight.
+    """An item with its attached leaves as one rectangle, symmetric about the main wire: so that wire is straight.
 
-    What is beside it may stick out at either side.
+    Leaves beside the item may extend beyond the rectangle at either side.
     """
 
     width: float
     height: float
-    places: tuple[tuple[int, Rect], ...]
-    """Items and their places, from the upper left corner of the rectangle; the user stands first."""
+    rects: tuple[tuple[int, Rect], ...]
+    """Items and their rectangles, relative to the upper left corner of the cluster; the user is first."""
     routes: tuple[tuple[int, Route], ...] = ()
-    """The way from each satellite to the user."""
+    """The route from each leaf to the user."""
 
     @property
     def user(self) -> Rect:
-        return self.places[0][1]
+        return self.rects[0][1]
 
     @cached_property
     def left(self) -> float:
-        """Where the leftmost item begins."""
-        return min(place.x for _, place in self.places)
+        """The left edge of the leftmost item."""
+        return min(rect.x for _, rect in self.rects)
 
     @cached_property
     def right(self) -> float:
-        return max(place.right for _, place in self.places)
+        return max(rect.right for _, rect in self.rects)
 
     @property
     def reach(self) -> float:
-        """Fraction of half the cluster's width over which wires may touch the user itself."""
-        return max(0.0, self.user.width / 2 - EDGE_ROOM) / (self.width / 2)
+        """The fraction of half the cluster's width over which wires may touch the user itself."""
+        return max(0.0, self.user.width / 2 - EDGE_SPACE) / (self.width / 2)
 
 
 def attached_leaves_of(view: View, node_labels: Sequence[NodeLabel]) -> dict[int, AttachedLeaves]:
-    """The leaves that are drawn together with an item, by that item's id."""
+    """The leaves that are drawn with an item, by that item's id."""
     uses: dict[int, list[int]] = {}
     feeds: dict[int, list[int]] = {}
     for link in view.links:
@@ -98,7 +98,7 @@ def attached_leaves_of(view: View, node_labels: Sequence[NodeLabel]) -> dict[int
 
 
 def _arranged(leaves: list[int], node_labels: Sequence[NodeLabel], *, flows: bool) -> AttachedLeaves:
-    """All beside where other data flows in; else parameters beside and data above, which is where the flow starts."""
+    """All leaves beside it if other data flows in; otherwise parameters beside it and data above it."""
     beside = tuple(leaf for leaf in leaves if flows or node_labels[leaf].role == "parameter")
     if len(beside) == len(leaves) and not flows:
         beside = ()
@@ -107,21 +107,21 @@ def _arranged(leaves: list[int], node_labels: Sequence[NodeLabel], *, flows: boo
 
 
 def alone(item: int, size: Size, crossings: Sequence[float] = ()) -> Cluster:
-    """An item without satellites; a box is symmetric about the first of the wires that cross its border.
+    """An item without attached leaves. A box is symmetric about the first of the wires that cross its border.
 
     Args:
-        crossings: where they do, from its left end; all are within the rectangle.
+        crossings: the x of each crossing, from its left end; all are within the rectangle.
     """
     width, height = size
     middle = crossings[0] if crossings else width / 2
-    half = max([min(middle, width - middle), *(abs(other - middle) + EDGE_ROOM for other in crossings[1:])])
+    half = max([min(middle, width - middle), *(abs(other - middle) + EDGE_SPACE for other in crossings[1:])])
     if half > width / 2 + MAX_OFFSET:
         middle = half = width / 2
     return Cluster(2 * half, height, ((item, Rect(half - middle, 0, width, height)),))
 
 
 def cluster_of(user: int, attached_leaves: AttachedLeaves, sizes: Sequence[Size]) -> Cluster:
-    """An item with its satellites: half of those beside it at its left, half at its right, the others above it."""
+    """An item with its attached leaves: half of those beside it at each side, the other leaves above it."""
     width, height = sizes[user]
     split = (len(attached_leaves.beside) + 1) // 2
     sides = attached_leaves.beside[:split], attached_leaves.beside[split:]
@@ -129,28 +129,28 @@ def cluster_of(user: int, attached_leaves: AttachedLeaves, sizes: Sequence[Size]
     row_height = max((sizes[leaf][1] + ROW_GAP for leaf in attached_leaves.above), default=0.0)
     full_height = max(height, *(_stack_height(side, sizes) for side in sides))
     box = Rect(0, row_height + (full_height - height) / 2, width, height)
-    placed = [
+    positioned = [
         *_stack(sides[0], sizes, box, at_left=True),
         *_stack(sides[1], sizes, box, at_left=False),
         *_row(attached_leaves.above, sizes, box, (width - row_width) / 2, row_height - ROW_GAP),
     ]
-    places = ((user, box), *((leaf, place) for leaf, place, _ in placed))
-    routes = tuple((leaf, route) for leaf, _, route in placed)
-    return Cluster(width, row_height + full_height, places, routes)
+    rects = ((user, box), *((leaf, rect) for leaf, rect, _ in positioned))
+    routes = tuple((leaf, route) for leaf, _, route in positioned)
+    return Cluster(width, row_height + full_height, rects, routes)
 
 
-Placed = tuple[int, Rect, Route]
+PositionedLeaf = tuple[int, Rect, Route]
 
 
-def _stack(leaves: Sequence[int], sizes: Sequence[Size], user: Rect, *, at_left: bool) -> list[Placed]:
+def _stack(leaves: Sequence[int], sizes: Sequence[Size], user: Rect, *, at_left: bool) -> list[PositionedLeaf]:
     y = user.center.y - _stack_height(leaves, sizes) / 2
-    placed: list[Placed] = []
+    positioned: list[PositionedLeaf] = []
     for leaf in leaves:
         width, height = sizes[leaf]
-        place = Rect(user.x - SIDE_GAP - width if at_left else user.right + SIDE_GAP, y, width, height)
-        placed.append((leaf, place, _sideways(place, user, at_left=at_left)))
+        rect = Rect(user.x - SIDE_GAP - width if at_left else user.right + SIDE_GAP, y, width, height)
+        positioned.append((leaf, rect, _sideways(rect, user, at_left=at_left)))
         y += height + STACK_GAP
-    return placed
+    return positioned
 
 
 def _stack_height(side: Iterable[int], sizes: Sequence[Size]) -> float:
@@ -167,20 +167,20 @@ def _sideways(leaf: Rect, user: Rect, *, at_left: bool) -> Route:
     return (start, Point(middle, start.y), Point(middle, end.y), end)
 
 
-def _row(leaves: Sequence[int], sizes: Sequence[Size], user: Rect, x: float, height: float) -> list[Placed]:
-    """Leaves side by side above the user; each wire is straight where the user is wide enough."""
-    room = user.width / 2 - EDGE_ROOM
+def _row(leaves: Sequence[int], sizes: Sequence[Size], user: Rect, x: float, height: float) -> list[PositionedLeaf]:
+    """Leaves side by side above the user. Each wire is straight if the user is wide enough."""
+    reach = user.width / 2 - EDGE_SPACE
     widest = max(len(leaves) - 1, 1) / 2
-    placed: list[Placed] = []
+    positioned: list[PositionedLeaf] = []
     for number, leaf in enumerate(leaves):
         width, leaf_height = sizes[leaf]
-        place = Rect(x, height - leaf_height, width, leaf_height)
-        end_x = user.center.x + (number - (len(leaves) - 1) / 2) / widest * room
+        rect = Rect(x, height - leaf_height, width, leaf_height)
+        end_x = user.center.x + (number - (len(leaves) - 1) / 2) / widest * reach
         if len(leaves) <= 2:
-            end_x = min(max(place.center.x, user.center.x - room), user.center.x + room)
-        over = place.x + EDGE_ROOM <= end_x <= place.right - EDGE_ROOM
-        start, end = Point(end_x if over else place.center.x, place.bottom), Point(end_x, user.y)
+            end_x = min(max(rect.center.x, user.center.x - reach), user.center.x + reach)
+        over = rect.x + EDGE_SPACE <= end_x <= rect.right - EDGE_SPACE
+        start, end = Point(end_x if over else rect.center.x, rect.bottom), Point(end_x, user.y)
         middle = (start.y + end.y) / 2
-        placed.append((leaf, place, (start, Point(start.x, middle), Point(end.x, middle), end)))
+        positioned.append((leaf, rect, (start, Point(start.x, middle), Point(end.x, middle), end)))
         x += width + LEAF_GAP
-    return placed
+    return positioned

@@ -1,7 +1,7 @@
-"""Where the words of links stand: beside their wire, where they touch no box, no title and no other wire.
+"""Where the words of links are drawn: beside their wire, not on a box, a title or another wire.
 
-Most wires are short and many pictures are crowded, so a label that finds no room is left out: the tooltip of its link
-says the same.
+Most wires are short and many pictures are crowded. A label without free space is left out: the tooltip of its link has
+the same words.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ MIN_STRETCH = 12.0
 
 _CELL = 120.0
 _MAX_IN_A_CELL = 60
-_PLACES = (0.5, 0.3, 0.7, 0.12, 0.88)
+_FRACTIONS = (0.5, 0.3, 0.7, 0.12, 0.88)
 """Fractions of a stretch of wire at which a label is tried."""
 
 
 class LinkLabel(NamedTuple):
-    """Words beside a link; `box` is what they fill."""
+    """The words beside a link, and the rectangle that they fill."""
 
     link: int
     words: str
     box: Rect
 
 
-def place_link_labels(
+def find_link_label_positions(
     view: View, node_labels: Sequence[NodeLabel], layout: Layout, words: Sequence[str], header_starts: Sequence[float]
 ) -> list[LinkLabel]:
-    """Those of `words` (one for each link, many of them empty) that find a place, in the order of the links."""
+    """Those of `words` (one for each link, many empty) that fit somewhere, in the order of the links."""
     wanted = [link for link, text in enumerate(words) if text and layout.routes[link]]
     if not wanted:
         return []
-    places = _Places(view, node_labels, layout, header_starts)
-    placed = {}
-    # Those on short wires have the least choice.
+    free_space = _FreeSpace(view, node_labels, layout, header_starts)
+    found = {}
+    # Labels on short wires have the fewest possible positions, so they come first.
     for link in sorted(wanted, key=lambda link: (_length(layout.routes[link]), link)):
-        box = places.find_for(link, words)
+        box = free_space.find_for(link, words)
         if box is not None:
-            placed[link] = LinkLabel(link, words[link], box)
-    return [placed[link] for link in sorted(placed)]
+            found[link] = LinkLabel(link, words[link], box)
+    return [found[link] for link in sorted(found)]
 
 
-class _Places:
-    """What fills the picture, for questions about what is free."""
+class _FreeSpace:
+    """Everything in the picture, to find out which positions are free."""
 
     def __init__(
         self, view: View, node_labels: Sequence[NodeLabel], layout: Layout, header_starts: Sequence[float]
@@ -73,14 +73,14 @@ class _Places:
                 self._wires.add(_around(start, end, 1.5), link)
 
     def find_for(self, link: int, words: Sequence[str]) -> Rect | None:
-        """The first free place beside a link, which then is taken."""
+        """The first free rectangle beside a link. It is then occupied."""
         width = text_width(words[link], LABEL_SIZE)
         for at, box in _candidates(self._layout.routes[link], width):
             if self._wires.is_crowded(_around(at, box.center, 0)):
                 continue
             others = self._on_the_same_wire(link, at)
             if any(self._labelled.get(other) == words[link] for other in others):
-                return None  # It is said already, beside a stretch that both share.
+                return None  # A stretch shared with another link has these words already.
             if any(words[other] != words[link] for other in others) or not self._is_free(box):
                 continue
             self._solid.add(box)
@@ -99,7 +99,7 @@ class _Places:
 
 
 class _Grid:
-    """Rectangles by the cells of a raster that they cover, so that looking around costs the same in any picture."""
+    """Rectangles by the cells of a grid that they cover: the search costs the same in any picture."""
 
     def __init__(self) -> None:
         self._cells: defaultdict[tuple[int, int], list[tuple[Rect, int]]] = defaultdict(list)
@@ -109,11 +109,11 @@ class _Grid:
             self._cells[cell].append((rect, owner))
 
     def is_crowded(self, rect: Rect) -> bool:
-        """Whether so much is about `rect` that a reader would not tell to what a label belongs."""
+        """Whether there is so much around `rect` that a user could not tell what a label belongs to."""
         return any(len(self._cells.get(cell, ())) > _MAX_IN_A_CELL for cell in _cells_of(rect))
 
     def touching(self, rect: Rect) -> set[int]:
-        """The owners of what lies under `rect`."""
+        """The owners of the rectangles that overlap `rect`."""
         return {
             owner
             for cell in _cells_of(rect)
@@ -129,7 +129,7 @@ def _cells_of(rect: Rect) -> Iterator[tuple[int, int]]:
 
 
 def _solid_parts(box: Rect, node_label: NodeLabel, header_start: float) -> Iterator[Rect]:
-    """All of a closed item; of an open box its border and its title."""
+    """All of a closed item; the border and the title of an open box."""
     if not node_label.is_open:
         yield Rect(box.x - 2, box.y - 1, box.width + 4, box.height + 2)
         return
@@ -138,26 +138,26 @@ def _solid_parts(box: Rect, node_label: NodeLabel, header_start: float) -> Itera
     yield from (Rect(x - 1, box.y, 2, box.height) for x in (box.x, box.right))
 
 
-def _around(start: Point, end: Point, room: float) -> Rect:
+def _around(start: Point, end: Point, margin: float) -> Rect:
     left, top = min(start.x, end.x), min(start.y, end.y)
-    return Rect(left - room, top - room, abs(start.x - end.x) + 2 * room, abs(start.y - end.y) + 2 * room)
+    return Rect(left - margin, top - margin, abs(start.x - end.x) + 2 * margin, abs(start.y - end.y) + 2 * margin)
 
 
 def _candidates(route: Route, width: float) -> Iterator[tuple[Point, Rect]]:
-    """Places beside a wire, the longest stretch first: a point on the wire, and the label there."""
+    """Positions beside a wire, on the longest stretch first: a point on the wire, and the rectangle of the label."""
     stretches = sorted(pairwise(route), key=lambda stretch: -_length(stretch))
     for start, end in stretches:
         if _length((start, end)) < MIN_STRETCH:
             return
         is_level = abs(end.x - start.x) > abs(end.y - start.y)
-        for place in _PLACES:
-            at = Point(start.x + (end.x - start.x) * place, start.y + (end.y - start.y) * place)
+        for fraction in _FRACTIONS:
+            at = Point(start.x + (end.x - start.x) * fraction, start.y + (end.y - start.y) * fraction)
             for left, top in _corners(at, width, is_level=is_level):
                 yield at, Rect(round(left, 1), round(top, 1), round(width, 1), LABEL_HEIGHT)
 
 
 def _corners(at: Point, width: float, *, is_level: bool) -> tuple[tuple[float, float], ...]:
-    """Upper left corners of a label on both sides of a wire: above and below a level one, else right and left."""
+    """Upper left corners of a label on both sides of a wire: above and below a horizontal one, else right and left."""
     if is_level:
         left = at.x - width / 2
         return ((left, at.y - CLEARANCE + 1 - LABEL_HEIGHT), (left, at.y + CLEARANCE - 1))

@@ -1,7 +1,7 @@
-"""Puts the layouts of single boxes together: sizes from the inside out, positions from the outside in.
+"""Combines the layouts of single boxes: sizes from the inside out, positions from the outside in.
 
-Everything here runs from top to bottom; for a picture from left to right the caller exchanges x and y at the end,
-and this module only has to swap the sizes and to leave room for headers on the other side.
+Everything here runs from top to bottom. For a picture from left to right, the caller exchanges x and y at the end;
+this module then only exchanges widths and heights and reserves space for headers on the other side.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class NestedView:
         self._notes: list[str] = []
 
     def boxes_innermost_first(self) -> Iterator[int | None]:
-        """Open boxes, each after everything inside it; None, the outermost level, comes last."""
+        """Open boxes, each after everything inside it. None, the outermost level, is last."""
         yield from (item.id for item in reversed(self._view.items) if item.is_open)
         yield None
 
     def note_simpler_layout(self, box: int | None) -> None:
-        """Disclose that `box` was too much for the layout engine."""
+        """Add a note that `box` was too large for the layout engine."""
         title = "The outermost level" if box is None else f"Box {self._node_labels[box].lines[0].text}"
         children, wires = len(self._children.get(box, ())), len(self.wiring.wires.get(box, ()))
         self._notes.append(f"{title} ({children:,} children, {wires:,} links) is drawn with a simpler layout.")
 
     def problem_of(self, box: int | None) -> BoxProblem:
-        """What the layout engine is asked for `box`; everything inside it must be solved already."""
+        """The layout problem of `box`. Everything inside it must be solved already."""
         clusters = [self._cluster(child) for child in self._children.get(box, ())]
         contents = BoxContents(clusters, list(self.wiring.wires.get(box, ())), self._inside)
         self._contents[box] = contents
@@ -66,7 +66,7 @@ class NestedView:
         return alone(item, self._sizes[item], inside.crossings if inside else ())
 
     def accept(self, box: int | None, solution: BoxSolution) -> None:
-        """Take the positions inside `box` and size it to hold them."""
+        """Store the positions inside `box`, and size it to hold them."""
         margins = Margins(0, 0, 0, 0) if box is None else self._margins(box)
         inside = enclosed(self._contents[box], solution, margins)
         self._inside[box] = inside
@@ -74,26 +74,26 @@ class NestedView:
             self._sizes[box] = (inside.width, inside.height)
 
     def _margins(self, box: int) -> Margins:
-        """Room around the contents of an open box, and what its header needs."""
+        """The space around the contents of an open box, and what its header needs."""
         node_label = self._node_labels[box]
         sheets = SHEETS_DEPTH if node_label.sheets else 0.0
         header = HEADER_HEIGHT + 8
         if self._sideways:
             return Margins(header, PADDING, PADDING + sheets, PADDING, least_height=node_label.width)
         return Margins(
-            PADDING, header, PADDING, PADDING + sheets, least_width=node_label.width, title_width=node_label.width
+            PADDING, header, PADDING, PADDING + sheets, min_width=node_label.width, title_width=node_label.width
         )
 
     def clusters_in(self, box: int | None) -> tuple[Cluster, ...]:
-        """What was placed in `box`, in the order of its `corners`."""
+        """The clusters in `box`, in the order of its `corners`."""
         return tuple(self._contents[box].clusters)
 
     def inside(self, box: int | None) -> Inside:
-        """How `box` was laid out, once it is accepted."""
+        """The layout inside `box`, after `accept`."""
         return self._inside[box]
 
     def layout(self) -> Layout:
-        """The finished layout, once every box is accepted."""
+        """The finished layout, after every box is accepted."""
         origins: dict[int | None, Point] = {None: Point(0, 0)}
         boxes = [Rect(0, 0, 0, 0)] * len(self._view.items)
         beside_routes: dict[int, Route] = {}
@@ -102,10 +102,10 @@ class NestedView:
                 origins[box] = Point(boxes[box].x, boxes[box].y)
             for cluster, corner in zip(self._contents[box].clusters, self._inside[box].corners, strict=True):
                 origin = Point(origins[box].x + corner.x, origins[box].y + corner.y)
-                for item, place in cluster.places:
+                for item, rect in cluster.rects:
                     width, height = self._sizes[item]
                     boxes[item] = Rect(
-                        round(origin.x + place.x, 1), round(origin.y + place.y, 1), round(width, 1), round(height, 1)
+                        round(origin.x + rect.x, 1), round(origin.y + rect.y, 1), round(width, 1), round(height, 1)
                     )
                 for leaf, route in cluster.routes:
                     beside_routes[leaf] = tidy(_moved(route, origin))

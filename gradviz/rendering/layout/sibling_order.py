@@ -1,6 +1,6 @@
-"""Puts siblings that could stand in each other's place in the order in which the program made them: q, k, v.
+"""Puts interchangeable siblings in the order in which the program made them: q, k, v.
 
-Layout engines order them as it falls out. Swapping blocks of one size with the same neighbours changes no crossing.
+Layout engines order them arbitrarily. Exchanging blocks of one size with the same neighbours changes no crossing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution, Wire
 from gradviz.rendering.look.geometry import Route
 
 FREE = 9.0
-"""Stands for a place that the engine chose: outside the range of places."""
+"""Represents a position that the engine chose: outside the range of positions."""
 
 WireKey = tuple[int, int, float, float]
 
@@ -41,6 +41,6 @@ def _interchangeable(problem: BoxProblem) -> list[list[int]]:
 
 
 def _key(wire: Wire, source: int, target: int) -> WireKey:
-    source_place = FREE if wire.source_place is None else wire.source_place
-    target_place = FREE if wire.target_place is None else wire.target_place
-    return source, target, source_place, target_place
+    source_position = FREE if wire.source_position is None else wire.source_position
+    target_position = FREE if wire.target_position is None else wire.target_position
+    return source, target, source_position, target_position

@@ -1,8 +1,8 @@
-"""Room beside blocks for what sticks out of them: leaves beside an operation, the longer half of a box.
+"""Space beside blocks for what extends beyond them: leaves beside an operation, the longer half of a box.
 
-The engine keeps as much room between two neighbours as the one that needs more of it asks for, not the sum, and runs
-wires through that room as it likes. So what came of it is looked at, and a block that lacks its room is made wide
-enough to hold it on both sides: that costs width, but nothing can be in it then.
+Between two neighbours, the engine keeps the larger of the two requested spaces, not their sum, and it may run wires
+through that space. So the result is checked. A block without its space is made wide enough to include the space on both
+sides: that costs width, but nothing else can be there.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import NamedTuple
 from gradviz.rendering.layout.box_problem import Block, BoxProblem, BoxSolution, Wire
 
 CLEARANCE = 12.0
-"""Between what sticks out of a block and whatever is next to it."""
+"""Between what extends beyond a block and whatever is next to it."""
 MAX_ROUNDS = 3
-"""After that every block is made wide enough."""
+"""After this many rounds, every block is made wide enough."""
 
 Ask = Callable[[BoxProblem], BoxSolution | None]
 
@@ -32,15 +32,15 @@ class _Stretch(NamedTuple):
     bottom: float
 
 
-def solve_with_side_room(problem: BoxProblem, ask: Ask) -> BoxSolution | None:
-    """The solution that `ask` gives for `problem`, in which no block lacks its room; None where it gives none."""
+def solve_with_side_space(problem: BoxProblem, ask: Ask) -> BoxSolution | None:
+    """The solution of `ask` for `problem`, in which every block has its space; None if `ask` returns none."""
     sticking_out = {number for number, block in enumerate(problem.blocks) if block.left or block.right}
     widened: set[int] = set()
     for _ in range(MAX_ROUNDS):
         solution = ask(_with_wide_blocks(problem, widened))
         if solution is None:
             return None
-        lacking = _lacking_room(problem, solution, sticking_out - widened)
+        lacking = _lacking_space(problem, solution, sticking_out - widened)
         if not lacking:
             return solution
         widened |= lacking
@@ -51,27 +51,28 @@ def _with_wide_blocks(problem: BoxProblem, widened: set[int]) -> BoxProblem:
     if not widened:
         return problem
     blocks = [_widened(block) if number in widened else block for number, block in enumerate(problem.blocks)]
-    return BoxProblem(tuple(blocks), tuple(_with_places_in(blocks, problem, wire) for wire in problem.wires))
+    return BoxProblem(tuple(blocks), tuple(_with_positions_in(blocks, problem, wire) for wire in problem.wires))
 
 
 def _widened(block: Block) -> Block:
     return block._replace(width=block.width + 2 * max(block.left, block.right), left=0.0, right=0.0)
 
 
-def _with_places_in(blocks: Sequence[Block], problem: BoxProblem, wire: Wire) -> Wire:
-    """The same wire with its ends where they were: places are fractions of a width that may have grown."""
+def _with_positions_in(blocks: Sequence[Block], problem: BoxProblem, wire: Wire) -> Wire:
+    """The same wire with its ends at the same x: positions are fractions of a width that may have grown."""
 
-    def scaled(place: float | None, block: int) -> float | None:
+    def scaled(position: float | None, block: int) -> float | None:
         grown = problem.blocks[block].width / blocks[block].width
-        return None if place is None else round(place * grown, 6)
+        return None if position is None else round(position * grown, 6)
 
     return wire._replace(
-        source_place=scaled(wire.source_place, wire.source), target_place=scaled(wire.target_place, wire.target)
+        source_position=scaled(wire.source_position, wire.source),
+        target_position=scaled(wire.target_position, wire.target),
     )
 
 
-def _lacking_room(problem: BoxProblem, solution: BoxSolution, concerned: set[int]) -> set[int]:
-    """Those of some blocks into whose room another block or a wire comes."""
+def _lacking_space(problem: BoxProblem, solution: BoxSolution, concerned: set[int]) -> set[int]:
+    """The blocks among `concerned` into whose space another block or a wire intrudes."""
     if not concerned:
         return set()
     found: set[int] = set()
@@ -89,7 +90,7 @@ def _lacking_room(problem: BoxProblem, solution: BoxSolution, concerned: set[int
 
 
 def _rows(problem: BoxProblem, solution: BoxSolution) -> Iterator[list[int]]:
-    """Blocks that stand side by side, from left to right. The engine never lets two rows overlap."""
+    """Blocks that are side by side, from left to right. The engine never lets two rows overlap."""
     order = sorted(range(len(problem.blocks)), key=lambda block: _top(problem, solution, block))
     row: list[int] = []
     bottom = 0.0
@@ -127,7 +128,7 @@ def _right(problem: BoxProblem, solution: BoxSolution, block: int) -> float:
 def _stretches_through(
     rows: Sequence[Sequence[int]], problem: BoxProblem, solution: BoxSolution
 ) -> list[list[_Stretch]]:
-    """For each row the stretches of wires that come into it: looking at all wires for each block is quadratic."""
+    """For each row, the stretches of wires that pass it. Checking all wires for each block would be quadratic."""
     bottoms = [max(_bottom(problem, solution, block) for block in row) for row in rows]
     tops = [min(_top(problem, solution, block) for block in row) for row in rows]
     through: list[list[_Stretch]] = [[] for _ in rows]
@@ -142,7 +143,7 @@ def _stretches_through(
 
 
 def _runs_beside(problem: BoxProblem, solution: BoxSolution, block: int, stretch: _Stretch) -> bool:
-    """Whether a wire of other blocks comes into the room of this one."""
+    """Whether a wire of other blocks intrudes into the space of this one."""
     return (
         block not in (stretch.wire.source, stretch.wire.target)
         and stretch.left < _right(problem, solution, block) + CLEARANCE / 2

@@ -1,4 +1,4 @@
-"""Where the title of each open box starts: at its left, or further right where a wire would run through it."""
+"""Where the title of each open box starts: at the left, or further right if a wire would run through it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Span = tuple[float, float]
 
 
 def header_starts(view: View, node_labels: Sequence[NodeLabel], layout: Layout) -> list[float]:
-    """For every item the x at which its title starts, should it be an open box."""
+    """For every item, the x at which its title starts if it is an open box."""
     blocked: dict[int, list[Span]] = {}
     for link, route in zip(view.links, layout.routes, strict=True):
         for box in _boxes_with_header_near(view, layout, link, route):
@@ -34,7 +34,7 @@ def _band(box: Rect) -> Rect:
 
 
 def _boxes_with_header_near(view: View, layout: Layout, link: Link, route: Route) -> Iterator[int]:
-    """The open boxes around both ends, outwards until the whole route lies below the header."""
+    """The open boxes around both ends, outwards until the whole route is below the header."""
     top = min((point.y for point in route), default=0.0)
     seen = set()
     for end in (link.source, link.target):
@@ -53,7 +53,7 @@ def _spans(route: Route, band: Rect) -> Iterator[Span]:
 
 
 def _start(box: Rect, width: float, blocked: Sequence[Span]) -> float:
-    """The first free stretch that is wide enough; the left end where there is none."""
+    """The first free stretch that is wide enough, or the left end if there is none."""
     start = first = box.x + SIDE
     for left, right in blocked:
         if left < start + width:

@@ -1,8 +1,8 @@
 """Links of a nested view as wires within single boxes.
 
-A link between items in different boxes crosses borders. It is cut there: one wire in each box that it passes, from
-port to port. Links of one source that cross the same border share the port and all wires before it, as they
-carry the same data.
+A link between items in different boxes crosses borders. It is split there: one wire in each box that it passes, from
+port to port. Links of one source that cross the same border share the port and all wires before it, because they carry
+the same data.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from gradviz.view.model import Link, View
 
 
 class End(NamedTuple):
-    """Where a wire of a box ends: at a child (`item`), or at the box's own border where `item` is None.
+    """One end of a wire in a box: a child (`item`), or the box's own border if `item` is None.
 
-    `port` names the crossing, by the source of the links that pass it; None for a closed child.
+    `port` identifies the crossing by the source of the links that pass it; None for a closed child.
     """
 
     item: int | None
@@ -45,7 +45,7 @@ class Wiring:
     def _path(self, link: Link) -> list[Step]:
         exits, source, target, entries = self._borders(link)
         if source == target:
-            return []  # From a box to its own content: there is nothing between them to draw.
+            return []  # A link from a box to its own content needs no wire.
         port = link.source
         steps: list[Step] = []
         inner = End(link.source)

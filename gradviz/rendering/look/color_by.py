@@ -1,7 +1,7 @@
-"""What the items of one picture are coloured by, when not by their role: the choice of colour for each, and the scale.
+"""``--color-by``: colours for items by gradient, memory, time or module instead of by role, and the scale of them.
 
-Every item has a *tint* for each of those that it stands for, so that a fade within twelve layers drawn once is seen.
-Formats find the colours of a tint with `ink_of`.
+An item has one *tint* for each repetition that it represents, so that a fade within twelve layers drawn once is
+visible. `ink_of` returns the colours of a tint.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gradviz.view.model import CUT_KINDS, Item, View
 Tint = str
 """``step3``, ``category1``, ``plain``, ``unknown`` or ``broken``; also its class in style sheets."""
 Reading = float | Tint
-"""What was measured, or the tint of what has no place on a scale."""
+"""A measured figure, or the tint of an item that is not on the scale."""
 
 QUANTITY_WORDS: dict[Quantity, str] = {
     "gradient": "norm of the gradient that arrived",
@@ -47,16 +47,16 @@ QUANTITY_WORDS: dict[Quantity, str] = {
 
 @dataclass(frozen=True)
 class Colouring:
-    """How the items of one view are coloured."""
+    """The colours of the items of one view."""
 
     by: ColorBy
     tints: tuple[tuple[Tint, ...], ...]
-    """For each item one, or one for each of those that it stands for; none for an open box and a root."""
+    """For each item, one tint or one for each repetition that it represents; none for an open box or a root."""
     figures: tuple[str, ...]
-    """For each item what was measured, in words; empty where nothing was."""
+    """For each item, the measured figure in words; empty if there is none."""
     scale: Scale | None = None
     categories: tuple[str, ...] = field(default=())
-    """What ``category0`` and so on stand for."""
+    """The names of ``category0`` and so on."""
 
     @property
     def present(self) -> set[Tint]:
@@ -65,31 +65,31 @@ class Colouring:
 
     @property
     def legend(self) -> list[tuple[Tint, str]]:
-        """A tint and its words, in order, for formats whose legends are lists: of a scale the two ends."""
-        told = [(f"category{place}", name) for place, name in enumerate(self.categories)]
+        """Tints and their words, in order, for formats whose legend is a list. Of a scale, the two ends."""
+        entries = [(f"category{index}", name) for index, name in enumerate(self.categories)]
         if self.by in QUANTITY_WORDS and self.scale is not None:
             what = QUANTITY_WORDS[self.by]
-            told += [("step0", f"{what}: {self.scale.low_words}"), (f"step{STEPS - 1}", self.scale.high_words)]
+            entries += [("step0", f"{what}: {self.scale.low_words}"), (f"step{STEPS - 1}", self.scale.high_words)]
         others = (("unknown", "not measured"), ("broken", "NaN or Inf"))
-        return told + [other for other in others if other[0] in self.present]
+        return entries + [other for other in others if other[0] in self.present]
 
     def with_figures(self, view: View, texts: Sequence[ItemText]) -> tuple[ItemText, ...]:
-        """The words of items with their figures."""
+        """The words of items, with their figures."""
         return tuple(
             _with_figure(item, text, figure) for item, text, figure in zip(view.items, texts, self.figures, strict=True)
         )
 
 
 def colouring_of(subject: Subject, by: ColorBy) -> Colouring | None:
-    """None where items have the colours of their roles; raises `BadInput` where what is asked for was not recorded."""
+    """None if items have the colours of their roles; raises `BadInput` if the chosen figures were not recorded."""
     if by == "role":
         return None
     words = subject.words
     if by == "module":
         categories, chosen = module_categories(words)
         tints: tuple[tuple[Tint, ...], ...] = tuple(
-            () if item.is_open or item.root is not None else ("plain",) if place is None else (f"category{place}",)
-            for item, place in zip(subject.view.items, chosen, strict=True)
+            () if item.is_open or item.root is not None else ("plain",) if index is None else (f"category{index}",)
+            for item, index in zip(subject.view.items, chosen, strict=True)
         )
         return Colouring(by, tints, ("",) * len(tints), categories=tuple(categories))
     check_that_it_was_measured(subject.graph, by)
@@ -100,23 +100,23 @@ def colouring_of(subject: Subject, by: ColorBy) -> Colouring | None:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured of one item: of each of those that it stands for, and in words."""
+    """The measured figures of one item, one for each repetition that it represents, and the same in words."""
 
     readings: tuple[Reading, ...] = ()
     figure: str = ""
 
     @property
     def largest(self) -> float | None:
-        """None where nothing was measured."""
+        """None if nothing was measured."""
         return max((reading for reading in self.readings if not isinstance(reading, str)), default=None)
 
     def tints(self, scale: Scale | None) -> tuple[Tint, ...]:
-        """Their colours on a scale."""
+        """The tints of the figures on a scale."""
         return tuple(_tint(reading, scale) for reading in self.readings)
 
 
 def measured(words: SubjectFacts, item: Item, by: Quantity) -> Measured:
-    """What was measured of `item`; nothing of an open box, and of a root no colour."""
+    """The measured figures of `item`; none for an open box, and no tint for a root."""
     if item.is_open:
         return Measured()
     readings = () if item.root is not None else _MEASURES[by](words, item)
@@ -124,14 +124,14 @@ def measured(words: SubjectFacts, item: Item, by: Quantity) -> Measured:
 
 
 def common_scale(found: Iterable[Measured], by: Quantity) -> Scale | None:
-    """A scale that holds all that was measured."""
+    """A scale that holds all measured figures."""
     return scale_for(by, [reading for each in found for reading in each.readings if not isinstance(reading, str)])
 
 
 def drawn_colouring(
     subject: Subject, by: ColorBy, texts: tuple[ItemText, ...]
 ) -> tuple[Colouring | None, tuple[NodeLabel, ...]]:
-    """The colouring and the faces of a view whose items have these words."""
+    """The colouring and the node labels of a view whose items have these words."""
     colouring = colouring_of(subject, by)
     if colouring is None:
         return None, node_labels_of(subject.graph, subject.view, texts)
@@ -140,7 +140,7 @@ def drawn_colouring(
 
 
 def middle_tint(node_label: NodeLabel) -> Tint | None:
-    """Its only tint, or that of the middle one of those that it stands for; None where it has its role's colours."""
+    """The only tint of an item, or the middle one; None if it has the colours of its role."""
     return node_label.tints[len(node_label.tints) // 2] if node_label.tints else None
 
 
@@ -161,12 +161,12 @@ _HOW_TO_RECORD = "record it again without --no-gradients"
 
 
 def was_measured(graph: Graph, by: Quantity) -> bool:
-    """Whether what colours are to mean was recorded with the graph."""
+    """Whether the figures for this colouring were recorded with the graph."""
     return graph.knows_saved_tensors if by == "memory" else has_gradients(graph)
 
 
 def check_that_it_was_measured(graph: Graph, by: Quantity) -> None:
-    """Raise `BadInput` where it was not."""
+    """Raise `BadInput` if they were not."""
     if was_measured(graph, by):
         return
     if by == "memory":
@@ -246,16 +246,16 @@ def _with_figure(item: Item, text: ItemText, figure: str) -> ItemText:
     return replace(text, figure=" · ".join(filter(None, (times, figure))))
 
 
-# Which of a few colours each module has, for pictures that are coloured by module.
+# Colours by module.
 
 OTHERS = "other modules"
 
 
 def module_categories(subject: SubjectFacts) -> tuple[list[str], list[int | None]]:
-    """Paths of modules, at most as many as there are colours, and for each item which of them it belongs to.
+    """At most as many module paths as there are colours, and for each item the index of its path.
 
-    The paths are as long as they can be without becoming too many. Where even the first that differ are, those with the
-    most autograd nodes have colours of their own.
+    The paths are as long as they can be without becoming too many. If even their first names are too many, the modules
+    with the most autograd nodes have colours of their own.
     """
     paths = [_path(subject, item) for item in subject.view.items]
     sizes = _sizes(subject)
@@ -267,13 +267,13 @@ def module_categories(subject: SubjectFacts) -> tuple[list[str], list[int | None
             totals[_head(path, depth)] += size
         largest = {name for name, _ in totals.most_common(CATEGORIES - 1)}
         names = [*(name for name in names if name in largest), OTHERS]
-    places = {name: place for place, name in enumerate(names)}
-    others = places.get(OTHERS)
-    return names, [None if path is None else places.get(_head(path, depth), others) for path in paths]
+    indices = {name: index for index, name in enumerate(names)}
+    others = indices.get(OTHERS)
+    return names, [None if path is None else indices.get(_head(path, depth), others) for path in paths]
 
 
 def _sizes(subject: SubjectFacts) -> Counter[str]:
-    """How many nodes each module call made, by path, in the order of the computation."""
+    """The number of nodes that each module call made, by path, in the order of the computation."""
     scopes = subject.graph.scopes
     found: Counter[str] = Counter()
     for node in subject.graph.nodes:
@@ -283,7 +283,7 @@ def _sizes(subject: SubjectFacts) -> Counter[str]:
 
 
 def _depth(paths: Sequence[str] | Counter[str]) -> int:
-    """How many names of a path tell modules apart: the most that need no more than all colours, but two at least."""
+    """How many names of each path to keep: as many as the number of colours allows, but at least two."""
     deepest = max((path.count(".") + 1 for path in paths), default=1)
     counts = [len({_head(path, depth) for path in paths}) for depth in range(1, deepest + 1)]
     fitting = [depth for depth, count in enumerate(counts, 1) if 1 < count <= CATEGORIES]
@@ -295,7 +295,7 @@ def _head(path: str, depth: int) -> str:
 
 
 def _path(subject: SubjectFacts, item: Item) -> str | None:
-    """The module that an item belongs to: a leaf to the one around it."""
+    """The path of the module that an item belongs to; for a leaf, the module around it."""
     scopes = subject.graph.scopes
     scope = item.scope
     if scope is None and item.node is not None:

@@ -1,8 +1,8 @@
-"""Colours for what was measured, and for modules: ramps of few steps, light and dark.
+"""Colours for measured figures and for modules: ramps of a few steps, light and dark.
 
-Each ramp is a straight line in OKLCH, so that its steps look equally far apart; lightness runs one way, so that
-colour-blind readers and grey print keep the order. One colour of text is readable on every step, because what stands
-for several alike shows several steps at once. Tests hold the colours to all three.
+Each ramp is a straight line in OKLCH, so its steps look equally far apart. Lightness changes in one direction, so
+colour-blind users and grey print keep the order. One text colour is readable on every step, because an item that
+represents several repetitions shows several steps at once. Tests check all three properties.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Ink:
 
 @dataclass(frozen=True)
 class Tints:
-    """What one theme has for them."""
+    """The tints of one theme."""
 
     ramps: dict[Quantity, tuple[Ink, ...]]
-    """From the least to the most."""
+    """From the smallest to the largest figure."""
     categories: tuple[Ink, ...]
     """For modules, which have no order."""
     plain: Ink
-    """Where there is nothing to measure, or nothing of it."""
+    """For items without a figure, or with a figure of zero."""
     unknown: Ink
-    """Where it was not measured; drawn dashed."""
+    """For items that were not measured; drawn dashed."""
 
 
 def _inks(text: str, *pairs: str) -> tuple[Ink, ...]:

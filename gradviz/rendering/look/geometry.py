@@ -1,4 +1,4 @@
-"""Points, rectangles and the finished layout: what layout engines give and painters take."""
+"""Points, rectangles and the finished layout: the output of layout engines and the input of painters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 Direction = Literal["TB", "LR"]
 Arrows = Literal["data", "gradient"]
-"""Which way arrowheads point: with the data, or with the gradient. Positions are the same."""
+"""The direction of the arrowheads: with the data, or with the gradient. Positions are the same."""
 
 
 class Point(NamedTuple):
@@ -42,7 +42,7 @@ Route = tuple[Point, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything went. `boxes[i]` is item i of the view, `routes[k]` its link k, from source to target."""
+    """The finished layout. `boxes[i]` is item i of the view, `routes[k]` its link k, from source to target."""
 
     width: float
     height: float
@@ -52,7 +52,7 @@ class Layout:
 
 
 def tidy(points: Iterable[Point]) -> Route:
-    """The same line without repeated points and without points in the middle of a straight stretch."""
+    """The same line without repeated points and without points inside a straight stretch."""
     line: list[Point] = []
     for point in points:
         here = Point(round(point[0], 1), round(point[1], 1))

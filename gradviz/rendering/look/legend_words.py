@@ -1,4 +1,4 @@
-"""What each role is called in the legends of one picture, whatever its format."""
+"""The name of each role in legends, for all formats."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from gradviz.rendering.look.palette import ROLE_STYLES, Role
 
 
 def role_words(role: Role, subject: Subject) -> str:
-    """What a role is called in the legend of this subject."""
+    """The name of a role in the legend of this subject."""
     if role == "root" and subject.graph.backward is None:
         return "root of the graph"
     return _box_words(subject) if role == "box" else ROLE_STYLES[role].name

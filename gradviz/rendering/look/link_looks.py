@@ -1,4 +1,4 @@
-"""How a link is drawn for the gradient that flows back along it."""
+"""How a link is drawn, depending on the gradient that flows back along it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gradviz.rendering.words.gradient_words import LinkGradients
 from gradviz.view.model import CUT_KINDS, Link, View
 
 LinkState = Literal["", "lost", "broken", "ghost"]
-"""``lost``: nothing but zeros flow back; ``broken``: there are NaN or Inf among what does; ``cut_edge``: a gradient would
-flow back, had it not been cut off."""
+"""``lost``: only zeros flow back; ``broken``: NaN or Inf flow back; ``ghost``: a gradient would flow back if it were
+not cut off."""
 WIDTHS = (0.8, 1.2, 1.7, 2.3, 3.0, 3.8, 4.8)
 """In pixels, for the steps of a scale."""
 
@@ -24,11 +24,11 @@ class LinkLook:
 
     state: LinkState = ""
     step: int | None = None
-    """On the scale of gradients, where the picture shows one."""
+    """On the scale of gradients, if the picture shows one."""
 
 
 def link_looks(view: View, gradients: LinkGradients, colouring: Colouring | None) -> list[LinkLook]:
-    """For every link of `view`, in its order; they are as wide as their gradient in a picture coloured by that."""
+    """One for every link of `view`, in order. Wires are as wide as their gradient if that colours the picture."""
     scale = colouring.scale if colouring is not None and colouring.by == "gradient" else None
     return [link_look(view, gradients, link, scale) for link in view.links]
 
@@ -47,6 +47,6 @@ def link_look(view: View, gradients: LinkGradients, link: Link, scale: Scale | N
 
 
 def largest_norm(gradients: LinkGradients, link: Link) -> float | None:
-    """Where a link stands for edges of several repetitions, the largest counts: a thin one would hide it."""
+    """The largest norm of the edges that a link represents: a thin wire would hide it."""
     along = (branch.gradient for branch in gradients.along(link))
     return max((each.norm for each in along if each is not None and each.norm), default=None)

@@ -1,6 +1,6 @@
-"""The face of an item: which of its words are drawn, where they stand inside it, and how large it must be.
+"""The label of an item: which of its words are drawn, where they are inside it, and the size that it needs.
 
-Sizes come before positions: a layout engine is handed faces, and every painter writes the words where the face says.
+Sizes come before positions: layout engines take node labels, and every painter writes the words where the label says.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BADGE_GAP = 7.0
 ASIDE_GAP = 6.0
 """Between the words of a line and the quiet words after them."""
 SHEETS_DEPTH = 7.0
-"""How far the sheets of a repeated box look out below it."""
+"""How far the sheets of a repeated box extend below it."""
 HEADER_HEIGHT = 27.0
 _FLAG_HEIGHT = 19.0
 
@@ -39,11 +39,11 @@ _SIDE_PADDING = 13.0
 _SHAPE_PADDING = {"hexagon": 8.0, "slanted": 7.0, "bars": 6.0, "octagon": 3.0, "cut": 4.0, "double": 3.0}
 _MIN_WIDTH = 64.0
 _RHYTHM = 12
-"""Boxes are as wide as a multiple of this: widths that differ by a hair look like a mistake."""
+"""Widths of boxes are multiples of this: widths that differ by one pixel look like a mistake."""
 _MIN_FACT = 45.0
-"""Of a word that must be cut, at least this much is left."""
+"""The minimum that is kept of a word that must be cut."""
 
-# XML 1.0 forbids these outright; Python strings may hold them all the same.
+# XML 1.0 forbids these characters; Python strings may have them.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 TextStyle = Literal["title", "leaf", "small"]
@@ -67,7 +67,7 @@ class TextLine:
 
 @dataclass(frozen=True, slots=True)
 class NodeLabel:
-    """What is drawn on one item and the room that it takes."""
+    """What is drawn on one item, and the size that it needs."""
 
     role: Role
     width: float
@@ -82,7 +82,7 @@ class NodeLabel:
     flag_y: float = 0.0
     """Its baseline, from the upper edge."""
     tints: tuple[str, ...] = ()
-    """Where it is not coloured by its role: see `gradviz.rendering.look.color_by`."""
+    """Set if it is not coloured by its role: see `gradviz.rendering.look.color_by`."""
 
     @property
     def is_leaf(self) -> bool:
@@ -95,7 +95,7 @@ class NodeLabel:
 
 
 def printable(text: str) -> str:
-    """`text` without what no picture can hold: control characters and lone surrogates become a question mark."""
+    """`text` with a question mark for each character that pictures cannot hold: controls and lone surrogates."""
     return _UNPRINTABLE.sub("?", text)
 
 
@@ -107,23 +107,23 @@ def line_width(line: TextLine) -> float:
 
 
 def node_labels_of(graph: Graph, view: View, texts: tuple[ItemText, ...]) -> tuple[NodeLabel, ...]:
-    """The face of every item of `view`, in its order."""
+    """The label of every item of `view`, in order."""
     return tuple(node_label_of(graph, item, text) for item, text in zip(view.items, texts, strict=True))
 
 
 def node_label_of(graph: Graph, item: Item, text: ItemText) -> NodeLabel:
-    """The face of one item."""
+    """The label of one item."""
     return _label(role_of(item, graph), replace(text, tooltip=()), is_open=item.is_open, sheets=item.repeat > 1)
 
 
 def tinted(node_labels: Iterable[NodeLabel], tints: Iterable[tuple[str, ...]]) -> tuple[NodeLabel, ...]:
-    """The same faces in other colours."""
+    """The same labels in other colours."""
     return tuple(replace(node_label, tints=own) for node_label, own in zip(node_labels, tints, strict=True))
 
 
 @lru_cache(maxsize=4096)
 def _label(role: Role, text: ItemText, *, is_open: bool, sheets: bool) -> NodeLabel:
-    """Many items of a large picture say the same words: each face is made once."""
+    """Many items of a large picture have the same words, so each label is made only once."""
     if is_open:
         return _open_label(role, text, sheets=sheets)
     if role in LEAF_ROLES or role in ROOT_ROLES:
@@ -141,27 +141,27 @@ def badge_width(badge: str) -> float:
     return text_width(badge, BADGE_SIZE, bold=True) + 2 * BADGE_PADDING
 
 
-def _badge_room(badge: str) -> float:
+def _badge_width_with_gap(badge: str) -> float:
     return badge_width(badge) + BADGE_GAP if badge else 0.0
 
 
 def header_width(node_label: NodeLabel) -> float:
     """Width of the title of an open box with its badge."""
-    return line_width(node_label.lines[0]) + _badge_room(node_label.badge)
+    return line_width(node_label.lines[0]) + _badge_width_with_gap(node_label.badge)
 
 
 def _open_label(role: Role, text: ItemText, *, sheets: bool) -> NodeLabel:
-    """An open box: its width is the least that its header needs; its contents decide the rest."""
+    """The label of an open box. Its width is the minimum for the header; the contents decide the rest."""
     title = shorten_middle(one_line(text.title), MAX_TEXT_WIDTH, TITLE_SIZE, bold=True)
     aside = _subtitle(text, MAX_HEADER_ASIDE)
     badge = one_line(text.badge)
     line = TextLine(title, 18, "title", aside)
-    width = line_width(line) + _badge_room(badge) + 2 * _SIDE_PADDING
+    width = line_width(line) + _badge_width_with_gap(badge) + 2 * _SIDE_PADDING
     return NodeLabel(role, round(width), HEADER_HEIGHT, (line,), badge, is_open=True, sheets=sheets)
 
 
 def _leaf_label(role: Role, text: ItemText) -> NodeLabel:
-    """A leaf or a root: one line, so that it fits beside its user."""
+    """The label of a leaf or a root: one line, so that it fits beside its user."""
     title = shorten_middle(one_line(text.title), 150, LEAF_TITLE_SIZE, bold=True)
     title = " ".join(filter(None, (ROLE_STYLES[role].sign, title)))
     facts = (text.settings, shorten_middle(one_line(text.shape), 110, SMALL_SIZE), text.figure, text.numbers)
@@ -169,16 +169,16 @@ def _leaf_label(role: Role, text: ItemText) -> NodeLabel:
     height = 26.0 if role in ROOT_ROLES else 23.0
     line = TextLine(title, height / 2 + 4, "leaf", aside)
     padding = 11.0 + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
-    width = line_width(line) + _badge_room(text.flag.text if text.flag else "")
+    width = line_width(line) + _badge_width_with_gap(text.flag.text if text.flag else "")
     return NodeLabel(role, round(width + 2 * padding), height, (line,), flag=text.flag, flag_y=line.y)
 
 
 def _closed_label(role: Role, text: ItemText, *, sheets: bool) -> NodeLabel:
-    """An operation or a folded box: what it is, then torch's name for it, then its variable, shape and line."""
+    """The label of an operation or a folded box: title, torch's name for it, then variable, shape and line."""
     badge = text.figure or shorten_middle(one_line(text.badge), 110, BADGE_SIZE, bold=True)
-    title = shorten_middle(one_line(text.title), MAX_TEXT_WIDTH - _badge_room(badge), TITLE_SIZE, bold=True)
+    title = shorten_middle(one_line(text.title), MAX_TEXT_WIDTH - _badge_width_with_gap(badge), TITLE_SIZE, bold=True)
     lines = [TextLine(title, 19, "title", shorten_middle(one_line(text.settings), MAX_SETTINGS_WIDTH, SMALL_SIZE))]
-    widths = [line_width(lines[0]) + _badge_room(badge)]
+    widths = [line_width(lines[0]) + _badge_width_with_gap(badge)]
     facts = (text.name, text.shape, text.short_line or text.line)
     quiet = (_subtitle(text, MAX_TEXT_WIDTH), _within(facts, MAX_TEXT_WIDTH, cut_in_turn=(0, 2, 1)))
     for number, words in enumerate(filter(None, quiet)):
@@ -200,14 +200,14 @@ def _closed_label(role: Role, text: ItemText, *, sheets: bool) -> NodeLabel:
 
 
 def _subtitle(text: ItemText, limit: float) -> str:
-    """``GPT2Block · shapes differ``: a long name of a class must not cost what stands after it."""
+    """``GPT2Block · shapes differ``: a long class name must not cost the words after it."""
     return _within(text.subtitle.split(" · "), limit, cut_in_turn=(0,))
 
 
 def _within(facts: Sequence[str], limit: float, *, cut_in_turn: Sequence[int]) -> str:
-    """``hidden · [8, 64] · line 41``, with those at some places cut, one after the other, until all of it fits."""
+    """``hidden · [8, 64] · line 41``. Facts at the given indices are cut, one after the other, until all of it fits."""
     words = [one_line(fact) for fact in facts]
-    for place in cut_in_turn:
-        others = sum(text_width(f"{word} · ", SMALL_SIZE) for at, word in enumerate(words) if word and at != place)
-        words[place] = shorten_middle(words[place], max(limit - others, _MIN_FACT), SMALL_SIZE)
+    for index in cut_in_turn:
+        others = sum(text_width(f"{word} · ", SMALL_SIZE) for at, word in enumerate(words) if word and at != index)
+        words[index] = shorten_middle(words[index], max(limit - others, _MIN_FACT), SMALL_SIZE)
     return shorten_middle(" · ".join(filter(None, words)), limit, SMALL_SIZE)

@@ -1,8 +1,8 @@
-"""Colour and shape for each role, for all formats, light and dark.
+"""Colour and outline of each role, for all formats, light and dark.
 
-Roles are told apart by shape as well as by colour, for colour-blind readers and for grey print. Fills are pale and
-texts are dark (the reverse in the dark theme), so that every text has a contrast of at least 4.5 to 1 on its fill;
-a test holds every pair to that. Hues are spread after Okabe and Ito.
+Roles differ in outline as well as in colour, for colour-blind users and for grey print. Fills are pale and texts dark
+(the reverse in the dark theme), so that every text has a contrast of at least 4.5 to 1 on its fill; a test checks every
+pair. The hues follow Okabe and Ito.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class RoleStyle:
     """How a role looks, apart from its colours."""
 
     name: str
-    """What the legend calls it."""
+    """Its name in the legend."""
     shape: Shape
     dashed: bool = False
     sign: str = ""
-    """Stands before the title."""
+    """A sign before the title."""
 
 
 ROLE_STYLES: dict[Role, RoleStyle] = {
@@ -54,7 +54,7 @@ ROLE_STYLES: dict[Role, RoleStyle] = {
 }
 
 CUT_ROLES: tuple[Role, ...] = ("cut", "cut_off", "refused")
-"""Where a gradient does not flow: only in pictures of what was checked, or of a backward call that was refused."""
+"""Roles where no gradient flows: only in pictures with findings, or of a backward call that was refused."""
 ROOT_ROLES: frozenset[Role] = frozenset({"root", "refused"})
 LEAF_ROLES: frozenset[Role] = frozenset({"parameter", "input", "constant", "carried", "cut_off"})
 
@@ -70,10 +70,10 @@ class Theme:
     quiet_link: str
     roles: dict[Role, Ink]
     nested: tuple[str, ...]
-    """Fills of open boxes by depth; the deepest shades repeat."""
+    """Fills of open boxes by depth; deeper boxes repeat the last one."""
     failed: Ink
     flags: dict[FlagLevel, Ink]
-    """Of the chips that say that a gradient is zero, NaN or Inf."""
+    """Of the flags that say that a gradient is zero, NaN or Inf."""
     tints: Tints
 
 
@@ -147,7 +147,7 @@ THEMES: dict[ThemeName, Theme] = {"light": LIGHT, "dark": DARK}
 
 
 def role_of(item: Item, graph: Graph) -> Role:
-    """The role in which `item` is drawn."""
+    """The role of `item`."""
     match item.kind:
         case "constant":
             return "constant"
@@ -162,12 +162,12 @@ def role_of(item: Item, graph: Graph) -> Role:
 
 
 def failed_item(view: View, graph: Graph) -> int | None:
-    """Id of the innermost item that holds the node in which backward raised."""
+    """The id of the innermost item with the node in which backward raised."""
     failed = graph.failed_node
     if failed is None:
         return None
     found = None
     for item in view.items:
         if item.node == failed or failed in item.nodes:
-            found = item.id  # A box stands before its children, so the last one found is the innermost.
+            found = item.id  # A box precedes its children, so the last match is the innermost.
     return found

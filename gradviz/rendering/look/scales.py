@@ -1,4 +1,4 @@
-"""From measured figures to the few steps of a colour ramp, with words for the ends of the scale."""
+"""From measured figures to the steps of a colour ramp, with words for the ends of the scale."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Scale:
     high_words: str
 
     def step(self, value: float) -> int:
-        """Which of the steps, from 0; what lies outside the range has the first or the last."""
+        """The step of a value, from 0. A value outside the range has the first or the last step."""
         if self.is_log:
             value = max(value, self.low)
             part = (log10(value) - log10(self.low)) / (log10(self.high) - log10(self.low))
@@ -37,7 +37,7 @@ class Scale:
 
 
 def scale_for(quantity: Quantity, values: Sequence[float]) -> Scale | None:
-    """A scale that holds all of `values`; None where none is above zero."""
+    """A scale that holds all of `values`; None if none is above zero."""
     positive = [value for value in values if value > 0]
     return _SCALES[quantity](min(positive), max(positive)) if positive else None
 
@@ -61,7 +61,7 @@ def _memory_scale(least: float, most: float) -> Scale:
 
 
 def _time_scale(_least: float, most: float) -> Scale:
-    """From zero and even: what takes half of the time looks half as hot."""
+    """Linear, from zero: an item with half of the time looks half as hot."""
     return Scale(0.0, most, False, "0", seconds_words(most))
 
 

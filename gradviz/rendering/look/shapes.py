@@ -47,7 +47,7 @@ def outline(shape: Shape, box: Rect) -> str:
 
 
 def inner_lines(shape: Shape, box: Rect) -> str:
-    """Path data of the strokes inside the outline, empty for most shapes."""
+    """Path data of the strokes inside the outline; empty for most shapes."""
     if shape == "bars":
         return "".join(f"M{number(x)} {number(box.y)}v{number(box.height)}" for x in (box.x + 5, box.right - 5))
     if shape == "double":
@@ -70,7 +70,7 @@ def _polygon(*corners: tuple[float, float]) -> str:
 
 
 def rounded_route(route: Route) -> str:
-    """Path data of a route with its corners rounded."""
+    """Path data of a route with rounded corners."""
     if len(route) < 2:
         return ""
     parts = [f"M{_pair(route[0])}"]

@@ -1,7 +1,7 @@
-"""How wide a text is in the shipped font, and how to shorten one that is too wide.
+"""The width of a text in the shipped font, and how a text that is too wide is shortened.
 
-Boxes are sized from the font's own advance widths, so a text never leaves its box, on any machine: the SVG embeds
-the same font and the PNG is drawn with it.
+Boxes are sized from the font's advance widths, so a text never leaves its box, on any machine: the SVG embeds the same
+font, and the PNG is drawn with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ FONT_FAMILY = "Gradviz Sans"
 FONT_FOLDER = Path(__file__).parent / "fonts"
 ELLIPSIS = "…"
 
-# A sign that is not in the font is drawn by whatever font the reader has. One em holds nearly everything.
+# The user's system draws characters that are not in the font in another one. One em is enough for nearly all of them.
 UNKNOWN_ADVANCE = 1000
 
 
@@ -33,7 +33,7 @@ def _ems(text: str, bold: bool) -> int:
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """Width of one line of `text` in pixels at a font size in pixels."""
+    """Width of one line of `text` in pixels, at a font size in pixels."""
     return _ems(text, bold) * size / 1000
 
 
@@ -66,7 +66,7 @@ def _ends(text: str, kept: int) -> str:
 
 
 def wrap(text: str, limit: float, size: float) -> list[str]:
-    """Lines of whole words, none wider than `limit` (a single word that is wider is shortened)."""
+    """Lines of whole words, none wider than `limit`. A single word that is wider is shortened."""
     lines: list[str] = []
     for paragraph in text.splitlines() or [""]:
         line = ""
@@ -82,7 +82,7 @@ def wrap(text: str, limit: float, size: float) -> list[str]:
 
 
 def wrap_evenly(text: str, limit: float, size: float) -> list[str]:
-    """As few lines as `wrap` makes, of about one length: no word stands alone on the last of them."""
+    """As few lines as `wrap` makes, of about equal length: no single word is left on the last line."""
     lines = wrap(text, limit, size)
     while len(lines) > 1 and limit > 60 and len(narrower := wrap(text, limit - 10, size)) == len(lines):
         lines, limit = narrower, limit - 10

@@ -184,7 +184,7 @@ def _chip_of_header(node_label: NodeLabel) -> PageChip | None:
 def _page_cluster(level: Level, cluster: Cluster, corner: Point, words: _WordsOfWires) -> PageCluster:
     routes = dict(cluster.routes)
     places = []
-    for item, rect in cluster.places:
+    for item, rect in cluster.rects:
         place = PagePlace(level.number(item), round(rect.x, 1), round(rect.y, 1))
         places.append(replace(place, route=_flat(routes[item]), flow=words.of_leaf(item)) if item in routes else place)
     x, y, left, right, height = (round(length, 1) for length in (*corner, cluster.left, cluster.right, cluster.height))

@@ -13,7 +13,7 @@ from gradviz.rendering.look.color_by import QUANTITY_WORDS, Measured, common_sca
 from gradviz.rendering.look.color_ramps import STEPS, Quantity
 from gradviz.rendering.look.geometry import Rect
 from gradviz.rendering.look.node_label import SMALL_SIZE, NodeLabel, TextLine, badge_width, line_width, printable
-from gradviz.rendering.look.node_label_positions import placed_words
+from gradviz.rendering.look.node_label_positions import positioned_words
 from gradviz.rendering.look.palette import ROLE_STYLES
 from gradviz.rendering.look.scales import Scale
 from gradviz.rendering.look.shapes import inner_lines, outline
@@ -168,7 +168,7 @@ def _shape(node_label: NodeLabel) -> Shape:
 
 def _words(node_label: NodeLabel) -> tuple[tuple[PageLine, ...], tuple[PageChip, ...]]:
     front, _ = sheets_of(node_label, Rect(0, 0, node_label.width, node_label.height))
-    placed = placed_words(node_label, front)
+    placed = positioned_words(node_label, front)
     return (
         tuple(line_on(line, css_class, left, baseline) for line, css_class, left, baseline in placed.lines),
         tuple(chip_on(chip.text, chip.left, chip.baseline, chip.level) for chip in placed.chips),

@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 from gradviz.analysis.replay.steps import START, Step
 from gradviz.graph.gradients import at_index
 from gradviz.rendering.layout.graphlay_engine import lay_out
-from gradviz.rendering.layout.link_label_positions import LinkLabel, place_link_labels
+from gradviz.rendering.layout.link_label_positions import LinkLabel, find_link_label_positions
 from gradviz.rendering.layout.title_positions import header_starts
 from gradviz.rendering.look.geometry import Direction, Layout, Route
 from gradviz.rendering.look.node_label import SMALL_SIZE, node_labels_of, one_line, printable
@@ -96,7 +96,7 @@ class ReplayFrames:
     def _placed_labels(self) -> list[LinkLabel]:
         gradients = LinkGradients(self._words.subject.words)
         words = [self._number_on(link, gradients) for link in self._view.links]
-        return place_link_labels(self._view, self._node_labels, self._layout, words, self._starts)
+        return find_link_label_positions(self._view, self._node_labels, self._layout, words, self._starts)
 
     def _number_on(self, link: Link, gradients: LinkGradients) -> str:
         """The gradient that flows back along a link; empty where several do, one after the other."""

@@ -18,7 +18,7 @@ from gradviz.rendering.words.common_words import shortened
 
 USUAL_ROWS = 14
 """Of the graph, on a page that has no height."""
-NARROWEST = 20
+MIN_WIDTH = 20
 MIN_ROWS = 3
 """Fewer say nothing: the words of the step are worth more."""
 _LABELS = 14
@@ -35,8 +35,8 @@ class TextLook:
     """Lines of a page; without it, as many as its words need."""
 
     def __post_init__(self) -> None:
-        if type(self.width) is not int or self.width < NARROWEST:
-            raise BadInput(f"width={self.width!r} is not a whole number from {NARROWEST} on")
+        if type(self.width) is not int or self.width < MIN_WIDTH:
+            raise BadInput(f"width={self.width!r} is not a whole number from {MIN_WIDTH} on")
 
 
 class ReplayText:

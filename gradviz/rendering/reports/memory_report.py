@@ -34,13 +34,13 @@ MemoryTable = Literal["line", "module", "operation", "dtype", "storage"]
 WAYS: tuple[MemoryTable, ...] = get_args(MemoryTable)
 """What a table can be by."""
 
-NARROWEST = 40
+MIN_WIDTH = 40
 _MAX_REMEDIES = 4
 _WORTH_DOING = 50
 """What saves less than a fiftieth of the whole is not advised."""
 
 
-def check_that_it_is_known(capture: Capture, graph: Graph) -> None:
+def check_knows_saved_tensors(capture: Capture, graph: Graph) -> None:
     """Raise `BadInput` for a graph that was recorded before saved tensors were."""
     if not graph.knows_saved_tensors:
         raise BadInput(
@@ -58,13 +58,13 @@ class ReportOptions:
     rows: int = 10
     """Of the longest tables."""
     width: int = 100
-    """In columns, at least `NARROWEST`."""
+    """In columns, at least `MIN_WIDTH`."""
     color: bool = False
 
     def __post_init__(self) -> None:
         if self.by is not None:
             check_choice("memory table", self.by, WAYS)
-        for name, value, least in (("rows", self.rows, 1), ("width", self.width, NARROWEST)):
+        for name, value, least in (("rows", self.rows, 1), ("width", self.width, MIN_WIDTH)):
             if type(value) is not int or value < least:
                 raise BadInput(f"{name}={value!r} is not a whole number from {least} on")
 
@@ -74,7 +74,7 @@ def memory_report(capture: Capture, graph: Graph, options: ReportOptions) -> str
 
     Raises `BadInput` for a graph that was recorded before saved tensors were.
     """
-    check_that_it_is_known(capture, graph)
+    check_knows_saved_tensors(capture, graph)
     return printed(_Report(capture, graph, options).parts(), options.width, color=options.color)
 
 

@@ -18,7 +18,7 @@ from gradviz.rendering.look.node_label import (
     line_width,
     printable,
 )
-from gradviz.rendering.look.node_label_positions import PlacedChip, placed_words
+from gradviz.rendering.look.node_label_positions import PositionedChip, positioned_words
 from gradviz.rendering.look.palette import ROLE_STYLES
 from gradviz.rendering.look.shapes import inner_lines, number, outline, rounded
 from gradviz.rendering.look.text_metrics import text_width
@@ -40,7 +40,7 @@ def item_markup(item: int, node_label: NodeLabel, text: ItemText, box: Rect, *, 
         f'<path class="s"{style} d="{outline(shape, front)}"/>',
         f'<path class="i" d="{inner}"/>' if inner else "",
     ]
-    words = placed_words(node_label, front)
+    words = positioned_words(node_label, front)
     parts += [_text(line, css_class, left, y) for line, css_class, left, y in words.lines]
     parts += [_badge(chip.text, chip.left, chip.baseline) for chip in words.chips if not chip.level]
     parts += [_mark(chip) for chip in words.chips if chip.level]
@@ -99,7 +99,7 @@ def _badge(badge: str, left: float, baseline: float) -> str:
     return f'<path class="c" d="{rounded(chip, 7.5)}"/>{words}'
 
 
-def _mark(chip: PlacedChip) -> str:
+def _mark(chip: PositionedChip) -> str:
     """A chip in the colour of its level."""
     return f'<g class="{chip.level}">{_badge(chip.text, chip.left, chip.baseline)}</g>'
 

@@ -11,7 +11,7 @@ from gradviz.errors import check_choice
 from gradviz.rendering.formats import Subject
 from gradviz.rendering.layout.graphlay_engine import lay_out
 from gradviz.rendering.layout.graphviz_engine import check_that_dot_is_there, lay_out_with_dot
-from gradviz.rendering.layout.link_label_positions import LinkLabel, place_link_labels
+from gradviz.rendering.layout.link_label_positions import LinkLabel, find_link_label_positions
 from gradviz.rendering.layout.title_positions import header_starts
 from gradviz.rendering.look.color_by import Colouring, drawn_colouring
 from gradviz.rendering.look.color_ramps import COLOR_BY, ColorBy
@@ -183,7 +183,7 @@ class _Scene:
         yield from self._items(depths, starts)
         yield '<g class="y">\n'
         words = [text.label for text in self.link_texts]
-        for label in place_link_labels(self.view, self.node_labels, self.layout, words, starts):
+        for label in find_link_label_positions(self.view, self.node_labels, self.layout, words, starts):
             yield label_markup(label, self._depth_around(label, depths))
         yield "</g>\n"
 

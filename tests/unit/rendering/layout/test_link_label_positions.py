@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from gradviz.rendering.layout.link_label_positions import LinkLabel, place_link_labels
+from gradviz.rendering.layout.link_label_positions import LinkLabel, find_link_label_positions
 from gradviz.rendering.layout.title_positions import header_starts
 from gradviz.rendering.look.geometry import Direction, Layout, Point, Rect
 from tests.unit.rendering.layout.random_sketches import random_sketch
@@ -16,7 +16,7 @@ from tests.unit.rendering.views import Sketch
 
 def labelled(sketch: Sketch, words: list[str], direction: Direction = "TB") -> tuple[list[LinkLabel], Layout]:
     view, node_labels, layout = laid_out(sketch, direction)
-    return place_link_labels(view, node_labels, layout, words, header_starts(view, node_labels, layout)), layout
+    return find_link_label_positions(view, node_labels, layout, words, header_starts(view, node_labels, layout)), layout
 
 
 def runs_through(start: Point, end: Point, box: Rect) -> bool:

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 import pytest
 
 from gradviz.rendering.layout.box_problem import Block, BoxProblem, BoxSolution, Wire
-from gradviz.rendering.layout.side_space import solve_with_side_room
+from gradviz.rendering.layout.side_space import solve_with_side_space
 from gradviz.rendering.look.geometry import Direction, Point, Rect
 from tests.unit.rendering.layout.random_sketches import random_sketch
 from tests.unit.rendering.layout.test_graphlay_engine import laid_out, overlap
@@ -39,7 +39,7 @@ def side_by_side(problem: BoxProblem) -> BoxSolution:
 
 def test_a_block_whose_room_an_engine_ignores_is_made_wide_enough() -> None:
     problem = BoxProblem((Block(100, 20, right=60), Block(100, 20)), ())
-    solution = solve_with_side_room(problem, side_by_side)
+    solution = solve_with_side_space(problem, side_by_side)
     assert solution is not None
     assert solution.centers[1].x - 50 >= solution.centers[0].x + 50 + 60
 
@@ -51,7 +51,7 @@ def test_only_one_of_two_neighbours_that_want_the_same_room_is_widened() -> None
         asked.append(problem)
         return side_by_side(problem)
 
-    solve_with_side_room(BoxProblem((Block(100, 20, right=5), Block(100, 20, left=60)), ()), engine)
+    solve_with_side_space(BoxProblem((Block(100, 20, right=5), Block(100, 20, left=60)), ()), engine)
     assert [block.width for block in asked[-1].blocks] == [110, 220]
     assert [block.width for block in asked[1].blocks] == [110, 100]
 
@@ -64,9 +64,9 @@ def test_the_ends_of_wires_stay_where_they_were_when_a_block_is_widened() -> Non
         return side_by_side(problem)
 
     blocks = (Block(100, 20, right=50), Block(100, 20))
-    solve_with_side_room(BoxProblem(blocks, (Wire(0, 1, source_place=1.0, target_place=0.5),)), engine)
-    assert asked[-1].wires == (Wire(0, 1, source_place=0.5, target_place=0.5),)
+    solve_with_side_space(BoxProblem(blocks, (Wire(0, 1, source_position=1.0, target_position=0.5),)), engine)
+    assert asked[-1].wires == (Wire(0, 1, source_position=0.5, target_position=0.5),)
 
 
 def test_an_engine_that_gives_up_is_not_asked_again() -> None:
-    assert solve_with_side_room(BoxProblem((Block(10, 10, left=5),), ()), lambda _: None) is None
+    assert solve_with_side_space(BoxProblem((Block(10, 10, left=5),), ()), lambda _: None) is None
