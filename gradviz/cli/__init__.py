@@ -1,7 +1,7 @@
-"""The command line: the click group, and the single place where an error becomes one line and an exit code.
+"""The command line: the group of commands; it turns every error into one line and an exit code.
 
-Exit codes: 0 fine, 1 the script failed, or a search found nothing, or a check something, 2 wrong usage,
-70 a defect of gradviz, 130 interrupted.
+Exit codes: 0 success; 1 the script failed, a search found nothing or a check found something; 2 wrong usage;
+70 a defect of gradviz; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ COMMANDS = {
     "view": ("gradviz.cli.view", "Run a script and explore its graph in the browser."),
     "tree": ("gradviz.cli.tree", "Run a script and print its autograd graph as a tree."),
     "check": ("gradviz.cli.check", "Run a script and say why gradients are missing, zero, NaN or wrong."),
-    "rules": ("gradviz.cli.rules", "List what check looks for, or print a rule's page."),
-    "explain": ("gradviz.cli.explain", "Say how torch computes the gradient of an operation."),
-    "flow": ("gradviz.cli.flow", "Run a script and print which gradient every parameter got."),
-    "replay": ("gradviz.cli.replay", "Run a script and play its backward pass step by step."),
-    "record": ("gradviz.cli.record", "Run a script and keep what was recorded in a file."),
-    "memory": ("gradviz.cli.memory", "Run a script and tell which lines hold its memory."),
-    "demo": ("gradviz.cli.demo", "Show a first graph: needs no script and no torch."),
+    "rules": ("gradviz.cli.rules", "List what check looks for, or print the documentation of a rule."),
+    "explain": ("gradviz.cli.explain", "Show how torch computes the gradient of an operation."),
+    "flow": ("gradviz.cli.flow", "Run a script and print the gradient of every parameter."),
+    "replay": ("gradviz.cli.replay", "Run a script and show its backward pass step by step."),
+    "record": ("gradviz.cli.record", "Run a script and save the recording in a file."),
+    "memory": ("gradviz.cli.memory", "Run a script and show which lines hold its memory."),
+    "demo": ("gradviz.cli.demo", "Show a first graph; needs no script and no torch."),
     "schema": ("gradviz.cli.schema", "Print the JSON Schema of the files that gradviz writes."),
 }
-"""Every command, with the module that is imported when it is called and the line that ``--help`` shows."""
+"""For each command: the module that is imported when it is called, and its line in ``gradviz --help``."""
 
 
 class _LazyGroup(click.Group):
-    """Imports a command's module when it is called, so that ``gradviz --help`` answers at once."""
+    """Imports the module of a command when it is called, so that ``gradviz --help`` is fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -65,9 +65,9 @@ class _LazyGroup(click.Group):
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="gradviz %(version)s")
 def gradviz() -> None:
-    """See the graph that a PyTorch script's backward() walks.
+    """Show the autograd graph that backward() of a PyTorch script runs through.
 
-    SCRIPT is run as python would run it, unedited; a file made by `gradviz record` can stand in its place.
+    SCRIPT runs unchanged, as python would run it. A file that `gradviz record` wrote can take its place.
     """
 
 
@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run the command line; the exit code. Errors are printed as one line on standard error."""
+    """Run the command line and return the exit code. An error is printed as one line on standard error."""
     from gradviz.errors import GradvizError
 
     try:
@@ -99,7 +99,7 @@ def run(arguments: list[str] | None = None) -> int:
         if os.environ.get("GRADVIZ_TRACEBACK"):
             raise
         what = f"{type(error).__name__}: {error}"
-        return _refuse(f"a defect of gradviz: {what}; please report it with what GRADVIZ_TRACEBACK=1 prints", 70)
+        return _refuse(f"a defect of gradviz: {what}; please report it with the output of GRADVIZ_TRACEBACK=1", 70)
     return result if isinstance(result, int) else 0
 
 
@@ -126,7 +126,7 @@ def _one_line(error: click.ClickException) -> str:
 
 
 def _likely_options(error: click.NoSuchOption) -> str:
-    """Those with a similar name: the dashes, which all of them have, do not make them alike."""
+    """Options with a similar name; dashes do not count, as all options have them."""
     from difflib import get_close_matches
 
     names = {known.lstrip("-"): known for known in error.possibilities or ()}

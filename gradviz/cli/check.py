@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options.shared import table_below_help, terminal_options
+from gradviz.cli.options.shared import GroupedCommand, table_below_help, terminal_options
 from gradviz.rendering.reports.findings.formats import FINDING_FORMATS
 
 if TYPE_CHECKING:
@@ -18,26 +18,37 @@ if TYPE_CHECKING:
     from gradviz.cli.options.settings import CheckSettings
     from gradviz.cli.terminal.terminal import Terminal
 
-NARROWEST = 40
+MIN_WIDTH = 40
 
 _FORMAT_ROWS = [f"{each.name:<10}{each.summary}" for each in FINDING_FORMATS]
 
 
-@click.command("check", epilog=table_below_help("Formats besides terminal:", _FORMAT_ROWS))
+@click.command("check", cls=GroupedCommand, epilog=table_below_help("Other formats:", _FORMAT_ROWS))
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
-@click.option("--select", multiple=True, metavar="RULE", help="Only these rules: GV101, GV1 (a family), or a name.")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Without these rules.")
-@click.option("--format", metavar="FORMAT", help="How to say it; terminal is for people.")
-@click.option("--fail-on", metavar="error|warning|note|never", help="Exit with 1 from this severity on; warning.")
-@click.option("--baseline", metavar="FILE", help="Leave out the findings that this file holds.")
-@click.option("--write-baseline", metavar="FILE", help="Write the findings of this run to a file, as known.")
-@click.option("-o", "--output", "outputs", multiple=True, metavar="OUT", help="Draw it with the findings: net.svg.")
-@click.option("--seconds", type=float, metavar="S", help="Stop SCRIPT so long after its first backward; 60.")
-@click.option("--steps", type=int, metavar="N", help="Stop it after N optimizer steps (or backwards, without one).")
-@click.option("--why", metavar="NAME", help="Say only what this parameter or variable gets in backward, and why.")
+@click.option("--select", multiple=True, metavar="RULE", help="Use only these rules: GV101, GV1 (a family), or a name.")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Leave out these rules.")
+@click.option("--format", metavar="FORMAT", help="Output format (default: terminal).")
+@click.option(
+    "--fail-on", metavar="error|warning|note|never", help="Exit code 1 from this severity on (default: warning)."
+)
+@click.option("--baseline", metavar="FILE", help="Leave out the findings that are in this file.")
+@click.option("--write-baseline", metavar="FILE", help="Write the findings of this run to a file for --baseline.")
+@click.option(
+    "-o", "--output", "outputs", multiple=True, metavar="OUT", help="Draw the graph with its findings: net.svg."
+)
+@click.option(
+    "--seconds", type=float, metavar="S", help="Stop SCRIPT S seconds after its first backward (default: 60)."
+)
+@click.option(
+    "--steps",
+    type=int,
+    metavar="N",
+    help="Stop SCRIPT after N optimizer steps, or N backward calls.",
+)
+@click.option("--why", metavar="NAME", help="Print only which gradient this parameter or variable gets, and why.")
 @click.option("--all-params-get-grad", is_flag=True, default=None, help="A parameter without a gradient is an error.")
-@click.option("--max-saved", metavar="SIZE", help="A graph that keeps more until its backward is an error: 2GiB.")
-@terminal_options(least_width=NARROWEST)
+@click.option("--max-saved", metavar="SIZE", help="A graph that keeps more memory than this is an error: 2GiB.")
+@terminal_options(min_width=MIN_WIDTH)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|CAPTURE [-- ARGUMENTS]...")
 def check_command(
     words: tuple[str, ...],
@@ -51,9 +62,9 @@ def check_command(
     from gradviz.analysis.case import Case
     from gradviz.analysis.check.baseline import baseline_of
     from gradviz.analysis.check.report import check_report
-    from gradviz.cli.captures.marking import as_check_runs_it, rules_of
-    from gradviz.cli.captures.pictures import Pictures
-    from gradviz.cli.captures.rescue import recording_kept
+    from gradviz.cli.captures.checked_source import options_for_check, rules_of
+    from gradviz.cli.captures.finding_pictures import FindingPictures
+    from gradviz.cli.captures.kept_recording import keeping_recording
     from gradviz.cli.captures.source import SourceOptions, open_source
     from gradviz.cli.options.settings import check_settings
     from gradviz.cli.terminal.paging import show
@@ -62,68 +73,68 @@ def check_command(
 
     terminal = standard_output(options["color"])
     settings = check_settings(options, Path.cwd())
-    source_choice = as_check_runs_it(SourceOptions(words, module), settings)
+    source_choice = options_for_check(SourceOptions(words, module), settings)
     is_capture = source_choice.is_capture
     if is_capture:
-        _check_that_it_runs(source_choice.name, options)
+        _check_no_limits(source_choice.name, options)
     rules = rules_of(settings)
     if options["why"] is not None:
-        settings = replace(settings, format=_form_of_why(options["why"], options["format"], settings))
+        settings = replace(settings, format=_format_of_why(options["why"], options["format"], settings))
     baseline = None if is_capture else _baseline(settings.baseline, source_choice.name)
-    pictures = Pictures.of(outputs)
+    pictures = FindingPictures.of(outputs)
     if write_baseline is not None:
         check_outputs([write_baseline], inputs=source_choice.inputs)
     check_outputs(outputs, inputs=source_choice.inputs)
     source = open_source(source_choice, own_output=True, needs_graph=False)
-    if is_capture:  # Of which program it is stands in the capture alone.
+    if is_capture:  # Only the capture knows the name of its program.
         baseline = _baseline(settings.baseline, source.capture.program.name)
-    with recording_kept(source, source_choice):
+    with keeping_recording(source, source_choice):
         case = Case(source.capture)
         report = check_report(case, rules.rules, baseline, rules.unusable)
         if write_baseline is not None:
             write_output(write_baseline, baseline_of(report.program, report.findings, report.source))
-        said = _said(case, report, options, settings.format, terminal)
-        show(said, terminal, use_pager=settings.format == "terminal" and not no_pager)
-        # Last, because a picture that cannot be drawn must not cost the findings.
+        text = _output(case, report, options, settings.format, terminal)
+        show(text, terminal, use_pager=settings.format == "terminal" and not no_pager)
+        # Last, so that the findings are printed even if a picture cannot be drawn.
         pictures.write(source.capture, report.findings)
     return source.exit_code or int(_is_failure(report, settings))
 
 
-def _said(case: Case, report: Report, options: dict[str, Any], form: str, terminal: Terminal) -> str:
+def _output(case: Case, report: Report, options: dict[str, Any], format_name: str, terminal: Terminal) -> str:
     from gradviz.rendering.reports.findings.formats import finding_format
     from gradviz.rendering.reports.findings.text import FindingsText
 
     if options["why"] is not None:
-        return _why(case, report, options, form, terminal)
-    if form != "terminal":
-        return finding_format(form).renderer(report)
-    return FindingsText(options["width"] or max(terminal.width, NARROWEST), terminal.has_colors).text(report)
+        return _why(case, report, options, format_name, terminal)
+    if format_name != "terminal":
+        return finding_format(format_name).renderer(report)
+    return FindingsText(options["width"] or max(terminal.width, MIN_WIDTH), terminal.has_colors).text(report)
 
 
-def _why(case: Case, report: Report, options: dict[str, Any], form: str, terminal: Terminal) -> str:
+def _why(case: Case, report: Report, options: dict[str, Any], format_name: str, terminal: Terminal) -> str:
     from gradviz.analysis.check.why import why
     from gradviz.rendering.reports.why_json import why_json
     from gradviz.rendering.reports.why_text import why_text
 
     answer = why(case, report.findings, options["why"])
-    if form == "json":
+    if format_name == "json":
         return why_json(answer, report.program, case.capture.sources)
-    width = options["width"] or max(terminal.width, NARROWEST)
+    width = options["width"] or max(terminal.width, MIN_WIDTH)
     return why_text(answer, case.capture.sources, width, color=terminal.has_colors)
 
 
-def _form_of_why(name: str, asked: str | None, settings: CheckSettings) -> str:
-    """Words or JSON; a format of the configuration file that has no such answers does not count."""
+def _format_of_why(name: str, asked: str | None, settings: CheckSettings) -> str:
+    """Text or JSON; another format in the configuration file is ignored."""
     from gradviz.errors import BadInput
 
     if not name.strip():
         raise BadInput("--why needs the name of a parameter or variable", hint="such as fc.weight")
     if asked not in (None, "terminal", "json"):
-        raise BadInput(f"--why answers in words or as json, not as {asked}", hint="leave out --format")
+        raise BadInput(f"--why prints text or json, not {asked}", hint="leave out --format")
     return "json" if settings.format == "json" else "terminal"
 
 
-def _check_that_it_runs(name: str, options: dict[str, Any]) -> None:
+def _check_no_limits(name: str, options: dict[str, Any]) -> None:
     from gradviz.errors import BadInput
 
     for option in ("seconds", "steps"):

@@ -1,4 +1,4 @@
-"""``gradviz demo``: a first graph to look at, from a recording that comes with the package."""
+"""``gradviz demo``: shows a first graph, from a recording that comes with the package."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from gradviz.inspection import Inspection
 
 DEMO = Path(__file__).with_name("demo.gradviz")
-"""What ``samples/mlp.py`` gives; ``make demo-capture`` records it anew."""
+"""The recording of ``samples/mlp.py``; ``make demo-capture`` writes it."""
 
 _INTRODUCTION = """\
-gradviz runs a PyTorch script, unedited, and shows the graph that its backward() walks.
-This was recorded from {name}, one training step of a small network:
+gradviz runs a PyTorch script, unchanged, and shows the autograd graph of its backward().
+This graph was recorded from {name}, one training step of a small network:
 
 {lines}
 
-Read the tree downwards, from the loss to what it was computed from, as backward() walks it.
+Read the tree from the top: it begins with the loss, as backward() does.
 
 """
 
@@ -30,15 +30,22 @@ next:  gradviz demo -o demo.svg   draws this graph
        gradviz tree train.py      prints the graph of your own script
        gradviz render train.py    draws it
 in Python:
-       gradviz.inspect(loss)                     shows a tensor that is there already
-       with gradviz.record() as recording: ...   shows lines and modules, too
+       gradviz.inspect(loss)                     shows an existing tensor
+       with gradviz.record() as recording: ...   also shows lines and modules
 """
 
 
 @click.command("demo")
-@click.option("-o", "--output", "outputs", multiple=True, metavar="OUT", help="Draw it to a file; its suffix says how.")
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="OUT",
+    help="Draw the graph to a file.",
+)
 def demo_command(outputs: tuple[str, ...]) -> int:
-    """Show the graph of a small network, recorded beforehand: nothing is run, and torch is not needed."""
+    """Show the recorded graph of a small network. Nothing is run, and torch is not needed."""
     from gradviz.capture.capture_file import load_capture
     from gradviz.errors import BadInput
     from gradviz.inspection import Inspection

@@ -1,4 +1,4 @@
-"""``gradviz explain``: how torch computes the gradient of an operation, and what it computed at one node."""
+"""``gradviz explain``: shows how torch computes the gradient of an operation, and what it computed at one node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from gradviz.cli.options.shared import optional_recording_options, terminal_options
+from gradviz.cli.options.shared import GroupedCommand, optional_recording_options, terminal_options
 
 if TYPE_CHECKING:
     from gradviz.analysis.explain.explanation import Explanation
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from gradviz.errors import GradvizError
     from gradviz.formulas.known import KnownFormulas
 
-NARROWEST = 40
+MIN_WIDTH = 40
 
 
-@click.command("explain")
+@click.command("explain", cls=GroupedCommand)
 @click.argument("what", required=False, metavar="WHAT")
 @optional_recording_options
 @click.option(
     "--gradcheck",
     is_flag=True,
-    help="Of a custom function: run SCRIPT to its end, and compare its backward with finite differences.",
+    help="For a custom function: run SCRIPT to its end, and compare its backward with finite differences.",
 )
 @click.option("--format", metavar="text|json", default="text", show_default=True, help="json is for programs.")
-@terminal_options(least_width=NARROWEST)
+@terminal_options(min_width=MIN_WIDTH)
 def explain_command(what: str | None, words: tuple[str, ...], **options: Any) -> int:
-    """Say how torch computes the gradient of WHAT, by its own formulas.
+    """Show how torch computes the gradient of WHAT: the formulas that torch itself uses.
 
     WHAT is a node (MulBackward0), a function (mul, torch.softmax, F.linear), a module of torch (nn.GELU) or a rule of
-    `gradviz check` (GV101). With a SCRIPT or CAPTURE it is a node of its graph, by any of its names, and the numbers
-    of that node are put into the formula; of a SCRIPT, small tensors are recorded whole.
+    `gradviz check` (GV101). With a SCRIPT or CAPTURE, WHAT is any name of a node in its graph, and the formula is
+    shown with the numbers of that node. The numbers of small tensors are recorded for it.
     """
     from gradviz.cli.terminal.paging import show
     from gradviz.cli.terminal.terminal import standard_output
@@ -59,35 +59,35 @@ def _checked(what: str | None, words: tuple[str, ...], format_name: str) -> str:
         raise BadInput("nothing to explain", hint="name a node, a function or a rule: gradviz explain MulBackward0")
     if what.endswith((".py", ".gradviz")):
         swapped = f"gradviz explain {words[0] if words else 'WHAT'} {what}"
-        raise BadInput(f"what of {what} is to be explained?", hint=f"name it first: {swapped}")
+        raise BadInput(f"nothing to explain in {what}", hint=f"name a node first: {swapped}")
     return what
 
 
 def _general(name: str, options: dict[str, Any], terminal: Terminal) -> str:
-    """The page of what a word stands for without any program."""
+    """The explanation of a name without any program."""
     from gradviz.analysis.explain.explanation import explain
-    from gradviz.cli.rules import rule_page
+    from gradviz.cli.rules import rule_text
     from gradviz.cli.terminal.progress import working
     from gradviz.errors import BadInput
     from gradviz.formulas import known_formulas
     from gradviz.formulas.meanings import meaning_of
 
-    rules = _rules_called(name)
+    rules = _rules_named(name)
     with working("reading torch's formulas"):
         known = known_formulas()
     meaning = None if rules else meaning_of(name, known)
     if meaning is not None:
-        return _page(explain(meaning, known), options, terminal)
-    rules = rules or _rules_called(name, also_by_name=True)
+        return _explanation_text(explain(meaning, known), options, terminal)
+    rules = rules or _rules_named(name, also_by_name=True)
     if not rules:
         raise _unknown(name, known)
     if options["format"] == "json":
-        raise BadInput(f"the page of a rule ({name}) is text", hint="leave out --format json")
-    return "\n".join(map(rule_page, rules))
+        raise BadInput(f"the documentation of a rule ({name}) is text", hint="leave out --format json")
+    return "\n".join(map(rule_text, rules))
 
 
-def _rules_called(name: str, *, also_by_name: bool = False) -> list[type[Rule]]:
-    """Those that `gradviz rules` prints for the same word; none for what is neither a code nor, if asked, a name."""
+def _rules_named(name: str, *, also_by_name: bool = False) -> list[type[Rule]]:
+    """The rules with this code, or, if wanted, with this name; as in `gradviz rules`."""
     from gradviz.analysis.check.checker import named_rules
     from gradviz.analysis.check.installed_rules import all_rules
 
@@ -98,7 +98,7 @@ def _rules_called(name: str, *, also_by_name: bool = False) -> list[type[Rule]]:
 
 
 def _unknown(name: str, known: KnownFormulas) -> GradvizError:
-    """Near matches among everything that can be explained."""
+    """The error for an unknown name, with near matches."""
     from gradviz.analysis.check.checker import rule_names
     from gradviz.analysis.check.installed_rules import all_rules
     from gradviz.errors import BadInput, near_matches
@@ -106,18 +106,18 @@ def _unknown(name: str, known: KnownFormulas) -> GradvizError:
 
     words = [*known_words(known), *rule_names(all_rules().rules)]
     near = near_matches(name.rpartition(".")[2] or name, words)
-    of_a_graph = f"a node of a graph needs its script, too: gradviz explain {name} SCRIPT"
+    of_a_graph = f"for a node of a graph, name its script: gradviz explain {name} SCRIPT"
     is_near = near.startswith("did you mean") and not name.startswith("node:")
     return BadInput(f"nothing to explain is called {name!r}", hint=f"{near} ({of_a_graph})" if is_near else of_a_graph)
 
 
-def _page(page: Explanation, options: dict[str, Any], terminal: Terminal) -> str:
+def _explanation_text(explanation: Explanation, options: dict[str, Any], terminal: Terminal) -> str:
     from gradviz.rendering.reports.explanation_json import explanation_json
     from gradviz.rendering.reports.explanation_text import ExplanationText
 
     if options["format"] == "json":
-        return explanation_json(page)
-    return ExplanationText(options["width"] or max(terminal.width, NARROWEST), terminal.has_colors).text(page)
+        return explanation_json(explanation)
+    return ExplanationText(options["width"] or max(terminal.width, MIN_WIDTH), terminal.has_colors).text(explanation)
 
 
 def _check_that_nothing_is_to_run(options: dict[str, Any]) -> None:
@@ -131,7 +131,7 @@ def _check_that_nothing_is_to_run(options: dict[str, Any]) -> None:
 
 
 def _source_choice(words: tuple[str, ...], options: dict[str, Any]) -> SourceOptions:
-    """Values are what is to be shown, so they are recorded; for finite differences, every call as well."""
+    """Record values, which are shown; for finite differences, also every torch call."""
     from gradviz.cli.captures.views import source_options
     from gradviz.cli.options.settings import CheckSettings
     from gradviz.errors import BadInput
@@ -149,24 +149,24 @@ def _source_choice(words: tuple[str, ...], options: dict[str, Any]) -> SourceOpt
 
 
 def _of_a_graph(name: str, choice: SourceOptions, options: dict[str, Any], terminal: Terminal) -> int:
-    """The page of a node, with its numbers."""
+    """Explain a node of a graph, with its numbers."""
     import msgspec
 
     from gradviz.analysis.explain.node_explanation import explain_in_graph
-    from gradviz.cli.captures.rescue import recording_kept
-    from gradviz.cli.captures.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.captures.kept_recording import keeping_recording
+    from gradviz.cli.captures.source import open_source, report_early_stop
     from gradviz.cli.terminal.paging import show
     from gradviz.cli.terminal.progress import working
     from gradviz.formulas import known_formulas
 
     source = open_source(choice, own_output=True)
-    with recording_kept(source, choice):
+    with keeping_recording(source, choice):
         with working("reading torch's formulas"):
             known = known_formulas()
-        page = explain_in_graph(source.capture, source.graphs, name, known)
-        if options["gradcheck"] and page.custom is None:
-            note = f"--gradcheck compares functions of the program; {page.node} is torch's own"
-            page = msgspec.structs.replace(page, disclosures=(*page.disclosures, note))
-        show(_page(page, options, terminal), terminal, use_pager=not options["no_pager"])
-    tell_that_it_was_stopped(source, choice)
+        explanation = explain_in_graph(source.capture, source.graphs, name, known)
+        if options["gradcheck"] and explanation.custom is None:
+            note = f"--gradcheck compares custom functions; {explanation.node} is a function of torch"
+            explanation = msgspec.structs.replace(explanation, disclosures=(*explanation.disclosures, note))
+        show(_explanation_text(explanation, options, terminal), terminal, use_pager=not options["no_pager"])
+    report_early_stop(source, choice)
     return source.exit_code

@@ -1,4 +1,4 @@
-"""``gradviz flow``: which gradient every parameter got, and where it faded."""
+"""``gradviz flow``: prints the gradient of every parameter, and where gradients vanish."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options.shared import recording_options, root_shares_option, terminal_options
+from gradviz.cli.options.shared import GroupedCommand, recording_options, root_shares_option, terminal_options
 
 if TYPE_CHECKING:
     from gradviz.cli.captures.source import SourceOptions
 
 
-NARROWEST = 40
-"""Columns that the table needs."""
+MIN_WIDTH = 40
+"""The narrowest table, in columns."""
 
 
-@click.command("flow")
+@click.command("flow", cls=GroupedCommand)
 @recording_options
 @root_shares_option
 @click.option("--depth", type=click.IntRange(min=0), metavar="N", help="How many levels of modules to open.")
-@click.option("--all", "show_all", is_flag=True, help="A row for every parameter.")
-@click.option("--over-steps", is_flag=True, help="All steps of a run log that gradviz.watch() wrote.")
-@click.option("-o", "--output", metavar="OUT.svg", help="With --over-steps: draw them, module by step.")
+@click.option("--all", "show_all", is_flag=True, help="Print a row for every parameter.")
+@click.option("--over-steps", is_flag=True, help="Show all steps of a run log, which gradviz.watch() writes.")
+@click.option("-o", "--output", metavar="OUT.svg", help="With --over-steps: draw the steps as a picture.")
 @click.option("--to-tensorboard", metavar="DIR", help="Write the steps of a run log as TensorBoard events.")
-@click.option("--json", "as_json", is_flag=True, help="Every parameter's figures as JSON.")
-@click.option("--ascii", "only_ascii", is_flag=True, help="No signs beyond ASCII.")
-@terminal_options(least_width=NARROWEST)
+@click.option("--json", "as_json", is_flag=True, help="Print all figures of every parameter as JSON.")
+@click.option("--ascii", "only_ascii", is_flag=True, help="Use ASCII characters only.")
+@terminal_options(min_width=MIN_WIDTH)
 def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: bool, **others: Any) -> int:
-    """Run SCRIPT, and print which gradient its first backward() brought to every parameter, in the model's order."""
+    """Run SCRIPT, and print the gradient that its first backward() gives to every parameter, in the model's order."""
     from gradviz.analysis.flow.flow_document import flow_json
-    from gradviz.cli.captures.gradient_check import check_gradients
-    from gradviz.cli.captures.rescue import recording_kept
-    from gradviz.cli.captures.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.captures.kept_recording import keeping_recording
+    from gradviz.cli.captures.required_data import check_gradients
+    from gradviz.cli.captures.source import open_source, report_early_stop
     from gradviz.cli.captures.views import source_options
     from gradviz.cli.reports.run_log import RunLogOptions, is_run_log_file, show_run_log
     from gradviz.cli.terminal.paging import show
@@ -47,7 +47,7 @@ def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: boo
     if not is_log:
         run_log_options.refuse(source_choice)
     look = TableLook(
-        width=others["width"] or max(terminal.width, NARROWEST),
+        width=others["width"] or max(terminal.width, MIN_WIDTH),
         color=terminal.has_colors,
         only_ascii=others["only_ascii"] or not terminal.has_unicode,
         depth=depth,
@@ -58,12 +58,12 @@ def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: boo
         show(text, terminal, use_pager=not (no_pager or as_json))
         return 0
     source = open_source(source_choice, own_output=True)
-    with recording_kept(source, source_choice):
+    with keeping_recording(source, source_choice):
         check_gradients(source, source_choice)
         recorded = source.capture, source.graphs
         text = flow_json(*recorded) if as_json else FlowTable(look).text(*recorded)
         show(text, terminal, use_pager=not (no_pager or as_json))
-    tell_that_it_was_stopped(source, source_choice)
+    report_early_stop(source, source_choice)
     return source.exit_code
 
 
@@ -73,10 +73,10 @@ def _check(source: SourceOptions, depth: int | None, *, show_all: bool, as_json:
     if depth is not None and show_all:
         raise BadInput("--depth and --all exclude each other", hint="--all opens every level")
     if depth is not None and as_json:
-        raise BadInput("--json has every parameter, and --depth says nothing about it", hint="leave --depth out")
+        raise BadInput("--json has every parameter, so --depth has no effect on it", hint="leave out --depth")
     if not source.gradients:
         raise BadInput("flow shows gradients: --no-gradients leaves nothing to show")
     if source.root is not None:
         raise BadInput(
-            "--root records a graph without running backward: no gradient flows", hint="pick a call with --backward N"
+            "--root records a graph without backward, so there are no gradients", hint="pick a call with --backward N"
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from gradviz.cli.options.shared import recording_options, terminal_options
+from gradviz.cli.options.shared import GroupedCommand, recording_options, terminal_options
 from gradviz.cli.terminal.progress import working
 
 if TYPE_CHECKING:
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from gradviz.graph.model import Graph
 
 
-@click.command("memory")
+@click.command("memory", cls=GroupedCommand)
 @recording_options
-@click.option("--by", metavar="line|module|operation|dtype|storage", help="Print one table; by default lines and modules.")
-@click.option("--rows", type=click.IntRange(min=1), metavar="N", default=10, show_default=True, help="Maximum rows of a table.")
+@click.option("--by", metavar="line|module|operation|dtype|storage", help="One table (default: lines and modules).")
+@click.option("--rows", type=click.IntRange(min=1), metavar="N", default=10, show_default=True, help="Rows of a table.")
 @click.option("-o", "--output", metavar="OUT", help="Write a treemap to OUT.svg, or all figures to OUT.json.")
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 @terminal_options(min_width=40)
@@ -35,7 +35,12 @@ def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: 
     from gradviz.cli.terminal.paging import show
     from gradviz.cli.terminal.terminal import standard_output
     from gradviz.output import check_outputs, write_output
-    from gradviz.rendering.reports.memory_report import MIN_WIDTH, ReportOptions, check_knows_saved_tensors, memory_report
+    from gradviz.rendering.reports.memory_report import (
+        MIN_WIDTH,
+        ReportOptions,
+        check_knows_saved_tensors,
+        memory_report,
+    )
 
     source_choice, terminal = source_options(others), standard_output(others["color"])
     options = ReportOptions(

@@ -1,4 +1,4 @@
-"""``gradviz record``: run now, look later, anywhere."""
+"""``gradviz record``: writes a recording to a file, to be shown later or elsewhere."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 import click
 
-from gradviz.cli.options.shared import recording_options, root_shares_option
+from gradviz.cli.options.shared import GroupedCommand, root_shares_option, script_options
 from gradviz.cli.terminal.progress import working
 
 
-@click.command("record")
-@recording_options
+@click.command("record", cls=GroupedCommand)
+@script_options
 @root_shares_option
-@click.option("-o", "--output", metavar="OUT", help="Capture to write; SCRIPT's name with .gradviz.")
+@click.option("-o", "--output", metavar="OUT", help="Capture to write (default: SCRIPT's name with .gradviz).")
 def record_command(output: str | None, **others: Any) -> int:
-    """Run SCRIPT and write what was recorded to one file, which every other command takes in place of a script."""
+    """Run SCRIPT, and write the recording to a file, which other commands take in place of a script."""
     from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
-    from gradviz.cli.captures.rescue import recording_kept
-    from gradviz.cli.captures.source import open_source, tell_that_it_was_stopped
+    from gradviz.cli.captures.kept_recording import keeping_recording
+    from gradviz.cli.captures.source import open_source, report_early_stop
     from gradviz.cli.captures.views import source_options
     from gradviz.cli.reports.run_log import is_run_log_file
     from gradviz.errors import BadInput
@@ -31,17 +31,17 @@ def record_command(output: str | None, **others: Any) -> int:
     if is_run_log_file(source_choice):
         raise BadInput(f"{source_choice.name} is a run log of gradviz.watch()", hint="gradviz flow shows it")
     if source_choice.is_capture:
-        raise BadInput(f"{source_choice.name} is a capture already", hint="render or tree show it")
+        raise BadInput(f"{source_choice.name} is a capture already", hint="gradviz render or gradviz tree shows it")
     path = output or Path(source_choice.name).name.removesuffix(".py") + CAPTURE_SUFFIX
     if path != "-" and Path(path).suffix != CAPTURE_SUFFIX:
         raise BadInput(f"{path!r}: a capture's name ends in {CAPTURE_SUFFIX}", hint=f"use {path}{CAPTURE_SUFFIX}")
     check_outputs([path], inputs=source_choice.inputs)
     source = open_source(source_choice, own_output=path == "-", needs_graph=False)
     if not source.graphs and path != "-" and Path(path).exists():
-        # An earlier run may have taken hours; this one failed before there was anything to keep.
-        write_output("-", f"left {path} as it was: this run recorded no graph\n")
+        # This run failed before it recorded a graph; the older file may have taken hours to make.
+        write_output("-", f"{path} is unchanged: this run recorded no graph\n")
         return source.exit_code
-    with recording_kept(source, source_choice):
+    with keeping_recording(source, source_choice):
         with working(f"writing {path}"):
             content = write_capture(source.capture)
         write_output(path, content)
@@ -53,5 +53,5 @@ def record_command(output: str | None, **others: Any) -> int:
             name = shlex.quote(path)
             report += f"next:  gradviz render {name}   or   gradviz tree {name}\n"
         write_output("-", report)
-    tell_that_it_was_stopped(source, source_choice)
+    report_early_stop(source, source_choice)
     return source.exit_code

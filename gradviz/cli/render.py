@@ -1,4 +1,4 @@
-"""``gradviz render``: pictures and data of a script's graph."""
+"""``gradviz render``: writes a script's graph as pictures and data."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options.look import check_that_it_will_be_measured, look_options, renderers_for
-from gradviz.cli.options.shared import check_option, recording_options, table_below_help, viewing_options
+from gradviz.cli.options.look import check_colors_are_recorded, look_options, renderers_for
+from gradviz.cli.options.shared import (
+    NAMES_HELP,
+    GroupedCommand,
+    check_option,
+    recording_options,
+    table_below_help,
+    viewing_options,
+)
 from gradviz.cli.terminal.progress import working
 from gradviz.rendering.formats import FORMATS, Format, Renderer, RendersTogether, Subject, format_named
 
@@ -38,7 +45,7 @@ _FORMATS = table_below_help(
 )
 
 
-@click.command("render", epilog=_FORMATS)
+@click.command("render", cls=GroupedCommand, epilog=f"{NAMES_HELP}\n\n{_FORMATS}")
 @recording_options
 @check_option
 @click.option(
@@ -47,35 +54,35 @@ _FORMATS = table_below_help(
     "outputs",
     multiple=True,
     metavar="OUT",
-    help="File to write; its suffix says the format; - is standard output; may be given several times.",
+    help="File to write; its suffix determines the format. - is standard output. May be given several times.",
 )
 @click.option("--format", "formats", multiple=True, metavar="FORMAT", help="A name from the table below.")
 @viewing_options
 @look_options
 def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others: Any) -> int:
-    """Run SCRIPT, and draw the autograd graph that its first backward() walks.
+    """Run SCRIPT, and draw the autograd graph of its first backward().
 
-    Without -o the picture goes to SCRIPT's name with .svg, in the working directory.
+    By default the file is SCRIPT's name with .svg, in the working directory.
     """
-    from gradviz.cli.captures.marking import open_to_draw
-    from gradviz.cli.captures.rescue import recording_kept
-    from gradviz.cli.captures.source import tell_that_it_was_stopped
+    from gradviz.cli.captures.checked_source import open_for_drawing
+    from gradviz.cli.captures.kept_recording import keeping_recording
+    from gradviz.cli.captures.source import report_early_stop
     from gradviz.cli.captures.views import drawable_subjects, source_options, view_options
     from gradviz.output import check_outputs
 
     source_choice, viewing = source_options(others), view_options(others)
     wanted = _outputs(outputs, formats, source_choice.name)
     renderers = renderers_for([output.format for output in wanted], others)
-    check_that_it_will_be_measured(others)
+    check_colors_are_recorded(others)
     check_outputs([output.path for output in wanted], inputs=source_choice.inputs)
     to_standard_output = any(output.path == "-" for output in wanted)
     if to_standard_output and source_choice.backward == "all" and not source_choice.is_capture:
         raise _several_to_standard_output()
 
-    source = open_to_draw(source_choice, own_output=to_standard_output)
+    source = open_for_drawing(source_choice, own_output=to_standard_output)
     if to_standard_output and len(source.graphs) > 1:
         raise _several_to_standard_output()
-    with recording_kept(source, source_choice):
+    with keeping_recording(source, source_choice):
         subjects = drawable_subjects(source, viewing)
         written, refusals = _write_all(subjects, list(zip(wanted, renderers, strict=True)))
         if written:
@@ -83,15 +90,15 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
 
             print_summary(source_choice, subjects, written)
         elif not refusals:
-            tell_that_it_was_stopped(source, source_choice)
-        _raise(refusals)
+            report_early_stop(source, source_choice)
+        _raise_first(refusals)
     return source.exit_code
 
 
 def _write_all(
     subjects: Sequence[Subject], wanted: Sequence[tuple[_Output, Renderer]]
 ) -> tuple[list[str], list[GradvizError]]:
-    """The paths that were written, and why the others were not: a file that cannot be never costs the rest."""
+    """The paths that were written, and the errors of the others: one failure does not stop the rest."""
     from gradviz.errors import GradvizError
     from gradviz.output import write_output
 
@@ -113,7 +120,7 @@ def _write_all(
 def _files(
     subjects: Sequence[Subject], wanted: Sequence[tuple[_Output, Renderer]]
 ) -> Iterator[tuple[str, Callable[[], str | bytes]]]:
-    """Paths, each with what makes its content: one for each graph, but one for all where the format has room."""
+    """Each path, with the function that makes its content: one file for each graph, or one for all if possible."""
     if len(subjects) == 1:
         yield from ((output.path, partial(renderer.render, subjects[0])) for output, renderer in wanted)
         return
@@ -126,7 +133,7 @@ def _files(
             yield output.numbered(call), partial(renderer.render, subject)
 
 
-def _raise(refusals: Sequence[GradvizError]) -> None:
+def _raise_first(refusals: Sequence[GradvizError]) -> None:
     if not refusals:
         return
     first, *others = refusals
@@ -139,9 +146,7 @@ def _raise(refusals: Sequence[GradvizError]) -> None:
 def _several_to_standard_output() -> GradvizError:
     from gradviz.errors import BadInput
 
-    return BadInput(
-        "several graphs do not go to one standard output", hint="pick one with --backward N, or use -o FILE"
-    )
+    return BadInput("standard output takes only one graph", hint="pick one with --backward N, or use -o FILE")
 
 
 def _outputs(paths: tuple[str, ...], formats: tuple[str, ...], name: str) -> list[_Output]:

@@ -1,4 +1,4 @@
-"""``gradviz schema``: what the files hold, for programs that read them."""
+"""``gradviz schema``: describes the files of gradviz for programs that read them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 @click.command("schema")
 @click.argument("what", metavar="[json|capture|memory|flow|check|why|explain]", default="json")
 def schema_command(what: str) -> int:
-    """Print the JSON Schema of a .json file, of a capture (.gradviz), or of what other commands say in JSON."""
+    """Print the JSON Schema of a .json file, of a capture (.gradviz), or of the JSON output of a command."""
     import msgspec
 
     from gradviz.analysis.flow.flow_document import flow_schema

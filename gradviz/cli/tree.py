@@ -1,4 +1,4 @@
-"""``gradviz tree``: a script's graph in the terminal."""
+"""``gradviz tree``: prints a script's graph in the terminal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gradviz.cli.options.shared import (
+    NAMES_HELP,
+    GroupedCommand,
     check_option,
     editor_option,
     recording_options,
@@ -25,32 +27,33 @@ if TYPE_CHECKING:
 
 
 _COLUMNS = table_below_help(
-    "Columns beside the operation, which always stands first:",
+    "Columns after the first one, the operation:",
     (f"{column.name:<10}{column.summary}" for column in COLUMNS),
 )
 
 
-@click.command("tree", epilog=_COLUMNS)
+@click.command("tree", cls=GroupedCommand, epilog=f"{NAMES_HELP}\n\n{_COLUMNS}")
 @recording_options
 @check_option
 @click.option(
     "--find",
     metavar="REGEX",
-    help="Show only what matches, and where it is; exit code 1 for no match. Capitals in REGEX make case count.",
+    help="Show only matches, and where they are; exit code 1 without a match. Capital letters in REGEX make the search "
+    "case-sensitive.",
 )
 @click.option("--from", "start", metavar="NAME", help="Show NAME and what it was computed from.")
-@click.option("--reverse", is_flag=True, help="Leaves first, loss last; with --from, what was computed from NAME.")
+@click.option("--reverse", is_flag=True, help="Leaves first, loss last; with --from: what was computed from NAME.")
 @viewing_options
-@click.option("--columns", metavar="LIST", help="Columns as listed below: shape,line. +dtype adds one; all shows all.")
-@click.option("--ascii", is_flag=True, help="No lines and signs beyond ASCII.")
+@click.option("--columns", metavar="LIST", help="Columns from the list below: shape,line; or +dtype, or all.")
+@click.option("--ascii", is_flag=True, help="Use ASCII characters only.")
 @editor_option
-@terminal_options(least_width=20)
+@terminal_options(min_width=20)
 def tree_command(reverse: bool, no_pager: bool, **others: Any) -> int:
-    """Run SCRIPT, and print the autograd graph that its first backward() walks: from the loss down to the leaves."""
-    from gradviz.cli.captures.gradient_check import check_columns, check_columns_before_the_run
-    from gradviz.cli.captures.marking import open_to_draw
-    from gradviz.cli.captures.rescue import recording_kept
-    from gradviz.cli.captures.source import tell_that_it_was_stopped
+    """Run SCRIPT, and print the autograd graph of its first backward(), from the loss down to the leaves."""
+    from gradviz.cli.captures.checked_source import open_for_drawing
+    from gradviz.cli.captures.kept_recording import keeping_recording
+    from gradviz.cli.captures.required_data import check_columns, check_columns_before_run
+    from gradviz.cli.captures.source import report_early_stop
     from gradviz.cli.captures.views import source_options, view_options
     from gradviz.cli.terminal.paging import show
     from gradviz.cli.terminal.terminal import standard_output
@@ -58,18 +61,18 @@ def tree_command(reverse: bool, no_pager: bool, **others: Any) -> int:
     source_choice, viewing = source_options(others), view_options(others | {"downstream": reverse})
     terminal = standard_output(others["color"])
     renderer = _renderer(terminal, reverse, others, _columns(source_choice, others))
-    check_columns_before_the_run(others["columns"], source_choice)
-    source = open_to_draw(source_choice, own_output=True)
-    with recording_kept(source, source_choice):
+    check_columns_before_run(others["columns"], source_choice)
+    source = open_for_drawing(source_choice, own_output=True)
+    with keeping_recording(source, source_choice):
         check_columns(others["columns"], source, source_choice)
         text = _all_trees(source, viewing, renderer)
         show(text, terminal, use_pager=not no_pager)
-    tell_that_it_was_stopped(source, source_choice)
+    report_early_stop(source, source_choice)
     return source.exit_code
 
 
 def _columns(source: SourceOptions, options: dict[str, Any]) -> str | None:
-    """Who asks for values wants to see them, without naming their columns."""
+    """The columns to show: ``--values`` adds the columns of values."""
     if options["columns"] is not None or not (source.values or source.values_up_to):
         return options["columns"]  # type: ignore[no-any-return]
     return "+value,gradient" if source.gradients and source.root is None else "+value"
@@ -78,7 +81,7 @@ def _columns(source: SourceOptions, options: dict[str, Any]) -> str | None:
 def _renderer(terminal: Terminal, reverse: bool, options: dict[str, Any], columns: str | None) -> TreeRenderer:
     from gradviz.rendering.tree.tree import TreeRenderer
 
-    # A path of this machine is of use only to who sits at it.
+    # A link to a file works only on the machine where the file is.
     editor = options["editor"] or ("file" if terminal.has_links else None)
     return TreeRenderer(
         width=options["width"] or terminal.width,
@@ -91,7 +94,7 @@ def _renderer(terminal: Terminal, reverse: bool, options: dict[str, Any], column
 
 
 def _all_trees(source: Source, viewing: ViewOptions, renderer: TreeRenderer) -> str:
-    """A tree for each graph, or why there is none of it."""
+    """A tree for each graph, or why it has none."""
     from gradviz.cli.captures.views import subjects_of, title_of
     from gradviz.errors import GradvizError
 

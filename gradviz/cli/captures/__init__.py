@@ -1,1 +1,1 @@
-"""Where a capture comes from, what is drawn of it, and what is kept when something fails."""
+"""Opens captures for commands: from a script or a file, with or without a check, whole or in part."""

@@ -1,4 +1,4 @@
-"""Where a capture comes from: a script or module that is run now, or a file that was recorded before."""
+"""Opens the source of a command: runs a script or module, or loads a capture file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gradviz.recording.run.plan import NO_LIMITS, RunLimits
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What the recording options say."""
+    """The recording options of a command."""
 
     words: tuple[str, ...]
     module: str | None = None
@@ -33,11 +33,11 @@ class SourceOptions:
     values: bool = False
     values_up_to: int | None = None
     calls: bool = False
-    """Whether every torch call is to be recorded, too; not an option: `check` asks for it."""
+    """Whether to log every torch call; not an option of the command line, `check` sets it."""
     limits: RunLimits = NO_LIMITS
     root_shares: bool = False
     check: bool | None = None
-    """Whether graphs are marked with what a check finds; None for only where its calls were recorded."""
+    """Whether to mark the findings of a check on the graphs; None: only if the capture has logged calls."""
 
     @property
     def name(self) -> str:
@@ -50,7 +50,7 @@ class SourceOptions:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What goes to the program."""
+        """The arguments of the program."""
         return self.words if self.module is not None else self.words[1:]
 
     @property
@@ -68,7 +68,7 @@ class SourceOptions:
 
     @property
     def is_capture(self) -> bool:
-        """True when the name is that of a file recorded before."""
+        """Whether the name is that of a capture file."""
         if self.file is None:
             return False
         try:
@@ -80,12 +80,12 @@ class SourceOptions:
             raise BadInput(f"cannot read {self.name}: {error.strerror}") from error
 
     @property
-    def may_be_let_run_on(self) -> bool:
-        """True where a script that was stopped could have run to its end: a check says itself where it stopped."""
+    def can_run_on(self) -> bool:
+        """Whether ``--keep-going`` would help; not for a check, which reports itself where it stopped."""
         return not (self.is_capture or self.check)
 
     def command(self, name: str) -> str:
-        """The same source and graph with another command, for the user to paste."""
+        """The command line for another command on the same source and graph, for the user to paste."""
         words = [self.name] if self.module is None else ["-m", self.module]
         if self.backward is not None:
             words += ["--backward", str(self.backward)]
@@ -109,18 +109,18 @@ class Source:
 
     capture: Capture
     graphs: tuple[Graph, ...]
-    """Those that the options select."""
+    """The graphs that the options select."""
     exit_code: int = 0
     notes: tuple[str, ...] = ()
-    """What is to be said of every graph."""
+    """Notes for every graph."""
 
 
 def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph: bool = True) -> Source:
     """Load the capture or run the program. The program's traceback goes to standard error, as under python.
 
     Args:
-        own_output: standard output belongs to the command: what the program prints goes to standard error.
-        needs_graph: without any graph there is nothing to show, so say so.
+        own_output: the command prints to standard output, so the program's output goes to standard error.
+        needs_graph: raise `NothingRecorded` if there is no graph.
     """
     if options.is_capture:
         return _load(options, needs_graph=needs_graph)
@@ -130,13 +130,13 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
     from gradviz.recording.script_runner import run
 
     if options.root is not None and options.backward is not None:
-        raise BadInput("--root and --backward exclude each other", hint="--root records a tensor at the script's end")
+        raise BadInput("--root and --backward exclude each other", hint="--root records the graph at the script's end")
     if options.root_shares and not options.gradients:
         raise BadInput("--root-shares and --no-gradients exclude each other")
     if options.root_shares and options.root is not None:
         raise BadInput("--root-shares measures backward calls, and --root runs none", hint="pick one with --backward N")
     if options.root is not None:
-        parse_root(options.root)  # better now than after hours of training
+        parse_root(options.root)  # raises now, not after hours of training
     plan = RecordingPlan(
         backward=None if options.backward in ("all", "last") else int(options.backward or 1),
         only_last=options.backward == "last",
@@ -150,7 +150,7 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         working=working,
     )
     program = find_module(options.module) if options.module is not None else find_script(options.name)
-    with _standard_output_to_error() if own_output else _as_it_is():
+    with _standard_output_to_error() if own_output else _unchanged_output():
         result = run(program, options.arguments, plan)
         sys.stdout.flush()
     if result.printed_error is not None:
@@ -161,12 +161,12 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
     return Source(result.capture, result.capture.graphs, exit_code)
 
 
-def tell_that_it_was_stopped(source: Source, options: SourceOptions) -> None:
-    """One line on standard error, for commands whose output does not say it."""
-    if source.capture.outcome == "stopped" and options.may_be_let_run_on:
+def report_early_stop(source: Source, options: SourceOptions) -> None:
+    """Print one line on standard error, for commands whose output does not say that the script was stopped."""
+    if source.capture.outcome == "stopped" and options.can_run_on:
         call = source.capture.graphs[-1].backward
         after = f" after backward {call.number}" if call is not None else ""
-        click.echo(f"gradviz: the script was stopped{after} (--keep-going lets it run on)", err=True)
+        click.echo(f"gradviz: the script was stopped{after} (--keep-going runs it to its end)", err=True)
 
 
 def _no_graph(capture: Capture, exit_code: int) -> NothingRecorded:
@@ -199,12 +199,12 @@ def _load(options: SourceOptions, *, needs_graph: bool) -> Source:
     with working(f"reading {options.name}"):
         capture = load_capture(options.file)
     if not capture.graphs and (needs_graph or capture.calls is None):
-        raise NothingRecorded(f"{options.name} holds no graph: its script {capture.outcome} before there was one")
+        raise NothingRecorded(f"{options.name} has no graph: its script {capture.outcome} before there was one")
     return Source(capture, _select(capture, options))
 
 
 def selected(source: Source, options: SourceOptions) -> Source:
-    """The same with the graphs that the options select; raises `BadInput` for a call that was not recorded."""
+    """The source with only the selected graphs; raises `BadInput` for a call that was not recorded."""
     return replace(source, graphs=_select(source.capture, options))
 
 
@@ -217,14 +217,14 @@ def _select(capture: Capture, options: SourceOptions) -> tuple[Graph, ...]:
     if not chosen:
         numbers = ", ".join(str(graph.backward.number) for graph in capture.graphs if graph.backward) or "none"
         raise BadInput(
-            f"--backward {options.backward}: {options.name} does not hold that call", hint=f"it holds {numbers}"
+            f"--backward {options.backward}: {options.name} does not have that call", hint=f"it has {numbers}"
         )
     return chosen
 
 
 @contextmanager
 def _standard_output_to_error() -> Iterator[None]:
-    """Whatever is printed, by Python or below it, goes to standard error: standard output is ours."""
+    """Redirect everything that the program prints, from Python or C, to standard error."""
     sys.stdout.flush()
     try:
         saved = os.dup(1)
@@ -241,5 +241,5 @@ def _standard_output_to_error() -> Iterator[None]:
 
 
 @contextmanager
-def _as_it_is() -> Iterator[None]:
+def _unchanged_output() -> Iterator[None]:
     yield

@@ -1,4 +1,4 @@
-"""From the options of a command to what is drawn."""
+"""Turns the options of a command into the source and the subjects to draw."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from gradviz.view.build import ViewOptions
 
 
 def source_options(options: dict[str, Any]) -> SourceOptions:
-    """The part of a command's options that says what to run."""
+    """The options of a command that say what to run."""
     names = ("words", "module", "backward", "keep_going", "root", "gradients", "values", "values_up_to")
     more = {name: options[name] for name in ("root_shares", "check") if name in options}
     return SourceOptions(**{name: options[name] for name in names}, **more)
 
 
 def view_options(options: dict[str, Any]) -> ViewOptions:
-    """The part of a command's options that says what to show, and how much of it."""
+    """The options of a command that say what to show."""
     return keywords.view_options({name: options[name] for name in keywords.KEYWORDS if name in options})
 
 
 def subjects_of(source: Source, options: ViewOptions) -> list[Subject | GradvizError]:
-    """For each graph what is shown of it, or why nothing is: of several, one may lack a name that another has.
+    """For each graph, what to show of it, or why nothing is shown: a graph may lack a name that another has.
 
-    Raises `NotInThisGraph` or `NothingFound` where nothing is to be shown of any.
+    Raises `NotInThisGraph` or `NothingFound` if nothing can be shown of any graph.
     """
     shown: list[Subject | GradvizError] = []
     with working("folding the graph"):
@@ -47,12 +47,12 @@ def subjects_of(source: Source, options: ViewOptions) -> list[Subject | GradvizE
 
 
 def title_of(graph: Graph) -> str:
-    """Which of several graphs it is, as ``--backward`` counts."""
+    """The title of one of several graphs; the number is that of ``--backward``."""
     return "graph" if graph.backward is None else f"backward {graph.backward.number}"
 
 
 def drawable_subjects(source: Source, viewing: ViewOptions) -> list[Subject]:
-    """A subject for each graph; where one has no such name, a line on standard error says so."""
+    """A subject for each graph; for a graph without the wanted name, a line on standard error."""
     drawn = []
     for graph, subject in zip(source.graphs, subjects_of(source, viewing), strict=True):
         if isinstance(subject, GradvizError):

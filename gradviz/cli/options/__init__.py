@@ -1,1 +1,1 @@
-"""Options that several commands share, and their values."""
+"""Options that several commands share, and the settings of a check."""

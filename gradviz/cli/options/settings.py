@@ -1,4 +1,4 @@
-"""How a check is to be done: what the command line says, and below it the table ``[tool.gradviz]``."""
+"""The settings of a check: options of the command line, then the table ``[tool.gradviz]``, then defaults."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS_FILE = "pyproject.toml"
 
 @dataclass(frozen=True)
 class CheckSettings:
-    """What may stand in ``[tool.gradviz]``, with dashes in place of underscores."""
+    """The keys of ``[tool.gradviz]``, which are written with dashes in place of underscores."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -39,26 +39,26 @@ class CheckSettings:
     """How long the script runs on after its first backward."""
     steps: int | None = None
     max_saved: str | None = None
-    """Memory that a graph may keep until its backward: ``2GiB``."""
+    """How much memory a graph may keep until its backward: ``2GiB``."""
     all_params_get_grad: bool = False
-    """A parameter without a gradient is an error."""
+    """Whether a parameter without a gradient is an error."""
 
     @property
     def saved_limit(self) -> int | None:
-        """The same in bytes."""
+        """`max_saved` in bytes."""
         return None if self.max_saved is None else bytes_in(self.max_saved, "max-saved")
 
     @property
     def threshold(self) -> Severity | None:
-        """The mildest severity that is a failure; None where none is."""
+        """The lowest severity that is a failure; None if none is."""
         return next((severity for severity in SEVERITIES if severity == self.fail_on), None)
 
 
 def check_settings(given: Mapping[str, Any], folder: Path) -> CheckSettings:
-    """The settings for a check that is started in `folder`; `given` are options of the command line, None if not used.
+    """The settings of a check that is started in `folder`; `given` are the command-line options, None if not given.
 
-    The table is that of the nearest ``pyproject.toml``, in the folder or above it, that has one.
-    Raises `BadInput` for what cannot be read or is no setting.
+    The table is that of the nearest ``pyproject.toml`` with such a table, in the folder or above it.
+    Raises `BadInput` for a file that cannot be read or a wrong setting.
     """
     names = [field.name for field in fields(CheckSettings)]
     own = {name: given[name] for name in names if given.get(name) not in (None, ())}
@@ -71,7 +71,7 @@ _CHOICES = ("fail_on", "format")
 
 
 def _check(name: str, value: Any) -> None:
-    """Raise `BadInput` for a value of the right type that is none of those that it can be."""
+    """Raise `BadInput` for a value that has the right type and is not allowed."""
     if name == "fail_on":
         check_choice("severity for --fail-on", value, get_args(FailOn))
     elif name == "format":
@@ -81,14 +81,14 @@ def _check(name: str, value: Any) -> None:
     elif name == "max_saved":
         bytes_in(value, "max-saved")
     elif name == "seconds" and not 0 < value < float("inf"):
-        raise BadInput(f"seconds = {value:g} is no time to run", hint="give a number above 0")
+        raise BadInput(f"seconds = {value:g} is not a duration", hint="give a number above 0")
     elif name == "steps" and value < 1:
-        raise BadInput(f"steps = {value} is no number of steps", hint="give a number from 1 on")
+        raise BadInput(f"steps = {value} is not a number of steps", hint="give a number from 1 on")
 
 
 def _from_file(folder: Path) -> dict[str, Any]:
-    for place in (folder, *folder.parents):
-        path = place / SETTINGS_FILE
+    for parent in (folder, *folder.parents):
+        path = parent / SETTINGS_FILE
         if path.is_file():
             table = _table_in(path)
             if table is not None:
@@ -105,7 +105,7 @@ def _table_in(path: Path) -> dict[str, Any] | None:
     if table is None:
         return None
     if not isinstance(table, dict):
-        raise BadInput(f"{path}: tool.gradviz is no table", hint="write [tool.gradviz] on a line of its own")
+        raise BadInput(f"{path}: tool.gradviz is not a table", hint="write [tool.gradviz] on a separate line")
     return {_name(path, text, key): _value(path, text, key, value) for key, value in table.items()}
 
 
@@ -120,7 +120,7 @@ def _value(path: Path, text: str, key: str, value: object) -> Any:
     name = key.replace("-", "_")
     try:
         if name in _CHOICES and isinstance(value, str):
-            _check(name, value)  # It knows near matches, which the conversion does not.
+            _check(name, value)  # It suggests near matches, which the conversion does not.
         converted = msgspec.convert(value, get_type_hints(CheckSettings)[name])
         _check(name, converted)
     except msgspec.ValidationError as error:
@@ -130,12 +130,12 @@ def _value(path: Path, text: str, key: str, value: object) -> Any:
         ) from error
     except BadInput as error:
         raise BadInput(f"{_where(path, text, key)}: {error.message}", hint=error.hint) from error
-    # A file is named from where the table stands, wherever the command is called.
+    # The path is relative to the folder of pyproject.toml, not to the working directory.
     return str(path.parent / converted) if name == "baseline" and converted is not None else converted
 
 
 def _where(path: Path, text: str, key: str) -> str:
-    """The file, and the line of a key in the table; the parser has found it there, but does not tell where."""
+    """The file, and the line of a key in the table, which the parser does not report."""
     inside = False
     for number, line in enumerate(text.splitlines(), start=1):
         header = re.match(r"\s*\[\s*(.*?)\s*\]", line)
@@ -146,17 +146,17 @@ def _where(path: Path, text: str, key: str) -> str:
     return str(path)
 
 
-# Sizes of memory as people write them: ``2GiB``, ``512 MB``, ``1000000``.
+# Sizes of memory: ``2GiB``, ``512 MB``, ``1000000``.
 
 _WRITTEN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def bytes_in(text: str, what: str) -> int:
-    """How many bytes; ``GB`` are 1000 MB, ``GiB`` and ``G`` 1024 MiB. Raises `BadInput`, naming `what`, for others."""
+    """Convert to bytes: 1 ``GB`` is 1000 MB, 1 ``GiB`` or ``G`` is 1024 MiB. Raises `BadInput`, naming `what`."""
     found = _WRITTEN.fullmatch(text)
     if found is None:
-        raise BadInput(f"{what} {text!r} is no size", hint="write it as 2GiB, 512MB or a number of bytes")
+        raise BadInput(f"{what} {text!r} is not a size", hint="write it as 2GiB, 512MB or a number of bytes")
     number, unit, is_binary = found.groups()
     is_decimal = bool(unit) and not is_binary and text.strip().lower().endswith("b")
     return int(float(number) * (1000 if is_decimal else 1024) ** _POWERS[unit.lower()])

@@ -10,8 +10,8 @@ import click
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-MAX_WHOLE = 4096
-"""Elements of a tensor that anybody would look at one by one."""
+MAX_VALUES_UP_TO = 4096
+"""Larger tensors are too large to read number by number."""
 
 
 class _BackwardNumber(click.ParamType[int | str]):
@@ -31,19 +31,19 @@ _RECORDING = (
         "--backward",
         type=_BackwardNumber(),
         metavar="N|last|all",
-        help="Which backward() or grad() call to record; without it, the first.",
+        help="Which backward() or grad() call to record (default: the first).",
     ),
-    click.option("--keep-going", is_flag=True, help="Let the script run to its end after the last wanted backward."),
-    click.option("--root", metavar="NAME", help='Record what NAME was computed from, e.g. out["loss"], at the end.'),
+    click.option("--keep-going", is_flag=True, help="Run the script to its end, not only to the recorded backward."),
+    click.option("--root", metavar="NAME", help='Record the graph of a tensor at the script\'s end: out["loss"].'),
     click.option(
-        "--gradients/--no-gradients", default=True, help="Measure what flows along every edge while backward runs."
+        "--gradients/--no-gradients", default=True, help="Measure the gradient along every edge (default: yes)."
     ),
-    click.option("--values", is_flag=True, help="Keep every number of small tensors, forward and back."),
+    click.option("--values", is_flag=True, help="Record the numbers of small tensors, in forward and backward."),
     click.option(
         "--values-up-to",
-        type=click.IntRange(min=1, max=MAX_WHOLE),
+        type=click.IntRange(min=1, max=MAX_VALUES_UP_TO),
         metavar="N",
-        help="The same for tensors of N elements or fewer; 64 without it.",
+        help="Record the numbers of tensors with N elements or fewer; --values means 64.",
     ),
 )
 
@@ -54,39 +54,39 @@ _SELECTING = (
         "--path",
         nargs=2,
         metavar="FROM TO",
-        help="Show only what lies between two names: a variable, parameter, module, operation or line (train.py:41).",
+        help="Show only what lies between two names.",
     ),
-    click.option("--around", metavar="NAME", help="Show only what is near a name."),
+    click.option("--around", metavar="NAME", help="Show only what is near NAME."),
     click.option(
-        "--radius", type=click.IntRange(min=0), metavar="N", help="How many edges away --around goes; 2 without it."
+        "--radius", type=click.IntRange(min=0), metavar="N", help="How many edges --around follows (default: 2)."
     ),
     click.option("--only-trainable", is_flag=True, help="Show only parameters and what is computed from them."),
-    click.option("--hide", multiple=True, metavar="REGEX", help="Leave out operations, leaves and data that match."),
+    click.option("--hide", multiple=True, metavar="REGEX", help="Hide operations, leaves and inputs that match."),
     click.option(
         "--group-by",
         metavar="module|function|line",
-        help="What boxes stand for; functions where no module ran, else modules.",
+        help="What a box is (default: module; function if no module ran).",
     ),
 )
 
 _OPENING = (
     click.option("--depth", type=click.IntRange(min=0), metavar="N", help="How many levels of boxes to open."),
-    click.option("--unfold", multiple=True, metavar="PATH", help="Open this box; * stands for one name."),
-    click.option("--fold", multiple=True, metavar="PATH", help="Keep this box folded."),
+    click.option("--unfold", multiple=True, metavar="PATH", help="Open this box; * matches one name."),
+    click.option("--fold", multiple=True, metavar="PATH", help="Close this box."),
 )
 
 _SHOW_ALL = click.option("--all", "show_all", is_flag=True, help="Fold nothing.")
 
 _DETAILS = (
-    click.option("--plumbing", is_flag=True, help="Show views, transposes and other plumbing as operations."),
-    click.option("--constants/--no-constants", default=True, help="Show inputs that need no gradient."),
+    click.option("--plumbing", is_flag=True, help="Show views, transposes and the like as operations."),
+    click.option("--constants/--no-constants", default=True, help="Show inputs that need no gradient (default: yes)."),
     click.option(
         "--max-items",
         type=click.IntRange(min=1),
         metavar="N",
         default=60,
         show_default=True,
-        help="Fold until there are about so many things to see.",
+        help="Close boxes until about N items are visible.",
     ),
 )
 
@@ -95,36 +95,72 @@ editor_option = click.option(
     "--editor",
     metavar="NAME|URL",
     envvar="GRADVIZ_EDITOR",
-    help="Link to source lines, e.g. vscode; or a URL with {file} and {line}.",
+    help="Link source lines to an editor, e.g. vscode; or a URL with {file} and {line}.",
 )
 
 
 check_option = click.option(
     "--check/--no-check",
     default=None,
-    help="Run SCRIPT as gradviz check does, and mark what that finds; captures that it made are marked without asking.",
+    help="Run SCRIPT as gradviz check does, and mark its findings (default: only for captures of a check).",
 )
 root_shares_option = click.option(
     "--root-shares",
     is_flag=True,
-    help="Measure what each root, or each term of a loss that is a sum, gives to every parameter's gradient, and which "
-    "of them pull against each other. Each costs a backward, and memory for the gradients of all parameters.",
+    help="Measure what each root, or each term of a loss that is a sum, adds to every parameter's gradient, and which "
+    "of them conflict. Each costs a backward, and memory for the gradients of all parameters.",
 )
+
+
+NAMES_HELP = (
+    "NAME, FROM and TO can be a variable, parameter, module, operation, grad_fn or line (train.py:41); with --check, "
+    "also the place where a gradient was cut. A unique ending is enough: fc.weight."
+)
+
+
+_SECTIONS = {
+    "Recording": "module backward keep_going root gradients values values_up_to check root_shares",
+    "What to show": "path around radius only_trainable hide group_by depth unfold fold show_all plumbing constants "
+    "max_items",
+    "Look": "direction theme arrows color_by engine scale editor ascii only_ascii width color no_pager",
+}
+"""Sections of a command's help, with the names of their options."""
+
+
+class GroupedCommand(click.Command):
+    """A command whose help lists its own options first, and shared options in sections."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        titles = {name: title for title, names in _SECTIONS.items() for name in names.split()}
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *_SECTIONS)}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None and isinstance(parameter, click.Option):
+                sections[titles.get(parameter.name or "", "Options")].append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 def table_below_help(title: str, rows: Iterable[str]) -> str:
     """The epilog of a command's help, line by line."""
-    # Click leaves a paragraph as it is that begins so.
+    # With this first line, click does not wrap the paragraph.
     return "\n".join(["\b", title, *(f"  {row}" for row in rows)])
 
 
 def recording_options(command: _Command) -> _Command:
-    """What to run, and which backward to record: see `gradviz.cli.captures.source.SourceOptions`."""
+    """Options that say what to run and what to record: see `gradviz.cli.captures.source.SourceOptions`."""
     return _apply((*_RECORDING, _words(_PROGRAM)), command)
 
 
+def script_options(command: _Command) -> _Command:
+    """The same for a command that takes no capture."""
+    return _apply((*_RECORDING, _words("SCRIPT [-- ARGUMENTS]...")), command)
+
+
 def optional_recording_options(command: _Command) -> _Command:
-    """The same for a command that also works without any program."""
+    """The same for a command that also works without a program."""
     return _apply((*_RECORDING, _words(f"[{_PROGRAM}]")), command)
 
 
@@ -133,27 +169,29 @@ def _words(metavar: str) -> Callable[[Any], Any]:
 
 
 def viewing_options(command: _Command) -> _Command:
-    """What part of the graph to show, and how much of it: see `gradviz.cli.captures.views.view_options`."""
+    """Options that say which part of the graph to show, and how: see `gradviz.cli.captures.views.view_options`."""
     return _apply((*_SELECTING, *_OPENING, _SHOW_ALL, *_DETAILS), command)
 
 
 def viewing_options_without_all(command: _Command) -> _Command:
-    """The same for a command in which ``--all`` says something else."""
+    """The same for a command in which ``--all`` has another meaning."""
     return _apply((*_SELECTING, *_OPENING, *_DETAILS), command)
 
 
-def terminal_options(*, least_width: int) -> Callable[[_Command], _Command]:
-    """How what is printed suits the terminal: see `gradviz.cli.terminal.terminal` and `gradviz.cli.terminal.paging`."""
-    width = click.IntRange(min=least_width)
+def terminal_options(*, min_width: int) -> Callable[[_Command], _Command]:
+    """Options for printed text: see `gradviz.cli.terminal.terminal` and `gradviz.cli.terminal.paging`."""
+    width = click.IntRange(min=min_width)
     options = (
-        click.option("--width", type=width, metavar="N", help="Columns; the terminal's, or 100 in a pipe."),
+        click.option(
+            "--width", type=width, metavar="N", help="Columns (default: those of the terminal; 100 in a pipe)."
+        ),
         click.option(
             "--color",
             type=click.Choice(["auto", "always", "never"]),
             default="auto",
-            help="auto: in a terminal, unless NO_COLOR is set.",
+            help="auto: colours in a terminal, unless NO_COLOR is set.",
         ),
-        click.option("--no-pager", is_flag=True, help="Do not page what is longer than the screen."),
+        click.option("--no-pager", is_flag=True, help="Print long text without a pager."),
     )
     return lambda command: _apply(options, command)
 

@@ -1,1 +1,1 @@
-"""`gradviz replay` in a terminal: pages and keys."""
+"""`gradviz replay` in a terminal, with keys."""

@@ -1,4 +1,4 @@
-"""Plays a replay in a terminal: a page for each step, and keys to go on and back."""
+"""Shows a replay in a terminal, one step at a time; keys go forwards and backwards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 import click
 
 from gradviz.analysis.replay.steps import START
-from gradviz.cli.player.stage import Stage
+from gradviz.cli.player.session import ReplaySession
 from gradviz.errors import GradvizError
 from gradviz.graph.query.search import nodes_to_show, search
 from gradviz.rendering.replay.step_text import ReplayText
@@ -18,31 +18,31 @@ from gradviz.rendering.replay.step_words import ReplayWords
 from gradviz.view.build import ViewOptions
 
 _ENTER_SCREEN, _LEAVE_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
-"""The screen beside the one with the reader's own lines, as less and vim use it, without a cursor."""
+"""The alternate screen of the terminal, as less and vim use it, without a cursor."""
 _CLEAR = "\x1b[H\x1b[2J"
 _BOTTOM_LINES = 2
-"""What keys do, and an empty line above it."""
+"""The line that lists the keys, and an empty line above it."""
 _MORE_ITEMS = 4
-"""How many times as much may be drawn once a box without a name is opened."""
+"""The factor for `max_items` when a box without a path is opened."""
 
 
 class Player:
-    """Shows one page at a time, until the reader leaves."""
+    """Shows one step at a time, until the user leaves."""
 
-    def __init__(self, stage: Stage, viewing: ViewOptions, words: ReplayWords, steps: range) -> None:
-        self._stage, self._viewing, self._words = stage, viewing, words
+    def __init__(self, session: ReplaySession, viewing: ViewOptions, words: ReplayWords, steps: range) -> None:
+        self._session, self._viewing, self._words = session, viewing, words
         self._steps = steps
         self._at = steps.start
-        self._pages: ReplayText | None = None
+        self._text: ReplayText | None = None
         self._size = (0, 0)
         self._message = ""
-        self._sought = ""
+        self._searched = ""
         self._closed: list[ViewOptions] = []
-        """How the graph was folded before boxes were opened, the last one last."""
+        """How the graph was folded before each box that is open now was opened."""
 
     def play(self) -> None:
-        """Show pages until the reader has seen enough."""
-        with _own_screen():
+        """Show steps and obey keys until the user leaves."""
+        with _alternate_screen():
             while True:
                 self._show()
                 try:
@@ -53,24 +53,23 @@ class Player:
                     return
                 self._message = ""
                 try:
-                    _ACTIONS.get(key, Player._tell_keys)(self)
+                    _ACTIONS.get(key, Player._list_keys)(self)
                 except GradvizError as error:
                     self._message = str(error)
 
     def _show(self) -> None:
         size = shutil.get_terminal_size()
-        if self._pages is None or size != self._size:
+        if self._text is None or size != self._size:
             self._size = size
-            self._pages = self._stage.pages_in_window(self._words, size.columns, size.lines - _BOTTOM_LINES)
-        page = self._pages.page(self._at)
-        click.echo(_CLEAR + page, nl=False, color=True)
+            self._text = self._session.text_in_window(self._words, size.columns, size.lines - _BOTTOM_LINES)
+        click.echo(_CLEAR + self._text.page(self._at), nl=False, color=True)
         self._bottom_line(self._message or "→ next  ← back  g step  / search  o open  c close  q leave")
 
     def _bottom_line(self, words: str) -> None:
-        if self._stage.look.ascii:
+        if self._session.look.ascii:
             words = words.replace("→", "right").replace("←", "left").encode("ascii", "replace").decode()
         shown = words[: self._size[0] - 1]
-        if self._stage.look.color and not self._message:
+        if self._session.look.color and not self._message:
             shown = click.style(shown, dim=True)
         click.echo(f"\x1b[{self._size[1]};1H\x1b[2K{shown}", nl=False, color=True)
 
@@ -78,13 +77,13 @@ class Player:
 
     def _go_to(self, at: int) -> None:
         if not self._steps.start <= at < self._steps.stop:
-            self._message = f"there is no step {at:,}: here are {self._steps.start:,} to {self._steps.stop - 1:,}"
+            self._message = f"there is no step {at:,}: the steps are {self._steps.start:,} to {self._steps.stop - 1:,}"
             return
         self._at = at
 
     def _next(self) -> None:
         if self._at == self._steps.stop - 1:
-            self._message = "this was the last step"
+            self._message = "this is the last step"
             return
         self._at += 1
 
@@ -98,29 +97,29 @@ class Player:
         self._at = self._steps.stop - 1
 
     def _ask_for_step(self) -> None:
-        answer = self._asked("go to step: ")
+        answer = self._answer_to("go to step: ")
         if answer and answer.isdecimal():
             self._go_to(int(answer))
         elif answer:
-            self._message = f"{answer!r} is no number of a step"
+            self._message = f"{answer!r} is not the number of a step"
 
     def _search(self) -> None:
-        answer = self._asked("search: ")
+        answer = self._answer_to("search: ")
         if answer is None:
             return
-        self._sought = answer or self._sought
-        if not self._sought:
+        self._searched = answer or self._searched
+        if not self._searched:
             return
-        found = nodes_to_show(self._words.graph, search(self._words.graph, self._sought))
+        found = nodes_to_show(self._words.graph, search(self._words.graph, self._searched))
         numbers = sorted({number for node in found if (number := self._words.replay.step_of_node(node)) is not None})
         numbers = [number for number in numbers if number in self._steps]
         if not numbers:
-            self._message = f"no step runs what matches {self._sought!r}"
+            self._message = f"no step matches {self._searched!r}"
             return
         self._at = next((number for number in numbers if number > self._at), numbers[0])
 
-    def _asked(self, question: str) -> str | None:
-        """What the reader writes in the bottom line; None where they take it back with Escape."""
+    def _answer_to(self, question: str) -> str | None:
+        """What the user types in the bottom line; None if they press Escape."""
         answer = ""
         while True:
             self._message = question + answer
@@ -140,7 +139,7 @@ class Player:
             return
         item = self._words.names.item_of(self._words.replay.step(self._at))
         if item.kind != "box":
-            self._message = "what runs is no box: there is nothing to open"
+            self._message = "this step is not a box: there is nothing to open"
             return
         fold = self._viewing.fold
         if item.scope is not None:
@@ -156,17 +155,17 @@ class Player:
         if self._closed:
             self._fold_as(self._closed.pop())
         else:
-            self._message = "no box was opened"
+            self._message = "no box is open that was opened here"
 
     def _fold_as(self, viewing: ViewOptions) -> None:
-        """Fold the graph otherwise, and stay where what runs now begins to run."""
+        """Fold the graph in another way, and go to the step that runs the first node of the current step."""
         node = self._words.replay.step(self._at).nodes[0] if self._at else None
-        self._viewing, self._words, self._pages = viewing, self._stage.words(viewing), None
+        self._viewing, self._words, self._text = viewing, self._session.words(viewing), None
         replay = self._words.replay
         self._steps = range(len(replay) + 1)
         self._at = START if node is None else replay.step_of_node(node) or START
 
-    def _tell_keys(self) -> None:
+    def _list_keys(self) -> None:
         self._message = "keys: right n, left p, home, end, g number, / search, o open, c close, q leave"
 
 
@@ -180,12 +179,12 @@ _ACTIONS: dict[str, Callable[[Player], None]] = {
     "o": Player._open,
     "c": Player._close,
 }
-"""What terminals send for a key, and what it does. The arrows come in two dialects, Home and End in four."""
+"""What terminals send for a key, and what it does. There are two codes for each arrow, four for Home and End."""
 
 
 @contextmanager
-def _own_screen() -> Iterator[None]:
-    """A screen of our own, which leaves the reader's as it was."""
+def _alternate_screen() -> Iterator[None]:
+    """Switch to the alternate screen, and back at the end."""
     click.echo(_ENTER_SCREEN, nl=False, color=True)
     try:
         yield

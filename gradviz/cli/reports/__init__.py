@@ -1,1 +1,1 @@
-"""What commands print: tables and summaries."""
+"""What commands print about pictures and run logs; the tables are in `gradviz.rendering.reports`."""

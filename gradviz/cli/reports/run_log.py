@@ -1,4 +1,4 @@
-"""Run logs of `gradviz.watch` in ``gradviz flow``: the last step as a table; all steps as lines, picture or data."""
+"""Run logs of `gradviz.watch` in ``gradviz flow``: the last step as a table; all steps as table, picture or data."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunLogOptions:
-    """The options that only a run log knows."""
+    """The options that are for run logs only."""
 
     over_steps: bool = False
     output: str | None = None
     to_tensorboard: str | None = None
 
     def refuse(self, source: SourceOptions) -> None:
-        """Raise `BadInput` for what `source`, a script or a capture, cannot be asked for."""
+        """Raise `BadInput` if one of these options is given for `source`, a script or a capture."""
         if not (self.over_steps or self.to_tensorboard or self.output is not None):
             return
         if source.file is not None and source.is_capture:
-            load_capture(source.file)  # what is damaged or empty says so itself
+            load_capture(source.file)  # raises if it is damaged or empty
         elif source.file is not None and not source.file.exists():
             raise BadInput(f"no such run log: {source.name}", hint="gradviz.watch(model) in a script writes one")
         kind = "a recording of single backward calls" if source.is_capture else "a script"
@@ -45,7 +45,7 @@ class RunLogOptions:
 
 
 def is_run_log_file(source: SourceOptions) -> bool:
-    """Whether the command is about a file that `gradviz.watch` wrote."""
+    """Whether the source is a file that `gradviz.watch` wrote."""
     if source.file is None:
         return False
     try:
@@ -58,13 +58,13 @@ def is_run_log_file(source: SourceOptions) -> bool:
 
 
 def show_run_log(source: SourceOptions, options: RunLogOptions, look: TableLook, *, as_json: bool) -> str:
-    """Write what is asked for; the text for standard output."""
+    """Write the files that the options ask for, and return the text for standard output."""
     _check(source, options, as_json=as_json)
     assert source.file is not None, "a run log is a file"
     with working(f"reading {source.name}"):
         log = load_run_log(source.file)
     if not log.steps:
-        raise NothingRecorded(f"{source.name} holds no step", hint="the program ended before its first one did")
+        raise NothingRecorded(f"{source.name} has no steps", hint="the program ended before its first step did")
     if options.to_tensorboard is not None:
         return _exported(log, options.to_tensorboard)
     if options.output is not None:
@@ -89,14 +89,14 @@ def _check(source: SourceOptions, options: RunLogOptions, *, as_json: bool) -> N
     if source.arguments:
         raise BadInput(f"unexpected {source.arguments[0]!r}: {source.name} is a run log and is not run")
     if options.to_tensorboard is not None and (options.over_steps or options.output is not None or as_json):
-        raise BadInput("--to-tensorboard goes alone", hint="leave out --over-steps, -o and --json")
+        raise BadInput("--to-tensorboard cannot be combined with other outputs", hint="leave out the other options")
     if not options.over_steps and (options.output is not None or as_json):
         raise BadInput(f"{'-o' if options.output is not None else '--json'} of a run log needs --over-steps")
     if options.output is not None:
         if as_json:
-            raise BadInput("-o and --json exclude each other", hint="-o draws, --json prints")
+            raise BadInput("-o and --json exclude each other", hint="-o draws a picture, --json prints figures")
         if Path(options.output).suffix.lower() != ".svg":
-            raise BadInput(f"{options.output!r} does not end in .svg", hint="the picture of a run log is an .svg")
+            raise BadInput(f"{options.output!r} does not end in .svg", hint="a run log is drawn as .svg")
         check_outputs([options.output], inputs=source.inputs)
 
 
@@ -156,7 +156,7 @@ def _json(log: RunLog) -> str:
         "disclosures": tuple(what_is_missing(log)),
         "steps": flow.steps,
         "norm": flow.total,
-        # NaN, which JSON does not know, is written as null.
+        # JSON has no NaN; it is written as null.
         "parameters": [asdict(series) for series in flow.series],
     }
     return json_text(document)

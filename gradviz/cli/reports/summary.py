@@ -1,4 +1,4 @@
-"""What `gradviz render` says when it is done: where the picture is, what it shows, and what to do next."""
+"""The summary of `gradviz render`: the files, what they show, and what to do next."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gradviz.rendering.formats import Subject
 _OUTCOMES = {
     "stopped": "stopped after it",
     "finished": "ran to its end",
-    "failed": "failed; the graph is as it was then",
-    "interrupted": "was interrupted; what was recorded until then is kept",
+    "failed": "failed; the graph shows what ran before",
+    "interrupted": "was interrupted; the graph shows what ran before",
 }
 
 _MAX_GRAPHS = 10
-"""So many graphs are told about, one by one."""
+"""How many graphs are listed one by one."""
 
 
 def print_summary(options: SourceOptions, subjects: list[Subject], written: list[str]) -> None:
-    """A few plain lines on standard output."""
+    """Print a few lines on standard output."""
     lines = _one_graph(subjects[0], options) if len(subjects) == 1 else _several_graphs(subjects)
     lines += [f"note: {sentence}" for sentence in subjects[0].capture.disclosures]
     shown = [*written[:_MAX_GRAPHS], *([f"{written[-1]}, the last of {len(written)}"] * (len(written) > _MAX_GRAPHS))]
@@ -31,17 +31,17 @@ def print_summary(options: SourceOptions, subjects: list[Subject], written: list
     if options.check:
         report.append(f"       {options.command('check')}   says why, and what to do")
     elif not options.is_capture:
-        keeping = "keeps the recording, so that the script need not run again"
+        keeping = "saves the recording, so that the script need not run again"
         report.append(f"       {options.command('record')}   {keeping}")
-    # As output, so that a reader that has seen enough is no error.
+    # As output, so that a closed pipe is no error.
     write_output("-", "\n".join(report) + "\n")
 
 
 def _one_graph(subject: Subject, options: SourceOptions) -> list[str]:
     outcome = _OUTCOMES[subject.capture.outcome]
-    if subject.capture.outcome == "stopped" and options.may_be_let_run_on:
-        outcome += " (--keep-going lets it run on)"
-    # In a part of the graph a parameter may be missing that backward reaches all the same.
+    if subject.capture.outcome == "stopped" and options.can_run_on:
+        outcome += " (--keep-going runs it to its end)"
+    # A part of the graph may lack parameters that backward reaches.
     parameters = "" if subject.selection_notes else _parameters(subject.capture, subject.graph)
     size = f"{_size(subject.graph)}{parameters}"
     return [f"{_origin(subject.graph)}; the script {outcome}", size, *subject.view.notes]
@@ -78,7 +78,7 @@ def _parameters(capture: Capture, graph: Graph) -> str:
     if not capture.parameters or graph.refused:
         return ""
     reached = {name for node in graph.nodes if node.kind == "parameter" for name in node.names}
-    # What they compute, and with which parameters, is not in the graph.
+    # The graph does not have what they compute, nor the parameters they use.
     callers = callers_of_backward(graph)
     missed = [p for p in capture.parameters if not reached.intersection(p.names)]
     trainable = [p.names[0] for p in missed if p.requires_grad]

@@ -1,12 +1,10 @@
 """Serves a page to browsers on this machine.
 
-Problems solved here:
-
-* Other people on this machine, and web pages that are open in the same browser, could ask for the page as well. So
-  its address has a random part, and only who knows it gets an answer. A name that somebody points at this machine
-  (DNS rebinding) is refused by the ``Host`` that the browser then sends.
-* A page learns by asking that there is a newer one: nothing is watched while nobody looks.
-* Ctrl-C ends it whatever the script that was run has made of that signal.
+* Other users of this machine, and web pages in the same browser, must not read the page. So its address has a random
+  part, and a request without it gets no answer. A request for another host name (DNS rebinding) is refused by its
+  ``Host`` header.
+* The page asks the server whether there is a newer version. The file is not watched while no page is open.
+* Ctrl-C ends the server, even if the script has changed the handler of that signal.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ _PROTECTION = {
 
 
 def check_port(port: int | None) -> None:
-    """Raise `BadInput` where nothing can be served there: before the script runs, and without keeping the port."""
+    """Raise `BadInput`, before the script runs, if the port cannot be used. It is not kept open."""
     PageServer(port, None).server_close()
 
 
@@ -55,15 +53,15 @@ def serve(page: ServedPage, port: int | None) -> None:
 
 
 class PageServer(ThreadingTCPServer):
-    """Listens on this machine only, to what knows `address`."""
+    """Listens on this machine only, and answers only requests to `address`."""
 
     daemon_threads = True
     block_on_close = False
-    # On Windows it would let two servers have the same port.
+    # On Windows, True would allow two servers on one port.
     allow_reuse_address = sys.platform != "win32"
 
     def __init__(self, port: int | None, page: ServedPage | None) -> None:
-        """At `port`, or else at any that is free."""
+        """Listen on `port`, or else on any free port."""
         self.page = page
         self.token = token_urlsafe(16)
         try:
@@ -71,8 +69,8 @@ class PageServer(ThreadingTCPServer):
         except OSError as error:
             where = f"port {port}" if port else HOST
             if error.errno == errno.EADDRINUSE:
-                raise BadInput(f"{where} is in use", hint="choose another one, or leave --port out") from error
-            hint = "leave --port out" if port else None
+                raise BadInput(f"{where} is in use", hint="choose another one, or leave out --port") from error
+            hint = "leave out --port" if port else None
             raise BadInput(f"cannot serve at {where}: {error.strerror}", hint=hint) from error
 
     @property
@@ -80,18 +78,18 @@ class PageServer(ThreadingTCPServer):
         return f"http://{HOST}:{self.server_address[1]}/{self.token}/"
 
     def answer(self, path: str) -> tuple[str, str] | None:
-        """Content and its type; None for a path that leads nowhere, or whose random part is wrong."""
+        """The content and its type; None for an unknown path or a wrong random part."""
         path, _, _ = path.partition("?")
         start, _, name = path.rpartition("/")
         if self.page is None or not compare_digest(start.encode(), f"/{self.token}".encode()):
             return None
-        self.page.follow()
+        self.page.update()
         if name == "version":
             return str(self.page.version), _TEXT
         return None if name else (self.page.content, _PAGE)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that went away in the middle of an answer is no error."""
+        """Ignore a browser that closes the connection during an answer."""
         if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -99,13 +97,13 @@ class PageServer(ThreadingTCPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: PageServer
     timeout = 10
-    """Seconds for a request to arrive."""
+    """Seconds to wait for a request."""
     server_version = "gradviz"
     sys_version = ""
 
     def do_GET(self) -> None:
-        if not self._is_asked_for_by_name():
-            self._send(403, "this is served to http://127.0.0.1 and http://localhost only\n", _TEXT)
+        if not self._has_own_host_name():
+            self._send(403, "only http://127.0.0.1 and http://localhost are served\n", _TEXT)
         elif (answer := self.server.answer(self.path)) is not None:
             self._send(200, *answer)
         else:
@@ -113,8 +111,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
-    def _is_asked_for_by_name(self) -> bool:
-        """At any port, as it may be forwarded from another machine."""
+    def _has_own_host_name(self) -> bool:
+        """Whether ``Host`` names this machine; at any port, as the port may be forwarded from another machine."""
         try:
             return urlsplit(f"//{self.headers.get('Host', '')}").hostname in _OWN_NAMES
         except ValueError:
@@ -130,4 +128,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing is told of requests: the address that they name is a secret."""
+        """Log nothing: the address of a request is a secret."""

@@ -1,4 +1,4 @@
-"""A page that follows a file: once that has changed, it is drawn anew."""
+"""A page of a file; when the file changes, the page is drawn again."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from gradviz.errors import GradvizError
 
 
 class ServedPage:
-    """The page as it is now; several threads may ask for it."""
+    """The current page; several threads may request it."""
 
     def __init__(self, draw: Callable[[int], str], file: Path | None) -> None:
-        """`draw` makes the page of a version, which are numbered from 1 on; without a `file`, there is only one."""
+        """`draw` makes the page of a version; versions count from 1. Without a `file` there is only one version."""
         self._draw = draw
         self._file = file
         self._lock = Lock()
-        self._seen = self._state_of_file()  # before it is read: what changes meanwhile is read again
+        self._seen = self._state_of_file()  # before it is read, so that a change during reading is noticed
         self.version = 1
         self.content = draw(1)
 
-    def follow(self) -> None:
-        """Draw the page anew where the file has changed; what cannot be drawn is told, and it stays as it was."""
+    def update(self) -> None:
+        """Draw the page again if the file has changed; if that fails, report it and keep the old page."""
         with self._lock:
             state = self._state_of_file()
             if state is None or state == self._seen:
@@ -34,10 +34,10 @@ class ServedPage:
                 self.content = self._draw(self.version + 1)
                 self.version += 1
             except GradvizError as error:
-                click.echo(f"gradviz: the page stays as it was: {error}", err=True)
+                click.echo(f"gradviz: the page is unchanged: {error}", err=True)
 
     def _state_of_file(self) -> tuple[int, ...] | None:
-        """What differs once the file was written again; None while it is not there."""
+        """Values that differ after the file was written again; None if there is no file."""
         try:
             found = self._file.stat() if self._file is not None else None
         except OSError:

@@ -1,1 +1,1 @@
-"""What a terminal can show: width, colours, pager, progress."""
+"""Terminals: width, colours, pager, progress."""

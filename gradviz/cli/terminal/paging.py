@@ -1,7 +1,7 @@
-"""Long output through the reader's pager, as git does it.
+"""Shows long text in the user's pager, as git does.
 
-click's `echo_via_pager` is not used: it pages short output too, adds a line, takes no arguments in ``$PAGER`` in some
-versions and a shell in others, and sets none of ``less``'s options that keep short output and colours as they are.
+click's `echo_via_pager` is not used: it also pages short text, adds a line, treats arguments in ``$PAGER`` differently
+in each version, and does not set the options of ``less`` that keep short text and colours as they are.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from gradviz.output import write_output
 
 USUAL_PAGER = "less"
 LESS_OPTIONS = "FRX"
-"""Leave at once what fits one screen, show colours, and let the text stand when it is left."""
+"""Exit if the text fits on one screen, show colours, and leave the text on the screen at exit."""
 
 _SHELL_SYNTAX = re.compile(r"[|&;<>()$`\\\"'*?\[#~=%{]")
 _NO_SUCH_COMMAND = 127
 
 
 def show(text: str, terminal: Terminal, *, use_pager: bool = True) -> None:
-    """Write text to standard output, or to the pager where somebody looks at it and it is longer than the screen."""
-    # A line is left for the prompt.
+    """Write text to standard output, or to the pager if it is longer than the screen of an interactive terminal."""
+    # One line is for the prompt.
     if not (use_pager and terminal.is_interactive and text.count("\n") >= terminal.height and _page(text)):
         write_output("-", text)
 
 
 def pager_command(environment: Mapping[str, str]) -> str | None:
-    """The pager's command line, for a shell; None where the reader wants none, or it is not installed."""
+    """The command line of the pager, for a shell; None if the user wants none, or it is not installed."""
     names = ("GRADVIZ_PAGER", "PAGER")
     command = next((environment[name] for name in names if name in environment), USUAL_PAGER).strip()
     if command in ("", "cat") or environment.get("TERM") == "dumb":
@@ -41,14 +41,14 @@ def pager_command(environment: Mapping[str, str]) -> str | None:
 
 
 def _page(text: str) -> bool:
-    """Let the reader read it, until they leave the pager; False where there is none."""
+    """Show text in the pager until the user leaves it; False if there is no pager."""
     command = pager_command(os.environ)
     if command is None:
         return False
     environment = {"LESS": LESS_OPTIONS, "LV": "-c", **os.environ}
     pager = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env=environment)
     assert pager.stdin is not None, "a pipe was asked for"
-    # The reader may leave before the end; ^C is the pager's, which does not end with it.
+    # The user may leave before the end. ^C is for the pager, which does not exit on it.
     with suppress(BrokenPipeError, KeyboardInterrupt):
         pager.stdin.write(text.encode("utf-8", "backslashreplace"))
     with suppress(BrokenPipeError):

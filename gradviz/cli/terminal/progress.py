@@ -1,7 +1,7 @@
-"""One line on standard error about what takes long; nothing where nobody looks, and nothing once it is done.
+"""Shows one line on standard error while a task takes long; only in a terminal, and removed at the end.
 
-Not by rich: it would be imported while somebody's script runs, from the folder of that script where that holds a file
-of the name, and it takes longer to import than most of what is waited for here.
+It does not use rich: rich would be imported while the user's script runs, perhaps from a file of that name in the
+folder of the script, and importing it takes longer than most of these tasks.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from typing import TextIO
 
 from gradviz.cli.terminal.terminal import is_terminal
 
-PATIENCE = 0.4
-"""Seconds after which a reader wonders."""
+DELAY = 0.4
+"""Seconds before the line appears."""
 _BETWEEN_UPDATES = 0.2
 _CLEAR_LINE = "\r\x1b[K"
 
 
 @contextmanager
 def working(on: str) -> Iterator[None]:
-    """Say what is worked on, in a phrase such as ``drawing net.svg``, while what is inside takes longer than expected.
+    """Show a phrase such as ``drawing net.svg`` while the block runs, after a short delay.
 
-    The words are gone before anything else is written.
+    The line is removed before anything else is written.
     """
     if not is_terminal(sys.stderr) or os.environ.get("TERM") == "dumb":
         yield
         return
     done = threading.Event()
-    teller = threading.Thread(target=_tell, args=(on, sys.stderr, done), daemon=True)
-    teller.start()
+    thread = threading.Thread(target=_show_line, args=(on, sys.stderr, done), daemon=True)
+    thread.start()
     try:
         yield
     finally:
         done.set()
-        teller.join()
+        thread.join()
 
 
-def _tell(on: str, stream: TextIO, done: threading.Event) -> None:
+def _show_line(on: str, stream: TextIO, done: threading.Event) -> None:
     began = time.monotonic()
-    if done.wait(PATIENCE):
+    if done.wait(DELAY):
         return
     while True:
         words = f"gradviz: {on} ({time.monotonic() - began:.0f} s)"
-        # What wraps to a second line could not be taken back. A terminal may not know its size.
+        # A line that wraps could not be removed. Some terminals do not know their size.
         width = os.get_terminal_size(stream.fileno()).columns or 80
         stream.write(_CLEAR_LINE + words[: width - 1])
         stream.flush()

@@ -1,6 +1,6 @@
-"""What standard output can show: its width, colours, links, and characters beyond ASCII.
+"""Finds out what standard output can show: its width, colours, links, and characters beyond ASCII.
 
-Colours follow the conventions that terminal programs share: https://no-color.org and https://bixense.com/clicolors.
+Colours follow common conventions: https://no-color.org and https://bixense.com/clicolors.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ WIDTH_IN_A_PIPE = 100
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """Where the output of a command goes."""
+    """Properties of standard output."""
 
     width: int
     height: int
     is_interactive: bool
-    """Somebody looks at it now; False for a pipe or a file."""
+    """Whether it is a terminal; False for a pipe or a file."""
     has_colors: bool
     has_links: bool
     has_unicode: bool
@@ -39,19 +39,19 @@ def standard_output(color: ColorChoice = "auto") -> Terminal:
         height=size.lines,
         is_interactive=is_interactive,
         has_colors=wants_colors(color, os.environ, is_interactive=is_interactive),
-        # The console of Linux, without a window system, writes what it does not know onto the screen.
+        # The Linux console prints escape sequences that it does not know.
         has_links=is_interactive and os.environ.get("TERM") not in ("dumb", "linux"),
         has_unicode=(getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "").startswith("utf"),
     )
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether somebody looks at what is written to `stream`; a closed or missing one is no terminal."""
+    """Whether `stream` is a terminal; False for a closed or missing stream."""
     return stream is not None and not stream.closed and stream.isatty()
 
 
 def wants_colors(choice: ColorChoice, environment: Mapping[str, str], *, is_interactive: bool) -> bool:
-    """What was asked for on the command line; else what the environment says; else whether somebody looks at it."""
+    """Whether to use colours: as the command line says, then the environment; otherwise in a terminal only."""
     if choice != "auto":
         return choice == "always"
     if environment.get("NO_COLOR"):

@@ -47,7 +47,7 @@ def told(terminal: int) -> bytes:
 
 
 def test_long_work_is_told_and_the_words_are_gone_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "DELAY", 0.0)
     with a_terminal(monkeypatch) as terminal:
         with progress.working("drawing net.svg"):
             seen = told(terminal)
@@ -57,7 +57,7 @@ def test_long_work_is_told_and_the_words_are_gone_when_it_is_done(monkeypatch: p
 
 
 def test_the_words_are_gone_before_an_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "DELAY", 0.0)
     with a_terminal(monkeypatch) as terminal:
         with pytest.raises(KeyboardInterrupt), progress.working("drawing net.svg"):
             told(terminal)
@@ -75,7 +75,7 @@ def test_short_work_says_nothing_and_leaves_no_thread_behind(monkeypatch: pytest
 
 
 def test_nothing_is_said_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "DELAY", 0.0)
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     before = threading.active_count()

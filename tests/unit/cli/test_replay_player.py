@@ -9,7 +9,7 @@ import pytest
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.cli.player.player import Player
-from gradviz.cli.player.stage import Stage
+from gradviz.cli.player.session import ReplaySession
 from gradviz.rendering.replay.step_text import TextLook
 from gradviz.view.keywords import view_options
 from tests.builders import graph_of
@@ -32,11 +32,11 @@ def press(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         **options: object,
     ) -> list[str]:
         made, viewing = graph_of(graph), view_options(options)
-        stage = Stage(Capture(Program("train.py"), graphs=(made,)), made, (), TextLook(width=80), has_own_width=True)
-        words = stage.words(viewing)
+        session = ReplaySession(Capture(Program("train.py"), graphs=(made,)), made, (), TextLook(width=80), has_own_width=True)
+        words = session.words(viewing)
         waiting = iter((*keys, "q"))
         monkeypatch.setattr(click, "getchar", lambda: next(waiting))
-        Player(stage, viewing, words, steps or range(len(words.replay) + 1)).play()
+        Player(session, viewing, words, steps or range(len(words.replay) + 1)).play()
         return [page.split("\n")[0] for page in capsys.readouterr().out.split("\x1b[H\x1b[2J")[1:]]
 
     return play

@@ -1,4 +1,4 @@
-"""What a check finds, marked on the graphs that a command draws: ``--check``, and captures that a check has made."""
+"""Opens a source and marks findings on its graphs: for ``--check``, and for captures that a check has written."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
     from gradviz.cli.options.settings import CheckSettings
 
 
-def open_to_draw(options: SourceOptions, *, own_output: bool = False) -> Source:
-    """Open a source; findings stand on its graphs where ``--check`` asks for them, or a check made the capture.
+def open_for_drawing(options: SourceOptions, *, own_output: bool = False) -> Source:
+    """Open a source, with findings on its graphs if ``--check`` is given or a check wrote the capture.
 
-    Raises `BadInput` before the program runs where it cannot be checked.
+    Raises `BadInput`, before the program runs, if it cannot be checked.
     """
     if not options.check:
         source = open_source(options, own_output=own_output)
         if options.check is False or source.capture.calls is None:
-            return _told_what_a_check_shows(source, options)
+            return _with_advice_to_check(source, options)
         return selected(_marked(source, rules_of(check_settings({}, Path.cwd()))), options)
     _check_that_nothing_is_left_out(options)
     settings = check_settings({}, Path.cwd())
     rules = rules_of(settings)
-    source = _marked(open_source(as_check_runs_it(options, settings), own_output=own_output), rules)
+    source = _marked(open_source(options_for_check(options, settings), own_output=own_output), rules)
     return _with_its_graph(source) if options.backward is None else selected(source, options)
 
 
-def _told_what_a_check_shows(source: Source, options: SourceOptions) -> Source:
-    """Where a graph is that of a refused call, the picture shows that nothing leads back from its root, but not why."""
+def _with_advice_to_check(source: Source, options: SourceOptions) -> Source:
+    """If torch refused the backward call, add a note: the graph shows a root without history, but not the cause."""
     why = next(filter(None, map(why_it_did_not_begin, source.graphs)), None)
     if why is None:
         return source
     can_be_checked = source.capture.calls is not None or not options.is_capture
     remedy = "--check" if can_be_checked else "a check of the script itself"
-    return replace(source, notes=(*source.notes, f"{why}; {remedy} shows where its way back was cut"))
+    return replace(source, notes=(*source.notes, f"{why}; {remedy} shows where its history was cut"))
 
 
-def as_check_runs_it(options: SourceOptions, settings: CheckSettings) -> SourceOptions:
-    """Every backward call and every torch call is recorded, until the script's end or a limit; of a capture, all."""
+def options_for_check(options: SourceOptions, settings: CheckSettings) -> SourceOptions:
+    """Record every backward call and every torch call, to the script's end or a limit; of a capture, use all graphs."""
     if options.is_capture:
         return replace(options, backward="all")
     limits = RunLimits(settings.seconds, settings.steps)
@@ -58,7 +58,7 @@ def as_check_runs_it(options: SourceOptions, settings: CheckSettings) -> SourceO
 def _check_that_nothing_is_left_out(options: SourceOptions) -> None:
     for name, is_given in (("--root", options.root is not None), ("--no-gradients", not options.gradients)):
         if is_given:
-            raise BadInput(f"{name} and --check exclude each other", hint="a check looks at what backward() sends")
+            raise BadInput(f"{name} and --check exclude each other", hint="a check needs the gradients of backward()")
 
 
 def _marked(source: Source, rules: RuleSet) -> Source:
@@ -70,7 +70,7 @@ def _marked(source: Source, rules: RuleSet) -> Source:
 
 
 def _with_its_graph(source: Source) -> Source:
-    """The one that shows most of what was found, as nobody asked for another."""
+    """Keep only the graph with the most findings, as no other was asked for."""
     from gradviz.analysis.check.marked_findings import first_graph_with_alarm
 
     graph = source.graphs[first_graph_with_alarm(source.capture)]
@@ -81,7 +81,7 @@ def _with_its_graph(source: Source) -> Source:
 
 
 def rules_of(settings: CheckSettings) -> RuleSet:
-    """The rules that run under these settings, and a finding on each installed one that cannot."""
+    """The rules of these settings, and a finding for each installed rule that cannot run."""
     from gradviz.analysis.check.checker import chosen_rules
     from gradviz.analysis.check.installed_rules import RuleSet, all_rules
     from gradviz.analysis.rules.cost.saved_memory import saved_memory_above

@@ -1,4 +1,4 @@
-"""What was recorded is not lost because of what comes after it."""
+"""Keeps a recording in a temporary file if a later step of the command fails."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gradviz.output import write_output
 
 
 @contextmanager
-def recording_kept(source: Source, options: SourceOptions) -> Iterator[None]:
-    """If what is done inside fails, keep the recording of the script in a temporary file, and say where.
+def keeping_recording(source: Source, options: SourceOptions) -> Iterator[None]:
+    """If the block fails, write the recording of the script to a temporary file, and add its path to the error.
 
-    The script may have run for hours before a full disk or a wrong ``--unfold`` came to light.
+    The script may have run for hours before a full disk or a wrong ``--unfold`` is noticed.
     """
     try:
         yield
@@ -34,6 +34,6 @@ def _keep(source: Source, options: SourceOptions, error: GradvizError) -> None:
     try:
         write_output(path, write_capture(source.capture))
     except GradvizError:
-        return  # no room there either: the first error says it
+        return  # cannot be written there either; the first error is enough
     kept = f"the recording is kept in {path}"
     error.hint = f"{error.hint}; {kept}" if error.hint else kept

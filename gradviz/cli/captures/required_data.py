@@ -1,4 +1,4 @@
-"""Whether a recording holds the gradients or values that a view is about to show, and how to record them."""
+"""Checks that a recording has the gradients or values that a command shows, and says how to record them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from gradviz.errors import BadInput, NothingRecorded
 from gradviz.graph.query.root_names import why_it_did_not_begin
 
 
-def check_columns_before_the_run(columns: str | None, options: SourceOptions) -> None:
-    """Refuse columns for which this run would record nothing."""
+def check_columns_before_run(columns: str | None, options: SourceOptions) -> None:
+    """Raise `BadInput` for columns that this run would not record."""
     wanted = _named(columns)
     if options.is_capture:
         return
     if "value" in wanted and not (options.values or options.values_up_to):
-        raise BadInput("the column value shows what --values keeps", hint="add --values")
+        raise BadInput("the column value shows what --values records", hint="add --values")
     if "gradient" in wanted and not options.gradients:
         raise BadInput("--no-gradients leaves the column gradient empty", hint="leave one of them out")
 
 
 def check_columns(columns: str | None, source: Source, options: SourceOptions) -> None:
-    """Refuse columns that were named and of which the recording holds nothing."""
+    """Raise `NothingRecorded` for columns that are not in the recording."""
     wanted = _named(columns)
     if "gradient" in wanted:
         check_gradients(source, options)
@@ -30,7 +30,7 @@ def check_columns(columns: str | None, source: Source, options: SourceOptions) -
 
 
 def check_gradients(source: Source, options: SourceOptions) -> None:
-    """Raise `NothingRecorded` where no gradient was measured, with what to do."""
+    """Raise `NothingRecorded`, with a hint, if no gradient was measured."""
     from gradviz.analysis.flow.gradient_flow import has_gradients
 
     if any(has_gradients(graph) for graph in source.graphs):
@@ -42,13 +42,13 @@ def check_gradients(source: Source, options: SourceOptions) -> None:
     elif source.graphs[0].backward is None and not (error and error.in_backward):
         message, hint = f"{name}: no backward() ran, so no gradient flowed", "call backward() on the loss"
     else:
-        told = source.capture.disclosures
-        why = next((sentence for sentence in told if "gradients" in sentence), None)
+        disclosures = source.capture.disclosures
+        why = next((sentence for sentence in disclosures if "gradients" in sentence), None)
         if why is None and options.is_capture:
             message = f"{name} was recorded without gradients"
             hint = "record it again, with this gradviz and without --no-gradients"
         else:
-            why = why or next(iter(told), "backward failed before any node ran")
+            why = why or next(iter(disclosures), "backward failed before any node ran")
             message = f"no gradient of {name} to show: {why}"
     refusal = NothingRecorded(message, hint=hint)
     refusal.exit_code = source.exit_code or refusal.exit_code
