@@ -2,7 +2,8 @@
 
 A walk from the tensor upwards over the calls that made it. What a cut gave is dead; it stays so in everything that is
 computed from it alone, until it meets something that is alive. Where the values left torch and came back, the walk
-follows what `gradviz.analysis.dataflow.values_outside_torch` knows, and takes a way that is certain before one that is guessed.
+follows what `gradviz.analysis.dataflow.values_outside_torch` knows, and takes a way that is certain before one that is
+guessed.
 """
 
 from __future__ import annotations

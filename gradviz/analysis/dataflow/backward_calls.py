@@ -1,4 +1,4 @@
-"""The backward calls of one run: the graph that was kept of each, what it goes through, and where one raised."""
+"""The backward calls of one run: the recorded graph of each, the calls it goes through, and where one raised."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ from gradviz.graph.traversal import ancestor_nodes
 
 
 class RaisedBackward(Struct, frozen=True):
-    """One call that raised inside the engine, and whose graph was recorded."""
+    """A backward call that raised inside the engine, and whose graph was recorded."""
 
     call: Call
     graph: int
     """Number of its graph."""
     node: Node | None
-    """The node that failed; None where that cannot be told."""
+    """The node that failed; None if unknown."""
     starved: tuple[str, ...]
-    """Names of the leaves that wait for a gradient behind that node, or anywhere where it is unknown."""
+    """Names of the leaves behind that node that got no gradient; of all leaves if the node is unknown."""
     waiting: tuple[str, ...]
-    """Names of all leaves that had got nothing when it raised."""
+    """Names of all leaves that had no gradient when it raised."""
 
     @property
     def message(self) -> str:
-        """First line of what was raised, with its type."""
+        """First line of the exception's message, with its type."""
         return self.call.raised or ""
 
 
 class BackwardCalls:
-    """Questions on them. Calls are told by their rows in the log, graphs by their numbers."""
+    """Answers questions on them. Calls are identified by their rows in the log, graphs by their numbers."""
 
     def __init__(self, flow: Dataflow, graphs: tuple[Graph, ...]) -> None:
         self.flow = flow
         self.graphs = graphs
         self.reached: Callable[[int], ReachedCalls] = lru_cache(_REMEMBERED)(partial(reached_by, flow))
-        """What a backward call goes through."""
+        """The calls that a backward call goes through."""
 
     def next_after(self, row: int, most: int) -> tuple[int, ...]:
-        """The first calls after another call, whether it is one of them or not."""
+        """The first `most` backward calls after a row of the log."""
         rows = self.flow.rows_of_kind("backward")
         start = bisect_right(rows, row)
         return rows[start : start + most]
 
     def graph_of(self, row: int) -> int | None:
-        """The graph that was kept of a call."""
+        """The recorded graph of a call."""
         return self._graph_of_row.get(row)
 
     def row_of(self, graph: int) -> int | None:
-        """The call that a graph was kept of; None where the log does not have it."""
+        """The call of a recorded graph; None if the log does not contain it."""
         backward = self.graphs[graph].backward
         return None if backward is None else self.flow.row_of_backward(backward.number)
 
     def refused_root(self, row: int, tensor: int) -> CutRoot | None:
-        """Where the graph that was kept of a refused call shows one of the tensors that it was called on."""
+        """Where the graph of a refused call shows one of the tensors that it was called on."""
         number = self.graph_of(row)
         roots = [use.tensor for use in self.flow.log.calls[row].roots]
         if number is None or tensor not in roots or len(self.graphs[number].refused) != len(roots):
@@ -70,7 +70,7 @@ class BackwardCalls:
 
     @cached_property
     def raised(self) -> tuple[RaisedBackward, ...]:
-        """Those that raised, in order: the last of them is often the program's end."""
+        """Those that raised, in order: the last one often ended the program."""
         return tuple(self._that_raised())
 
     def _that_raised(self) -> Iterator[RaisedBackward]:
@@ -87,7 +87,7 @@ class BackwardCalls:
 
 
 _REMEMBERED = 100
-"""Calls whose reach is kept: where every step goes through those before it, all of them together are large."""
+"""The most calls whose answers are cached: if every step goes through those before it, all together are large."""
 
 
 def _starved(graph: Graph, node: Node | None) -> tuple[str, ...]:

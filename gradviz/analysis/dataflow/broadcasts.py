@@ -1,8 +1,9 @@
-"""Pairs of tensors that were meant to be taken element by element, and were crossed: ``(N, 1)`` with ``(N,)``.
+"""Pairs of tensors that should be combined element by element, but were combined into a table: ``(N, 1)`` with
+``(N,)``.
 
-Crossing is also done on purpose (distances of all pairs, kernels, attention). What is meant shows in what becomes of
-the result: whoever wants all pairs looks at one axis of it at some time, or puts other values of pairs to it. A result
-that is only ever changed element by element and then summed or averaged as a whole was not wanted as a table.
+Programs also make such tables on purpose (distances of all pairs, kernels, attention). The use of the result shows
+which it is: a program that wants all pairs reads one axis of it at some time, or adds other values of pairs to it. A
+result that is only changed element by element and then summed or averaged as a whole was not meant to be a table.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _LOSSES = frozenset(
         "kl_div",
     )
 )
-"""They take prediction and target element by element, and broadcast."""
+"""They combine prediction and target element by element, and broadcast."""
 _INSERT_AN_AXIS = frozenset({"torch.Tensor.unsqueeze", "torch.unsqueeze", "torch.Tensor.__getitem__"})
 _MAX_FOLLOWED = 200
 
 
 class Crossing(Struct, frozen=True):
-    """Two tensors with equally many elements of which every one met every other."""
+    """Two tensors with equally many elements, where every element of one met every element of the other."""
 
     call: int
     """Index in `CallLog.calls`."""
@@ -45,7 +46,7 @@ class Crossing(Struct, frozen=True):
 
     @property
     def sizes(self) -> frozenset[int]:
-        """Elements of the table, and of what is left of it when the axes that both have in common are summed away."""
+        """The number of elements of the table, and of what is left if the axes that both have in common are summed."""
         one, other = (_padded(shape, len(self.result)) for shape in self.shapes)
         crossed = [size for a, b, size in zip(one, other, self.result, strict=True) if a != b]
         return frozenset((prod(self.result), prod(crossed)))
@@ -57,7 +58,7 @@ class Crossing(Struct, frozen=True):
 
 
 def crossings_into(flow: Dataflow, root: int, backward: int, since: int = 0) -> Iterator[Crossing]:
-    """Crossings that nobody wanted, in what the root of a backward call was computed by."""
+    """Crossings that were probably not meant, among the calls that computed the root of a backward call."""
     rows = flow.ancestors(root, before=backward, since=since)
     crossings = [found for row in rows if (found := _crossing(flow, row)) is not None]
     accidents: dict[Shape, list[Crossing]] = {}
@@ -95,12 +96,12 @@ _OPERANDS = frozenset({"0", "1", "input", "other", "target"})
 
 
 def shape_of(flow: Dataflow, tensor: int) -> Shape:
-    """Sizes of a tensor; symbolic ones count as 1."""
+    """Sizes of a tensor; a symbolic size counts as 1."""
     return tuple(size if isinstance(size, int) else 1 for size in flow.log.tensors[tensor].facts.shape)
 
 
 def _broadcast(one: Shape, other: Shape) -> Shape | None:
-    """The shape that two make together; None where they do not fit."""
+    """The shape to which two broadcast; None if they do not fit."""
     length = max(len(one), len(other))
     pairs = list(zip(_padded(one, length), _padded(other, length), strict=True))
     if any(a != b and 1 not in (a, b) for a, b in pairs):
@@ -114,12 +115,12 @@ def _padded(shape: Shape, length: int) -> Shape:
 
 def _is_on_purpose(flow: Dataflow, crossing: Crossing) -> bool:
     if any(flow.log.tensors[use.tensor].role == "parameter" for use in (crossing.one, crossing.other)):
-        return True  # a weight for each column, say
+        return True  # for instance, a weight for each column
     return any(_got_its_axis_for_this(flow, use, crossing.call) for use in (crossing.one, crossing.other))
 
 
 def _tables_of(flow: Dataflow, crossings: list[Crossing], backward: int) -> set[int]:
-    """What crossings of one shape gave, and what was computed from it element by element, masks of it as well."""
+    """The results of crossings of one shape, and what was computed from them element by element, masks included."""
     sizes = crossings[0].sizes
     waiting, tables = [flow.log.calls[crossing.call].outputs[0].tensor for crossing in crossings], set[int]()
     while waiting and len(tables) < _MAX_FOLLOWED:
@@ -134,7 +135,7 @@ def _tables_of(flow: Dataflow, crossings: list[Crossing], backward: int) -> set[
 
 
 def _got_its_axis_for_this(flow: Dataflow, use: TensorUse, row: int) -> bool:
-    """True for ``x[:, None]`` and ``x.unsqueeze(1)`` in the very expression."""
+    """True for ``x[:, None]`` and ``x.unsqueeze(1)`` in the same expression."""
     made = flow.producers(use.tensor, before=row)
     maker = flow.log.calls[made[-1]] if made else None
     if maker is None or maker.function not in _INSERT_AN_AXIS or not maker.inputs:
@@ -144,8 +145,8 @@ def _got_its_axis_for_this(flow: Dataflow, use: TensorUse, row: int) -> bool:
 
 
 def _is_only_reduced_as_a_whole(flow: Dataflow, crossing: Crossing, beside: set[int], backward: int) -> bool:
-    """Whether the table is changed element by element, with no tables but those `beside` it, which came about in the
-    same way, and then reduced to one number."""
+    """Whether the table is changed element by element and then reduced to one number, and combined with no other tables
+    than those `beside` it, which were made in the same way."""
     sizes = crossing.sizes
     waiting, tables, is_reduced = [flow.log.calls[crossing.call].outputs[0].tensor], set[int](), False
     while waiting and len(tables) < _MAX_FOLLOWED:

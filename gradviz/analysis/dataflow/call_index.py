@@ -1,4 +1,4 @@
-"""Which calls of a log made a tensor, took it, changed it, made a node: looked up, in indexes made at first use."""
+"""Which calls of a log made, used or changed a tensor, or made a node. Indexes are built at first use."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from gradviz.graph.call_log import Call, CallKind, CallLog, TensorUse, ValueFact
 
 
 class CallIndex:
-    """The calls of one log, with ways to them from tensors, storages, autograd nodes and modules."""
+    """The calls of one log, found by tensor, storage, autograd node or module."""
 
     def __init__(self, log: CallLog) -> None:
         self.log = log
 
     def producers(self, tensor: int, before: int | None = None) -> tuple[int, ...]:
-        """Calls that gave the tensor or changed it in place, oldest first; `before` leaves out that call and later."""
+        """Calls that returned the tensor or changed it in place, oldest first, only those before the row `before`."""
         return _up_to(self._producers.get(tensor, []), before)
 
     def newest_producer(self, tensor: int, before: int) -> int | None:
-        """The last call before `before` that gave the tensor or changed it in place, through whatever view of it."""
+        """The last call before `before` that returned the tensor or changed it in place, also through a view."""
         rows = _newest_up_to(self._producers.get(tensor, []), before)
         storage = self.log.tensors[tensor].storage
         if storage is not None:
@@ -30,12 +30,12 @@ class CallIndex:
         return max(rows, default=None)
 
     def users(self, tensor: int, after: int | None = None) -> tuple[int, ...]:
-        """Calls that took the tensor, oldest first; `after` leaves out that call and earlier ones."""
+        """Calls that used the tensor, oldest first, only those after the row `after`."""
         rows = self._users.get(tensor, [])
         return tuple(rows if after is None else rows[bisect_right(rows, after) :])
 
     def sharing_memory(self, tensor: int) -> tuple[int, ...]:
-        """Tensors that lie in the same storage, itself included."""
+        """Tensors in the same storage, itself included."""
         storage = self.log.tensors[tensor].storage
         return (tensor,) if storage is None else tuple(self._by_storage[storage])
 
@@ -44,7 +44,7 @@ class CallIndex:
         return self._by_kind.get(kind, ())
 
     def call_of_node(self, sequence_nr: int | None) -> int | None:
-        """The call that made the autograd node with this number (`Node.sequence_nr`); none made one without."""
+        """The call that made the autograd node with this number (`Node.sequence_nr`); None if no call did."""
         if sequence_nr is None:
             return None
         starts, rows = self._by_node
@@ -72,20 +72,20 @@ class CallIndex:
         return self.log.calls[row].call_site if row is not None and is_of_torch else None
 
     def row_of_module(self, path: str) -> int | None:
-        """The row in which the module with this path began to be made."""
+        """The row in which the constructor of the module with this path started."""
         return self._module_rows.get(path)
 
     def changes(self, tensor: int, first: int, last: int) -> tuple[int, ...]:
-        """Calls after `first` and before `last` that changed the memory of the tensor, through whatever view of it."""
+        """Calls after `first` and before `last` that changed the memory of the tensor, also through a view."""
         rows = {row for shared in self.sharing_memory(tensor) for row in self._changes.get(shared, [])}
         return tuple(sorted(row for row in rows if first < row < last))
 
     def values_of(self, use: TensorUse, row: int) -> ValueFacts | None:
-        """Values of what the call `row` took: read then, or before; None where nobody read them."""
+        """Values of an input of the call `row`: read at that call, or before; None if they were never read."""
         return use.values or self.values(use.tensor, row)
 
     def values(self, tensor: int, at: int) -> ValueFacts | None:
-        """Values of the tensor when the call `at` received it; None where nobody read them."""
+        """Values of the tensor when the call `at` received it; None if they were never read."""
         read = self._values_read.get(tensor, [])
         index = bisect_right(read, _moment_of_inputs(at), key=itemgetter(0))
         return read[index - 1][1] if index else None
@@ -102,7 +102,7 @@ class CallIndex:
         return dict(rows)
 
     def _is_inner_result(self, call: Call, tensor: int) -> bool:
-        """True where the custom function around the call gave the tensor back: then that is what made it."""
+        """True if the custom function around the call returned the tensor: then that function made it."""
         around = None if call.inside is None else self.log.calls[call.inside]
         return around is not None and around.kind == "custom" and any(use.tensor == tensor for use in around.outputs)
 
@@ -127,7 +127,7 @@ class CallIndex:
 
     @cached_property
     def _values_read(self) -> dict[int, list[tuple[int, ValueFacts]]]:
-        """By tensor: its values each time that they were read, with the moment, oldest first."""
+        """By tensor: each reading of its values with its time, oldest first."""
         read: dict[int, list[tuple[int, ValueFacts]]] = defaultdict(list)
         for row, call in enumerate(self.log.calls):
             moment = _moment_of_inputs(row)
@@ -153,7 +153,7 @@ class CallIndex:
 
     @cached_property
     def _live_changes(self) -> dict[int, list[int]]:
-        """By storage: calls that wrote into it something that a gradient goes to, or into a tensor that has one."""
+        """By storage: calls that wrote a tensor with a history into it, or wrote into a tensor that has one."""
         rows: dict[int, list[int]] = defaultdict(list)
         for number, call in enumerate(self.log.calls):
             for use in call.changed if call.node_count else ():
@@ -181,7 +181,7 @@ class CallIndex:
 
 
 def _moment_of_inputs(row: int) -> int:
-    """Its outputs come one later."""
+    """The time at which a call received its inputs; its outputs come one later."""
     return 2 * row
 
 

@@ -1,4 +1,4 @@
-"""What a finding calls the calls of a log, and the lines that it names for them.
+"""The words for calls in findings, and the lines of the program that made them.
 
 >>> [short_name(each) for each in ("torch.Tensor.detach", "Square.apply", "torch.Tensor.__setitem__")]
 ['detach', 'Square.apply', 'assigning to its elements']
@@ -24,7 +24,7 @@ _SPELLINGS = {
     "rpow": "pow", "radd": "add", "iadd": "add", "rmul": "mul", "imul": "mul", "multiply": "mul", "rsub": "sub",
     "isub": "sub", "rmatmul": "matmul",
 }  # fmt: skip
-"""Other spellings of an operation: methods behind signs, and synonyms."""
+"""Other spellings of an operation: the methods of operators, and synonyms."""
 
 
 def operation(call: Call) -> str:
@@ -35,7 +35,7 @@ def operation(call: Call) -> str:
 
 
 def short_name(function: str) -> str:
-    """As it is written in a program: ``detach``; of a custom function with its class, of a sign in words."""
+    """As a program writes it: ``detach``; a custom function with its class, an operator in words."""
     method = function.removeprefix("torch.Tensor.")
     if method in _OPERATORS:
         return _OPERATORS[method]
@@ -51,42 +51,42 @@ def plain_name(function: str) -> str:
 
 
 def call_words(call: Call) -> str:
-    """What was called, as readers know it: ``div()``, and the name of a custom function."""
+    """The name of the called function, as users know it: ``div()``, or the name of a custom function."""
     return call.function.removesuffix(".apply") if call.kind == "custom" else f"{plain_name(call.function)}()"
 
 
 def at_line(site: CallSite | Location | None) -> str:
-    """`` at line 15``; nothing where the line is not known."""
+    """`` at line 15``; empty if the line is unknown."""
     return "" if site is None else f" at line {site.line}"
 
 
 def location_of_call(flow: Dataflow, row: int) -> Location | None:
-    """The reader's own line that made a call of the log."""
+    """The user's own line that made a call of the log."""
     return location_of_line(flow.line_of(row))
 
 
-# -- lines further up --------------------------------------------------------------------------------------------------
+# -- callers -----------------------------------------------------------------------------------------------------------
 
 
 def callers(flow: Dataflow, call: int) -> Iterator[CallSite]:
-    """The reader's own lines from which a call was made, innermost first."""
+    """The user's own lines from which a call was made, innermost first."""
     sites = flow.log.call_sites
     return (sites[site] for site in own_lines_around(sites, flow.log.calls[call].call_site))
 
 
 def line_in_function_of(flow: Dataflow, call: int, other: int) -> CallSite | None:
-    """The line from which a call was made, in the innermost function from which another one was made, too.
+    """The line from which a call was made, in the innermost function that also made another call.
 
-    A value that one function computed and keeps for later is best cut off there, whatever it called to do so.
+    A value that one function computes and keeps for later is best detached there, whatever that function calls for it.
     """
     functions = {(line.file, line.function) for line in callers(flow, other)}
     return _first(callers(flow, call), lambda line: (line.file, line.function) in functions) or flow.line_of(call)
 
 
 def line_in_class_of(flow: Dataflow, call: int, other: int) -> CallSite | None:
-    """The line from which a call was made, in another method of the class from which another one was made, too.
+    """The line from which a call was made, in another method of the class that made another call.
 
-    What one method computed and another one uses is kept there, by the object.
+    The object keeps what one of its methods computes and another one uses.
     """
     own, users = list(callers(flow, call)), list(callers(flow, other))
     functions = {(line.file, line.function) for line in users}
@@ -97,14 +97,14 @@ def line_in_class_of(flow: Dataflow, call: int, other: int) -> CallSite | None:
 
 
 def class_of(line: CallSite) -> str:
-    """The class of the method that a line is in, with what is nested in the method; "" where Python does not tell."""
+    """The class of the method that a line is in, also for functions nested in the method; "" if Python does not say."""
     outer, _, own = line.function.rpartition(".<locals>.")
     method = outer if own.startswith("<") else line.function
     return method.rpartition(".")[0]
 
 
 def line_outside_modules(flow: Dataflow, call: int) -> CallSite | None:
-    """The line that got the result of a call: where it was made in modules, the one that called the outermost."""
+    """The line that received the result of a call; if modules made it, the line that called the outermost module."""
     sites = flow.log.call_sites
     site = flow.log.calls[call].call_site
     found = flow.line_of(call)

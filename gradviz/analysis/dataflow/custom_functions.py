@@ -1,4 +1,4 @@
-"""Custom autograd functions of a run: which node is of which call, and where the backward of each is written."""
+"""Custom autograd functions of a run: which call made which node, and where the backward of each is written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CustomCall(Struct, frozen=True):
     node: Node
     call: Call
     definition: Definition | None
-    """Of its backward; None where that belongs to an installed package."""
+    """Of its backward; None if that belongs to an installed package."""
 
     @property
     def function(self) -> str:
@@ -27,7 +27,7 @@ class CustomCall(Struct, frozen=True):
 
 
 def custom_call_of(flow: Dataflow, node: Node) -> CustomCall | None:
-    """What is known of a node of a custom function; None for all others."""
+    """The call of a node of a custom function; None for all other nodes."""
     row = None if node.is_leaf else flow.call_of_node(node.sequence_nr)
     call = None if row is None else flow.log.calls[row]
     if call is None or call.kind != "custom":
@@ -44,27 +44,27 @@ def custom_calls(flow: Dataflow, graph: Graph) -> Iterator[CustomCall]:
 
 
 def return_location(definition: Definition) -> Location:
-    """The line that gives something back: the last one, and where nothing is given back, the end of the function."""
+    """The line of its last ``return``; if it has none, the end of the function."""
     return Location(definition.file, definition.returns[-1] if definition.returns else definition.last_line)
 
 
-# Whether the backward of a custom function agrees with the slope of its forward.
+# Whether the backward of a custom function matches the slope of its forward.
 
 _TOLERANCE = {"float64": 0.02, "float32": 0.1}
-"""Relative; backward formulas are approximated on purpose, and wrong ones are far off."""
+"""Relative. Some backward formulas are approximations on purpose; wrong ones are far off."""
 _NEGLIGIBLE = 1e-3
-"""Differences this small, beside the largest slope of all."""
+"""Differences are ignored if they are smaller than this part of the largest slope."""
 _MIN_SHARE = 0.2
-"""Of the elements compared, so many must differ."""
+"""The part of the compared elements that must differ."""
 
 
 def is_flat(check: DerivativeCheck) -> bool:
-    """Forward does not change with this input, and yet a gradient is given: a surrogate."""
+    """Whether forward does not change with this input, but backward returns a gradient: a surrogate gradient."""
     return check.flat > 0 and not any(check.measured)
 
 
 def differing_slopes(check: DerivativeCheck) -> list[tuple[float, float]]:
-    """The elements where the two differ; none where too few do."""
+    """The elements where the two differ; empty if too few do."""
     pairs = list(zip(check.given, check.measured, strict=True))
     largest = max((max(abs(one), abs(other)) for one, other in pairs), default=0.0)
     tolerance = _TOLERANCE.get(check.dtype, 0.1)

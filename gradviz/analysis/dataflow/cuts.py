@@ -1,7 +1,7 @@
-"""Cuts: calls that took a tensor which requires grad and gave one, or a number, that does not.
+"""Cuts: calls with an input that requires grad and a result, or a number, that does not.
 
-A cut is no fault by itself: targets, metrics and moving averages are made by cutting. It matters where a tensor that
-wants a gradient gets none because of it; `gradviz.analysis.dataflow.dataflow` tells what lies above and below one.
+A cut alone is no mistake: programs cut to make targets, metrics and moving averages. It is one if a tensor that should
+get a gradient gets none because of it; `gradviz.analysis.dataflow.dataflow` finds what is above and below a cut.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ CutKind = Literal[
     "other",
 ]
 """``value``: a Python number left torch (``item``, ``float``, ``tolist``, ``bool``); ``rewrap``: ``torch.tensor(t)``;
-``parameter``: made a parameter of a module; ``cast``: to whole numbers or truth values; ``not_differentiable``: a
-function that has no derivative (``argmax``, comparisons); ``buffer``: what was computed was written into a buffer of a
-module; ``in_place``: into a tensor that takes no part in the graph; ``custom``: an ``autograd.Function`` gave it back
-without a gradient."""
+``parameter``: made a parameter of a module; ``cast``: to integers or truth values; ``not_differentiable``: a function
+that has no derivative (``argmax``, comparisons); ``buffer``: a result was written into a buffer of a module;
+``in_place``: a result was written into a tensor that has no part in the graph; ``custom``: an ``autograd.Function``
+returned it without a gradient."""
 
 
 class Cut(Struct, frozen=True, repr_omit_defaults=True):
@@ -46,13 +46,13 @@ class Cut(Struct, frozen=True, repr_omit_defaults=True):
     live_inputs: tuple[int, ...]
     """Tensors that required grad."""
     dead_outputs: tuple[int, ...]
-    """Tensors that do not; none where a number or an array left torch."""
+    """Tensors that do not; empty if a number or an array left torch."""
     call_site: int | None
     """The line to blame: of the call, or where gradients were switched off."""
 
 
 def find_cuts(log: CallLog) -> Iterator[Cut]:
-    """Every cut, in the order of the calls. What runs inside custom functions, steps and backward calls is theirs."""
+    """Every cut, in the order of the calls, except calls inside of custom functions, steps and backward calls."""
     for number, call in enumerate(log.calls):
         if call.kind not in _CAN_CUT or call.raised is not None or _is_hidden(log, call):
             continue
@@ -71,24 +71,24 @@ def find_cuts(log: CallLog) -> Iterator[Cut]:
 
 
 def _takes_each_for_itself(call: Call) -> bool:
-    """True where what is given back without a gradient comes from another input than what has one."""
+    """True if a result without a gradient comes from another input than those with a gradient."""
     return call.grad_mode == "enabled" and call.function.startswith(_ONE_BY_ONE)
 
 
 def _overwritten_leaves(call: Call) -> tuple[int, ...]:
-    """Leaves that train and that got, while gradients were off, the values of something with a history."""
+    """Trained leaves that got the values of a tensor with a history while gradients were off."""
     if call.grad_mode == "enabled" or not any(use.has_grad_fn for use in call.inputs):
         return ()
     return tuple(use.tensor for use in call.changed if use.is_live_leaf) if overwrites(call) else ()
 
 
 def overwrites(call: Call) -> bool:
-    """Whether a call puts the values of one tensor in the place of those of another."""
+    """Whether a call replaces the values of one tensor with those of another."""
     return call.function in _OVERWRITE
 
 
 def is_exit(call: Call) -> bool:
-    """True for a call that turned a tensor into something that is none."""
+    """Whether a call turned a tensor into something that is not a tensor."""
     return call.function in EXITS
 
 
@@ -121,7 +121,7 @@ REWRAPS = frozenset({
 
 
 def _is_hidden(log: CallLog, call: Call) -> bool:
-    """Inside a custom function, a step or a backward call. A closure that an optimizer runs is in plain sight."""
+    """Inside of a custom function, a step or a backward call. The closure that an optimizer runs is not hidden."""
     inside = call.inside
     while inside is not None:
         enclosing = log.calls[inside]
@@ -132,7 +132,7 @@ def _is_hidden(log: CallLog, call: Call) -> bool:
 
 
 def _is_dead(use: TensorUse, call: Call) -> bool:
-    """True for an output that lost its gradient here: not for one that never had to do with the live inputs."""
+    """Whether an output lost its gradient here; False if it never depended on the live inputs."""
     if use.requires_grad:
         is_new_leaf = use.is_leaf and all(given.tensor != use.tensor for given in call.inputs)
         return is_new_leaf and call.function in REWRAPS
@@ -142,9 +142,9 @@ def _is_dead(use: TensorUse, call: Call) -> bool:
 
 
 def _made_parameter(number: int, call: Call) -> Iterator[Cut]:
-    places = {use.place: use.tensor for use in call.inputs}
-    if "source" in places:
-        yield Cut(number, "parameter", (places["source"],), (places["new"],), call.call_site)
+    arguments = {use.place: use.tensor for use in call.inputs}
+    if "source" in arguments:
+        yield Cut(number, "parameter", (arguments["source"],), (arguments["new"],), call.call_site)
 
 
 def _kind(log: CallLog, call: Call, dead: tuple[int, ...]) -> CutKind:

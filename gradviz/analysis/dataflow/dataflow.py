@@ -1,7 +1,7 @@
-"""Questions to a call log: what a tensor was computed from, what became of it, where its gradient was cut off.
+"""Questions to a call log: what a tensor was computed from, what used it, where its gradient was cut off.
 
-Every answer is found by walking a table of rows, never recursively; the indexes are made once, at first use. All of it
-is near-linear in the number of calls.
+Every answer is a walk over a table of rows, without recursion; the indexes are built once, at first use. All of it is
+near-linear in the number of calls.
 
 >>> from gradviz.graph.call_log import Call, CallLog, LoggedTensor, TensorUse
 >>> from gradviz.graph.tensor_facts import TensorFacts
@@ -38,12 +38,12 @@ class Dataflow(CallIndex):
     # -- lines ---------------------------------------------------------------------------------------------------
 
     def line(self, call_site: int | None) -> CallSite | None:
-        """The reader's own line from which a call site was reached, or the site itself where there is none."""
+        """The user's own line that led to a call site, or the site itself if there is none."""
         sites = self.log.call_sites
         return None if call_site is None else sites[own_line(sites, call_site)]
 
     def line_of(self, call: int) -> CallSite | None:
-        """The reader's own line that made the call."""
+        """The user's own line that made the call."""
         return self.line(self.log.calls[call].call_site)
 
     # -- backward calls ------------------------------------------------------------------------------------------
@@ -56,24 +56,24 @@ class Dataflow(CallIndex):
                 yield from ((number, use.tensor) for use in call.roots)
 
     def step_before(self, row: int) -> int:
-        """The newest optimizer step before a call: what was computed before that belongs to an earlier step."""
+        """The newest optimizer step before a call: tensors computed before it belong to an earlier step."""
         steps = self.rows_of_kind("step")
         index = bisect_left(steps, row)
         return steps[index - 1] if index else 0
 
     def has_step_after(self, row: int) -> bool:
-        """Whether an optimizer takes a step later on."""
+        """Whether an optimizer steps later."""
         steps = self.rows_of_kind("step")
         return bool(steps) and steps[-1] > row
 
-    # -- what it was computed from, and what from it -------------------------------------------------------------
+    # -- ancestors and descendants -------------------------------------------------------------------------------
 
     def ancestors(self, tensor: int, before: int | None = None, since: int = 0) -> tuple[int, ...]:
-        """Calls that the tensor was computed by, in order; leaves are not looked behind.
+        """Calls that computed the tensor, in order. The walk stops at leaves.
 
         Args:
-            before: the tensor as the call with this number received it; without it, as it was last.
-            since: calls before this one are left out.
+            before: take the tensor as the call with this number received it; by default, as it was at the end.
+            since: leave out calls before this one.
         """
         return tuple(sorted({row for row, _ in self._upwards(tensor, before, since, lambda row, given: True)}))
 
@@ -84,8 +84,8 @@ class Dataflow(CallIndex):
 
         Args:
             after: only uses after the call with this number.
-            until: calls from this one on are left out.
-            live: only as far as gradients go.
+            until: leave out this call and all later ones.
+            live: follow only tensors that require grad.
         """
         end = len(self.log.calls) if until is None else until
         reached = {tensor}
@@ -109,7 +109,7 @@ class Dataflow(CallIndex):
         return tuple(found)
 
     def newest_data_assignment(self, tensor: int, before: int) -> int | None:
-        """The newest ``tensor.data = ...`` before a call: it gives nothing back, and changes no version."""
+        """The newest ``tensor.data = ...`` before a call: it returns nothing, and changes no version."""
         rows = self._data_assignments.get(tensor, ())
         index = bisect_left(rows, before)
         return rows[index - 1] if index else None
@@ -130,7 +130,7 @@ class Dataflow(CallIndex):
         return tuple(sorted([*find_cuts(self.log), *self._unregistered_parameters()], key=lambda cut: cut.call))
 
     def _unregistered_parameters(self) -> Iterator[Cut]:
-        """``nn.Parameter(computed)`` that no module got: it shows where it is used first."""
+        """``nn.Parameter(computed)`` that no module got: its first use shows it."""
         for row, reentries in self.reentries.items():
             for reentry in reentries if self.log.calls[row].kind != "register_parameter" else ():
                 if reentry.certainty == "memory" and self.log.tensors[reentry.into].role == "parameter":
@@ -139,14 +139,13 @@ class Dataflow(CallIndex):
 
     @cached_property
     def reentries(self) -> dict[int, tuple[Reentry, ...]]:
-        """By call: values that came into it from calls where they had left torch."""
+        """By call: values that left torch in earlier calls and came back into this one."""
         return find_reentries(self.log)
 
     def cuts_reaching(self, tensor: int, before: int | None = None, since: int = 0) -> tuple[Cut, ...]:
         """The cuts through which a tensor's values came without a gradient, newest first.
 
-        Above a cut is not looked for others. Values that left torch and came back are followed where `reentries`
-        can tell.
+        The walk stops at each cut. It follows values that left torch and came back where `reentries` knows them.
         """
         found: dict[int, Cut] = {}
 
@@ -162,7 +161,7 @@ class Dataflow(CallIndex):
         return tuple(found[row] for row in sorted(found, reverse=True))
 
     def cuts_below(self, tensor: int, after: int | None = None, until: int | None = None) -> tuple[Cut, ...]:
-        """The cuts at which what was computed from a tensor lost its gradient, oldest first."""
+        """The cuts at which results computed from a tensor lost their gradient, oldest first."""
         rows = self.descendants(tensor, after, until, live=True)
         reached = {tensor, *(use.tensor for row in rows for use in self.log.calls[row].outputs if use.requires_grad)}
         first, last = -1 if after is None else after, len(self.log.calls) if until is None else until
@@ -172,7 +171,7 @@ class Dataflow(CallIndex):
     def _upwards(
         self, tensor: int, before: int | None, since: int, go_on: Callable[[int, int], bool]
     ) -> Iterator[tuple[int, int]]:
-        """Calls above a tensor, each with the tensor that led there; `go_on` says whether to look behind one."""
+        """Calls above a tensor, each with the tensor that led there; `go_on` decides whether to continue above one."""
         waiting = [(row, tensor) for row in self.producers(tensor, before) if row >= since]
         waiting += self._behind(tensor, before)
         seen = set(waiting)
@@ -195,12 +194,12 @@ class Dataflow(CallIndex):
         yield from ((reentry.exit, reentry.tensor) for reentry in self.reentries.get(row, ()))
 
     def _behind(self, tensor: int, before: int | None) -> Iterator[tuple[int, int]]:
-        """For a tensor that no call made: where the memory that it lies in came from."""
+        """For a tensor that no call made: the source of its memory."""
         if tensor not in self._producers or self.log.tensors[tensor].role == "parameter":
             yield from ((reentry.exit, reentry.tensor) for reentry in self.reentries_as(tensor, before))
 
     def reentries_as(self, tensor: int, before: int | None) -> Iterator[Reentry]:
-        """Values that came into torch as this tensor when it was first seen, and had left before a call."""
+        """Values that came into torch as this tensor when it was first seen, and that had left before a call."""
         first = self.log.tensors[tensor].first_seen
         for reentry in self.reentries.get(first, ()) if first is not None else ():
             if reentry.into == tensor and (before is None or reentry.exit < before):
@@ -220,7 +219,7 @@ class Dataflow(CallIndex):
 
 
 def hands_on(call: Call) -> bool:
-    """Whether what it gives is computed from what it took."""
+    """Whether its results are computed from its inputs."""
     return call.kind in _MAKE_TENSORS and call.function not in TAKES_ONLY_THE_SHAPE
 
 

@@ -1,7 +1,7 @@
-"""Why a backward found what it needed gone: changed in place since it was saved, or freed by an earlier backward.
+"""Why a backward could not use a saved tensor: it was changed in place, or an earlier backward had freed it.
 
-torch says so for one saved tensor, without a line. The graph tells which node failed, the log which call made that
-node, which of its tensors was changed since, and which earlier backward went through it.
+torch's error names one saved tensor and no line. The graph shows which node failed; the log shows which call made that
+node, which of its tensors was changed afterwards, and which earlier backward went through it.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from gradviz.graph.tensor_facts import TensorFacts
 
 CHANGED = "modified by an inplace operation"
 SECOND_TIME = "backward through the graph a second time"
-"""What torch says, in every 2.x."""
+"""Parts of torch's messages, the same in every 2.x."""
 _WHICH = re.compile(r"Tensor \[([\d, ]*)\]\].* is at version (\d+); expected version (\d+)")
 
 
 class Overwritten(Struct, frozen=True):
-    """A tensor that a call saved for backward, and the calls that changed it before backward came."""
+    """A tensor that a call saved for backward, and the calls that changed it before backward used it."""
 
     backward: int
-    """The backward call, as a number of the log, as are the other calls."""
+    """The backward call, as a row of the log, like the other calls."""
     saver: int
     """The call that saved it."""
     tensor: int
-    """As a number of the log."""
+    """Its number in the log."""
     version: int
     """Its version when it was saved."""
     slot: str | None
-    """Where in the node it was saved."""
+    """The attribute of the node that saved it."""
     node: tuple[int, int] | None
-    """The graph and the node that saved it, where that is known."""
+    """The graph and the node that saved it, if known."""
     changes: tuple[int, ...]
-    """Calls that changed it, or what shares its memory, oldest first."""
+    """Calls that changed it, or a tensor in the same memory, oldest first."""
     step: int | None
     """The optimizer's step that was the first of them."""
     is_carried_over: bool
-    """True where that step lies between two rounds of a loop that the backward goes through both."""
+    """True if that step is between two rounds of a loop, and the backward goes through both rounds."""
 
 
 class Freed(Struct, frozen=True):
@@ -54,14 +54,14 @@ class Freed(Struct, frozen=True):
     backward: int
     earlier: int
     call: int
-    """One that both went through."""
+    """A call that both went through."""
     node: tuple[int, int] | None
     is_carried_over: bool
-    """True where the backward goes through calls of two steps, of which the earlier one has done the first."""
+    """True if the backward goes through calls of two steps, and the earlier backward went through the first step."""
 
 
 class FailedBackwards:
-    """The backward calls of one run that raised, and what was missing."""
+    """The backward calls of one run that raised, and the reason of each."""
 
     def __init__(self, backward_calls: BackwardCalls) -> None:
         self._flow = backward_calls.flow
@@ -71,13 +71,13 @@ class FailedBackwards:
 
     @cached_property
     def overwritten(self) -> tuple[Overwritten, ...]:
-        """Those that found a saved tensor changed."""
+        """Those that needed a saved tensor that was changed."""
         found = (self._overwritten(row) for row in self._that_raised(CHANGED))
         return tuple(each for each in found if each is not None)
 
     @cached_property
     def freed(self) -> tuple[Freed, ...]:
-        """Those that came second."""
+        """Those that went through a graph for the second time."""
         found = (self._freed(row) for row in self._that_raised(SECOND_TIME))
         return tuple(each for each in found if each is not None)
 
@@ -107,7 +107,7 @@ class FailedBackwards:
         return None
 
     def _suspects(self, backward: int) -> Iterator[tuple[int, Node]]:
-        """The node that failed, then all that saved something that was changed, in the order of backward."""
+        """The node that failed, then all nodes with a changed saved tensor, in the order of backward."""
         index, graph = self._graph(backward)
         if index is None or graph is None:
             return
@@ -121,7 +121,7 @@ class FailedBackwards:
     def _changed_since(
         self, saver: int, backward: int, wanted: _Wanted, is_result: bool = False
     ) -> Iterator[Overwritten]:
-        """Tensors that a call took, gave or made inside itself, and that were changed after it."""
+        """Tensors that a call used, returned or made inside of itself, and that were changed after it."""
         for use in self._uses(saver, is_result):
             if use.version != wanted.version or not wanted.is_as_large(self._log.tensors[use.tensor].facts):
                 continue
@@ -173,7 +173,7 @@ class FailedBackwards:
 
 
 class _Wanted(Struct, frozen=True):
-    """The saved tensor as torch describes it."""
+    """The saved tensor, as torch's message describes it."""
 
     count: int
     version: int

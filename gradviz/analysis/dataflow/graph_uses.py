@@ -1,4 +1,4 @@
-"""Which computations backward ever used: graphs that were built or kept for nothing."""
+"""Which computations a backward used, and which graphs were built or kept for nothing."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from gradviz.graph.traversal import scopes_around
 
 
 class IdleRun(Struct, frozen=True):
-    """A module that ran with gradients on, though no backward used anything of it."""
+    """A module call with gradients on, of which no backward used anything."""
 
     path: str
     location: Location | None
     """The line that called it."""
     nodes: int
     leaves: frozenset[int]
-    """What it used that takes gradients, as numbers of the log."""
+    """The leaves that require grad and that it used, as numbers of the log."""
 
 
 class GraphUses:
-    """What the backward calls of one run went through, each call of the log looked at once."""
+    """What the backward calls of one run went through. Each call of the log is visited once."""
 
     def __init__(self, capture: Capture, flow: Dataflow) -> None:
         self._flow = flow
@@ -38,11 +38,11 @@ class GraphUses:
         self.is_complete = (
             bool(self._backwards) and not flow.log.dropped and capture.backward_calls <= len(self._backwards)
         )
-        """False where calls were forgotten or ran on another thread: then nothing is known to be idle."""
+        """False if the log lacks calls, or calls ran on another thread: then nothing can be called idle."""
 
     @cached_property
     def idle_runs(self) -> tuple[IdleRun, ...]:
-        """Outermost module calls of which nothing was used. What a stopped program would have used is not known."""
+        """Outermost module calls of which nothing was used. If the program was stopped, later uses are unknown."""
         used, _ = self._uses
         last = self._backwards[-1] if self._backwards else 0
         runs: dict[int, list[int]] = {}
@@ -72,12 +72,13 @@ class GraphUses:
         return tuple(row for row in sorted(shared) if _retains(self._calls[row]))
 
     def nodes_made(self) -> int:
-        """By all module calls."""
+        """The number of nodes that all module calls made."""
         return sum(call.node_count for call in self._calls if call.scope is not None)
 
     @cached_property
     def _uses(self) -> tuple[dict[int, int], set[int]]:
-        """For each call that backward goes through the last one that does, and those that share some with a later."""
+        """For each call that a backward goes through, the last one that does; and the backwards that share calls with a
+        later one."""
         used: dict[int, int] = {}
         shared: set[int] = set()
         for backward in reversed(self._backwards):
@@ -104,7 +105,7 @@ class GraphUses:
         return IdleRun(self._flow.log.scopes[scope].path, self._calling_line(rows), nodes, frozenset(leaves))
 
     def _calling_line(self, rows: list[int]) -> Location | None:
-        """The innermost of the reader's own lines that all of it ran under, but not in ``forward`` itself."""
+        """The innermost of the user's own lines under which all of it ran, but not in ``forward`` itself."""
         chains = [list(callers(self._flow, row))[::-1] for row in (rows[0], rows[-1])]
         common = [one for one, other in zip(*chains, strict=False) if one == other]
         while len(common) > 1 and common[-1].function.rpartition(".")[2] == "forward":

@@ -1,4 +1,4 @@
-"""What hooks on tensors made of the gradients that they were shown."""
+"""How hooks on tensors changed the gradients that they got."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gradviz.graph.gradients import TensorFigures, at_index
 from gradviz.graph.model import Graph, Node
 
 Alteration = Literal["not_finite", "zero", "constant", "without_sign", "changed"]
-"""From the worst on. ``without_sign``: as large as before, but nothing is negative any more; ``changed``: something
-else, which is what hooks are for."""
+"""The worst first. ``without_sign``: the same norm, but no element is negative any more; ``changed``: any other change,
+which is the purpose of hooks."""
 
 MODULE_HOOK = "BackwardHookFunctionBackward"
-"""The node at which hooks of a module are called."""
+"""The node at which torch calls the hooks of a module."""
 _REGISTER = frozenset({"torch.Tensor.register_hook", "torch.Tensor.register_post_accumulate_grad_hook"})
 _REGISTER_ON_MODULE = "torch.nn.Module.register_full_backward_hook"
 _SAME = 1e-3
@@ -36,12 +36,12 @@ class HookedGradient(Struct, frozen=True):
 
     @property
     def factor(self) -> float | None:
-        """How many times as large it is afterwards."""
+        """How many times as large the gradient is afterwards."""
         return None if not self.before.norm or self.after.norm is None else self.after.norm / self.before.norm
 
 
 def hooked_gradients(graph: Graph) -> Iterator[HookedGradient]:
-    """Every one of a graph, in order of creation."""
+    """All of a graph, in order of creation."""
     for node in graph.nodes:
         befores, afters = _around_hooks(node)
         for output, before in enumerate(befores):
@@ -53,7 +53,8 @@ def hooked_gradients(graph: Graph) -> Iterator[HookedGradient]:
 
 
 def _around_hooks(node: Node) -> tuple[tuple[TensorFigures | None, ...], tuple[TensorFigures | None, ...]]:
-    """What hooks were shown, and what came of it. Around a module with hooks torch puts a node that changes nothing."""
+    """The gradients that hooks got, and the results. For a module with hooks torch inserts a node that changes
+    nothing."""
     if node.name == MODULE_HOOK:
         return node.arrived, node.gradients
     return node.before_hooks, node.arrived
@@ -82,14 +83,14 @@ def _lost_its_sign(before: TensorFigures, after: TensorFigures) -> bool:
 
 
 class Hooks:
-    """Which hooks of the program are on what, and where they are written; found once for each log."""
+    """Which hooks of the program are on which tensors and modules, and where they are written."""
 
     def __init__(self, flow: Dataflow) -> None:
         self._flow = flow
         self._log = flow.log
 
     def definitions(self, graph: Graph, node: Node) -> tuple[Definition, ...]:
-        """Of those on what a node gave, or on a leaf, as far as they are the program's own."""
+        """The program's own hooks on the result of a node, or on a leaf."""
         if node.name == MODULE_HOOK:
             return self._of_module(None if node.scope is None else graph.scopes[node.scope].path)
         made = None if node.is_leaf else self._flow.call_of_node(node.sequence_nr)
@@ -100,7 +101,7 @@ class Hooks:
         return tuple(dict.fromkeys(found))
 
     def registrations_on(self, name: str) -> list[int]:
-        """The calls of ``register_hook`` of what has this name, oldest first."""
+        """The calls of ``register_hook`` on the tensor with this name, oldest first."""
         return self._by_name.get(name, [])
 
     def _of_module(self, path: str | None) -> tuple[Definition, ...]:
@@ -111,13 +112,13 @@ class Hooks:
 
     @cached_property
     def _registrations(self) -> tuple[tuple[int, int], ...]:
-        """Calls of ``register_hook``, each with the tensor that the hook is on."""
+        """Calls of ``register_hook``, each with its tensor."""
         calls = ((row, call) for row, call in enumerate(self._log.calls) if call.inputs)
         return tuple((row, call.inputs[0].tensor) for row, call in calls if call.function in _REGISTER)
 
     @cached_property
     def _by_maker(self) -> dict[int, list[int]]:
-        """By call: the registrations on what it gave."""
+        """By call: the registrations on its results."""
         rows: dict[int, list[int]] = defaultdict(list)
         for row, tensor in self._registrations:
             for maker in self._flow.producers(tensor):

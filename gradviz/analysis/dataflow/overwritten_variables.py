@@ -1,4 +1,4 @@
-"""The line that assigns a variable anew before anything has read it, so that what it held is lost.
+"""The line that assigns a variable again before anything has read it, so that its value is lost.
 
 >>> assigned("    loss = loss + term(x)"), reads("    loss = loss + term(x)", "loss")
 ('loss', True)
@@ -22,20 +22,20 @@ _MAX_CALLS = 1_000
 
 
 class Overwriting(Struct, frozen=True):
-    """One assignment after another, with no use in between."""
+    """Two assignments of a variable with no use in between."""
 
     variable: str
     computed: Location
     """The line whose result is lost."""
     overwritten: Location
-    """The line that assigns the variable anew."""
+    """The line that assigns the variable again."""
 
 
 def overwriting_of(flow: Dataflow, row: int, text_of: Callable[[Location | None], str | None]) -> Overwriting | None:
-    """Where the variable that got the result of a call is assigned anew, if no line before that has read it.
+    """Where the variable with the result of a call is assigned again, if no line before that has read it.
 
-    Looked for among the lines that ran next in the same function. Of lines that make no call nothing is known: there
-    must be none in between.
+    It searches the lines that ran next in the same function. Lines without a call are not recorded, so there must be
+    none in between.
     """
     own = _line_that_assigns(flow, row, text_of)
     if own is None:
@@ -60,7 +60,7 @@ def overwriting_of(flow: Dataflow, row: int, text_of: Callable[[Location | None]
 
 
 def _line_that_assigns(flow: Dataflow, row: int, text_of: Callable[[Location | None], str | None]) -> CallSite | None:
-    """The line that keeps the result of a call: further up, where a function gives it back at once."""
+    """The line that stores the result of a call; if a function returns it at once, the line further up."""
     for line in callers(flow, row):
         text = text_of(Location(line.file, line.line)) or ""
         if assigned(text) is not None:
@@ -75,7 +75,7 @@ def _same_function(one: CallSite, other: CallSite) -> bool:
 
 
 def assigned(line: str) -> str | None:
-    """The variable or attribute that a line assigns; None for any other statement than the plainest."""
+    """The variable or attribute that a line assigns; None for all but the simplest statements."""
     match _statement(line):
         case ast.Assign(targets=[ast.Name() | ast.Attribute() as target]):
             return ast.unparse(target)
@@ -83,7 +83,7 @@ def assigned(line: str) -> str | None:
 
 
 def reads(line: str, variable: str) -> bool:
-    """Whether it takes the value of a variable; a line that is no whole statement may."""
+    """Whether a line reads a variable; a line that is not a whole statement might."""
     statement = _statement(line)
     if statement is None:
         return variable in line

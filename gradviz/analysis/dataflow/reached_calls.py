@@ -1,8 +1,8 @@
-"""Which calls a backward goes through, and what it carries over from before an earlier moment of the run.
+"""Which calls a backward goes through, and what it carries over from an earlier step.
 
-A backward that fails, or that takes longer with every step, most often goes through calls that the reader thinks are
-over: those of the step before. So the calls are split at a boundary, an earlier backward or an optimizer step. If one
-line was run before it and after it, and the gradient goes through both, then something was *carried over*.
+A backward that fails, or that takes longer with every step, most often goes through calls that the user thinks are
+finished: those of the step before. So the calls are split at a boundary, an earlier backward or an optimizer step. If
+one line ran before it and after it, and the gradient goes through both, then a value was *carried over*.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gradviz.graph.call_log import TensorUse
 
 
 class ReachedCalls:
-    """The calls that a backward goes through, from tensors on as they were when a call received them."""
+    """The calls that a backward goes through, starting from tensors as a call received them."""
 
     def __init__(self, flow: Dataflow, tensors: tuple[int, ...], before: int) -> None:
         self._flow = flow
@@ -44,23 +44,23 @@ class ReachedCalls:
 
     @cached_property
     def leaves(self) -> tuple[int, ...]:
-        """Tensors that the gradient is for."""
+        """The leaves that get a gradient."""
         calls = self._flow.log.calls
         uses = (use for row in self.rows for use in calls[row].inputs)
         return tuple(sorted({use.tensor for use in uses if use.is_live_leaf}))
 
     def above(self, row: int) -> ReachedCalls:
-        """What lies above one of the calls, itself included."""
+        """One of the calls, and those above it."""
         return ReachedCalls(self._flow, tuple(use.tensor for use in self._flow.log.calls[row].outputs), row + 1)
 
     # -- over a boundary -----------------------------------------------------------------------------------------
 
     def after(self, boundary: int) -> tuple[int, ...]:
-        """The calls that were made after a call that is none of them."""
+        """The calls that were made after another call."""
         return tuple(row for row in self.rows if row > boundary)
 
     def crossing(self, boundary: int) -> tuple[tuple[int, TensorUse], ...]:
-        """Uses of what was made up to the boundary by calls after it, and by the backward itself, oldest first."""
+        """Uses of tensors from before the boundary by calls after it, and by the backward itself, oldest first."""
         calls = self._flow.log.calls
         found: list[tuple[int, TensorUse]] = []
         for row in (*self.after(boundary), *self._last_user):
@@ -71,9 +71,9 @@ class ReachedCalls:
         return tuple(found)
 
     def end_of_round(self, boundary: int) -> int:
-        """The last call of the round of a loop in which `boundary` is: those after it from lines further down.
+        """The last call of the round of a loop in which `boundary` is: the calls after it from lines further down.
 
-        A running average that is brought up to date behind ``backward()`` belongs to that round, not to the next.
+        A running average that is updated after ``backward()`` belongs to that round, not to the next one.
         """
         lines = {(line.file, line.function): line.line for line in callers(self._flow, boundary)}
         last = boundary
@@ -89,7 +89,7 @@ class ReachedCalls:
         return (self._before,) if self._before < len(self._flow.log.calls) else ()
 
     def repeats_over(self, boundary: int) -> bool:
-        """Whether one line, reached from the same callers, ran before the boundary and again after it."""
+        """Whether one line, called from the same lines, ran before the boundary and again after it."""
         calls = self._flow.log.calls
         before = {calls[row].call_site for row in self.rows if row < boundary}
         return any(calls[row].call_site in before for row in self.after(boundary))

@@ -1,7 +1,5 @@
-"""Calls that torch refused because nothing that a tensor was computed from requires grad.
-
-They are backward calls, and hooks on tensors that no gradient will ever come to.
-"""
+"""Calls that torch refused because nothing that a tensor was computed from requires grad: backward calls, and hooks on
+tensors that can never get a gradient."""
 
 from __future__ import annotations
 
@@ -17,12 +15,12 @@ _HOOKS = frozenset({"torch.Tensor.retain_grad", "torch.Tensor.register_hook"})
 
 
 def is_refused_hook(call: Call) -> bool:
-    """Whether a gradient was asked for, in advance, of a tensor that will get none."""
+    """Whether a hook was refused because its tensor will never get a gradient."""
     return call.function in _HOOKS and call.raised is not None and not any(use.requires_grad for use in call.inputs)
 
 
 def refused_roots(call: Call) -> tuple[int, ...]:
-    """The tensors that it was refused for, as numbers of the log; none where it was not."""
+    """The tensors for which a call was refused, as numbers of the log; empty if it was not."""
     if is_refused_hook(call):
         return tuple(use.tensor for use in call.inputs[:1])
     if call.kind != "backward" or call.raised is None:
@@ -30,21 +28,21 @@ def refused_roots(call: Call) -> tuple[int, ...]:
     return () if any(use.requires_grad for use in call.roots) else tuple(use.tensor for use in call.roots)
 
 
-# In-place changes that torch refused, and where the tensor that was to be changed came from.
+# In-place changes that torch refused, and the views that led to the tensor.
 
 
 class RefusedChange(Struct, frozen=True):
-    """A call that was to change a tensor in place, and ended the program."""
+    """A refused in-place change that ended the program."""
 
     call: int
     said: str
-    """What torch said, as far as the log keeps it."""
+    """torch's message, as far as the log keeps it."""
     target: TensorUse
-    """The tensor that was to be changed."""
+    """The tensor that the call would have changed."""
     views: tuple[int, ...]
-    """Calls that made it a view of another tensor, from that one on."""
+    """Calls that made it a view of another tensor, from that tensor on."""
     base: int
-    """The tensor that it is a view of; itself for none."""
+    """The tensor that it is a view of; itself if it is none."""
 
 
 def refused_changes(capture: Capture, flow: Dataflow, words: Sequence[str]) -> Iterator[RefusedChange]:
@@ -69,7 +67,7 @@ _COMPARED = 60
 
 
 def views_between(flow: Dataflow, tensor: int, before: int, base: int | None = None) -> tuple[int, ...]:
-    """Calls that made a tensor by looking at the memory of another one, first to last, as far up as to `base`."""
+    """Calls that made a tensor a view of another one, first to last, up to `base`."""
     shared = set(flow.sharing_memory(tensor))
     found: list[int] = []
     while tensor != base:

@@ -1,10 +1,11 @@
-"""Graphs of earlier steps that are still alive, who holds them, and since which line.
+"""Graphs of earlier steps that are still alive, what holds them, and since which line.
 
-At some moments of a run it was noted which tensors with a history were alive. Each keeps the graph above it. A graph
-is told by the step in which a backward first went through it, or, where none did, by being connected; so a training
-that holds on to nothing has the graphs of one step at every moment, and one that leaks has more and more.
+At some moments of a run the recorder noted which tensors with a history were alive. Each one keeps the graph above it.
+Graphs are told apart by the step in which a backward first went through them; those without a backward, by their
+connections. So a training without a leak has the graphs of one step at every moment, and one with a leak has more and
+more.
 
-All indexes are tables over the calls of the log, made in one pass each.
+All indexes are tables over the calls of the log, built in one pass each.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ MIN_GRAPHS = 4
 
 
 class Retained(Struct, frozen=True):
-    """Graphs that are held in one way."""
+    """Graphs with the same kind of holder."""
 
     maker: int
     """The call that made the newest tensor that holds one."""
     backward: int | None
-    """The first backward that went through the newest of the graphs; None where none did."""
+    """The first backward that went through the newest of the graphs; None if none did."""
     holder: Holder | None
-    """Who holds that tensor; None for what only a ``.grad`` leads to."""
+    """What holds that tensor; None if only a ``.grad`` leads to it."""
     graphs: int
     tensors: tuple[int, ...]
     moment: int
@@ -39,7 +40,7 @@ class Retained(Struct, frozen=True):
 
 
 class RetainedGraphs:
-    """What was alive at the moment when most graphs were, if there were more and more."""
+    """What was alive at the moment with the most graphs, if their number grows."""
 
     def __init__(self, flow: Dataflow) -> None:
         self._flow = flow
@@ -47,7 +48,7 @@ class RetainedGraphs:
 
     @cached_property
     def groups(self) -> tuple[Retained, ...]:
-        """By the line that made what holds them, the one with most graphs first."""
+        """By the line that made their holder, the one with the most graphs first."""
         moment = self._worst_moment()
         if moment is None:
             return ()
@@ -60,7 +61,7 @@ class RetainedGraphs:
         return tuple(sorted((each for each in found if each.graphs >= MIN_GRAPHS), key=lambda each: -each.graphs))
 
     def _worst_moment(self) -> int | None:
-        """The moment with most graphs of earlier steps; None where their number does not grow."""
+        """The moment with the most graphs of earlier steps; None if their number does not grow."""
         counts = {moment: self._graphs(self._old(moment), moment) for moment in self._log.moments}
         most = max(counts.values(), default=0)
         moments = [moment for moment, count in counts.items() if count == most]
@@ -73,7 +74,7 @@ class RetainedGraphs:
         return Retained(maker, self._first.get(maker), holder, self._graphs(tensors, moment), tuple(tensors), moment)
 
     def _is_in_container(self, tensor: int) -> bool:
-        """The newest is often in a variable, too, which the next step gives away."""
+        """The newest is often in a variable as well, which the next step overwrites."""
         holder = self._log.tensors[tensor].holder
         return holder is not None and not holder.path.isidentifier()
 
@@ -93,7 +94,8 @@ class RetainedGraphs:
                 yield tensor, self._maker(tensor, moment)
 
     def _maker(self, tensor: int, moment: int) -> int:
-        """The call that the graph above a tensor ends with; of an input, one that used it. -1 for none by then."""
+        """The last call of the graph above a tensor; for an input, a call that used it. -1 if there was none by
+        then."""
         maker = self._flow.newest_producer(tensor, moment + 1)
         if maker is not None and any(use.has_grad_fn for use in self._log.calls[maker].outputs if use.tensor == tensor):
             return maker
@@ -112,7 +114,7 @@ class RetainedGraphs:
     # -- counting graphs -----------------------------------------------------------------------------------------
 
     def _graphs(self, tensors: Iterable[int], moment: int) -> int:
-        """Steps with graphs that these tensors hold, and graphs that no backward went through."""
+        """The number of steps whose graphs these tensors hold, plus the graphs that no backward went through."""
         steps, parts = 0, set()
         for maker in {self._maker(tensor, moment) for tensor in tensors}:
             steps |= self._above[maker]
@@ -136,19 +138,19 @@ class RetainedGraphs:
         return self._marked(reversed(self._backwards))
 
     def _marked(self, backwards: Iterable[int]) -> dict[int, int]:
-        marks: dict[int, int] = {}
+        first_found: dict[int, int] = {}
         for backward in backwards:
             waiting = list(self._inputs_of[backward])
             while waiting:
                 row = waiting.pop()
-                if row not in marks:
-                    marks[row] = backward
+                if row not in first_found:
+                    first_found[row] = backward
                     waiting += self._inputs_of[row]
-        return marks
+        return first_found
 
     @cached_property
     def _inputs_of(self) -> list[tuple[int, ...]]:
-        """By call: those that made what it took, as far as gradients go."""
+        """By call: the calls that made its inputs with a gradient."""
         newest = self._flow.newest_producer
         return [
             tuple({above for use in call.inputs if use.has_grad_fn and (above := newest(use.tensor, row)) is not None})
@@ -168,7 +170,8 @@ class RetainedGraphs:
         return found
 
     def _step_numbers(self) -> Iterator[tuple[int, int]]:
-        """Backwards and their steps. Several before one step of an optimizer belong to it; without one, each counts."""
+        """Backwards and their steps. All backwards before an optimizer's step belong to it; without optimizers, each
+        backward counts as a step."""
         ends = self._flow.rows_of_kind("step") or self._backwards
         return ((backward, bisect_left(ends, backward)) for backward in self._backwards)
 

@@ -1,4 +1,4 @@
-"""How findings call tensors, parameters and leaves."""
+"""The words for tensors, parameters and leaves in findings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MAX_NAMES = 3
 
 
 def name_of(tensor: LoggedTensor) -> str | None:
-    """The name that a reader knows best: a dotted one before a loop's variable; None where it has none."""
+    """The name that the user knows best: a dotted one rather than a loop variable; None if it has none."""
     dotted = [name for name in tensor.names if "." in name or "[" in name]
     known = dotted or tensor.names
     return min(known, key=lambda name: (name.startswith("self."), tensor.names.index(name)), default=None)
 
 
 def tensor_words(flow: Dataflow, number: int) -> str:
-    """Its name, else what made it: ``the result of relu at line 15``; else its shape."""
+    """Its name, or else what made it (``the result of relu at line 15``), or else its shape."""
     tensor = flow.log.tensors[number]
     name = name_of(tensor)
     if name is not None:
@@ -40,14 +40,14 @@ def names_of(flow: Dataflow, tensors: Iterable[int]) -> tuple[str, ...]:
 
 
 def leaf_names_above(flow: Dataflow, tensor: int, before: int | None = None, since: int = 0) -> tuple[str, ...]:
-    """Of the leaves that required grad and that a tensor was computed from."""
+    """Names of the leaves that required grad and that a tensor was computed from."""
     rows = flow.ancestors(tensor, before, since)
     uses = (use for row in rows for use in flow.log.calls[row].inputs)
     return names_of(flow, sorted({use.tensor for use in uses if use.is_live_leaf}))
 
 
 def leaf_names(nodes: Iterable[Node]) -> tuple[str, ...]:
-    """Of those that are leaves and have a name."""
+    """Names of the nodes that are leaves and have one."""
     return tuple(node.names[0] for node in nodes if node.is_leaf and node.names)
 
 

@@ -1,7 +1,7 @@
-"""Where values of a kind (NaN, Inf, nothing but zeros) came from: the first call that gave them and did not get them.
+"""The origin of values of a kind (NaN, Inf, only zeros): the first call that returned them but did not receive them.
 
-Works on what the call log knows of values: figures of every tensor that a call gave, and of those that it took where
-they were new. Views are followed by the memory that they share.
+It uses the values in the call log: figures of every result of a call, and of those inputs that were new. Views are
+followed through the memory that they share.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 Kind = Callable[[ValueFacts], bool]
 _Received = tuple[int, int]
-"""A tensor, and the call that took it, by their numbers in the log."""
+"""A tensor, and the call that received it, by their numbers in the log."""
 
 
 class Origin(NamedTuple):
-    """A call that made values of the kind out of others, or that took them first where nobody saw them being made."""
+    """A call that made values of the kind from others, or the first call that received them if none made them."""
 
     call: int
     tensor: int
     """The tensor that holds them."""
     is_unseen: bool = False
-    """True where the call only took it: it came from a file, NumPy, or a library that torch does not see."""
+    """True if the call only received it: it came from a file, NumPy, or a library that torch does not see."""
 
 
 def has_nan(values: ValueFacts) -> bool:
@@ -53,7 +53,7 @@ class ValueOrigins:
         self._oldest: defaultdict[Kind, dict[_Received, Origin]] = defaultdict(dict)
 
     def of_kind(self, tensor: int, at: int, kind: Kind) -> tuple[Origin, ...]:
-        """Where the values of this kind in a tensor, as the call `at` received it, came from; oldest first."""
+        """The origins of the values of this kind in a tensor, as the call `at` received it; oldest first."""
         found: set[Origin] = set()
         seen = {(tensor, at)}
         waiting = [(tensor, at)]
@@ -66,12 +66,12 @@ class ValueOrigins:
         return tuple(sorted(found))
 
     def oldest_of_kind(self, tensor: int, at: int, kind: Kind) -> Origin:
-        """The first of `of_kind`, for who asks at every step of a loop: no way back is followed twice."""
+        """The first of `of_kind`, with a cache for loops that ask at every step."""
         oldest = self._oldest[kind]
         waiting = [(tensor, at)]
         while waiting:
             received = waiting[-1]
-            # Each call on the way back is older than the one before it: this ends.
+            # Each call is older than the one before it, so this ends.
             origin, given = self._step_back(received, kind)
             unknown = [each for each in given if each not in oldest]
             if unknown:
@@ -82,22 +82,22 @@ class ValueOrigins:
         return oldest[tensor, at]
 
     def _step_back(self, received: _Received, kind: Kind) -> tuple[Origin | None, list[_Received]]:
-        """Who made the values of a received tensor: an origin, or a call that received such values itself."""
+        """One step back from a received tensor: its origin, or the call that received such values itself."""
         tensor, at = received
         maker = self._maker(tensor, at, kind)
         if maker is None:
             return Origin(self._first_use(tensor, at, kind), tensor, is_unseen=True), []
         given = [use.tensor for use in self.inputs_of_kind(maker, kind)]
-        if self._log.calls[maker].kind == "step":  # each parameter goes its own way
+        if self._log.calls[maker].kind == "step":  # a step changes each parameter separately
             given = [each for each in given if each == tensor]
         return (None, [(each, maker) for each in given]) if given else (Origin(maker, tensor), [])
 
     def inputs_of_kind(self, row: int, kind: Kind) -> list[TensorUse]:
-        """What a call took that had such values."""
+        """Inputs of a call that had such values."""
         return [use for use in self._log.calls[row].inputs if self._is(use, row, kind)]
 
     def outputs_of_kind(self, row: int, kind: Kind) -> list[TensorUse]:
-        """What a call gave that has such values."""
+        """Results of a call that have such values."""
         return [use for use in self._log.calls[row].outputs if use.values is not None and kind(use.values)]
 
     def _is(self, use: TensorUse, row: int, kind: Kind) -> bool:
@@ -105,7 +105,7 @@ class ValueOrigins:
         return values is not None and kind(values)
 
     def _maker(self, tensor: int, at: int, kind: Kind) -> int | None:
-        """The newest call before `at` that left such values in the tensor, through whatever view of it."""
+        """The newest call before `at` that left such values in the tensor, also through a view."""
         for row in reversed(self._flow.producers(tensor, at)):
             if any(use.tensor == tensor for use in self.outputs_of_kind(row, kind)):
                 return row
@@ -117,7 +117,7 @@ class ValueOrigins:
         return None
 
     def _maker_of_memory(self, tensor: int, at: int, kind: Kind) -> int | None:
-        """The oldest call that gave a tensor in the same memory: ``nn.Parameter(t)`` is no call."""
+        """The oldest call that returned a tensor in the same memory: ``nn.Parameter(t)`` is no recorded call."""
         for shared in self._flow.sharing_memory(tensor):
             for row in self._flow.producers(shared, at):
                 if any(use.tensor == shared for use in self.outputs_of_kind(row, kind)):
@@ -125,7 +125,7 @@ class ValueOrigins:
         return None
 
     def _first_use(self, tensor: int, at: int, kind: Kind) -> int:
-        """The first call that took the tensor with such values; `at` where nobody looked before."""
+        """The first call that received the tensor with such values; `at` if no earlier values were read."""
         for row in self._flow.users(tensor):
             if row >= at:
                 break

@@ -1,7 +1,7 @@
 """Values that left torch and came back: through NumPy, as Python numbers, or as a parameter made from a result.
 
-What happens in between is out of sight. How sure a connection is stands with it: shared memory proves it, a number
-that is equal to the last digit as good as proves it, and otherwise there is only the order of things.
+What happens in between is not recorded, so each connection has a certainty: shared memory proves it, a number that is
+equal to the last digit almost proves it, and otherwise only the order of events suggests it.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from gradviz.analysis.dataflow.cuts import is_exit
 from gradviz.graph.call_log import Call, CallLog, TensorUse
 
 Certainty = Literal["memory", "value", "order", "number"]
-"""``order``: it came in after the other had left, in the same step and in a call that makes tensors from outside;
-``number``: as a number that may have been computed from one that had left in the same step (an index or a bound that is
-equal to it, or a float with many digits), which may be chance."""
+"""``order``: it came in after the other had left, in the same step, and in a call that makes tensors from outside;
+``number``: as a number that may have been computed from one that had left in the same step (an equal index or bound, or
+a float with many digits), which may be chance."""
 
 
 class Reentry(Struct, frozen=True):
-    """A value that came into a call."""
+    """A value that came into a call from outside of torch."""
 
     exit: int
-    """The call where it had left; where the memory is that of a result, and none is known, the call that made it."""
+    """The call where it had left; if it is the memory of a result and that call is unknown, the call that made it."""
     tensor: int
-    """The tensor that it was then."""
+    """The tensor that it was when it left."""
     into: int
-    """The tensor that it came in as."""
+    """The tensor that it is after it came back."""
     certainty: Certainty
 
 
 def find_reentries(log: CallLog) -> dict[int, tuple[Reentry, ...]]:
-    """By call: the values that came into it, or with a tensor that it took first, from outside of torch."""
+    """By call: the values that came into it from outside of torch, also in a tensor that it was the first to use."""
     found: dict[int, tuple[Reentry, ...]] = {}
     finder = _Finder(log)
     for number, call in enumerate(log.calls):
@@ -47,8 +47,8 @@ _FROM_OUTSIDE = frozenset(
     {"torch.tensor", "torch.as_tensor", "torch.asarray", "torch.full", "torch.full_like", "torch.Tensor.new_tensor"}
 )
 _TAKE_INDICES = frozenset(
-    f"torch.{place}{name}"
-    for place in ("", "Tensor.")
+    f"torch.{prefix}{name}"
+    for prefix in ("", "Tensor.")
     for name in ("__getitem__", "narrow", "select", "roll", "index_select", "take", "unfold")
 )
 _STEP_BOUNDARIES = frozenset({"backward", "step"})
@@ -57,15 +57,15 @@ _FLOATING = ("float", "bfloat", "complex")
 
 
 class _Finder:
-    """Reads the log from front to back."""
+    """Reads the log from the first call to the last."""
 
     def __init__(self, log: CallLog) -> None:
         self._log = log
         self._left_with_value: dict[float, tuple[int, int]] = {}
         self._left_in_step: dict[bool, tuple[int, int]] = {}
-        """The newest exit of this step, as numbers and as arrays."""
+        """The newest exit of this step: as a number (False), as an array (True)."""
         self._left_as_whole: dict[int, tuple[int, int]] = {}
-        """By number, the newest exit of this step as whole numbers."""
+        """By number, the newest exit of this step as an integer."""
         self._left_as_array: dict[int, int] = {}
         """By tensor, its newest exit as an array."""
         self._left_with_memory: dict[int, tuple[int, int]] = {}
@@ -73,7 +73,7 @@ class _Finder:
         self._made_in_storage: dict[int, tuple[int, int]] = {}
         """By storage, the newest tensor with a ``grad_fn`` in it, with the call that made it."""
         self._descended: set[int] = set()
-        """Tensors that have to do with something that requires grad."""
+        """Tensors computed from something that requires grad."""
 
     def of_call(self, number: int, call: Call) -> Iterator[Reentry]:
         entries = [*self._of_memory(number, call), *self._of_numbers(call)]
@@ -170,10 +170,10 @@ class _Finder:
 
 
 def _looks_computed(scalar: object) -> bool:
-    """True for a float that nobody writes into a program."""
+    """Whether a float has too many digits to be written in a program by hand."""
     return isinstance(scalar, float) and len(repr(scalar)) >= _MANY_DIGITS
 
 
 def int_or_none(value: float) -> int | None:
-    """The whole number that `value` is; None for all others, NaN and Inf included."""
+    """The integer that `value` equals; None for all others, NaN and Inf included."""
     return int(value) if value - value == 0 and value == int(value) else None

@@ -1,4 +1,4 @@
-"""Where what an operation computes with was made: its module, its weights, the values that they begin with."""
+"""The lines that made what an operation uses: its module, its weights, their initial values."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from gradviz.graph.model import CallSite
 
 
 def line_of_module(flow: Dataflow, call: Call) -> int | None:
-    """The call site where a module of torch was made in which a call ran; None for what runs in none of torch's own."""
+    """The call site that made torch's own module in which a call ran; None if it ran in none."""
     return None if call.scope is None else flow.site_of_module(flow.log.scopes[call.scope].path)
 
 
 def line_that_keeps(flow: Dataflow, row: int, owner: str) -> CallSite | None:
-    """The line that made something for the module with the path `owner`, which keeps it.
+    """The line that made something which the module with the path `owner` keeps.
 
-    What makes it may be another constructor or a function that builds layers. The line to change is in a method of the
-    owner's class; where the owner was given it later, it is the first line that is in no constructor.
+    Another constructor, or a function that builds layers, may have made it. The line to change is in a method of the
+    owner's class; if the owner got it later, it is the first line outside of constructors.
     """
     made = flow.row_of_module(owner)
     if made is None:
@@ -29,13 +29,13 @@ def line_that_keeps(flow: Dataflow, row: int, owner: str) -> CallSite | None:
 
 
 def line_apart(flow: Dataflow, row: int, other: int) -> CallSite | None:
-    """The innermost line of a call on which another one does not stand: one function may have made both."""
+    """The innermost line of a call that another call does not share: one function may have made both."""
     beside = {(line.file, line.line) for line in callers(flow, other)}
     return next((line for line in callers(flow, row) if (line.file, line.line) not in beside), flow.line_of(row))
 
 
 def first_writes(flow: Dataflow, tensor: int, before: int) -> tuple[int, ...]:
-    """The calls that gave a tensor the values it began with, oldest first: those before any optimizer's step."""
+    """The calls that gave a tensor its initial values, oldest first: those before any optimizer's step."""
     rows = {row for shared in flow.sharing_memory(tensor) for row in flow.producers(shared, before)}
     rows |= set(flow.changes(tensor, -1, before))
     steps = [row for row in rows if flow.log.calls[row].kind == "step"]
@@ -43,7 +43,7 @@ def first_writes(flow: Dataflow, tensor: int, before: int) -> tuple[int, ...]:
 
 
 def optimizer_that_moved(flow: Dataflow, tensor: int, before: int) -> int | None:
-    """The call that made the optimizer which stepped a tensor last; None where none did, or none was seen made."""
+    """The call that made the optimizer that stepped a tensor last; None if there is none, or if it is unknown."""
     calls = flow.log.calls
     steps = [row for row in flow.changes(tensor, -1, before) if calls[row].kind == "step"]
     optimizer = calls[steps[-1]].optimizer if steps else None
@@ -54,7 +54,7 @@ def optimizer_that_moved(flow: Dataflow, tensor: int, before: int) -> int | None
 
 
 def is_set_by_hand(flow: Dataflow, writes: tuple[int, ...]) -> bool:
-    """Whether the last of the calls that wrote a tensor stands on another line than the one that made it."""
+    """Whether the last call that wrote a tensor is on another line than the one that made it."""
     if not writes:
         return False
     lines = [flow.line_of(row) for row in (writes[0], writes[-1])]

@@ -1,4 +1,4 @@
-"""Tensors that do not require grad though a gradient is wanted of them."""
+"""Tensors that do not require grad although the program needs their gradient."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FLOATING = ("float", "bfloat", "complex")
 
 
 def asked_without_flag(histories: ParameterHistories) -> Iterator[tuple[int, int]]:
-    """Leaves of which a gradient is asked for, with the call that asks; only what something was computed from."""
+    """Leaves whose gradient is requested, with the call that requests it; only leaves that were used."""
     read = frozenset(histories.reads_of_no_gradient)
     for row, call in enumerate(histories.log.calls):
         if row in read:
@@ -38,7 +38,7 @@ def _is_meant(histories: ParameterHistories, use: TensorUse, row: int) -> bool:
 
 
 def loss_of_frozen(histories: ParameterHistories) -> Iterator[tuple[int, list[int]]]:
-    """Calls refused for a tensor above which nothing requires grad and nothing is cut, with what should have."""
+    """Calls refused for a tensor above which nothing requires grad and nothing is cut, with the leaves above it."""
     for row, call in enumerate(histories.log.calls):
         roots = refused_roots(call)
         if not roots or not histories.flow.is_in_plain_sight(call):
@@ -65,12 +65,13 @@ def _parameters(histories: ParameterHistories, leaves: list[int]) -> list[int]:
 
 
 def _uses_what_trains(histories: ParameterHistories, row: int) -> bool:
-    """Whether calls inside of another one took what requires grad: as in a reentrant checkpoint, where it is lost."""
+    """Whether calls inside of another one used tensors that require grad, as in a reentrant checkpoint, which loses
+    them."""
     return any(histories.log.calls[inner].live_inputs for inner in histories.flow.inside(row))
 
 
 def _leaves_above(histories: ParameterHistories, roots: Sequence[int], before: int) -> list[int]:
-    """What the loss was computed from and nobody computed, or an optimizer has all the same, the newest last."""
+    """The leaves above the roots, and what an optimizer has although it was computed, the newest last."""
     found: dict[int, None] = {}
     for root in roots:
         for row in histories.flow.ancestors(root, before=before):
@@ -89,11 +90,11 @@ def _only_fills(call: Call) -> bool:
 
 
 def frozen_in_optimizer(histories: ParameterHistories) -> Iterator[tuple[list[int], int | None]]:
-    """What an optimizer steps though it never trains, and the call that froze it, if that came after.
+    """Tensors that an optimizer holds but never trains, and the call that froze them, if that came later.
 
-    A model that was given whole, with a part of it frozen before, is no mistake. What shows that training was meant:
-    the tensors required grad when the optimizer got them, or all of a group never did, or they are no parameters of a
-    module, so that somebody chose them one by one.
+    A whole model in an optimizer, with a part of it frozen before, is no mistake. These show that training was meant:
+    the tensors required grad when the optimizer got them; a whole group never did; or they are no parameters of a
+    module, so the program chose them one by one.
     """
     for number, optimizer in enumerate(histories.log.optimizers):
         if not any(histories.log.calls[row].optimizer == number for row in histories.steps):
@@ -114,7 +115,7 @@ def frozen_in_optimizer(histories: ParameterHistories) -> Iterator[tuple[list[in
 
 
 def _frozen_after(histories: ParameterHistories, tensor: int, optimizer: int) -> int | None:
-    """The call that froze the tensor when the optimizer had it, and it required grad."""
+    """The call that froze the tensor after the optimizer had got it, when it still required grad."""
     given, use = histories.first_given(optimizer).get(tensor, (0, None))
     if use is None or not use.requires_grad:
         return None
@@ -122,7 +123,7 @@ def _frozen_after(histories: ParameterHistories, tensor: int, optimizer: int) ->
 
 
 def location_of_flag(histories: ParameterHistories, row: int) -> Location | None:
-    """The line that decided on the flag: that of the call, or whoever called a function that several lines call."""
+    """The line that set the flag; if it is in a function that several lines call, the line that called it."""
     line = histories.flow.line_of(row)
     if line is None or line.caller is None:
         return location_of_line(line)

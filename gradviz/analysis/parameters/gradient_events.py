@@ -1,8 +1,8 @@
 """What happens to ``.grad`` of each parameter: filled by backward, used by a step, cleared.
 
-A life in the right order is *clear, backward (once or more), step*. Two disorders are told: a step that uses what an
-earlier one has used, and gradients that are cleared before a step. An optimizer that asks a closure for gradients again
-and again makes many steps in one.
+The right order is *clear, backward (once or more), step*. Two wrong orders are found: a step that uses gradients that
+an earlier step has used, and gradients that are cleared before a step. An optimizer with a closure makes many steps in
+one.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ Event = Literal["backward", "clear", "step"]
 
 
 class ReusedGradients(Struct, frozen=True):
-    """Steps that use gradients again. Calls are told by their numbers in the log."""
+    """Steps that use gradients again. Calls are identified by their rows in the log."""
 
     tensors: tuple[int, ...]
     steps: int
     step: int
-    """The first of them; within a ``step()`` that runs a closure, the first use of the changed tensor there."""
+    """The first of them; inside of a ``step()`` with a closure, the first use of the changed tensor there."""
     backward: int
     """The last backward call before it."""
     clear: int | None
-    """A call that clears gradients, in the wrong place or not these; None where there is none."""
+    """A call that clears gradients, but at the wrong time or not these; None if there is none."""
     clears_them: bool | None
-    """Whether that call clears these; None where there is none."""
+    """Whether that call clears these; None if there is no such call."""
 
 
 class DiscardedGradients(Struct, frozen=True):
-    """Backward calls whose gradients are cleared unused."""
+    """Backward calls whose gradients are cleared before their use."""
 
     tensors: tuple[int, ...]
     backward_calls: int
@@ -57,7 +57,8 @@ class GradientEvents:
 
     @cached_property
     def events(self) -> dict[int, list[tuple[int, Event]]]:
-        """By tensor: what happened, in order. What hooks step in the midst of a backward they clear there, unseen."""
+        """By tensor: its events, in order. Leaves that hooks step during a backward are left out: hooks clear them
+        there, unrecorded."""
         events: dict[int, list[tuple[int, Event]]] = defaultdict(list)
         for row in (*self._accumulating, *self._accumulating_in_closures):
             for tensor in self._histories.reached_by[row]:
@@ -75,12 +76,12 @@ class GradientEvents:
 
     @cached_property
     def _accumulating(self) -> list[int]:
-        """Backward calls that add to ``.grad``, but those inside of a step."""
+        """Backward calls that add to ``.grad``, except those inside of a step."""
         return [row for row in self._backward_rows if self._log.calls[row].inside is None]
 
     @cached_property
     def _accumulating_in_closures(self) -> list[int]:
-        """Those inside of a step of torch's own optimizers: what others do between two of them is their business."""
+        """Those inside of a step of torch's own optimizers. Other optimizers may do anything between two of them."""
         return [row for row in self._backward_rows if self._is_in_step(row)]
 
     @cached_property
@@ -98,7 +99,7 @@ class GradientEvents:
         return list(self._flow.changes(tensor, first, len(self._log.calls)))
 
     def _moves_in_steps(self, tensor: int) -> Iterator[int]:
-        """Uses in a closure, one for each time that the optimizer had moved the tensor since the closure ran before."""
+        """Uses in a closure, one for each time the optimizer had changed the tensor since the closure ran before."""
         before: tuple[int | None, int | None] | None = None
         for row in self._flow.users(tensor) if self._accumulating_in_closures else ():
             call = self._log.calls[row]
@@ -141,7 +142,7 @@ class GradientEvents:
 
     @cached_property
     def reused(self) -> list[ReusedGradients]:
-        """Steps with gradients that an earlier step has used, together where they are alike."""
+        """Steps with gradients that an earlier step has used, grouped by the call to blame."""
         groups: dict[tuple[int | None, bool | None], list[tuple[int, list[tuple[int, int, int]]]]] = defaultdict(list)
         for tensor, events in self.events.items():
             again = list(_steps_that_use_again(events))
@@ -173,15 +174,15 @@ class GradientEvents:
         return (None, None) if clear is None else (clear, True)
 
     def _first_from_same_line(self, row: int) -> int:
-        """The first call from the same line, so that findings of several tensors meet."""
+        """The first call from the same line, so that several tensors share one finding."""
         line = self._flow.line_of(row)
         return next((other for other in self._clears if self._flow.line_of(other) == line), row)
 
-    # -- thrown away ---------------------------------------------------------------------------------------------
+    # -- discarded -----------------------------------------------------------------------------------------------
 
     @cached_property
     def discarded(self) -> DiscardedGradients | None:
-        """Backward calls whose gradients are cleared unused, where that is the habit of the program."""
+        """Backward calls whose gradients are cleared before their use, if the program does so regularly."""
         found = [(row, clear, leaves) for row in self._accumulating for clear, leaves in self._discarded_by(row)]
         if not found or 2 * len(found) < len(self._accumulating) or len(found) < 2:
             return None
@@ -189,9 +190,9 @@ class GradientEvents:
         return DiscardedGradients(tuple(sorted(leaves)), len(found), len(self._accumulating), row, clear)
 
     def _discarded_by(self, row: int) -> Iterator[tuple[int, frozenset[int]]]:
-        """The call that clears all that a backward call gave to what is trained, and all of that.
+        """The call that clears all gradients of trained leaves from one backward call, and these leaves.
 
-        A backward whose gradient of an input was used (a penalty, an adversarial example) was called for that.
+        If the gradient of an input was used (a penalty, an adversarial example), the backward had another purpose.
         """
         reached = frozenset(self._histories.reached_by[row])
         leaves = reached & self.events.keys()
@@ -201,7 +202,7 @@ class GradientEvents:
             yield min(rows), leaves
 
     def _next_use(self, leaf: int, backward: int) -> int | None:
-        """The call that clears the gradient before a step has used it; None where there is none."""
+        """The call that clears the gradient before a step has used it; None if there is none."""
         events = self.events[leaf]
         for row, kind in events[bisect_right(events, (backward, "step")) :]:
             if kind != "backward":
@@ -209,7 +210,7 @@ class GradientEvents:
         return None
 
     def _is_looked_at(self, leaves: frozenset[int], start: int, end: int) -> bool:
-        """Whether the program itself, or a scaler of mixed precision, does something with the gradients."""
+        """Whether the program itself, or a scaler of mixed precision, uses the gradients."""
         for row in range(start + 1, end):
             call = self._log.calls[row]
             if "amp_" in call.function:
@@ -226,7 +227,7 @@ class GradientEvents:
 
 
 def _steps_that_use_again(events: list[tuple[int, Event]]) -> Iterator[tuple[int, int, int]]:
-    """The step before, the step, and the backward call between them, which no clearing parts."""
+    """The step before, the step, and the backward call between them, with no clearing in between."""
     used_by: int | None = None
     backward: int | None = None
     has_gradient = False

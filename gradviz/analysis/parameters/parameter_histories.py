@@ -1,6 +1,6 @@
-"""What became of every parameter in one run: who trains it, what used it, which backward calls reached it.
+"""What happened to every parameter in one run: who trains it, what used it, which backward calls reached it.
 
-All of it is read from the log of calls, and holds for parameters of modules as for plain tensors that require grad.
+All of it is read from the log of calls, for parameters of modules and for plain tensors that require grad.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from gradviz.graph.model import CallSite
 
 _COMPUTE = frozenset({"operation", "custom", "compiled"})
 _MAX_LOOKS = 20
-"""Looks at each call, on average, for all backward calls together: graphs that live on over steps overlap."""
+"""The limit of visits to each call, on average, for all backward calls: graphs that persist over steps overlap."""
 
 
 class ParameterHistories:
-    """Questions on the parameters of one log. Tensors, calls and optimizers are told by their numbers in it."""
+    """Answers questions on the parameters of one log. Tensors, calls and optimizers are identified by their numbers."""
 
     def __init__(self, flow: Dataflow, received: ReceivedGradients) -> None:
         self.flow = flow
         self.log = flow.log
         self._received = received
 
-    # -- who is who ----------------------------------------------------------------------------------------------
+    # -- names and makers ----------------------------------------------------------------------------------------
 
     def tensor(self, number: int) -> LoggedTensor:
         return self.log.tensors[number]
 
     def name(self, number: int) -> str:
-        """What findings call it."""
+        """Its name in findings."""
         return tensor_words(self.flow, number)
 
     def together(self, numbers: Iterable[int]) -> str:
-        """What findings call several: ``a.weight, a.bias and 3 more``."""
+        """Several in the words of findings: ``a.weight, a.bias and 3 more``."""
         return together(dict.fromkeys(map(self.name, numbers)))
 
     def parameters_below(self, path: str) -> list[int]:
-        """Parameters whose names begin with the path of a module."""
+        """Parameters whose names start with the path of a module."""
         names, numbers = self._by_name
         start, end = bisect_left(names, f"{path}."), bisect_left(names, f"{path}/")
         return numbers[start:end]
@@ -54,7 +54,7 @@ class ParameterHistories:
         return [name for name, _ in named], [number for _, number in named]
 
     def made_by(self, number: int) -> int | None:
-        """The call that made the memory it lies in, or the first one that took it."""
+        """The call that made its memory, or the first one that used it."""
         tensor = self.tensor(number)
         makers = [self.tensor(shared).producer for shared in self.flow.sharing_memory(number)]
         known = [row for row in (*makers, tensor.first_seen) if row is not None]
@@ -68,7 +68,7 @@ class ParameterHistories:
 
     @cached_property
     def trained(self) -> frozenset[int]:
-        """Tensors that an optimizer has, or had once."""
+        """Tensors that an optimizer has, or had."""
         return frozenset().union(*self._held)
 
     @cached_property
@@ -85,11 +85,11 @@ class ParameterHistories:
         )
 
     def given_at(self, optimizer: int) -> list[int]:
-        """The calls by which an optimizer got its groups: first of all those of its making."""
+        """The calls that gave an optimizer its groups; the first ones belong to its constructor."""
         return [row for row in self.flow.rows_of_kind("add_param_group") if self.log.calls[row].optimizer == optimizer]
 
     def first_given(self, optimizer: int) -> dict[int, tuple[int, TensorUse]]:
-        """By tensor that an optimizer was given: the first of these calls, and how the tensor was then."""
+        """By tensor of an optimizer: the first of these calls, and the state of the tensor then."""
         return self._first_given[optimizer]
 
     @cached_property
@@ -112,19 +112,19 @@ class ParameterHistories:
 
     @cached_property
     def stepped_by_hooks(self) -> frozenset[int]:
-        """Leaves that an optimizer steps in the midst of a backward."""
+        """Leaves that an optimizer steps during a backward."""
         steps = (call for row in self.steps if self._is_in_backward(call := self.log.calls[row]))
         return frozenset(use.tensor for step in steps for use in step.inputs)
 
     @cached_property
     def backward_calls(self) -> tuple[int, ...]:
-        """Calls of ``backward()`` and ``grad()``, but those that run inside of another."""
+        """Calls of ``backward()`` and ``grad()``, except those inside of another one."""
         calls = self.log.calls
         return tuple(row for row in self.flow.rows_of_kind("backward") if not self._is_in_backward(calls[row]))
 
     @cached_property
     def reads_of_no_gradient(self) -> tuple[int, ...]:
-        """Calls that found some ``.grad`` to be None, after a backward call that did not fail."""
+        """Calls that read a ``.grad`` that was None, after a backward call that did not fail."""
         calls = self.log.calls
         first = next((row for row in self.backward_calls if calls[row].raised is None), len(calls))
         return tuple(row for row in range(first + 1, len(calls)) if calls[row].function == "torch.Tensor.grad")
@@ -135,23 +135,23 @@ class ParameterHistories:
     # -- use and reach -------------------------------------------------------------------------------------------
 
     def forward_uses(self, number: int, after: int = -1) -> tuple[int, ...]:
-        """Calls that computed something from it; what fills it, flags it or looks at it is none."""
+        """Calls that computed something from it, not those that fill, flag or inspect it."""
         return tuple(row for row in self.flow.users(number, after) if _computes_from(self.log.calls[row], number))
 
     @property
     def has_compiled_code(self) -> bool:
-        """Whether some of it ran where no call is seen."""
+        """Whether some of it ran in compiled code, where calls are not recorded."""
         return bool(self.flow.rows_of_kind("compiled"))
 
     def is_used(self, number: int) -> bool:
-        """Whether anything was computed from it, as far as is known: on other threads, by a module that has it."""
+        """Whether anything known was computed from it, including uses on other threads by a module that has it."""
         return self.tensor(number).is_used_elsewhere or bool(self.forward_uses(number))
 
     @cached_property
     def reached_by(self) -> dict[int, frozenset[int]]:
-        """By backward call that did not fail: the leaves that its gradient goes to.
+        """By backward call that did not fail: the leaves that its gradient reaches.
 
-        Empty where graphs overlap so much that finding out would take too long.
+        Empty if graphs overlap so much that the search would take too long.
         """
         found: dict[int, frozenset[int]] = {}
         budget = _MAX_LOOKS * (len(self.log.calls) + 1_000)
@@ -186,7 +186,7 @@ class ParameterHistories:
         return inside
 
     def live_leaves(self, roots: Iterable[int], before: int) -> tuple[frozenset[int], int]:
-        """The leaves that a gradient at `roots` goes to, and how many calls were looked at."""
+        """The leaves that a gradient at `roots` reaches, and the number of visited calls."""
         leaves: set[int] = set()
         seen: set[int] = set()
         waiting: list[int] = []
@@ -209,20 +209,20 @@ class ParameterHistories:
 
     @cached_property
     def reached(self) -> frozenset[int]:
-        """Leaves that any backward call reached, as far as the calls tell or their ``.grad`` shows, and those that the
-        program gave a gradient itself: that of a copy, say, or a mean over samples."""
+        """Leaves that got a gradient: from a backward call, as the calls or their ``.grad`` show, or from the program
+        itself, such as the gradient of a copy or a mean over samples."""
         by_calls: set[int] = set().union(*self.reached_by.values())
         by_hand = (call.inputs[0].tensor for call in self.log.calls if call.function == GIVES_A_GRADIENT)
         return frozenset(by_calls.union(by_hand, (leaf for leaf in self.log.parameters if leaf in self._received)))
 
-    # -- left out ------------------------------------------------------------------------------------------------
+    # -- not trained ---------------------------------------------------------------------------------------------
 
     @cached_property
     def untrained(self) -> tuple[int, ...]:
-        """Leaves that get gradients, but that nothing changes: no optimizer has them, and no call writes to them.
+        """Leaves that get gradients but never change: no optimizer has them, and no call writes to them.
 
-        Only what is written after the first gradient counts: before that a leaf gets the values that it begins with.
-        Nothing where nothing is trained at all. A copy whose gradients are handed on to what is trained needs no step.
+        Only writes after the first gradient count, because earlier writes set the initial values. Empty if nothing is
+        trained at all. A copy whose gradients are passed to a trained leaf needs no step.
         """
         first = next(iter(self.reached_by), None)
         if first is None:
@@ -244,7 +244,7 @@ class ParameterHistories:
 
     @cached_property
     def callers_of_flagging(self) -> dict[tuple[str, int], set[int]]:
-        """By file and line that sets ``requires_grad`` in a function: the lines from which that was called."""
+        """By file and line that sets ``requires_grad`` in a function: the lines that called this function."""
         callers: dict[tuple[str, int], set[int]] = defaultdict(set)
         for row, call in enumerate(self.log.calls):
             line = self.flow.line_of(row) if "requires_grad" in call.function else None
@@ -253,7 +253,7 @@ class ParameterHistories:
         return dict(callers)
 
     def flag_changes(self, number: int) -> list[tuple[int, bool]]:
-        """The calls that set its ``requires_grad``, with what it was afterwards."""
+        """The calls that set its ``requires_grad``, with the flag afterwards."""
         found = []
         for row in self.flow.users(number):
             call = self.log.calls[row]
@@ -280,19 +280,19 @@ def _computes_from(call: Call, number: int) -> bool:
 _LOOKS_ONLY = frozenset({"torch.Tensor.detach", "torch.Tensor.data", "torch.Tensor.__deepcopy__"})
 
 
-# Leaves whose gradients the program hands on to other leaves, as a worker does whose copy of a model needs no step.
+# Leaves whose gradients the program passes to other leaves, like a worker whose copy of a model needs no step.
 
 GIVES_A_GRADIENT = "torch.Tensor.grad.__set__"
 
 
 class HandedOnGradients:
-    """Answers for all leaves of one log, which is looked through once."""
+    """Answers for all leaves of one log, with one pass over it."""
 
     def __init__(self, log: CallLog) -> None:
         self._log = log
 
     def is_of(self, leaf: int) -> bool:
-        """Whether its gradient, or what was computed from that, went into another leaf or its ``.grad``."""
+        """Whether its gradient, or what was computed from it, went into another leaf or its ``.grad``."""
         return any(fed != leaf for gradient in self._gradients.get(leaf, ()) for fed in self._fed.get(gradient, ()))
 
     @cached_property
@@ -305,7 +305,7 @@ class HandedOnGradients:
 
     @cached_property
     def _fed(self) -> dict[int, tuple[int, ...]]:
-        """By tensor: leaves that its values went into; of many two, of which one is another than any given one."""
+        """By tensor: leaves that its values went into; two are enough, because one of them differs from any leaf."""
         fed: dict[int, tuple[int, ...]] = {}
         for call in reversed(self._log.calls):
             leaves = set(self._given_to(call))

@@ -1,4 +1,4 @@
-"""How each parameter came out of the run, in one word and one line: reached, frozen, unused, cut off."""
+"""The outcome of each parameter at the end of the run: reached, frozen, unused, cut off; with a line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Outcome(Struct, frozen=True):
 def outcomes(case: Case) -> tuple[Outcome, ...]:
     """Of every parameter of modules and optimizers, in the order in which they were first seen.
 
-    What a copy or a replacement left behind, so that no module and no optimizer has it, is left out.
+    Old parameters that no module and no optimizer has, such as those of a copy or before a replacement, are left out.
     """
     histories = case.histories
     own = [
@@ -43,7 +43,7 @@ def outcomes(case: Case) -> tuple[Outcome, ...]:
 
 
 def outcome_of(case: Case, histories: ParameterHistories, number: int) -> Outcome:
-    """How one leaf came out."""
+    """The outcome of one leaf."""
     if number in histories.reached:
         return Outcome(number, "reached")
     if _is_frozen(histories, number):
@@ -72,7 +72,7 @@ def _cut_of(case: Case, number: int) -> Location | None:
 
 
 def counted_outcomes(case: Case) -> str:
-    """All of them in a few words: ``148 parameters: 140 reached, 8 frozen at train.py:12``."""
+    """The number of each: ``148 parameters: 140 reached, 8 frozen at train.py:12``."""
     found = outcomes(case)
     by_kind: dict[OutcomeKind, list[Outcome]] = defaultdict(list)
     for outcome in found:

@@ -1,4 +1,4 @@
-"""Which leaves got a gradient at any time of the run, as far as calls, graphs and the end of the program show it."""
+"""Which leaves got a gradient at any time of the run, according to calls, graphs and the end of the program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradviz.graph.model import Graph
 
 
 class ReceivedGradients:
-    """Asked with ``number in received``, where a number is that of a tensor in the log."""
+    """A set, asked with ``number in received``, where a number is that of a tensor in the log."""
 
     def __init__(self, capture: Capture, log: CallLog) -> None:
         self._capture = capture
@@ -26,7 +26,7 @@ class ReceivedGradients:
 
     @cached_property
     def _seen_by_calls(self) -> frozenset[int]:
-        """Leaves whose ``.grad`` was seen by some call, or that ``autograd.grad`` gave one for."""
+        """Leaves whose ``.grad`` some call used, or for which ``autograd.grad`` returned a gradient."""
         given = {
             use.tensor
             for call in self._log.calls
@@ -38,16 +38,16 @@ class ReceivedGradients:
 
     @cached_property
     def _names_in_graphs(self) -> frozenset[str]:
-        """Names of leaves that a recorded graph brought a gradient to.
+        """Names of leaves to which a recorded graph brought a gradient.
 
-        A name that several tensors bear tells nothing: modules that no variable holds are named by their class.
+        A name of several tensors proves nothing: modules that no variable holds are named by their class.
         """
-        bearers = Counter(name for tensor in self._log.tensors for name in tensor.names)
-        return frozenset(name for name in names_reached(self._capture.graphs) if bearers[name] < 2)
+        counts = Counter(name for tensor in self._log.tensors for name in tensor.names)
+        return frozenset(name for name in names_reached(self._capture.graphs) if counts[name] < 2)
 
 
 def names_reached(graphs: Iterable[Graph]) -> frozenset[str]:
-    """Names of the leaves that these graphs brought a gradient to."""
+    """Names of the leaves to which these graphs brought a gradient."""
     return frozenset(
         name
         for graph in graphs

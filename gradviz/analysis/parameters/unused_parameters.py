@@ -1,4 +1,4 @@
-"""Parameters that take no part in the loss, and the line where they should have."""
+"""Parameters that have no influence on the loss, and the line that should have used them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 
 
 class Forgotten(Struct, frozen=True):
-    """Parameters of one module, or of modules alike, that are left out in the same way."""
+    """Parameters of one module, or of similar modules, that are unused in the same way."""
 
     tensors: tuple[int, ...]
     location: Location | None
-    """Where they should have been used, or what was computed from them is lost; None where nothing tells."""
+    """The line that should have used them, or where the result is lost; None if unknown."""
     last: int | None = None
-    """The last call that computed something from them, where that is lost."""
+    """The last call that computed something from them, if that result is lost."""
     instead: int | None = None
     """A parameter of a module that is called twice where this one should have been called."""
     is_of_library: bool = False
-    """True for modules that a library made: nobody who uses it can mend that."""
+    """True for modules that a library made: its users cannot change that."""
 
 
 def never_used(histories: ParameterHistories) -> list[Forgotten]:
-    """What optimizers step, and nothing was computed from."""
+    """Parameters that optimizers step, and that nothing is computed from."""
     if not histories.steps or not histories.reached:
         return []
     silent = [
@@ -50,7 +50,8 @@ def never_used(histories: ParameterHistories) -> list[Forgotten]:
 
 
 def dropped(histories: ParameterHistories) -> Iterator[Forgotten]:
-    """What optimizers step, and what is only used for something that no loss needs, though nothing cuts it off."""
+    """Parameters that optimizers step, and that are only used for results that no loss uses, though nothing cuts
+    them off."""
     groups: dict[Location | None, list[int]] = defaultdict(list)
     last: dict[Location | None, int] = {}
     for number in sorted(histories.trained - histories.reached) if histories.steps and histories.reached_by else ():
@@ -66,7 +67,7 @@ def dropped(histories: ParameterHistories) -> Iterator[Forgotten]:
 
 
 def used_elsewhere(histories: ParameterHistories) -> tuple[int, ...]:
-    """What optimizers step, only another thread computed from, and no backward reached."""
+    """Parameters that optimizers step, that only another thread used, and that no backward reached."""
     silent = sorted(histories.trained - histories.reached) if histories.steps and histories.reached else ()
     return tuple(
         number
@@ -78,7 +79,7 @@ def used_elsewhere(histories: ParameterHistories) -> tuple[int, ...]:
 
 
 def asked_in_vain(histories: ParameterHistories) -> Iterator[tuple[int, int]]:
-    """Tensors that ``autograd.grad`` refused, because the loss was not computed from them, with the call."""
+    """Tensors that ``autograd.grad`` refused because the loss was not computed from them, with the call."""
     for row in histories.backward_calls:
         call = histories.log.calls[row]
         if call.raised is None or "not have been used in the graph" not in call.raised:
@@ -92,8 +93,8 @@ def asked_in_vain(histories: ParameterHistories) -> Iterator[tuple[int, int]]:
 
 
 class Neighbours:
-    """The same parameter of modules beside each other, ``net.a.weight`` and ``net.b.weight``: how one of them is used
-    tells where another one should have been. Each row of modules is looked at once."""
+    """The same parameter of sibling modules, ``net.a.weight`` and ``net.b.weight``: the use of one shows where another
+    one should have been used. Each group of siblings is visited once."""
 
     def __init__(self, histories: ParameterHistories) -> None:
         self._histories = histories
@@ -102,10 +103,10 @@ class Neighbours:
     def where_it_belongs(
         self, tensors: Sequence[int], *, any_sibling: bool = False
     ) -> tuple[Location | None, int | None]:
-        """The line that should have used them, as their siblings in the module tell, and the sibling that tells it.
+        """The line that should have used them, judged by their siblings, and the sibling that shows it.
 
-        A sibling of the same shape that is called twice in one call of their parent was meant once; siblings that all
-        are called from one line, as elements of a list are, tell that line.
+        If a sibling of the same shape is called twice in one call of their parent, one of the calls was meant for
+        these. If one line calls all siblings, as for the elements of a list, that line should have used them.
         """
         histories = self._histories
         for number in tensors:
@@ -119,7 +120,7 @@ class Neighbours:
         return None, None
 
     def _family(self, number: int) -> _Family:
-        """Itself among its siblings."""
+        """A parameter and its siblings."""
         module, _, own = self._histories.name(number).rpartition(".")
         key = module.rpartition(".")[0], own, module.count(".")
         if key not in self._families:
@@ -139,7 +140,7 @@ class Neighbours:
 
 
 class _Family(NamedTuple):
-    """What is known of the uses of parameters beside each other."""
+    """The uses of sibling parameters."""
 
     called_twice: tuple[tuple[int, int], ...]
     """Those that are called twice in one call of their parent, with the last of these calls."""
@@ -178,11 +179,10 @@ def _is_live(histories: ParameterHistories, row: int, number: int) -> bool:
 
 
 def _where_it_is_lost(histories: ParameterHistories, number: int, use: int) -> tuple[Location | None, int]:
-    """The next line that takes the same input where it could take the result; else the line of the last result.
+    """The next line that uses the same input where it could use the result; else the line of the last result. Also the
+    call of that last result.
 
-    With the call of that last result.
-
-    It could if both have one shape. What has another is computed beside it, not in its place.
+    It could if both have the same shape. A line with an input of another shape computes something else.
     """
     calls = histories.log.calls
     below = histories.flow.descendants(number, after=use - 1, live=True)
@@ -199,7 +199,7 @@ def _where_it_is_lost(histories: ParameterHistories, number: int, use: int) -> t
 
 
 def _is_made_by_library(histories: ParameterHistories, number: int) -> bool:
-    """Whether the code that made the module is neither the reader's nor torch's."""
+    """Whether the code that made the module belongs neither to the user nor to torch."""
     row = histories.made_by(number)
     site = histories.log.calls[row].call_site if row is not None else None
     while site is not None and "/torch/" in histories.log.call_sites[site].file.replace("\\", "/"):

@@ -1,4 +1,4 @@
-"""What the rules on NaN and Inf have in common: the evidence of one explained gradient, in words and figures."""
+"""What the rules on NaN and Inf share: the facts of one explained gradient, as words and figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gradviz.graph.query.operation_names import autograd_name, operation_word
 
 
 class BrokenGradientRule(Rule):
-    """Speaks once, of the first gradient that broke, where the cause is its own."""
+    """Reports the first gradient that became NaN or Inf, if its cause is the one that the rule is named after."""
 
     severity = "error"
 
@@ -35,7 +35,7 @@ class BrokenGradientRule(Rule):
 
     @abstractmethod
     def why(self, facts: BrokenGradientFacts) -> str:
-        """How it came about."""
+        """How the cause leads to NaN or Inf."""
 
     @abstractmethod
     def fix(self, facts: BrokenGradientFacts) -> str:
@@ -60,7 +60,7 @@ class BrokenGradientRule(Rule):
 
 
 class BrokenGradientFacts:
-    """What is to be said of one broken gradient."""
+    """One broken gradient, in the words of findings."""
 
     def __init__(self, case: Case, broken: BrokenGradient) -> None:
         self._case = case
@@ -79,7 +79,7 @@ class BrokenGradientFacts:
 
     @property
     def operation(self) -> str:
-        """The function to blame, as readers know it."""
+        """The function to blame, by its public name."""
         if self._is_compiled:
             inner = self._graph.nodes[self._broken.gradient_origin].attributes.get("broken_by")
             return f"compiled code ({inner})" if inner else "compiled code"
@@ -90,7 +90,7 @@ class BrokenGradientFacts:
 
     @property
     def operation_with_operands(self) -> str:
-        """``sqrt() of 32 values from 0 to 4.2``; the operation alone where nobody read them."""
+        """``sqrt() of 32 values from 0 to 4.2``; the operation alone if its operands were not read."""
         return f"{self.operation} of {self.operands}" if self.operands else self.operation
 
     @property
@@ -100,24 +100,24 @@ class BrokenGradientFacts:
 
     @property
     def is_unseen(self) -> bool:
-        """Whether the call only took what came from elsewhere."""
+        """Whether the call only received values that were broken already."""
         return self._broken.is_unseen
 
     @property
     def symptom(self) -> Symptom:
-        """What the reader notices."""
+        """What the user notices."""
         if not self._broken.leaves:
             return "raises" if self._case.capture.error is not None else "none"
         return "grad_nan" if self._broken.is_nan else "grad_inf"
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """Names of the leaves that got it."""
+        """Names of the leaves that got NaN or Inf."""
         return tuple(name for leaf in self._broken.leaves for name in self._graph.nodes[leaf].names[:1])
 
     @property
     def effect(self) -> str:
-        """What came of it: ``the gradient of net.0.weight and 3 more is NaN``."""
+        """The result: ``the gradient of net.0.weight and 3 more is NaN``."""
         if not self._broken.leaves:
             return "the loss is NaN or Inf" if self._broken.in_forward else f"backward meets {self.kind}"
         return f"the gradient of {together(self.tensors) or 'a tensor without a name'} is {self.kind}"
@@ -126,14 +126,14 @@ class BrokenGradientFacts:
     def location(self) -> Location | None:
         """The line to blame."""
         row = self._broken.call
-        # The node of compiled code knows the line inside of it, where that could be found.
+        # The node of compiled code knows the line inside of it, where that line could be found.
         if row is not None and not self._is_compiled:
             return self._case.location_of_call(row)
         return self._case.location_of(self._broken.graph, self._broken.gradient_origin)
 
     @property
     def symptom_location(self) -> Location | None:
-        """The line of what hid it, or else of the node that first sent it, where that is another one."""
+        """The line of what hid it, or of the node that first sent it, if that is another line."""
         hider = self._broken.hider
         if hider is not None:
             location = self._case.location_of_call(hider)
@@ -145,13 +145,13 @@ class BrokenGradientFacts:
 
     @property
     def hider(self) -> str:
-        """The function that chose other values."""
+        """The function that selected other values."""
         row = self._broken.hider
         return "a mask" if row is None else call_words(self._case.dataflow.log.calls[row])
 
     @property
     def reason(self) -> str:
-        """What is wrong with the function for such operands."""
+        """Why the function has no finite value or slope at these operands."""
         return self._singularity.reason if self._singularity is not None else ""
 
     @property
@@ -165,21 +165,21 @@ class BrokenGradientFacts:
 
     @property
     def operands(self) -> str:
-        """What it computed with: ``32 values from 0 to 4.2, 1 of them 0``; empty where nobody read it."""
+        """What it computed with: ``32 values from 0 to 4.2, 1 of them 0``; empty if that was not read."""
         facts = [values_in_words(values) for _, values in self._given()]
         return " and ".join(facts[:2])
 
     @property
     def results(self) -> str:
-        """What it gave."""
+        """What it returned."""
         outputs = () if self.call is None else self.call.outputs
         return next((values_in_words(use.values) for use in outputs if use.values is not None), "")
 
     @property
     def path(self) -> tuple[str, ...]:
-        """From the node where it was born to a leaf; the middle of a long way is left out."""
-        stations = [self._station(self._graph.nodes[node]) for node in self._broken.way]
-        return tuple(stations if len(stations) <= 7 else [*stations[:3], "...", *stations[-3:]])
+        """From the node where NaN or Inf began to a leaf, without the middle of a long path."""
+        nodes = [self._node_name(self._graph.nodes[node]) for node in self._broken.way]
+        return tuple(nodes if len(nodes) <= 7 else [*nodes[:3], "...", *nodes[-3:]])
 
     @property
     def evidence(self) -> dict[str, Attribute]:
@@ -191,10 +191,10 @@ class BrokenGradientFacts:
         for use in self.call.outputs[:1] if self.call is not None else ():
             for what, figure in _figures(use.values).items() if use.values is not None else ():
                 found[f"result_{what}"] = figure
-        gradient_origin = self._graph.nodes[self._broken.gradient_origin]
-        found["gradient_zeros_in"] = sum(each.zeros for each in gradient_origin.arrived if each is not None)
-        found["gradient_nans_out"] = sum(each.nans for each in gradient_origin.gradients if each is not None)
-        found["gradient_infs_out"] = sum(each.infs for each in gradient_origin.gradients if each is not None)
+        origin = self._graph.nodes[self._broken.gradient_origin]
+        found["gradient_zeros_in"] = sum(each.zeros for each in origin.arrived if each is not None)
+        found["gradient_nans_out"] = sum(each.nans for each in origin.gradients if each is not None)
+        found["gradient_infs_out"] = sum(each.infs for each in origin.gradients if each is not None)
         return found
 
     def _number(self) -> int:
@@ -209,7 +209,7 @@ class BrokenGradientFacts:
             if values is not None:
                 yield use.place, values
 
-    def _station(self, node: Node) -> str:
+    def _node_name(self, node: Node) -> str:
         return node.names[0] if node.is_leaf and node.names else autograd_name(node)
 
 

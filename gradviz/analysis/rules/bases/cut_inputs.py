@@ -1,4 +1,4 @@
-"""Where what a cut gave goes on in a graph: the nodes that took it in the place of something with a gradient."""
+"""Where the result of a cut is used in a graph: the nodes that got it instead of a tensor with a gradient."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from gradviz.graph.model import Graph
 from gradviz.graph.tensor_facts import TensorFacts
 
 MAX_INPUTS = 10_000
-"""So many places are told at most, in all graphs: a loop cuts once in each step."""
+"""The most inputs that are reported, in all graphs together: a loop cuts once in each step."""
 _MAX_REACHED = 100_000
-"""Tensors above the cuts of one line that are looked at, to tell what each of them costs its gradient."""
+"""The most tensors above the cuts of one line that are visited, to find which of them each cut affects."""
 _MAX_STEPS = 50_000
-"""Calls that are followed from the cuts of one line on: where they all lead somewhere else, a graph shows nothing."""
+"""The most calls that are followed from the cuts of one line: if none of them leads to a graph, none is drawn."""
 
 
 def dead_inputs(case: Case, flow: Dataflow, found: CutOff) -> tuple[DeadInput, ...]:
-    """The nodes that took it, in whatever graph: the line cuts in every step. None where it came to no graph."""
+    """The nodes that got it, in any graph, as the line cuts in every step. Empty if it reached no graph."""
     takers = islice(filter(None, islice(_followed(flow, found), _MAX_STEPS)), MAX_INPUTS)
     own = _OwnTensors(case, flow, found)
     inputs = [
@@ -35,14 +35,14 @@ def dead_inputs(case: Case, flow: Dataflow, found: CutOff) -> tuple[DeadInput, .
     ]
     number = case.backward_calls.graph_of(found.backward)
     if all(dead.at.graph != number for dead in inputs):
-        # The values left torch and came back: only the way of the shadow tells where.
+        # The values left torch and came back: only the cut path shows where.
         last = _input_of(case, flow, _at_end_of_way(flow, found))
         inputs += [] if last is None else [last]
     return tuple({dead.at: dead for dead in inputs}.values())
 
 
 class _OwnTensors:
-    """What gets no gradient because of each of the cuts of one line."""
+    """The tensors that get no gradient because of each cut of one line."""
 
     def __init__(self, case: Case, flow: Dataflow, found: CutOff) -> None:
         self._case, self._flow, self._found = case, flow, found
@@ -50,7 +50,7 @@ class _OwnTensors:
         self._left = _MAX_REACHED
 
     def names(self, cut: int) -> tuple[str, ...]:
-        """Those of the call; none where finding out about all of them would take too long."""
+        """Those of one call; empty if finding all of them would take too long."""
         if cut not in self._names and self._left > 0:
             above = alive_above(self._flow, ((use.tensor, cut) for use in self._flow.log.calls[cut].live_inputs))
             self._left -= len(above)
@@ -59,7 +59,7 @@ class _OwnTensors:
 
 
 class _Taker(NamedTuple):
-    """A dead tensor, where it is known, and the call that took it: one that gave a gradient's way on, or backward."""
+    """A dead tensor, if known, and the call that used it: a call whose result has a gradient, or backward."""
 
     tensor: int | None
     call: int
@@ -77,7 +77,8 @@ def _at_end_of_way(flow: Dataflow, found: CutOff) -> _Taker:
 
 
 def _followed(flow: Dataflow, found: CutOff) -> Iterator[_Taker | None]:
-    """Every use of what the line cut, and of what was computed from it without a gradient; None where it goes on."""
+    """Every use of what the line cut, and of what was computed from it without a gradient. Yields None for calls that
+    only pass it on."""
     line = flow.line(found.cut.call_site)
     for cut in flow.cuts:
         if cut.kind != found.cut.kind or flow.line(cut.call_site) != line:
@@ -107,7 +108,7 @@ def _input_of(case: Case, flow: Dataflow, taker: _Taker) -> DeadInput | None:
         return None
     scope = case.scope_of_call(number, taker.cut)
     tensor = None if taker.tensor is None else flow.log.tensors[taker.tensor]
-    # What a cut gave may have been made a leaf, which wants a gradient of its own.
+    # The result of a cut may have been made a leaf, which gets a gradient again.
     is_leaf = any(use.tensor == taker.tensor and use.requires_grad for use in flow.log.calls[taker.call].inputs)
     leaf = _leaf_named(case.graphs[number], tensor.names) if tensor is not None and is_leaf else None
     if leaf is not None:
@@ -115,7 +116,9 @@ def _input_of(case: Case, flow: Dataflow, taker: _Taker) -> DeadInput | None:
     own = [at.node for at in nodes if at.graph == number]
     if not own:
         return None
-    node, constant = (own[-1], None) if tensor is None else _place_in(case.placed_graph(number), own, tensor.facts)
+    if tensor is None:
+        return DeadInput(NodeAt(number, own[-1]), None, scope)
+    node, constant = _node_that_took(case.placed_graph(number), own, tensor.facts)
     return DeadInput(NodeAt(number, node), constant, scope)
 
 
@@ -123,10 +126,10 @@ def _leaf_named(graph: Graph, names: tuple[str, ...]) -> int | None:
     return next((leaf.id for leaf in graph.leaves if not set(names).isdisjoint(leaf.names)), None)
 
 
-def _place_in(graph: Graph, nodes: list[int], facts: TensorFacts) -> tuple[int, int | None]:
-    """Which node of one call took a tensor, and as which constant; the last one where none looks like it.
+def _node_that_took(graph: Graph, nodes: list[int], facts: TensorFacts) -> tuple[int, int | None]:
+    """Which node of one call got a tensor, and as which constant; the last node if no constant fits.
 
-    A call may look at a tensor in another shape before it computes with it; then the number of elements tells.
+    A call may reshape a tensor before it computes with it; then the number of elements decides.
     """
     taken = [(node, constant) for node in nodes for constant in graph.nodes[node].constants]
     for alike in (_is_same, _has_same_elements):

@@ -1,4 +1,4 @@
-"""What the rules on missing gradients have in common: one line cuts, and tensors above it get nothing."""
+"""What the rules on missing gradients share: a line cuts the path of gradients, and tensors above it get none."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from gradviz.graph.call_log import Call
 _MAX_STATIONS = 6
 _MAX_NODES = 20
 _MAX_STEPS = 10_000
-"""Tensors that are looked at for a node that is still there."""
+"""The most tensors that are visited to find a node that still exists."""
 
 
 class CutRule(Rule):
-    """Speaks once for each line whose cut has the cause that the rule is named after.
+    """Reports once for each line whose cut has the cause that the rule is named after.
 
-    A line is a warning if another one explains its tensors as well, or if nobody is known to train them.
+    It is a warning if another line explains the same tensors, or if it is unknown whether they are trained.
     """
 
     severity = "error"
@@ -44,7 +44,7 @@ class CutRule(Rule):
 
     @abstractmethod
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
-        """What cuts, in words that begin a sentence: ``.detach()``."""
+        """What cuts, as the subject of a sentence: ``.detach()``."""
 
     @abstractmethod
     def why(self, flow: Dataflow, found: CutOff) -> str:
@@ -55,7 +55,7 @@ class CutRule(Rule):
         """What to do."""
 
     def changed_line(self, text: str, found: CutOff) -> str | None:
-        """The line of the cut as it should read; None where that is not certain."""
+        """The corrected line of the cut; None if that is not certain."""
         return None
 
     def _finding(self, case: Case, flow: Dataflow, found: CutOff, severity: Severity) -> Finding:
@@ -102,12 +102,11 @@ class CutRule(Rule):
         cuts = "cut" if culprit[:1].isdigit() else "cuts"
         if found.is_refused:
             return f"{case.tensor_name(found.root)} has no gradient to give: {culprit} {cuts} it off from {who}"
-        return f"no gradient for {who}: {culprit} {cuts} the way back from {case.tensor_name(found.root)}"
+        return f"no gradient for {who}: {culprit} {cuts} the path back from {case.tensor_name(found.root)}"
 
     def _path(self, case: Case, flow: Dataflow, found: CutOff) -> tuple[str, ...]:
         above = case.tensor_name(found.tensors[0])
-        stations = [_station(case, flow.log.calls[row]) for row in found.cut_path.calls]
-        cut, *rest = stations
+        cut, *rest = [_call_and_line(case, flow.log.calls[row]) for row in found.cut_path.calls]
         if len(rest) > _MAX_STATIONS:
             left_out = len(rest) - _MAX_STATIONS
             rest = [*rest[: _MAX_STATIONS // 2], f"{left_out} more calls", *rest[-_MAX_STATIONS // 2 :]]
@@ -116,24 +115,24 @@ class CutRule(Rule):
 
 
 def _is_cut_again(flow: Dataflow, found: CutOff) -> bool:
-    """Whether the values go into a call that would cut as well: then mending one is not enough."""
+    """Whether the values go into another call that cuts: then a change of the first one is not enough."""
     return any(flow.log.calls[row].function in REWRAPS for row in found.cut_path.calls[1:])
 
 
-def _station(case: Case, call: Call) -> str:
+def _call_and_line(case: Case, call: Call) -> str:
     location = case.location_of_site(call.call_site)
     name = short_name(call.function)
     return name if location is None else f"{name} (line {location.line})"
 
 
 def _taken_at(case: Case, found: CutOff, inputs: Sequence[DeadInput]) -> tuple[NodeAt, ...]:
-    """The nodes that took the result in the graph that lacks the gradient, the first of many."""
+    """The nodes that used the result, in the graph where the gradient is missing; only the first of many."""
     number = case.backward_calls.graph_of(found.backward)
     return tuple(dead.at for dead in inputs if dead.at.graph == number)[:_MAX_NODES]
 
 
 def _cut_root(case: Case, found: CutOff) -> CutRoot | None:
-    """The root that it left without a gradient; None where no graph was kept of the call."""
+    """The root that has no gradient because of the cut; None if the capture has no graph of that backward."""
     root = case.backward_calls.refused_root(found.backward, found.root)
     if root is None:
         return None
@@ -144,7 +143,7 @@ def _cut_root(case: Case, found: CutOff) -> CutRoot | None:
 
 
 def _cut_from(case: Case, found: CutOff) -> tuple[NodeAt, ...]:
-    """The nodes whose results were cut, the first of many; where their memory was freed, those before them."""
+    """The nodes whose results were cut, only the first of many; if they were freed, the nodes above them."""
     flow, nodes = case.dataflow, dict[NodeAt, None]()
     waiting = deque((cut.call, tensor) for cut in found.cuts for tensor in cut.live_inputs)
     seen = set(waiting)

@@ -1,4 +1,4 @@
-"""The line of an in-place change as it would read out of place, where that is certain.
+"""The line of an in-place change, rewritten as an out-of-place operation where that is certain.
 
 >>> out_of_place("        out += x", "torch.Tensor.add_")
 '        out = out + x'
@@ -18,18 +18,18 @@ _METHODS = "torch.Tensor."
 
 
 def call_out_of_place(case: Case, row: int) -> str | None:
-    """The line of a call of the log that changed a tensor, as it would read out of place."""
+    """The line of a call that changed a tensor, rewritten as an out-of-place operation."""
     flow = case.dataflow
     site, function = flow.log.calls[row].call_site, flow.log.calls[row].function
-    if site is None or flow.log.call_sites[site].is_library:  # The line calls something that makes the change.
+    if site is None or flow.log.call_sites[site].is_library:  # The line calls a function that makes the change.
         return None
     return out_of_place(case.source_line(case.location_of_call(row)) or "", function)
 
 
 def out_of_place(line: str, function: str) -> str | None:
-    """The statement with a new tensor in place of the change that a function made.
+    """The statement that makes a new tensor instead of the change that a function made.
 
-    None for any other statement than the plainest, and where it is not a method of the tensor that is changed.
+    None for all but the simplest statements, and if the function is not a method of the changed tensor.
     """
     if not function.startswith(_METHODS):
         return None

@@ -1,4 +1,4 @@
-"""What findings tell of a tensor that was changed in place after it had been saved: who saved it, who changed it."""
+"""The facts of a tensor that was changed in place after it had been saved: which call saved it, which changed it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of, tensor_words
 
 
 def overwritten_facts(case: Case, flow: Dataflow, reached: ReachedCalls, found: Overwritten) -> dict[str, Any]:
-    """The fields of a finding that are the same whatever the cause."""
+    """The fields of a finding that do not depend on the cause."""
     change, calls = found.changes[0], flow.log.calls
     return {
         "symptom": "raises",
@@ -33,20 +33,20 @@ def overwritten_facts(case: Case, flow: Dataflow, reached: ReachedCalls, found: 
 
 
 def version_after(flow: Dataflow, found: Overwritten) -> int:
-    """The tensor's version when backward came."""
+    """The tensor's version when backward needed it."""
     uses = (use for change in found.changes for use in flow.log.calls[change].changed)
     shared = set(flow.sharing_memory(found.tensor))
     return max(use.version for use in uses if use.tensor in shared and use.version is not None)
 
 
 def is_nameless_result(flow: Dataflow, found: Overwritten) -> bool:
-    """Whether the call saved its own result, which has no name: words for the tensor tell of the call, too."""
+    """Whether the call saved its own result, which has no name: its description already names the call."""
     tensor = flow.log.tensors[found.tensor]
     return not tensor.names and tensor.producer == found.saver
 
 
 def written_through(flow: Dataflow, found: Overwritten) -> tuple[int, ...]:
-    """The calls by which the tensor that was written to became a view of the one that was saved, or of its base."""
+    """The calls that made the changed tensor a view of the saved one, or of its base."""
     shared = set(flow.sharing_memory(found.tensor))
     change = found.changes[0]
     written = next(use.tensor for use in flow.log.calls[change].changed if use.tensor in shared)

@@ -1,4 +1,4 @@
-"""What the rules on vanishing and exploding gradients have in common: many changes in one direction."""
+"""What the rules on vanishing and exploding gradients share: many operations change it in the same direction."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from gradviz.analysis.rule import Rule
 from gradviz.graph.model import Graph
 
 _MIN_PART = 0.3
-"""Of the powers of ten of the whole, so many must be seen between the first and the last nodes of the culprit."""
+"""The part of the total change, in powers of ten, that must show between the first and the last node of the culprit."""
 _MIN_PART_OF_PRODUCT = 0.4
-"""The same where the whole begins at the loss: a gradient that is small because little is left to learn is no chain."""
+"""The same where the total starts at the loss: a gradient that is small because little is left to learn is no chain."""
 
 _MIN_NODES = 3
-"""What stands alone and makes a gradient large, as the square of a loss does, hides no chain behind it."""
+"""A single node that makes a gradient large, such as the square of a loss, is no chain."""
 
-_WHY_PRODUCT = "the gradient of each factor is the product of all others, and they are many"
+_WHY_PRODUCT = "the gradient of each factor is the product of all the others, and there are many"
 _FIX_PRODUCT = "add logarithms instead of multiplying (logsigmoid, log_softmax, logsumexp), or multiply fewer at a time"
 
 
 class SteepChain(Rule):
-    """Speaks once: of the first backward in which the gradient changes by a factor of `STEEP` from end to end."""
+    """Reports the first backward whose gradient changes by a factor of `STEEP` from one end of the model to the
+    other."""
 
     severity = "warning"
     symptom: ClassVar[Literal["vanishing", "exploding"]]
@@ -44,10 +45,10 @@ class SteepChain(Rule):
                 return
 
     def _steep(self, graph: Graph) -> Iterator[tuple[Descent, Growth]]:
-        """What changes too much, with the operation that makes it do so: from layer to layer, or from the loss on.
+        """Each total change that is too large, with the operation that causes it: between layers, or from the loss on.
 
-        In a loop without weights, from round to round, where something explodes: what vanishes there may be meant, as
-        running averages and discounted sums forget.
+        In a loop without weights it is measured between rounds, and only for exploding gradients: a running average or
+        a discounted sum forgets on purpose.
         """
         ordered, wholes = growths(graph), [descent(graph), descent_from_loss(graph)]
         if self.symptom == "exploding":
@@ -61,20 +62,20 @@ class SteepChain(Rule):
 
     @abstractmethod
     def verdict(self, culprit: Growth, whole: Descent) -> str:
-        """The message: what one node of the culprit does, and what that makes of the gradient."""
+        """The message: what one node of the culprit does, and what all of them do to the gradient."""
 
     def _is_steep(self, whole: Descent) -> bool:
         limit = STEEP**2 if whole.is_from_loss else STEEP
         return whole.factor < 1 / limit if self.symptom == "vanishing" else whole.factor > limit
 
     def _culprit(self, ordered: Sequence[Growth], whole: Descent) -> Growth | None:
-        """The operation that does most of it, if its nodes stand one behind another.
+        """The operation that causes most of it, if its nodes follow each other.
 
-        Small factors in branches beside each other, as new residual branches have them, make no chain.
+        Small factors in parallel branches, as in new residual branches, are no chain.
         """
         sign = -1 if self.symptom == "vanishing" else 1
         steepest_first = [each for each in ordered[::-sign] if sign * each.decades > 0]
-        if whole.is_from_loss:  # what stands beside each other is passed over
+        if whole.is_from_loss:  # parallel nodes are skipped
             candidates, part = steepest_first, _MIN_PART_OF_PRODUCT
         else:
             candidates, part = steepest_first[:1], _MIN_PART
@@ -106,9 +107,10 @@ class SteepChain(Rule):
         )
 
     def _from_the_steepest(self, rows: Sequence[FlowRow]) -> list[FlowRow]:
-        """Of what vanishes the smallest first, zeros before all; of what explodes the last that it reached.
+        """The parameters that it affects most: the smallest gradients (zeros first), or the last that an exploding
+        gradient reached.
 
-        Not the largest: a weight's gradient is also a product with what it was given, which may be small or large.
+        Not the largest gradient: a weight's gradient also has its input as a factor, which may be small or large.
         """
         if self.symptom == "vanishing":
             return sorted((row for row in rows if row.size or row.is_zero), key=lambda row: row.size or 0.0)
@@ -116,9 +118,9 @@ class SteepChain(Rule):
 
 
 def _is_recurrence_as_made(case: Case, number: int, culprit: Growth) -> bool:
-    """Whether torch's own recurrent modules do it, with the weights that torch drew.
+    """Whether torch's own recurrent modules cause it, with the weights that torch initialised.
 
-    All of them forget what is long past; their weights, which every step uses, learn from the last steps.
+    All of them forget old inputs; their weights, which every step uses, learn from the last steps.
     """
     flow, graph = case.dataflow, case.graphs[number]
     scopes = [graph.nodes[node].scope for node in culprit.nodes]
@@ -133,14 +135,14 @@ _RECURRENT = frozenset({"RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell"})
 
 
 def _used_again(case: Case, number: int, culprit: Growth) -> Iterator[str]:
-    """The weights that several of the guilty nodes share, as the steps of a recurrence do."""
+    """The weights that several nodes of the culprit share, as the steps of a recurrence do."""
     nodes = case.graphs[number].nodes
     uses = Counter(edge.target for node in culprit.nodes for edge in nodes[node].edges if edge is not None)
     return (name for leaf, count in uses.items() if count > 1 and nodes[leaf].is_leaf for name in nodes[leaf].names[:1])
 
 
 def _line_to_change(case: Case, number: int, culprit: Growth) -> Location | None:
-    """Where most of the guilty nodes' weights got their values, or else where their modules were made."""
+    """Where most weights of the culprit got their values, or else where their modules were made."""
     flow = case.dataflow
     nodes = case.graphs[number].nodes
     rows = [flow.call_of_node(nodes[node].sequence_nr) for node in culprit.nodes]
@@ -150,8 +152,8 @@ def _line_to_change(case: Case, number: int, culprit: Growth) -> Location | None
 
 
 def _site_behind(flow: Dataflow, row: int, weights: dict[int, tuple[bool, int | None]]) -> int | None:
-    """Of several weights the first that was set by hand. `weights` keeps what is known already: a recurrent weight is
-    used at every step."""
+    """Of several weights the first that was set by hand. `weights` caches what is known: every step uses a recurrent
+    weight."""
     call = flow.log.calls[row]
     own = [use for use in call.inputs if use.is_live_leaf and len(flow.log.tensors[use.tensor].facts.shape) > 1]
     for use in own:

@@ -1,4 +1,4 @@
-"""What the rules on gradients of exactly zero have in common."""
+"""What the rules on gradients of exactly zero share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gradviz.graph.query.operation_names import autograd_name, operation_word
 
 
 class ZeroGradientRule(Rule):
-    """Speaks of every operation that stops gradients in the way of its own."""
+    """Reports every operation that sends zero for the reason that the rule is named after."""
 
     severity = "warning"
 
@@ -28,11 +28,11 @@ class ZeroGradientRule(Rule):
 
     @abstractmethod
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
-        """What the operation does with the gradient, and of which values: the beginning of the message."""
+        """What the operation does, and with which values: the start of the message."""
 
     @abstractmethod
     def why(self, zero: ZeroGradient, operation: str) -> str:
-        """How it comes about."""
+        """Why the gradient is zero."""
 
     @abstractmethod
     def fix(self, zero: ZeroGradient, operation: str) -> str:
@@ -78,7 +78,7 @@ def _since(case: Case, zero: ZeroGradient) -> str:
     optimizer = case.dataflow.log.optimizers[zero.optimizer]
     rates = [rate for rate in optimizer.learning_rates if rate is not None]
     with_rate = f" with a learning rate of {max(rates):g}" if rates else ""
-    return f"; at first it did not, steps of {optimizer.class_name}{with_rate} moved the weights there"
+    return f"; it was not zero at first: steps of {optimizer.class_name}{with_rate} moved the weights there"
 
 
 _SMALLER_STEPS = (

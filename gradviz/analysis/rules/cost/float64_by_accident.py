@@ -16,17 +16,17 @@ _NARROW = frozenset({"float32", "float16", "bfloat16"})
 
 
 class Float64ByAccident(Rule):
-    """Data in float64 made a float32 computation twice as wide.
+    """Data in float64 makes a float32 computation float64, twice as wide.
 
     What it finds
     -------------
-    The first call that takes a float32 result with a gradient together with data in float64, and gives float64. Casts
-    that the program asks for are not found.
+    The first call that gets a float32 result with a gradient and data in float64, and returns float64. It does not
+    report casts that the program asks for.
 
     Why it matters
     --------------
-    NumPy's arrays are float64, and so is what `torch.from_numpy` makes of them. torch takes the wider of two types, so
-    everything from there to the loss keeps twice the memory for backward, and runs far slower on a GPU.
+    NumPy's arrays are float64, and so are the tensors that `torch.from_numpy` makes of them. torch computes with the
+    wider of two types, so from there to the loss backward keeps twice the memory, and a GPU is much slower.
 
     Example
     -------
@@ -58,12 +58,12 @@ class Float64ByAccident(Rule):
         flow = case.dataflow
         data = tensor_words(flow, wide.tensor)
         kept = sum(_wide_bytes(case, number) for number in case.measured_graphs[:1])
-        cost = f": {byte_words(kept)} of what the first graph keeps is that wide" if kept else ""
+        cost = f": {byte_words(kept)} of what the first graph saves are that wide" if kept else ""
+        wider = short_name(flow.log.calls[row].function)
         return self.finding(
-            f"{data} is float64, so that {short_name(flow.log.calls[row].function)} gives float64 for a float32 "
-            f"result{cost}",
-            why="torch computes with the wider of two types, from there on to the loss",
-            fix="make the data float32 where it comes into torch: torch.from_numpy(array).float()",
+            f"{data} is float64, so {wider} turns a float32 result into float64{cost}",
+            why="torch computes with the wider of two types, and so does every operation from there to the loss",
+            fix="convert the data to float32 where it enters torch: torch.from_numpy(array).float()",
             location=location_of_call(flow, row),
             tensors=flow.log.tensors[wide.tensor].names[:1],
             evidence={"call": flow.log.calls[row].function, "saved_bytes": kept},
@@ -71,11 +71,11 @@ class Float64ByAccident(Rule):
 
 
 def _widened_by(case: Case, call: Call) -> TensorUse | None:
-    """The data that made the result of a call wider than what it had a gradient for."""
+    """The data that made the result of a call wider than its inputs with a gradient."""
     tensors = case.dataflow.log.tensors
     if not call.node_count or not any(tensors[use.tensor].facts.dtype == "float64" for use in call.outputs):
         return None
-    # Not of leaves: a parameter is known as it was first seen, before a cast of its module.
+    # Not of leaves: the log knows a parameter as it was first seen, before a cast of its module.
     live = {tensors[use.tensor].facts.dtype for use in call.inputs if use.has_grad_fn}
     if not live or not live <= _NARROW:
         return None
@@ -84,7 +84,7 @@ def _widened_by(case: Case, call: Call) -> TensorUse | None:
 
 
 def _wide_bytes(case: Case, number: int) -> int:
-    """Bytes of float64 that one graph keeps, every storage once, without parameters and buffers."""
+    """Bytes of float64 that one graph keeps, each storage once, without parameters and buffers."""
     graph = case.graphs[number]
     kept = {
         saved.storage

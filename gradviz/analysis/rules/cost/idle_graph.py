@@ -12,7 +12,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.graph.words import counted
 
 _MIN_SHARE = 0.05
-"""Of all nodes that modules made; a try with one batch before training costs nobody anything."""
+"""Of all nodes that modules made; a test with one batch before training costs little."""
 
 
 class IdleGraph(Rule):
@@ -20,14 +20,14 @@ class IdleGraph(Rule):
 
     What it finds
     -------------
-    Calls of modules, in a program that calls ``backward()``, of which no backward goes through a single operation:
-    validation without ``torch.no_grad()``, or results of which only a detached copy is used. Not where a parameter that
-    is trained gets no gradient at all: then other rules say what cut it off.
+    Calls of modules, in a program that calls ``backward()``, where no backward goes through any of their operations:
+    validation without ``torch.no_grad()``, or results of which only a detached copy is used. It does not report where a
+    trained parameter gets no gradient at all: then other rules say what cut it off.
 
     Why it matters
     --------------
-    With gradients on, every operation keeps what its backward would need until the result is gone: most of the memory
-    of a training step, for a step that never comes. It often is what makes validation run out of memory.
+    With gradients on, every operation keeps what its backward needs until the result is freed: most of the memory of a
+    training step, for a backward that never runs. This often makes validation run out of memory.
 
     Example
     -------
@@ -61,7 +61,7 @@ class IdleGraph(Rule):
             return
         by_line: dict[tuple[str, Location | None], list[IdleRun]] = defaultdict(list)
         for run in uses.idle_runs:
-            # A gradient that never came is the fault of what cut it off, not of the model that ran.
+            # A missing gradient is the fault of what cut it off, not of the module call.
             if run.leaves.isdisjoint(case.missing_gradients.wanting):
                 by_line[run.path, run.location].append(run)
         for (path, location), runs in by_line.items():
@@ -73,7 +73,7 @@ class IdleGraph(Rule):
         times = "" if runs == 1 else f" {runs:,} times"
         return self.finding(
             f"{path} ran{times} with gradients on, and no backward used its graph of {counted(nodes, 'node')}",
-            why="every operation keeps what its backward would need until the result is gone",
+            why="every operation keeps what its backward needs until its result is freed",
             fix="run it under torch.no_grad(), or torch.inference_mode()",
             location=location,
             evidence={"runs": runs, "nodes": nodes, "nodes of all runs": uses.nodes_made()},

@@ -17,14 +17,14 @@ class NeedlessRetainGraph(Rule):
 
     What it finds
     -------------
-    Lines that call ``backward(retain_graph=True)``, or `torch.autograd.grad` with it, where in the whole run no later
-    call goes through any operation of that graph.
+    Lines that call ``backward(retain_graph=True)``, or `torch.autograd.grad` with it, where no later call of the run
+    goes through any operation of that graph.
 
     Why it matters
     --------------
-    Without it, each node lets go of what it saved as soon as it has run, so that memory shrinks during backward. With
-    it all of that stays until the loss is gone, often into the next step. It also hides the error that tells of a graph
-    which grows over steps.
+    Without it each node frees what it saved as soon as it has run, so memory shrinks during backward. With it all of
+    that stays until the loss is freed, often into the next step. It also hides the error that reports a graph which
+    grows over steps.
 
     Example
     -------
@@ -60,11 +60,11 @@ class NeedlessRetainGraph(Rule):
     def _finding(self, case: Case, location: Location | None, rows: list[int]) -> Finding:
         graphs = [case.graphs[number] for row in rows if (number := case.backward_calls.graph_of(row)) is not None]
         size = max((kept_bytes(graph, range(len(graph.nodes))) for graph in graphs), default=0)
-        kept = f": {byte_words(size)} stay in memory until the loss is gone" if size else ""
+        kept = f": {byte_words(size)} stay in memory until the loss is freed" if size else ""
         return self.finding(
             f"retain_graph=True keeps what the graph saved, and no later backward goes through any of it{kept}",
-            why="without it each node lets go of what it saved as soon as it has run",
-            fix="leave out retain_graph=True; several losses of one graph can be added up and differentiated together",
+            why="without it each node frees what it saved as soon as it has run",
+            fix="remove retain_graph=True; add up several losses of one graph and differentiate them together",
             location=location,
             evidence={"calls": len(rows), "saved_bytes": size},
         )

@@ -17,18 +17,18 @@ _WITH_GRAD = "use_reentrant=True, torch.utils.checkpoint is incompatible"
 
 
 class ReentrantCheckpoint(Rule):
-    """A reentrant checkpoint got no input that requires grad: nothing inside it is trained.
+    """A reentrant checkpoint got no input that requires grad, so nothing inside it trains.
 
     What it finds
     -------------
-    ``checkpoint(..., use_reentrant=True)``, or without that argument, around a part with parameters, where none of the
-    tensors handed to it requires grad: the data itself, detached features, or tensors inside a list or dict, at which
-    it does not look. Also ``autograd.grad`` through such a checkpoint.
+    ``checkpoint(..., use_reentrant=True)``, or without that argument, around a part with parameters, where no tensor
+    passed to it requires grad: the data itself, detached features, or tensors inside a list or dict, which it ignores.
+    Also ``autograd.grad`` through such a checkpoint.
 
     Why it matters
     --------------
-    The reentrant kind is a custom function of its inputs: torch does not see the parameters that it uses. Where no
-    input requires grad its output does not either, and the parameters inside get no gradient.
+    The reentrant kind is a custom function of its inputs: torch does not see the parameters that it uses. If no input
+    requires grad, its output does not either, and the parameters inside get no gradient.
 
     Example
     -------
@@ -64,12 +64,12 @@ class ReentrantCheckpoint(Rule):
         names = names_of(flow, tensors)
         inside = together(names) or "what it holds"
         given = [use for use in call.inputs if use.requires_grad]
-        what = "only finds inputs outside of lists and dicts" if given else "got no input that requires grad"
+        what = "ignores inputs inside of lists and dicts" if given else "got no input that requires grad"
         return self.finding(
             f"a reentrant checkpoint {what}: {inside} inside it get no gradient",
             symptom="grad_none",
-            why="it is differentiated with respect to its inputs only, so without one that requires grad nothing is",
-            fix="use_reentrant=False, which sees the parameters",
+            why="it is differentiated with respect to its inputs only, so one of them must require grad",
+            fix="use use_reentrant=False, which also finds the parameters",
             location=location,
             tensors=names,
             evidence={"inputs": len(call.inputs), "inputs_that_require_grad": len(given)},
@@ -82,8 +82,8 @@ class ReentrantCheckpoint(Rule):
                 yield self.finding(
                     "autograd.grad(), or backward(inputs=...), goes through a reentrant checkpoint, which forbids it",
                     symptom="raises",
-                    why="the reentrant kind calls backward itself, and that gives gradients to all parameters",
-                    fix="use_reentrant=False",
+                    why="the reentrant kind calls backward itself, which gives gradients to all parameters",
+                    fix="use use_reentrant=False",
                     location=case.location_of_call(rows[-1]) if rows else case.location_of_backward(failed.graph),
                     symptom_location=case.location_of_backward(failed.graph),
                     tensors=failed.starved,
@@ -92,7 +92,7 @@ class ReentrantCheckpoint(Rule):
 
 
 def _starving_checkpoints(flow: Dataflow, received: ReceivedGradients) -> Iterator[tuple[int, set[int]]]:
-    """Checkpoints whose results lost the gradient, with the leaves inside that never got one otherwise."""
+    """Checkpoints whose results have no gradient, with the leaves inside that get none from anywhere else."""
     calls = flow.log.calls
     for row, call in enumerate(calls):
         if call.function != REENTRANT_CHECKPOINT or call.grad_mode != "enabled":
@@ -105,7 +105,7 @@ def _starving_checkpoints(flow: Dataflow, received: ReceivedGradients) -> Iterat
 
 
 def _wanting(flow: Dataflow, row: int) -> Iterator[int]:
-    """Leaves that the checkpoint uses, and those that what it was given was computed from."""
+    """Leaves that the checkpoint uses, and those above its inputs."""
     calls = flow.log.calls
     for inner in flow.inside(row):
         yield from (use.tensor for use in calls[inner].inputs if use.is_live_leaf)

@@ -14,17 +14,17 @@ from gradviz.graph.words import byte_words
 
 
 class SavedMemory(Rule):
-    """A graph keeps more memory until its backward than it may.
+    """A graph keeps more memory for its backward than the limit allows.
 
     What it finds
     -------------
-    The backward call whose graph keeps the most, where that is more than the limit of ``--max-saved``: every storage
-    once, without parameters and buffers. It runs only where a limit is given.
+    The backward call whose graph keeps the most, if that is more than the limit of ``--max-saved``. Each storage counts
+    once; parameters and buffers do not count. It runs only if a limit is given.
 
     Why it matters
     --------------
-    What forward saves for backward is most of the memory of a training step. A limit in a test tells of the commit that
-    made it larger, before an accelerator does.
+    What the forward saves for backward is most of the memory of a training step. A limit in a test finds the commit
+    that makes it larger, before an accelerator runs out of memory.
 
     Example
     -------
@@ -62,10 +62,10 @@ class SavedMemory(Rule):
         backward = case.graphs[number].backward
         called = "a graph" if backward is None else f"the graph of backward {backward.number}"
         return self.finding(
-            f"{called} keeps {byte_words(memory.saved_bytes)} until it is differentiated: "
+            f"{called} keeps {byte_words(memory.saved_bytes)} for its backward: "
             f"{byte_words(memory.saved_bytes - self.limit)} more than {byte_words(self.limit)}{where}",
-            why="what forward saves for backward stays in memory until then",
-            fix="gradviz memory SCRIPT tells who keeps it, and what checkpointing would give up",
+            why="what the forward saves stays in memory until backward has used it",
+            fix="run gradviz memory SCRIPT: it shows which lines keep it, and what checkpointing would save",
             location=_location(most),
             symptom_location=case.location_of_backward(number),
             evidence={"saved_bytes": memory.saved_bytes, "limit_bytes": self.limit},

@@ -21,12 +21,12 @@ class GraphFreed(Rule):
     What it finds
     -------------
     A second backward through the same calls: two losses that share a part of the model, or a forward pass that is
-    computed once and used in every round of a loop. It tells which backward freed the graph, and what both share.
+    computed once and used in every round of a loop. It reports which backward freed the graph, and what both share.
 
     Why it matters
     --------------
-    A backward gives the memory of every node back as soon as the node has run. Whatever comes through the same nodes
-    later finds nothing to compute with. ``retain_graph=True`` keeps that memory; adding the losses needs none.
+    A backward frees what a node saved as soon as the node has run. A later backward through the same nodes has nothing
+    to compute with. ``retain_graph=True`` keeps that memory; adding the losses needs none.
 
     Example
     -------
@@ -69,26 +69,26 @@ class GraphFreed(Rule):
         shared = operation(calls[found.call])
         if computed is not None:
             return self.finding(
-                f"what line {computed.line} computes once is used again after the backward{at_line(first)} has freed "
-                "its graph",
-                why="each backward frees the graph that it goes through; the next round needs one of its own",
-                fix=f"compute line {computed.line} anew in every round, before its backward; if nothing in it is "
-                "trained, wrap it in torch.no_grad()",
+                f"line {computed.line} runs once, but its result is used again after the backward{at_line(first)} has "
+                "freed its graph",
+                why="each backward frees the graph that it goes through, so every round needs a new one",
+                fix=f"run line {computed.line} again in every round, before its backward; if nothing in it is trained, "
+                "wrap it in torch.no_grad()",
                 location=location_of_line(computed),
                 **facts,
             )
         return self.finding(
             f"the backward{at_line(second)} goes through {shared}{at_line(flow.line_of(found.call))}, which an earlier "
             f"backward{'' if first == second else at_line(first)} has gone through and freed",
-            why="two losses share a part of one graph, and the first backward gave the memory of that part back",
-            fix="add the losses and call backward() once, or give the first call retain_graph=True; if the first loss "
-            "is not meant to train the shared part, detach() what it takes from there",
+            why="two losses share a part of one graph, and the first backward freed that part",
+            fix="add the losses and call backward() once, or pass retain_graph=True to the first call; if the first "
+            "loss is not meant to train the shared part, detach() what it uses of it",
             location=location_of_line(first),
             **facts,
         )
 
     def _computed_once(self, flow: Dataflow, failed: FailedBackwards, found: Freed) -> CallSite | None:
-        """The line that is run once, where one line of a loop calls backward again and again on what it gave."""
+        """The line that runs once, if one line of a loop calls backward again and again on its result."""
         if not is_same_line(flow, found.earlier, found.backward):
             return None
         crossing = failed.reached(found.backward).crossing(found.earlier)
@@ -107,7 +107,7 @@ class GraphFreed(Rule):
 
 
 def is_same_line(flow: Dataflow, call: int, other: int) -> bool:
-    """Whether two calls were made from the same lines, all the way up."""
+    """Whether two calls were made from the same lines, all the way up the stack."""
     return list(callers(flow, call)) == list(callers(flow, other))
 
 

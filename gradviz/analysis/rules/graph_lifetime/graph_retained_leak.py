@@ -16,18 +16,18 @@ from gradviz.graph.saved_tensors import SavedTensor
 
 
 class GraphRetainedLeak(Rule):
-    """Graphs of steps that are over stay in memory, more with every step.
+    """Graphs of earlier steps stay in memory, more with every step.
 
     What it finds
     -------------
-    A variable, list or attribute that holds on to results with their graphs (a running loss, collected outputs);
+    A variable, list or attribute that holds results with their graphs (a running loss, collected outputs);
     ``backward(create_graph=True)``, after which ``.grad`` and the graph hold each other; and a custom function that
-    keeps its own result on ``ctx``, which is a cycle, too.
+    keeps its own result on ``ctx``, which is a cycle as well.
 
     Why it matters
     --------------
-    A result that requires grad holds the graph that it was computed by, and that holds activations. One loss that is
-    kept for a plot keeps a whole forward pass, and memory grows until there is none left.
+    A result that requires grad holds the graph that computed it, and the graph holds activations. One loss that is kept
+    for a plot keeps a whole forward pass, and memory grows until none is left.
 
     Example
     -------
@@ -70,9 +70,9 @@ class GraphRetainedLeak(Rule):
         return self.finding(
             f"{variable}{' and others like it' if many else ''} {'hold' if many else 'holds'} the graphs of "
             f"{retained.graphs:,} forward passes{at_line(line)}",
-            why="what requires grad holds the graph that it was computed by, with the memory of its activations",
-            fix="keep the value without its graph: .item() for a number, .detach() for a tensor; compute what is not "
-            "trained under torch.no_grad()",
+            why="a tensor that requires grad holds the graph that computed it, with the memory of its activations",
+            fix="keep the value without its graph: .item() for a number, .detach() for a tensor; compute what does not "
+            "train under torch.no_grad()",
             symptom="memory_leak",
             location=kept or made,
             symptom_location=made if kept is not None else None,
@@ -85,10 +85,10 @@ class GraphRetainedLeak(Rule):
         line = flow.line_of(retained.backward)
         return self.finding(
             f"backward(create_graph=True){at_line(line)} left {retained.graphs:,} graphs that nothing frees: each "
-            ".grad holds its graph, and the graph the tensor with that .grad",
-            why="Python's garbage collector does not see through the graph, so it cannot free such a cycle",
-            fix="use torch.autograd.grad(..., create_graph=True), which puts nothing into .grad; or set .grad = None "
-            "on every leaf, inputs as well, once it was used",
+            ".grad holds its graph, and the graph holds the tensor with that .grad",
+            why="Python's garbage collector does not see the graph, so it cannot free such a cycle",
+            fix="use torch.autograd.grad(..., create_graph=True), which writes no .grad; or set .grad = None on every "
+            "leaf, inputs as well, after its use",
             symptom="memory_leak",
             location=location_of_line(line),
             evidence={"graphs": retained.graphs, "tensors": len(retained.tensors)},
@@ -112,7 +112,7 @@ class GraphRetainedLeak(Rule):
         return self.finding(
             f"{node.name.removesuffix('Backward')} keeps its own result in ctx.{saved.slot}: the result holds ctx and "
             "ctx holds the result",
-            why="such a cycle is only freed when Python's garbage collector comes by, with all that the graph keeps",
+            why="such a cycle stays, with all that the graph keeps, until Python's garbage collector runs",
             fix="pass results and inputs to ctx.save_for_backward(...), and read ctx.saved_tensors in backward",
             symptom="memory_leak",
             location=_line_on_ctx(flow, call, saved.slot) or used,
@@ -124,7 +124,7 @@ class GraphRetainedLeak(Rule):
 
 
 def _line_of_holder(flow: Dataflow, retained: Retained) -> CallSite | None:
-    """The line whose result is held: in a module that keeps it, or where what a model gave back is kept."""
+    """The line whose result is held: inside of the module that keeps it, or where the result of a model is kept."""
     if retained.holder is not None and retained.holder.is_in_module:
         return flow.line_of(retained.maker)
     if retained.backward is not None:
@@ -133,7 +133,7 @@ def _line_of_holder(flow: Dataflow, retained: Retained) -> CallSite | None:
 
 
 def _location_of_keeping(holder: Holder, made: Location | None) -> Location | None:
-    """The one line that puts results into the list or dict that holds them, where another one makes them."""
+    """The one line that puts results into the list or dict that holds them, if another line makes them."""
     locations = [Location(file, line) for file, line in holder.lines]
     return locations[0] if len(locations) == 1 and locations[0] != made else None
 

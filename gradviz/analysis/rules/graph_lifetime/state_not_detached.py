@@ -21,15 +21,15 @@ class StateNotDetached(Rule):
 
     What it finds
     -------------
-    A backward that goes through its own step *and* through the steps before: a recurrent state, a running average or a
-    summed loss was computed in one round of the loop and used in the next, with its history. The earlier part of the
-    graph is freed by then, or the optimizer has changed its weights.
+    A backward that goes through its own step *and* through earlier steps: a recurrent state, a running average or a
+    summed loss was computed in one round of the loop and used in the next, with its history. By then the earlier part
+    of the graph is freed, or the optimizer has changed its weights.
 
     Why it matters
     --------------
-    A state without its history is a number; with it, it is the whole past. ``retain_graph=True`` hides the first
-    error, makes every step slower than the last, and ends in a complaint about an in-place change: the weights of
-    earlier steps are gone.
+    A state without its history is a number; with its history it holds all earlier steps. ``retain_graph=True`` hides
+    the first error, makes every step slower than the one before, and leads to an error about an in-place change: the
+    weights of the earlier steps no longer exist.
 
     Example
     -------
@@ -87,7 +87,7 @@ class StateNotDetached(Rule):
         return self.finding(
             f"{what} is carried over from an earlier step with its history, {words}",
             why=f"the backward{at_line(flow.line_of(backward))} goes through its own step and on into the one before",
-            fix="detach() the state before the next step uses it; no retain_graph is needed then",
+            fix="detach() the state before the next step uses it; then you need no retain_graph",
             **facts,
         )
 

@@ -22,17 +22,17 @@ from gradviz.graph.saved_tensors import SavedTensor
 
 
 class DataWrittenUnseen(Rule):
-    """Values that were saved for backward are overwritten through ``.data``, and nobody notices.
+    """Values that were saved for backward are overwritten through ``.data``, and torch does not notice.
 
     What it finds
     -------------
-    A write through ``x.data``, or an assignment to it, between the forward that saved ``x`` (or a view of it) and the
-    backward that computes with it.
+    A write through ``x.data``, or an assignment to it, after the forward has saved ``x`` (or a view of it) and before
+    the backward computes with it.
 
     Why it matters
     --------------
-    torch counts in-place changes and refuses a backward that would compute with changed values. ``.data`` has a
-    counter of its own, so nothing is refused, and the gradient is silently wrong.
+    torch counts in-place changes and refuses a backward that would compute with changed values. ``.data`` has another
+    counter, so torch refuses nothing, and the gradient is wrong without an error.
 
     Example
     -------
@@ -63,10 +63,11 @@ class DataWrittenUnseen(Rule):
         reached = case.backward_calls.reached(found.backward).above(found.saver)
         return self.finding(
             f"{saved} was saved for backward by {saver}{at_line(flow.line_of(found.saver))}, "
-            f"and is overwritten through .data{at_line(line)}: backward does not notice, and its gradient is wrong",
+            f"but a write through .data{at_line(line)} overwrites it: backward does not notice, and "
+            "its gradient is wrong",
             symptom="grad_wrong",
             why=f"the derivative of {saver} is computed from the values that it saved; .data hides that they changed",
-            fix="make a new tensor in place of the write, or write after backward(); under torch.no_grad() and without "
+            fix="make a new tensor instead of the write, or write after backward(); under torch.no_grad() and without "
             ".data torch notices such a write and refuses",
             location=location_of_line(line),
             symptom_location=location_of_call(flow, found.backward),

@@ -25,14 +25,14 @@ class InplaceModifiedSaved(Rule):
 
     What it finds
     -------------
-    A backward that raised because a tensor which it needs is no longer what it was when it was saved. It tells which
-    operation saved it, on which line it was changed, and through which views.
+    A backward that raised because a tensor that it needs was changed after it was saved. It reports which operation
+    saved it, on which line it was changed, and through which views.
 
     Why it matters
     --------------
     Many derivatives are computed from the operation's input or result: that of ``relu`` from its result, that of a
-    product from its factors. The graph keeps the tensor itself, not a copy. Once it is overwritten the right gradient
-    cannot be had any more, and torch refuses to compute a wrong one.
+    product from its factors. The graph keeps the tensor itself, not a copy. Once it is overwritten, the right gradient
+    can no longer be computed, and torch refuses to compute a wrong one.
 
     Example
     -------
@@ -68,9 +68,9 @@ class InplaceModifiedSaved(Rule):
             f"{tensor_words(flow, found.tensor)} was saved for backward{by}, "
             f"and {operation(calls[change])} changed it in place{through}{at_line(flow.line_of(change))}: "
             f"version {version_after(flow, found)}, saved as version {found.version}",
-            why=f"the derivative of {saver} is computed from the values that it saved, and they are overwritten",
-            fix="make a new tensor there (x = x + y, not x += y; no inplace=True, no trailing underscore), or change a "
-            "copy: x.clone(); or move the change behind backward()",
+            why=f"the derivative of {saver} is computed from the values that it saved, and these are overwritten",
+            fix="make a new tensor (x = x + y, not x += y; no inplace=True, no trailing underscore), change a copy "
+            "(x.clone()), or change it after backward()",
             changed_line=call_out_of_place(case, change),
             **facts,
         )

@@ -14,17 +14,17 @@ from gradviz.analysis.rule import Rule
 
 
 class LeafInplace(Rule):
-    """A tensor that gradients are for was changed in place, in sight of autograd.
+    """A leaf that requires grad was changed in place while autograd was recording.
 
     What it finds
     -------------
-    An in-place change of a parameter, or of another leaf with ``requires_grad=True``, or of a view of one: an update
-    by hand, an initialisation, a masked entry.
+    An in-place change of a parameter, of another leaf with ``requires_grad=True``, or of a view of one: an update by
+    hand, an initialisation, a masked entry.
 
     Why it matters
     --------------
-    A leaf is where gradients end up. If autograd followed the change, the leaf would become the result of an
-    operation, and its ``.grad`` would belong to a value that is gone. So torch refuses it.
+    A leaf is where gradients end. If autograd recorded the change, the leaf would become the result of an operation,
+    and its ``.grad`` would belong to a value that no longer exists. So torch refuses it.
 
     Example
     -------
@@ -55,14 +55,14 @@ class LeafInplace(Rule):
         name = tensor_words(flow, refused.base)
         through = " through a view" if refused.views or "view of a leaf" in refused.said else ""
         is_update = self._uses_its_gradient(flow, refused)
-        fix = "put it into `with torch.no_grad():`"
+        fix = "change it inside of `with torch.no_grad():`"
         if not is_update:
             copy = f"{name.rpartition('.')[2]}.clone()"
-            fix += f" if gradients need not see it; if they should, change a copy: {copy}"
+            fix += f" if no gradient needs the change; otherwise change a copy: {copy}"
         return self.finding(
-            f"{name} is a leaf that gradients are for, and {operation(call)} was to change it in place{through}"
-            f"{at_line(line)}",
-            why="autograd would have to make the leaf a result, and then nothing would be left to hold its .grad",
+            f"torch refuses to change {name} in place{through} by {operation(call)}{at_line(line)}: it is a leaf that "
+            "requires grad",
+            why="autograd would have to make the leaf a result, and then no tensor would be left to hold its .grad",
             fix=fix,
             symptom="raises",
             location=location_of_line(line),

@@ -15,17 +15,17 @@ from gradviz.analysis.rules.bases.overwritten_saved_tensors import overwritten_f
 
 
 class OptimizerStepBeforeBackward(Rule):
-    """An optimizer stepped while a backward that needs the old weights was still to come.
+    """An optimizer stepped before a backward that needs the old weights.
 
     What it finds
     -------------
-    A backward that raised because ``step()`` had changed weights that its graph was computed with, as when two
-    optimizers take turns (the two halves of a GAN, actor and critic).
+    A backward that raised because ``step()`` had changed weights that its graph was computed with, for instance where
+    two optimizers take turns (the two halves of a GAN, actor and critic).
 
     Why it matters
     --------------
     The derivative of a layer with respect to its input is its weight, as it was in the forward pass. ``step()`` changes
-    weights in place, so after it the graph has weights that its values were not computed with.
+    weights in place, so after it the graph no longer has the weights that its values were computed with.
 
     Example
     -------
@@ -65,6 +65,6 @@ class OptimizerStepBeforeBackward(Rule):
             f"{operation(calls[step])}(){at_line(flow.line_of(step))} changed {tensor_words(flow, found.tensor)}, "
             f"which the backward{backward} still needs as it was in the forward{at_line(flow.line_of(found.saver))}",
             why="a layer's derivative is its weight as it was in the forward pass; step() overwrites weights in place",
-            fix=f"step only after the backward{backward}, or compute that loss anew after the step",
+            fix=f"step only after the backward{backward}, or compute that loss again after the step",
             **overwritten_facts(case, flow, failed.reached(found.backward), found),
         )

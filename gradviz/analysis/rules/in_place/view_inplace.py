@@ -16,18 +16,18 @@ from gradviz.analysis.rules.bases.out_of_place_call import call_out_of_place
 
 
 class ViewInplace(Rule):
-    """A view of which autograd cannot follow an in-place change was changed in place.
+    """A view was changed in place, but autograd cannot record changes of this kind of view.
 
     What it finds
     -------------
-    An in-place change of one of several views that one call gave (``chunk``, ``split``, ``unbind``, iterating over a
-    tensor), of a view made under ``no_grad`` or in a custom function, or of an expanded tensor.
+    An in-place change of one of several views that one call returned (``chunk``, ``split``, ``unbind``, iteration over
+    a tensor), of a view made under ``no_grad`` or in a custom function, or of an expanded tensor.
 
     Why it matters
     --------------
-    A change of a view is a change of its base, whose history autograd has to rewrite. With several views from one
-    call, or one whose making it did not see, it cannot tell how; and in an expanded tensor many elements are the same
-    memory.
+    A change of a view changes its base, so autograd has to rewrite the history of the base. It cannot do so for several
+    views from one call, or for a view whose creation it did not record; and in an expanded tensor many elements share
+    the same memory.
 
     Example
     -------
@@ -59,10 +59,10 @@ class ViewInplace(Rule):
         made = refused.views[-1] if refused.views else None
         origin = "" if made is None else f" ({operation(calls[made])}{at_line(flow.line_of(made))})"
         return self.finding(
-            f"{tensor_words(flow, refused.target.tensor)} {reason}{origin}, and {operation(calls[refused.call])} was "
-            f"to change it in place{at_line(line)}",
-            why="changing a view changes what it is a view of, and autograd could not tell what became of that",
-            fix="make a new tensor there instead (no trailing underscore, x = x * y for x *= y), or clone() the view",
+            f"torch refuses to change {tensor_words(flow, refused.target.tensor)} in place by "
+            f"{operation(calls[refused.call])}{at_line(line)}: it {reason}{origin}",
+            why="a change of a view changes its base, and autograd cannot record what that does to the other views",
+            fix="make a new tensor instead (no trailing underscore, x = x * y for x *= y), or clone() the view",
             changed_line=call_out_of_place(case, refused.call),
             symptom="raises",
             location=location_of_line(line),
@@ -74,7 +74,7 @@ class ViewInplace(Rule):
 
 _REASONS = {
     "view was created in no_grad mode": "was made a view under no_grad",
-    "function that returns multiple views": "is one of several views that one call gave",
-    "view was created inside a custom Function": "is a view that a custom function gave back",
+    "function that returns multiple views": "is one of several views that one call returned",
+    "view was created inside a custom Function": "is a view that a custom function returned",
     "refers to a single memory location": "has several elements in the same memory",
 }

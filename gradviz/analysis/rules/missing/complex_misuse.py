@@ -15,7 +15,7 @@ from gradviz.graph.call_log import Call
 
 
 class ComplexMisuse(Rule):
-    """A complex result was cast to real numbers: its imaginary part takes no part in the loss.
+    """A complex result was cast to real numbers: the loss does not depend on its imaginary part.
 
     What it finds
     -------------
@@ -24,8 +24,8 @@ class ComplexMisuse(Rule):
 
     Why it matters
     --------------
-    Such a cast keeps the real part and throws the imaginary one away, in forward and in backward. The loss sees half of
-    a spectrum, and what only changes the other half gets no gradient.
+    Such a cast keeps the real part and drops the imaginary part, in the forward and in the backward. The loss sees half
+    of a spectrum, and what changes only the other half gets no gradient.
 
     Example
     -------
@@ -64,12 +64,12 @@ class ComplexMisuse(Rule):
         live = [(use.tensor, rows[0]) for use in call.inputs if use.requires_grad]
         known = set(flow.log.parameters)
         tensors = [case.tensor_name(number) for number in sorted(alive_above(flow, live) & known)]
-        whose = f" of what {together(tensors)} made" if tensors else ""
+        of_what = f" of what {together(tensors)} made" if tensors else ""
         return self.finding(
-            f"{short_name(call.function)} throws away the imaginary part{whose}",
+            f"{short_name(call.function)} drops the imaginary part{of_what}",
             symptom="grad_wrong",
-            why="a cast to real numbers keeps the real part only; the loss and the gradient see half of the numbers",
-            fix="say what is meant: .abs() for magnitudes, .real where the rest is zero, torch.view_as_real for both",
+            why="a cast to real numbers keeps the real part only, so the loss and the gradient use half of the numbers",
+            fix="write what you mean: .abs() for magnitudes, .real where the rest is zero, torch.view_as_real for both",
             location=location,
             op=case.graphs[mark.graph].nodes[mark.node].name,
             tensors=tuple(tensors),

@@ -10,17 +10,17 @@ from gradviz.analysis.rules.bases.cut_rule import CutRule
 
 
 class DataAccess(CutRule):
-    """A tensor was read through .data on its way to the loss, and what it was computed from gets no gradient.
+    """A tensor was read through .data before the loss, and the tensors that it was computed from get no gradient.
 
     What it finds
     -------------
-    A read of ``.data`` whose values go into the loss, where every way from some trained tensor to the loss leads
+    A read of ``.data`` whose values are used in the loss, where every path from some trained tensor to the loss goes
     through such a read.
 
     Why it matters
     --------------
-    ``tensor.data`` has the same values without their history, like ``detach()``. In addition autograd does not see
-    what is written through it, so a gradient can be wrong without an error.
+    ``tensor.data`` has the same values without their history, like ``detach()``. In addition, autograd does not see
+    writes through it, so a gradient can be wrong without an error.
 
     Example
     -------
@@ -48,10 +48,10 @@ class DataAccess(CutRule):
         return ".data"
 
     def why(self, flow: Dataflow, found: CutOff) -> str:
-        return "what .data gives has the same values but no history, so for the loss it is a constant"
+        return ".data has the same values but no history, so for the loss it is a constant"
 
     def fix(self, flow: Dataflow, found: CutOff) -> str:
-        return "use the tensor itself; where no gradient is wanted, write detach(), which autograd checks"
+        return "use the tensor itself; where you want no gradient, write detach(), which autograd checks"
 
     def changed_line(self, text: str, found: CutOff) -> str | None:
         changed, count = re.subn(r"\.data\b", "", text)

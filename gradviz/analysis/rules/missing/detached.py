@@ -9,19 +9,18 @@ from gradviz.analysis.rules.bases.cut_rule import CutRule
 
 
 class Detached(CutRule):
-    """A tensor was detached on its way to the loss, and what it was computed from gets no gradient.
+    """A tensor was detached before the loss, and the tensors that it was computed from get no gradient.
 
     What it finds
     -------------
-    A call of ``detach()`` or ``detach_()`` whose result goes into the loss, where every way from some trained tensor
-    to the loss leads through such a call. Detaching a target, a metric or one of two ways costs nobody a gradient and
-    is not found.
+    A call of ``detach()`` or ``detach_()`` whose result is used in the loss, where every path from some trained tensor
+    to the loss goes through such a call. It does not report a detached target or metric, or one of two paths: there
+    no tensor loses its gradient.
 
     Why it matters
     --------------
-    ``detach()`` gives the same values without their history. For autograd what comes out of it is a constant: the
-    loss still goes down a little, since what lies behind the cut learns, but everything before it keeps its random
-    weights.
+    ``detach()`` returns the same values without their history: for autograd the result is a constant. The layers after
+    the cut still learn, so the loss still goes down a little, but everything before the cut keeps its random weights.
 
     Example
     -------
@@ -47,12 +46,10 @@ class Detached(CutRule):
         return f".{short_name(flow.log.calls[found.cut.call].function)}()"
 
     def why(self, flow: Dataflow, found: CutOff) -> str:
-        return "what detach() gives has the same values but no history, so for the loss it is a constant"
+        return "detach() returns the same values without their history, so for the loss they are a constant"
 
     def fix(self, flow: Dataflow, found: CutOff) -> str:
-        return (
-            "leave out the detach(); where it is needed for a log or a cache, detach a copy that the loss does not use"
-        )
+        return "remove the detach(); if a log or a cache needs it, detach a copy that the loss does not use"
 
     def changed_line(self, text: str, found: CutOff) -> str | None:
         return text.replace(".detach()", "") if text.count(".detach()") == 1 else None

@@ -14,7 +14,7 @@ from gradviz.graph.call_log import Call
 
 
 class InferenceTensor(Rule):
-    """A tensor that was made in inference mode is used where autograd must record.
+    """A tensor that was made in inference mode is used in a computation that autograd must record.
 
     What it finds
     -------------
@@ -23,8 +23,8 @@ class InferenceTensor(Rule):
 
     Why it matters
     --------------
-    Tensors that are made under ``torch.inference_mode()`` have no version counter for all their life, also outside of
-    the block. Autograd could not tell whether they were changed, so it refuses to save them for backward.
+    A tensor that is made under ``torch.inference_mode()`` never has a version counter, also not outside of the block.
+    Autograd could not know whether it was changed, so it refuses to save it for backward.
 
     Example
     -------
@@ -66,10 +66,10 @@ class InferenceTensor(Rule):
         name = case.tensor_name(tensor)
         refused = f"{short_name(call.function)} with {together(wanting)}" if wanting else short_name(call.function)
         yield self.finding(
-            f"{name} was made in inference mode, and autograd refuses it in {refused}",
+            f"{name} was made in inference mode, and autograd refuses to save it in {refused}",
             symptom="raises",
             why="inference tensors have no version counter, so autograd cannot save them for backward",
-            fix="compute it under torch.no_grad() instead, or use a copy outside of inference mode: .clone()",
+            fix="compute it under torch.no_grad() instead, or copy it outside of inference mode with .clone()",
             changed_line=None if text is None else _with_no_grad(text),
             location=location,
             symptom_location=case.location_of_site(call.call_site),
@@ -80,11 +80,11 @@ class InferenceTensor(Rule):
 
 
 _SAYS = "inference tensor"
-"""What torch says in each of its refusals, besides which a call with such a tensor may fail for any other reason."""
+"""In each of torch's refusals; a call with such a tensor may fail for another reason, too."""
 
 
 def _made_in_inference(flow: Dataflow, tensor: int, before: int) -> int | None:
-    """The call that made the tensor, or the memory that it is a view of, in inference mode."""
+    """The call that made the tensor in inference mode, or the memory that it is a view of."""
     for shared in (tensor, *flow.sharing_memory(tensor)):
         for maker in flow.producers(shared, before):
             if flow.log.calls[maker].grad_mode == "inference":

@@ -8,16 +8,16 @@ from gradviz.analysis.rules.bases.cut_rule import CutRule
 
 
 class IntegerCast(CutRule):
-    """A result was cast to whole numbers on its way to the loss, and these carry no gradient.
+    """A result was cast to integers before the loss, and integers carry no gradient.
 
     What it finds
     -------------
-    ``long()``, ``int()``, ``byte()``, ``bool()`` or ``to(torch.int64)`` on a result, where what is made of it goes
-    into the loss (as a value, an index or a bound) and trained tensors have no other way to it.
+    ``long()``, ``int()``, ``byte()``, ``bool()`` or ``to(torch.int64)`` on a result, where the integers are used in
+    the loss (as a value, an index or a bound) and some trained tensors have no other path to it.
 
     Why it matters
     --------------
-    Whole numbers have no derivative: torch keeps gradients for floating and complex tensors only. Casting back to
+    Integers have no derivative: torch keeps gradients for floating-point and complex tensors only. A cast back to
     float does not bring the history back.
 
     Example
@@ -48,10 +48,10 @@ class IntegerCast(CutRule):
         return f"the cast to {kinds[0]}"
 
     def why(self, flow: Dataflow, found: CutOff) -> str:
-        return "whole numbers have no derivative, so torch gives them without a history"
+        return "integers have no derivative, so torch returns them without a history"
 
     def fix(self, flow: Dataflow, found: CutOff) -> str:
         return (
-            "stay with floating numbers in the loss; to look up at a computed place, interpolate "
+            "keep floating-point numbers in the loss; to look up at a computed index, interpolate "
             "(torch.nn.functional.grid_sample); to quantize, use a straight-through estimate"
         )

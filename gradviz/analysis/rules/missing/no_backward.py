@@ -10,16 +10,16 @@ from gradviz.analysis.rule import Rule
 
 
 class NoBackward(Rule):
-    """An optimizer steps, and nothing ever called backward.
+    """An optimizer steps, but no backward ever ran.
 
     What it finds
     -------------
-    Programs whose optimizers step although no `backward()` or `grad()` ran, so that no step changed any parameter.
+    Programs whose optimizers step although no `backward()` or `grad()` ran, so no step changed any parameter.
 
     Why it matters
     --------------
-    Without gradients a step skips every parameter, and says nothing. The loss that is printed changes with the batches
-    only.
+    Without gradients a step skips every parameter, without a message. The printed loss changes only because the
+    batches change.
 
     Example
     -------
@@ -59,7 +59,7 @@ class NoBackward(Rule):
             symptom="grad_none",
             location=case.location_of_call(steps[0]),
             tensors=tuple(dict.fromkeys(case.tensor_name(use.tensor) for use in first.inputs)),
-            why="an optimizer leaves parameters whose .grad is None as they are",
+            why="an optimizer does not change parameters whose .grad is None",
             fix="call loss.backward() before the step",
             evidence={"steps": len(steps), "backward calls": 0},
         )

@@ -9,18 +9,18 @@ from gradviz.analysis.rules.bases.cut_rule import CutRule
 
 
 class NoGradBlock(CutRule):
-    """Something that should train was computed while gradients were switched off.
+    """A tensor that should train was computed while gradients were switched off.
 
     What it finds
     -------------
-    Calls under ``torch.no_grad()``, ``torch.inference_mode()`` or ``torch.set_grad_enabled(False)``, as a block, as a
-    decorator or left on by mistake, whose results go into the loss, where trained tensors have no other way to it.
-    Targets and metrics that are computed this way cost nobody a gradient and are not found.
+    Calls under ``torch.no_grad()``, ``torch.inference_mode()`` or ``torch.set_grad_enabled(False)`` (as a block, as a
+    decorator or left on by mistake) whose results are used in the loss, where some trained tensors have no other path
+    to it. It does not report targets and metrics: there no tensor loses its gradient.
 
     Why it matters
     --------------
-    In such a block nothing is recorded. Results are constants for the loss, and the parameters that were used inside
-    never change. If all of the loss was computed so, ``backward()`` raises.
+    In such a block autograd records nothing. The results are constants for the loss, and the parameters used inside
+    never change. If the whole loss was computed so, ``backward()`` raises.
 
     Example
     -------
@@ -51,11 +51,11 @@ class NoGradBlock(CutRule):
         return f"{what} under {mode}"
 
     def why(self, flow: Dataflow, found: CutOff) -> str:
-        return "while gradients are off nothing is recorded, so for the loss these results are constants"
+        return "autograd records nothing while gradients are off, so for the loss these results are constants"
 
     def fix(self, flow: Dataflow, found: CutOff) -> str:
         if found.is_refused:
-            return "switch gradients off only around what needs none: with torch.no_grad(): ends by itself"
+            return "switch gradients off only around what needs none: the block of `with torch.no_grad():` has an end"
         return (
             "compute it with gradients on; if these tensors are not meant to train, "
             "keep them out of the optimizer and freeze them with requires_grad_(False)"

@@ -13,14 +13,14 @@ class NonDifferentiableOp(CutRule):
 
     What it finds
     -------------
-    ``argmax``, ``argsort``, comparisons, ``sample()`` and others whose results have no ``grad_fn``, where the result
-    goes into the loss and trained tensors have no other way to it. Predictions for a metric cost nobody a gradient
-    and are not found.
+    ``argmax``, ``argsort``, comparisons, ``sample()`` and others whose results have no ``grad_fn``, where the result is
+    used in the loss and some trained tensors have no other path to it. It does not report predictions for a metric:
+    there no tensor loses its gradient.
 
     Why it matters
     --------------
-    A small change of the input does not change which entry is the largest, or on which side of a threshold it lies,
-    so there is no gradient to follow. torch gives such results without a history.
+    A small change of the input does not change which entry is the largest, or on which side of a threshold it is, so
+    there is no gradient to follow. torch returns such results without a history.
 
     Example
     -------
@@ -52,13 +52,11 @@ class NonDifferentiableOp(CutRule):
 
     def why(self, flow: Dataflow, found: CutOff) -> str:
         if found.is_draw:
-            return (
-                "a draw is a random number, which torch gives without a history; rsample() draws in a way that has one"
-            )
-        return "a small change of its input does not change its result, so torch gives the result without a history"
+            return "sample() draws a random number, which has no history; rsample() draws one that has a history"
+        return "a small change of its input does not change its result, so torch returns it without a history"
 
     def fix(self, flow: Dataflow, found: CutOff) -> str:
         return (
-            "use a smooth counterpart in the loss (softmax or gumbel_softmax for argmax, sigmoid for a threshold, "
+            "use a smooth function in the loss (softmax or gumbel_softmax for argmax, sigmoid for a threshold, "
             "rsample() for sample()), or a straight-through estimate"
         )

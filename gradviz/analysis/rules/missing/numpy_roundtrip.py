@@ -12,13 +12,13 @@ class NumpyRoundtrip(CutRule):
 
     What it finds
     -------------
-    A result that left torch through ``numpy()`` (after ``detach()``, which it asks for), and came back as a tensor
-    that the loss was computed from, where trained tensors have no other way to it.
+    A result that left torch through ``numpy()`` (after the ``detach()`` that it requires) and came back as a tensor
+    that is used in the loss, where some trained tensors have no other path to it.
 
     Why it matters
     --------------
-    Autograd knows only torch's operations. Values that come back from NumPy are constants for it: what they were
-    computed from gets no gradient, and if all of the loss came back this way, ``backward()`` raises.
+    Autograd knows only torch's operations. Values that come back from NumPy are constants for it: the tensors that they
+    were computed from get no gradient, and if the whole loss came back this way, ``backward()`` raises.
 
     Example
     -------
@@ -45,10 +45,10 @@ class NumpyRoundtrip(CutRule):
     name = "numpy_roundtrip"
 
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
-        return "the way through NumPy"
+        return "the conversion to NumPy"
 
     def why(self, flow: Dataflow, found: CutOff) -> str:
-        return "NumPy records no gradients; what comes back from it is a constant for the loss"
+        return "NumPy records no gradients, so for the loss the values that come back are a constant"
 
     def fix(self, flow: Dataflow, found: CutOff) -> str:
         return "compute this with torch's own functions (torch.fft, torch.linalg, torch.special have most of NumPy's)"

@@ -12,17 +12,17 @@ _WRITTEN = {"__float__": "float", "__int__": "int", "__bool__": "bool", "__index
 
 
 class TensorRewrap(CutRule):
-    """A tensor was made anew from the values of another one, and the history was left behind.
+    """A new tensor was made from the values of another one, without its history.
 
     What it finds
     -------------
     ``item()``, ``float()`` or ``tolist()``, ``torch.tensor(t)``, ``Variable(t)`` or ``nn.Parameter(t)`` on a result,
-    where the new number or tensor goes into the loss and trained tensors have no other way to it.
+    where the new number or tensor is used in the loss and some trained tensors have no other path to it.
 
     Why it matters
     --------------
-    A Python number has no history, and a new tensor or parameter begins one of its own. With ``requires_grad=True``
-    on it ``backward()`` runs without an error, ends at the new tensor, and nothing learns.
+    A Python number has no history, and a new tensor or parameter starts a new one. With ``requires_grad=True`` on it,
+    ``backward()`` runs without an error, ends at the new tensor, and nothing learns.
 
     Example
     -------
@@ -48,7 +48,7 @@ class TensorRewrap(CutRule):
 
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
         if found.cut.kind == "parameter":
-            return "making a new nn.Parameter of the result"
+            return "making a new nn.Parameter from the result"
         if found.cut.kind == "rewrap":
             return f"{flow.log.calls[found.cut.call].function}(...)"
         call = flow.log.calls[blamed_call(flow, found)]
@@ -57,11 +57,11 @@ class TensorRewrap(CutRule):
     def why(self, flow: Dataflow, found: CutOff) -> str:
         if found.cut.kind == "parameter":
             return "a new parameter has the values of the result but no history: it is a leaf, where gradients end"
-        return "only the values are taken over; the new tensor does not know what they were computed from"
+        return "only the values are copied; the new tensor does not know what they were computed from"
 
     def fix(self, flow: Dataflow, found: CutOff) -> str:
         if found.cut.kind == "parameter":
             return "use the result itself (torch.func.functional_call runs a module with computed weights)"
         if flow.log.calls[found.cut.call].function.endswith(".Variable"):
-            return "leave Variable() out: tensors have been variables themselves since torch 0.4"
-        return "keep tensors: add them up, or torch.stack them, and take item() only of what is printed"
+            return "remove Variable(): since torch 0.4 every tensor is a variable"
+        return "keep tensors: add them up or torch.stack them, and call item() only on what you print"

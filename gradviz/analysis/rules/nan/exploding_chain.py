@@ -7,18 +7,18 @@ from gradviz.analysis.rules.bases.steep_chain import SteepChain
 
 
 class ExplodingChain(SteepChain):
-    """The gradient grows step by step on its way from the loss, until the first layers get a flood.
+    """The gradient grows at every layer on its path from the loss, until it is huge at the first layers.
 
     What it finds
     -------------
-    A model in which what flows between the layers near the input is at least a thousand times larger than near the
-    loss, because many operations in a row each make it larger.
+    A model in which the gradients between the layers near the input are at least a thousand times larger than near the
+    loss, because many operations in a row each make them larger.
 
     Why it matters
     --------------
     By the chain rule the gradient at a layer is a product with one factor for every layer above it. Factors above one
     (weights drawn with standard deviation 1 multiply it by about the square root of their number of outputs) make a
-    product that no learning rate suits, and that overflows in the end.
+    product that fits no learning rate, and that overflows in the end.
 
     Example
     -------

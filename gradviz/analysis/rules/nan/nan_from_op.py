@@ -6,18 +6,18 @@ from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientFact
 
 
 class NanFromOp(BrokenGradientRule):
-    """An operation has no finite value, or no finite slope, for what it was given.
+    """An operation has no finite value, or no finite slope, at its input.
 
     What it finds
     -------------
-    The operation that made the first NaN or Inf of a run out of finite numbers: in forward (``log(0)``, the standard
-    deviation of one value, ``0 / 0``), or only in backward, where the value is harmless and the slope is infinite
+    The operation that made the first NaN or Inf of a run from finite numbers: in the forward (``log(0)``, the standard
+    deviation of one value, ``0 / 0``), or only in the backward, where the value is finite and the slope is infinite
     (``sqrt(0)``, ``acos(1)``, a fractional power of 0).
 
     Why it matters
     --------------
-    An infinite slope times a gradient is Inf, and times a gradient of zero it is NaN. One step with it turns every
-    weight that it reaches into NaN, and from then on everything is.
+    An infinite slope times a gradient is Inf, and times a gradient of zero it is NaN. One step with it makes every
+    weight that it reaches NaN, and after that all results are NaN.
 
     Example
     -------
@@ -40,7 +40,7 @@ class NanFromOp(BrokenGradientRule):
         return f"{facts.operation_with_operands} {made}; {facts.effect}"
 
     def why(self, facts: BrokenGradientFacts) -> str:
-        return facts.reason or "finite numbers came in, and what went out is not: by value or by slope"
+        return facts.reason or "its input is finite, but its value or its slope there is not"
 
     def fix(self, facts: BrokenGradientFacts) -> str:
-        return facts.remedy or "keep its input away from where it is not defined, for instance with clamp()"
+        return facts.remedy or "keep its input inside the range where it is defined, for instance with clamp()"

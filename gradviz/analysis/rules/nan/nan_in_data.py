@@ -6,16 +6,16 @@ from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientFact
 
 
 class NanInData(BrokenGradientRule):
-    """The data or the targets hold NaN or Inf before the model sees them.
+    """The data or the targets contain NaN or Inf before they reach the model.
 
     What it finds
     -------------
-    NaN or Inf that came into the loss from tensors which no parameter had to do with, and the line where they were
-    made: a column scaled by its standard deviation of zero, a file with gaps.
+    NaN or Inf that came into the loss from tensors that no parameter was used for, and the line that made them: a
+    column divided by its standard deviation of zero, a file with gaps.
 
     Why it matters
     --------------
-    The model is right, and its weights become NaN with the first step all the same.
+    The model is correct, but its weights become NaN with the first step.
 
     Example
     -------
@@ -37,13 +37,13 @@ class NanInData(BrokenGradientRule):
 
     def verdict(self, facts: BrokenGradientFacts) -> str:
         if facts.is_unseen:
-            return f"the data that {facts.operation} takes has NaN or Inf in it; {facts.effect}"
+            return f"the data given to {facts.operation} contains NaN or Inf; {facts.effect}"
         made = f"gives {facts.results}" if facts.results else "gives NaN or Inf"
-        return f"the data is broken before the model sees it: {facts.operation} {made}"
+        return f"the data contains NaN or Inf before it reaches the model: {facts.operation} {made}"
 
     def why(self, facts: BrokenGradientFacts) -> str:
         reason = f"{facts.reason}; " if facts.reason else ""
-        return f"{reason}no parameter had to do with it, and one NaN in a batch makes every gradient NaN"
+        return f"{reason}no parameter was used for it, and one NaN in a batch makes every gradient NaN"
 
     def fix(self, facts: BrokenGradientFacts) -> str:
-        return facts.remedy or "clean the data where it is made or read: torch.isfinite() tells which rows"
+        return facts.remedy or "clean the data where it is made or read: torch.isfinite() shows which rows"

@@ -6,16 +6,16 @@ from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientFact
 
 
 class NanInMaskedBranch(BrokenGradientRule):
-    """A bad value is hidden in forward by a mask, ``where`` or an assignment, and comes back as NaN in backward.
+    """A mask, ``where`` or an assignment hides NaN or Inf in the forward, but the backward still computes NaN.
 
     What it finds
     -------------
-    Operations that compute NaN or Inf (or something with an infinite slope) for elements that ``torch.where``, a mask
-    or an assignment drops afterwards. The loss looks healthy.
+    Operations that compute NaN or Inf (or have an infinite slope) for elements that ``torch.where``, a mask or an
+    assignment drops afterwards. The loss looks healthy.
 
     Why it matters
     --------------
-    What is dropped gets a gradient of zero, and backward multiplies it by the slope of the operation: 0 times Inf is
+    Dropped elements get a gradient of zero, and backward multiplies it by the slope of the operation: 0 times Inf is
     NaN. The mask comes too late; it must be on the operation's input.
 
     Example
@@ -35,14 +35,15 @@ class NanInMaskedBranch(BrokenGradientRule):
 
     def verdict(self, facts: BrokenGradientFacts) -> str:
         made = f"gives {facts.results}" if facts.in_forward and facts.results else "has no finite slope everywhere"
-        return f"{facts.operation_with_operands} {made}; {facts.hider} hides that in forward, not in backward: {facts.effect}"
+        hidden = f"{facts.hider} hides that in forward, not in backward"
+        return f"{facts.operation_with_operands} {made}; {hidden}: {facts.effect}"
 
     def why(self, facts: BrokenGradientFacts) -> str:
         reason = f"{facts.reason}; " if facts.reason else ""
-        return f"{reason}what {facts.hider} drops gets a gradient of 0, and 0 times Inf is NaN"
+        return f"{reason}elements that {facts.hider} drops get a gradient of 0, and 0 times Inf is NaN"
 
     def fix(self, facts: BrokenGradientFacts) -> str:
         return (
-            f"mask the input of {facts.operation} instead of its result: put a harmless number where the result is not "
-            "wanted (x_safe = torch.where(mask, x, 1.0)), then compute, then mask"
+            f"mask the input of {facts.operation} instead of its result: put a harmless number where you do not want "
+            "the result (x_safe = torch.where(mask, x, 1.0)), then compute, then mask"
         )

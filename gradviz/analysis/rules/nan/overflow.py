@@ -6,17 +6,17 @@ from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientFact
 
 
 class Overflow(BrokenGradientRule):
-    """Numbers grow beyond what their dtype can hold, and become Inf.
+    """Numbers become too large for their dtype, and so become Inf.
 
     What it finds
     -------------
-    The operation that made the first Inf out of finite numbers by their size alone: ``exp`` of something large, a
+    The operation that made the first Inf from finite numbers only because of their size: ``exp`` of a large number, a
     product, a cast to ``float16``.
 
     Why it matters
     --------------
-    Inf in forward is 0 times Inf in backward, which is NaN: the slope of ``log(1 + exp(x))`` is 1 where x is large,
-    but computed step by step it is Inf / Inf.
+    Inf in the forward makes NaN in the backward, as 0 times Inf is NaN: the slope of ``log(1 + exp(x))`` is 1 where x
+    is large, but computed step by step it is Inf / Inf.
 
     Example
     -------
@@ -38,12 +38,12 @@ class Overflow(BrokenGradientRule):
 
     def why(self, facts: BrokenGradientFacts) -> str:
         return (
-            "float32 ends at 3.4e38, which exp() passes at 88.7, and float16 at 65504; beyond is Inf, and backward "
-            "makes NaN of it (0 times Inf, Inf / Inf)"
+            "float32 ends at 3.4e38, which exp() exceeds at 88.7, and float16 at 65504; larger numbers are Inf, and "
+            "backward makes NaN of them (0 times Inf, Inf / Inf)"
         )
 
     def fix(self, facts: BrokenGradientFacts) -> str:
         return (
-            "use the form that is stable (softplus, logsigmoid, log_softmax, logsumexp, a loss that takes logits), "
-            "or bound what comes in"
+            "use the stable form (softplus, logsigmoid, log_softmax, logsumexp, a loss that takes logits), "
+            "or bound its input"
         )

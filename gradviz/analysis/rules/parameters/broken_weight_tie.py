@@ -16,7 +16,7 @@ from gradviz.analysis.rule import Rule
 
 
 class Tie(Struct, frozen=True):
-    """Two parameters that were meant to be one, and the call that made them two."""
+    """Two parameters that should be one, and the call that made them two."""
 
     one: int
     other: int
@@ -25,18 +25,18 @@ class Tie(Struct, frozen=True):
 
 
 class BrokenWeightTie(Rule):
-    """Two parameters that were meant to be one get a part of the gradient each.
+    """Two parameters that should be one each get only a part of the gradient.
 
     What it finds
     -------------
-    Two `Parameter` objects that lie in the same memory, and parameters that two modules shared until one of them got
-    another, while both train.
+    Two `Parameter` objects in the same memory, and parameters that two modules shared until one of them got another
+    one, if both train.
 
     Why it matters
     --------------
     A tied weight is one object that two modules hold: its gradient is the sum of both uses. Two objects over one memory
-    have two gradients and two states in the optimizer, each of half the picture, and the optimizer steps the same
-    numbers twice.
+    have two gradients and two optimizer states, each for a part of the uses, and the optimizer steps the same numbers
+    twice.
 
     Example
     -------
@@ -65,18 +65,18 @@ class BrokenWeightTie(Rule):
         one, other = histories.name(tie.one), histories.name(tie.other)
         how = {
             "share memory": "share their memory, but are two parameters",
-            "copied": "began as one and its copy, and are two parameters",
-            "torn": "were one parameter, and are two",
+            "copied": "began as one and its copy, but are two parameters",
+            "torn": "were one parameter, but are two now",
         }[tie.how]
         result = "each gets the gradient of its own uses only"
         return self.finding(
             f"{one} and {other} {how}: {result}",
             symptom="grad_wrong",
-            why="autograd and optimizers go by tensor objects, not by memory: nothing adds the two gradients up",
+            why="autograd and optimizers know tensor objects, not their memory, so nothing adds up the two gradients",
             fix="assign the Parameter itself, after everything that replaces it: module_b.weight = module_a.weight"
             if histories.tensor(tie.one).facts.shape == histories.tensor(tie.other).facts.shape
-            else f"keep one of them, and transpose it where it is used: F.linear(x, {one}.t())",
-            place=location_of_call(histories.flow, tie.row),
+            else f"keep one of them, and transpose it where you use it: F.linear(x, {one}.t())",
+            location=location_of_call(histories.flow, tie.row),
             tensors=names_of(histories.flow, [tie.one, tie.other]),
             evidence={"shares_memory": tie.how == "share memory"},
         )
@@ -84,47 +84,46 @@ class BrokenWeightTie(Rule):
 
 def _ties(histories: ParameterHistories) -> Iterator[Tie]:
     owner: dict[int, int] = {}
-    """By storage: the parameter that had it first."""
+    """By storage: the first parameter in it."""
     for number, tensor in enumerate(histories.log.tensors):
         if tensor.role == "parameter" and tensor.storage is not None:
             owner.setdefault(tensor.storage, number)
-    took_place_of: dict[int, int] = {}
+    replaced_by: dict[int, int] = {}
     for row, call in enumerate(histories.log.calls):
-        places = {use.place: use.tensor for use in call.inputs}
+        arguments = {use.place: use.tensor for use in call.inputs}
         if call.function == "torch.Tensor.data.__set__" and len(call.inputs) > 1:
             storage = histories.tensor(call.inputs[1].tensor).storage
             source = owner.get(storage) if storage is not None else None
             if source is not None and source != call.inputs[0].tensor:
                 yield Tie(source, call.inputs[0].tensor, row, "share memory")
-        elif call.kind == "register_parameter" and "shared" in places:
-            yield Tie(places["shared"], places["new"], row, "share memory")
-        elif call.kind == "register_parameter" and "source" in places:
-            yield from (
-                Tie(origin, places["new"], row, "copied") for origin in _copied_from(histories, places["source"])
-            )
+        elif call.kind == "register_parameter" and "shared" in arguments:
+            yield Tie(arguments["shared"], arguments["new"], row, "share memory")
+        elif call.kind == "register_parameter" and "source" in arguments:
+            new = arguments["new"]
+            yield from (Tie(origin, new, row, "copied") for origin in _copied_from(histories, arguments["source"]))
         elif call.kind in ("register_parameter", "register_module"):
-            yield from _torn(row, places)
-            for old, new in _replacements(places):
-                if took_place_of.setdefault(old, new) != new:
-                    yield Tie(took_place_of[old], new, row, "torn")
+            yield from _torn(row, arguments)
+            for old, new in _replacements(arguments):
+                if replaced_by.setdefault(old, new) != new:
+                    yield Tie(replaced_by[old], new, row, "torn")
 
 
-def _torn(row: int, places: dict[str, int]) -> Iterator[Tie]:
-    """Parameters that a replacement took away from one holder, and that may still have another."""
-    kept = {tensor for place, tensor in places.items() if place.startswith("new")}
-    yield from (Tie(old, new, row, "torn") for old, new in _replacements(places) if old not in kept)
+def _torn(row: int, arguments: dict[str, int]) -> Iterator[Tie]:
+    """Parameters that one module replaced, but that another module may still hold."""
+    kept = {tensor for name, tensor in arguments.items() if name.startswith("new")}
+    yield from (Tie(old, new, row, "torn") for old, new in _replacements(arguments) if old not in kept)
 
 
-def _replacements(places: dict[str, int]) -> Iterator[tuple[int, int]]:
-    """The old parameters, each with the new one at the same place."""
-    for place, old in places.items():
-        new = places.get("new" + place.removeprefix("old")) if place.startswith("old") else None
+def _replacements(arguments: dict[str, int]) -> Iterator[tuple[int, int]]:
+    """The old parameters, each with the new one of the same name."""
+    for name, old in arguments.items():
+        new = arguments.get("new" + name.removeprefix("old")) if name.startswith("old") else None
         if new is not None:
             yield old, new
 
 
 def _copied_from(histories: ParameterHistories, source: int) -> list[int]:
-    """The parameter that a tensor is nothing but a copy of, perhaps transposed, made while autograd watched."""
+    """The parameter that a tensor is only a copy of, perhaps transposed, made while autograd was recording."""
     current, row = source, len(histories.log.calls)
     while (producer := histories.flow.newest_producer(current, row)) is not None:
         call = histories.log.calls[producer]
@@ -146,7 +145,7 @@ _COPIES = frozenset(
 
 
 def _train_together(histories: ParameterHistories, tie: Tie) -> bool:
-    """Whether gradients reach both, by the same backward calls, and they look alike, one perhaps transposed."""
+    """Whether the same backward calls reach both, and their shapes are the same, perhaps transposed."""
     one, other = (sorted(map(str, histories.tensor(number).facts.shape)) for number in (tie.one, tie.other))
     if one != other:
         return False

@@ -15,17 +15,17 @@ from gradviz.analysis.rule import Rule
 
 
 class NonLeaf(Rule):
-    """A tensor that was to be trained is the result of a computation, so its ``.grad`` stays None.
+    """A tensor that should train is the result of a computation, so its ``.grad`` stays None.
 
     What it finds
     -------------
-    A tensor that an optimizer is given, or whose ``.grad`` is read after backward, although it is no leaf: after
-    ``requires_grad`` was set it was cast, moved, scaled, or bound to the result of its own update.
+    A tensor that an optimizer is given, or whose ``.grad`` is read after backward, although it is not a leaf: after
+    ``requires_grad`` was set, it was cast, moved, scaled, or assigned the result of its own update.
 
     Why it matters
     --------------
     ``backward()`` writes ``.grad`` of leaves only: tensors that were not computed from others that require grad. For
-    ``w = torch.randn(3, requires_grad=True) * 0.01`` the leaf is what `randn` gave, which has no name any more, and
+    ``w = torch.randn(3, requires_grad=True) * 0.01`` the leaf is the result of `randn`, which has no name any more, and
     ``w.grad`` is None.
 
     Example
@@ -65,16 +65,16 @@ class NonLeaf(Rule):
                 yield self._finding(case, tensors, row, producer, is_refused=(number, row) in refused)
 
     def _finding(self, case: Case, tensors: list[int], row: int, producer: int, *, is_refused: bool) -> Finding:
-        """Of the first of these tensors; the others are made alike."""
+        """Of the first of these tensors; the others were made in the same way."""
         histories = case.histories
         call = histories.log.calls[producer]
         function = call.function.rpartition(".")[2].strip("_")
         name = histories.name(tensors[0])
-        what = "so no optimizer takes it" if is_refused else "so its .grad stays None"
+        what = "so no optimizer accepts it" if is_refused else "so its .grad stays None"
         return self.finding(
-            f"{name} is no leaf: it is the result of {function}(), {what}",
+            f"{name} is not a leaf: it is the result of {function}(), {what}",
             symptom="raises" if case.capture.error is not None else "grad_none",
-            why="requires_grad was set before; the leaf, which gets the gradient, is what the computation began with",
+            why="requires_grad was set before the computation, so the leaf, which gets the gradient, is its input",
             fix="compute first and set requires_grad on the result: (...).detach().requires_grad_(); update a leaf in "
             "place, under torch.no_grad()",
             location=location_of_call(histories.flow, producer),
@@ -85,19 +85,19 @@ class NonLeaf(Rule):
 
 
 def _read_without_gradient(histories: ParameterHistories) -> Iterator[tuple[int, int]]:
-    """Tensors with a ``grad_fn`` whose ``.grad`` the program found to be None after a backward call."""
+    """Tensors with a ``grad_fn`` whose ``.grad`` was None when the program read it after a backward call."""
     read = ((histories.log.calls[row].inputs[0], row) for row in histories.reads_of_no_gradient)
     return ((use.tensor, row) for use, row in read if use.has_grad_fn)
 
 
 class _MadeAlike:
-    """Variables that are what one function made of leaves without a name."""
+    """Variables that the same function made from leaves without a name."""
 
     def __init__(self, histories: ParameterHistories) -> None:
         self._histories = histories
 
     def to(self, number: int) -> list[int]:
-        """Those that the function made that made a tensor, without this one."""
+        """The other results of the function that made a tensor."""
         functions = {self._histories.log.calls[row].function for row in self._histories.flow.producers(number)}
         return sorted(other for each in functions for other in self._by_function.get(each, ()) if other != number)
 

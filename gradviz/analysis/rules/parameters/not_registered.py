@@ -15,18 +15,18 @@ from gradviz.capture.capture import ScriptError
 
 
 class NotRegistered(Rule):
-    """A module uses parameters that its ``parameters()`` does not give.
+    """A module uses parameters that its ``parameters()`` does not contain.
 
     What it finds
     -------------
-    Layers or trainable tensors in a plain list, dict or attribute of a module, and layers that are made anew in every
-    forward. They get gradients; no optimizer has them.
+    Layers or trainable tensors in a plain list, dict or attribute of a module, and layers that every forward makes
+    again. They get gradients, but no optimizer has them.
 
     Why it matters
     --------------
     A module only knows what is assigned to it as a `Parameter`, as a module, or inside of a `ModuleList`, a
-    `ModuleDict`, a `ParameterList`. Anything else is never stepped, never zeroed (its gradients pile up), not moved by
-    ``to()`` and not in the ``state_dict``.
+    `ModuleDict` or a `ParameterList`. Everything else is never stepped, never zeroed (its gradients add up), not moved
+    by ``to()`` and not in the ``state_dict``.
 
     Example
     -------
@@ -92,12 +92,12 @@ class NotRegistered(Rule):
             owner = histories.tensor(tensors[0]).hidden_in
             verb = "is" if len(tensors) == 1 else "are"
             yield self.finding(
-                f"{histories.together(tensors)} {verb} not registered: {owner}.parameters() does not give "
+                f"{histories.together(tensors)} {verb} not registered: {owner}.parameters() does not contain "
                 f"{'it' if len(tensors) == 1 else 'them'}"
                 + ("" if is_raised else f", so {'it gets' if len(tensors) == 1 else 'they get'} gradients and no step"),
                 symptom="raises" if is_raised else "grad_wrong",
-                why="a module only knows what is assigned to it as a parameter or a module; not what lies in a plain "
-                "list, dict or tensor attribute",
+                why="a module only knows what is assigned to it as a parameter or a module, not what a plain list, "
+                "dict or tensor attribute holds",
                 fix=_remedy(histories, tensors),
                 location=locations[tensors[0]],
                 tensors=names_of(histories.flow, tensors),
@@ -105,7 +105,7 @@ class NotRegistered(Rule):
             )
 
     def _made_in_forward(self, histories: ParameterHistories) -> Iterator[Finding]:
-        """Parameters that came to be while a module ran, and that no module has afterwards."""
+        """Parameters that were made while a module ran, and that no module holds afterwards."""
         fresh: dict[str, list[int]] = {}
         for number in histories.untrained:
             tensor, made = histories.tensor(number), histories.made_by(number)
@@ -114,11 +114,13 @@ class NotRegistered(Rule):
             if histories.log.calls[made].scope is not None and not any("." in name for name in tensor.names):
                 fresh.setdefault(str(location_of_line(histories.line_where_made(number))), []).append(number)
         for tensors in fresh.values():
+            fresh_ones = (
+                f"{histories.together(tensors)} {'was' if len(tensors) == 1 else 'were'} made while a module ran"
+            )
             yield self.finding(
-                f"{histories.together(tensors)} {'was' if len(tensors) == 1 else 'were'} made while a module ran: new and "
-                "random each time, and in no optimizer",
+                f"{fresh_ones}: new and random each time, and in no optimizer",
                 symptom="grad_wrong",
-                why="what forward makes is gone after it: its gradient goes to a tensor that nobody steps",
+                why="each forward makes a new tensor, so its gradient goes to a tensor that no optimizer steps",
                 fix="make it once, in __init__, and assign it to self",
                 location=location_of_line(histories.line_where_made(tensors[0])),
                 tensors=names_of(histories.flow, tensors),
@@ -136,7 +138,7 @@ def _found_no_parameters(error: ScriptError | None) -> bool:
 
 
 def _with_gradients_read(histories: ParameterHistories) -> set[int]:
-    """Tensors that are no parameters, and whose gradients the program itself uses: it has its own plans with them."""
+    """Tensors that are no parameters and whose gradients the program itself reads: it uses them for something else."""
     leaves = (each.gradient_of for number, each in enumerate(histories.log.tensors) if histories.flow.users(number))
     return {leaf for leaf in leaves if leaf is not None and histories.tensor(leaf).role != "parameter"}
 

@@ -16,12 +16,12 @@ from gradviz.analysis.rule import Rule
 
 
 class ParameterWithoutGradient(Rule):
-    """A parameter gets no gradient, for whatever reason.
+    """A parameter gets no gradient, whatever the cause.
 
     What it finds
     -------------
-    Every parameter of the models and optimizers of the run that no backward call reached, frozen ones included. It runs
-    only where it is asked for: most programs freeze something on purpose.
+    Every parameter of the models and optimizers of the run that no backward call reached, also frozen ones. It runs
+    only if you ask for it, because most programs freeze something on purpose.
 
     Why it matters
     --------------
@@ -48,13 +48,13 @@ class ParameterWithoutGradient(Rule):
         yield from self._by_graphs(case) if case.capture.calls is None else self._by_histories(case)
 
     def counts(self, row: FlowRow) -> bool:
-        """Whether this is a parameter that should have got one."""
+        """Whether this parameter should have a gradient."""
         return True
 
     @property
     def remedy(self) -> str:
-        """What to do where calls were not recorded."""
-        return "gradviz check of the script itself tells why; without --all-params-get-grad this is no finding"
+        """What to do if calls were not recorded."""
+        return "run gradviz check on the script itself to see why; without --all-params-get-grad this is no finding"
 
     def _by_graphs(self, case: Case) -> Iterator[Finding]:
         rows = [row for row in case.rows_without_gradient if self.counts(row)]
@@ -69,7 +69,7 @@ class ParameterWithoutGradient(Rule):
             if outcome.kind != "reached":
                 groups[outcome.kind, outcome.location].append(outcome.tensor)
         for (kind, location), tensors in groups.items():
-            fix = "gradviz check --why NAME tells more about each; without --all-params-get-grad this is no finding"
+            fix = "gradviz check --why NAME explains each of them; without --all-params-get-grad this is no finding"
             names = names_of(histories.flow, tensors)
             yield self._finding(histories.together(tensors), names, kind, fix=fix, location=location)
 
@@ -84,22 +84,22 @@ class ParameterWithoutGradient(Rule):
 
 
 class GivenParameterWithoutGradient(ParameterWithoutGradient):
-    """The same, of a model that was given to `gradviz.check` as the one that is to get gradients."""
+    """The same for the model that was given to `gradviz.check`, whose parameters should get gradients."""
 
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        if case.capture.calls is None:  # Where calls were recorded, other rules know why.
+        if case.capture.calls is None:  # If calls were recorded, other rules know why.
             yield from self._by_graphs(case)
 
     def counts(self, row: FlowRow) -> bool:
-        """Not one that is frozen on purpose, nor where a backward inside the graph may have brought it one."""
+        """Not one that is frozen on purpose, nor one that a backward inside the graph may have reached."""
         return row.nothing == NOT_IN_GRAPH
 
     @property
     def remedy(self) -> str:
-        """Where more is known."""
+        """How to find out more."""
         return (
             "compute the loss inside `with gradviz.record(calls=True) as recording:`; "
-            "recording.check() then tells what cut it off, and on which line"
+            "then recording.check() shows what cut it off, and on which line"
         )

@@ -20,19 +20,19 @@ from gradviz.analysis.rule import Rule
 
 
 class RequiresGradFalse(Rule):
-    """A gradient is wanted of a tensor that does not require one.
+    """The program needs the gradient of a tensor that does not require grad.
 
     What it finds
     -------------
-    A tensor whose ``.grad`` is read, or that `torch.autograd.grad` is asked about, and that never required grad; a
-    loss, or a tensor that was to get a hook, for which everything it was computed from is frozen; parameters that an
-    optimizer got to train and that were frozen afterwards and stay so; a parameter group of which every tensor is
-    frozen. A frozen part of a model is no finding.
+    A tensor whose ``.grad`` is read, or that is passed to `torch.autograd.grad`, but that never required grad; a loss,
+    or a tensor that should get a hook, if everything that it was computed from is frozen; parameters that were frozen
+    after an optimizer got them, and stay so; a parameter group in which every tensor is frozen. A frozen part of a
+    model is no finding.
 
     Why it matters
     --------------
-    Autograd records only what has to do with tensors that require grad. The others get no ``.grad``, and an optimizer
-    passes over them without a word.
+    Autograd records only operations on tensors that require grad. Other tensors get no ``.grad``, and an optimizer
+    skips them without a message.
 
     Example
     -------
@@ -73,8 +73,8 @@ class RequiresGradFalse(Rule):
         return self.finding(
             f"{histories.name(number)} does not require grad, so backward() leaves its .grad at None",
             symptom="raises" if is_raised else "grad_none",
-            why="nothing that is computed from it alone is recorded for backward",
-            fix="call requires_grad_() on it before it is used, or make it with requires_grad=True",
+            why="autograd does not record operations on inputs of which none requires grad",
+            fix="call requires_grad_() on it before its first use, or make it with requires_grad=True",
             location=flag,
             symptom_location=location_of_call(histories.flow, row),
             tensors=names_of(histories.flow, [number]),
@@ -99,8 +99,9 @@ class RequiresGradFalse(Rule):
     def _in_optimizer(self, histories: ParameterHistories, tensors: list[int], row: int | None) -> Finding:
         one = len(tensors) == 1
         it = "it" if one else "them"
+        who = f"{histories.together(tensors)} {'is' if one else 'are'} in the optimizer"
         return self.finding(
-            f"{histories.together(tensors)} {'is' if one else 'are'} in the optimizer and never train{'s' if one else ''}: "
+            f"{who}, but never train{'s' if one else ''}: "
             + (
                 f"{'it was' if one else 'they were'} frozen after the optimizer got {it}, and nothing unfreezes {it}"
                 if row is not None
@@ -108,9 +109,9 @@ class RequiresGradFalse(Rule):
             ),
             severity="warning",
             symptom="grad_none",
-            why="a tensor that does not require grad gets no .grad, and the optimizer passes over it",
-            fix="unfreeze what is to be trained (look at which names the call really touches); take out of the "
-            "optimizer what is not",
+            why="a tensor that does not require grad gets no .grad, and the optimizer skips it",
+            fix="unfreeze what should train (check which names the call really matches); remove the rest from the "
+            "optimizer",
             location=location_of_flag(histories, row)
             if row is not None
             else _location_where_flagged(histories, tensors[0]),
@@ -121,16 +122,16 @@ class RequiresGradFalse(Rule):
 
 _NO_GRAD_FN = (
     "a loss has a grad_fn only if something that it was computed from requires grad",
-    "set requires_grad on what is to be trained before the loss is computed",
+    "set requires_grad on what should train, before the loss is computed",
 )
 _NO_HOOK = (
-    "no gradient ever comes to a tensor of which nothing requires grad, so a hook on it would never run",
-    "call requires_grad_() on the input before it is used: then a frozen model may stay frozen",
+    "a tensor gets a gradient only if something that it was computed from requires grad, so the hook would never run",
+    "call requires_grad_() on the input before its first use: then a frozen model can stay frozen",
 )
 
 
 def _location_where_flagged(histories: ParameterHistories, number: int) -> Location | None:
-    """Where it was frozen; where it was made, if it never required grad."""
+    """Where it was frozen; if it never required grad, where it was made."""
     off = [row for row, flag in histories.flag_changes(number) if not flag]
     if off:
         return location_of_flag(histories, off[-1])

@@ -23,18 +23,18 @@ from gradviz.capture.capture import ScriptError
 
 
 class UnusedParameter(Rule):
-    """A parameter that is to be trained takes no part in the loss.
+    """A parameter that should train has no influence on the loss.
 
     What it finds
     -------------
-    Parameters in an optimizer that nothing is computed from, or only what the loss does not need; tensors that
-    `torch.autograd.grad` is asked about and that the loss was not computed from; parameters that
-    `DistributedDataParallel` waits for in vain.
+    Parameters in an optimizer from which nothing is computed, or only results that the loss does not use; tensors that
+    are passed to `torch.autograd.grad` although the loss was not computed from them; parameters whose gradients
+    `DistributedDataParallel` waits for forever.
 
     Why it matters
     --------------
-    Such a parameter gets no gradient and keeps its random values. Most often another layer was called in its place, or
-    a result is overwritten before it is used.
+    Such a parameter gets no gradient and keeps its random values. Most often the program calls another layer instead,
+    or overwrites a result before its first use.
 
     Example
     -------
@@ -103,8 +103,8 @@ class UnusedParameter(Rule):
             ),
             severity="note" if group.is_of_library else "warning",
             symptom="grad_none",
-            why=_IN_COMPILED_CODE if is_hidden else "the loss does not depend on what forward never calls: no gradient",
-            fix=_SHOW_COMPILED_CODE if is_hidden else "call it in forward, or take it out of the model",
+            why=_IN_COMPILED_CODE if is_hidden else "forward never uses it, so the loss does not depend on it",
+            fix=_SHOW_COMPILED_CODE if is_hidden else "call it in forward, or remove it from the model",
             location=group.location or made,
             symptom_location=made if group.location and made != group.location else None,
             tensors=names_of(histories.flow, group.tensors),
@@ -115,11 +115,11 @@ class UnusedParameter(Rule):
         histories = case.histories
         lost = None if group.last is None else overwriting_of(histories.flow, group.last, case.source_line)
         return self.finding(
-            f"{histories.together(group.tensors)} {'is' if len(group.tensors) == 1 else 'are'} used, but no loss needs "
-            "the result" + ("" if lost is None else f": {lost.variable} is assigned anew before anything reads it"),
+            f"{histories.together(group.tensors)} {'is' if len(group.tensors) == 1 else 'are'} used, but no loss uses "
+            "the result" + ("" if lost is None else f": {lost.variable} is assigned again before anything reads it"),
             symptom="grad_none",
-            why="what was computed from it is overwritten or left out before backward: no gradient comes back",
-            fix="use the result further on, or leave the computation out" if lost is None else _use_it(lost),
+            why="its result is overwritten or not used before backward, so no gradient comes back",
+            fix="use the result, or remove the computation" if lost is None else _use_it(lost),
             location=group.location if lost is None else lost.overwritten,
             symptom_location=None if lost is None else lost.computed,
             tensors=names_of(histories.flow, group.tensors),
@@ -127,12 +127,12 @@ class UnusedParameter(Rule):
         )
 
     def _used_elsewhere(self, histories: ParameterHistories, tensors: tuple[int, ...]) -> Finding:
+        used = f"{histories.together(tensors)} {'is' if len(tensors) == 1 else 'are'} used on another thread"
         return self.finding(
-            f"{histories.together(tensors)} {'is' if len(tensors) == 1 else 'are'} used on another thread, but no backward "
-            "reaches what was computed there",
+            f"{used}, but no backward reaches what was computed there",
             symptom="grad_none",
-            why="the calls of other threads are not recorded: the result may be left out, or cut off there",
-            fix="look for detach(), no_grad() and item() in what that thread runs, or run it on the main thread to see",
+            why="calls on other threads are not recorded: the result may be unused, or cut off there",
+            fix="look for detach(), no_grad() and item() in the code of that thread, or run it on the main thread",
             location=location_of_line(histories.line_where_made(tensors[0])),
             tensors=names_of(histories.flow, tensors),
             evidence={"parameters": len(tensors)},
@@ -145,11 +145,10 @@ class UnusedParameter(Rule):
         made = location_of_call(histories.flow, uses[-1]) if uses else None
         what = "it was made after, or beside, what the loss was computed from" if is_fresh else "no path leads to it"
         return self.finding(
-            f"autograd.grad() is asked for the gradient of {histories.name(number)}, but the loss was not computed from "
-            f"it: {what}",
+            f"the loss was not computed from {histories.name(number)}, but autograd.grad() needs its gradient: {what}",
             severity="error",
             symptom="raises",
-            why="a gradient exists only for the very tensor that the computation began with; not for a copy or view",
+            why="only the very tensor that the computation started with has a gradient, not a copy or a view of it",
             fix="compute the loss from this tensor, or pass the tensor that it was computed from",
             location=made if is_fresh else _where_left_out(histories, number, row) or here,
             symptom_location=here,
@@ -163,11 +162,11 @@ class UnusedParameter(Rule):
         if last is None or not silent:
             return
         yield self.finding(
-            f"{histories.together(silent)} took no part in the loss of the last backward, and DistributedDataParallel "
-            "still waits for their gradients",
+            f"{histories.together(silent)} had no influence on the loss of the last backward, but "
+            "DistributedDataParallel waits for their gradients",
             severity="error",
             symptom="raises",
-            why="DDP exchanges gradients when all parameters of the module have one; some of them never do in a step",
+            why="DDP exchanges gradients when all parameters of the module have one, and some never get one in a step",
             fix="pass find_unused_parameters=True to DistributedDataParallel, or let every loss use all parameters",
             location=Neighbours(histories).where_it_belongs(silent, any_sibling=True)[0],
             symptom_location=location_of_call(histories.flow, last),
@@ -177,21 +176,21 @@ class UnusedParameter(Rule):
 
 
 _IN_COMPILED_CODE = (
-    "either forward does not call it, or what it gives is cut off: what torch.compile runs is not seen into"
+    "either forward does not call it, or its result is cut off: gradviz cannot see calls that torch.compile runs"
 )
-_SHOW_COMPILED_CODE = "check once more with TORCHDYNAMO_DISABLE=1 in the environment: then every call is seen"
+_SHOW_COMPILED_CODE = "check again with TORCHDYNAMO_DISABLE=1 in the environment: then every call is visible"
 
 
 def _use_it(lost: Overwriting) -> str:
     name = lost.variable
-    return f"take the earlier {name} along ({name} = {name} + ..., or as the input), or give one of them another name"
+    return f"use the earlier {name} too ({name} = {name} + ..., or as the input), or rename one of them"
 
 
 def _instead(histories: ParameterHistories, instead: int | None) -> str:
     if instead is None:
         return ""
     module = histories.name(instead).rpartition(".")[0]
-    return f"; {module}, of the same shape, is called twice at once"
+    return f"; {module}, of the same shape, is called twice there"
 
 
 def _waits_in_vain(error: ScriptError | None) -> bool:
@@ -199,9 +198,9 @@ def _waits_in_vain(error: ScriptError | None) -> bool:
 
 
 def _where_left_out(histories: ParameterHistories, number: int, row: int) -> Location | None:
-    """The line of what was computed from it last, which the loss does not need; else where its neighbour is used.
+    """The line of the last result computed from it, which the loss does not use; else where its neighbour is used.
 
-    Whoever asks for several lists them in the order of their use: a bias after its weight, a weight before the next.
+    Programs list tensors in the order of their use: a bias after its weight, a weight before the next one.
     """
     rows = [
         each for each in histories.flow.descendants(number, until=row, live=True) if histories.log.calls[each].outputs

@@ -14,18 +14,18 @@ from gradviz.graph.call_log import TensorUse
 
 
 class BroadcastMismatch(Rule):
-    """Predictions of shape (N, 1) met targets of shape (N,): every one was compared with every other.
+    """Predictions of shape (N, 1) met targets of shape (N,), so each one was compared with all others.
 
     What it finds
     -------------
-    Two tensors with equally many elements but different numbers of axes, which broadcasting crossed instead of
-    pairing, on the way to a loss that is the sum or mean of everything. Tables that are used as tables (distances of
-    all pairs, kernels) are left alone.
+    Two tensors with equally many elements but different numbers of axes, which broadcasting combined into a table
+    instead of pairs, before a loss that is the sum or mean of everything. It does not report tables that are used as
+    tables (distances of all pairs, kernels).
 
     Why it matters
     --------------
-    ``(N, 1) - (N,)`` is ``(N, N)``: each prediction is pulled towards the mean of all targets. Nothing is raised, the
-    loss goes down for a while, and the model learns to answer with the mean.
+    ``(N, 1) - (N,)`` is ``(N, N)``: each prediction is pulled towards the mean of all targets. torch raises nothing,
+    the loss goes down for a while, and the model learns to predict the mean.
 
     Example
     -------
@@ -62,11 +62,11 @@ class BroadcastMismatch(Rule):
         long, short = (names[0], names[1]) if len(one) > len(other) else (names[1], names[0])
         live = [use for use in (crossing.one, crossing.other) if use.requires_grad]
         return self.finding(
-            f"{names[0]} and {names[1]} were broadcast to {_words(crossing.result)}: each element met each of the "
-            f"other, {crossing.times:,} times as many as there are pairs",
+            f"{names[0]} and {names[1]} were broadcast to {_words(crossing.result)}: each element met every element of "
+            f"the other, {crossing.times:,} times as many as there are pairs",
             symptom="grad_wrong",
-            why="the loss is an average over all combinations, so its gradient pulls every prediction to the mean",
-            fix=f"give both one shape before this line: squeeze {long}, or unsqueeze {short}",
+            why="the loss is an average over all combinations, so its gradient pulls every prediction towards the mean",
+            fix=f"give both the same shape before this line: squeeze {long}, or unsqueeze {short}",
             location=case.location_of_call(crossing.call),
             tensors=tuple(dict.fromkeys(name for use in live for name in leaf_names_above(flow, use.tensor))),
             evidence={"shapes": [_words(one), _words(other)], "result": _words(crossing.result)},

@@ -19,18 +19,18 @@ _UNWANTED = re.compile(r"gradient different than None at position (\d+)")
 
 
 class CustomFunctionBadReturn(Rule):
-    """The backward of a custom function gives back the wrong number of gradients, the wrong shapes, or nothing.
+    """The backward of a custom function returns the wrong number of gradients, the wrong shapes, or None.
 
     What it finds
     -------------
-    A custom ``autograd.Function`` whose ``backward`` gives back too few or too many gradients, one whose shape does
-    not fit its input, something that is no tensor; or None for an input that requires grad, so that what lies behind
-    it gets no gradient.
+    A custom ``autograd.Function`` whose ``backward`` returns too few or too many gradients, a gradient whose shape does
+    not match its input, or a value that is not a tensor. Also None for an input that requires grad, so that no gradient
+    reaches what this input was computed from.
 
     Why it matters
     --------------
-    ``backward`` must give back one gradient for each argument of ``forward``, in the same order, None for those that
-    need none. torch takes None for zero: a forgotten ``return`` raises nothing, and everything below stays untrained.
+    ``backward`` must return one gradient for each argument of ``forward``, in the same order, and None for arguments
+    that need none. torch treats None as zero: a forgotten ``return`` raises nothing, and nothing behind it trains.
 
     Example
     -------
@@ -82,7 +82,7 @@ class CustomFunctionBadReturn(Rule):
         return self.finding(
             verdict,
             symptom="raises",
-            why="backward must give back one gradient for each argument of forward, in that order, with its shape",
+            why="backward must return one gradient for each argument of forward, in that order, with its shape",
             fix=fix,
             location=_location(case, failed.graph, custom),
             symptom_location=case.location_of_backward(failed.graph),
@@ -114,11 +114,11 @@ class CustomFunctionBadReturn(Rule):
     ) -> Finding:
         falls_off = custom.definition is not None and not custom.definition.returns
         inputs = ", ".join(f"{index + 1}" for index in silent)
-        what = "has no return" if falls_off else f"gives None for input {inputs}, which requires grad"
+        what = "has no return" if falls_off else f"returns None for input {inputs}, which requires grad"
         return self.finding(
-            f"{custom.function}.backward {what}: no gradient comes to {together(starved)}",
+            f"{custom.function}.backward {what}: no gradient reaches {together(starved)}",
             symptom="grad_none",
-            why="torch takes None for a gradient of zero, so nothing is raised and nothing goes on from here",
+            why="torch treats None as a gradient of zero, so it raises nothing, and the gradient ends here",
             fix="return the gradient that it computes"
             if falls_off
             else f"return a gradient for input {inputs}; the order is that of forward's arguments",
@@ -143,7 +143,7 @@ def _got_something(custom: CustomCall) -> bool:
 
 
 def _refusal(function: str, message: str) -> tuple[str, str] | None:
-    """Verdict and remedy for what torch refused to take from a backward."""
+    """Message and remedy for a return value of backward that torch refused."""
     if found := _COUNT.search(message):
         wanted, given = map(int, found.groups())
         counted = f"{given} gradient{'s' * (given != 1)} for {wanted} argument{'s' * (wanted != 1)} of forward"
@@ -151,21 +151,21 @@ def _refusal(function: str, message: str) -> tuple[str, str] | None:
         fix = (
             f"return {missing} more; None for arguments that need no gradient, such as numbers and flags"
             if missing > 0
-            else f"return {wanted} values, one for each argument of forward; the context is none"
+            else f"return {wanted} values, one for each argument of forward; ctx does not count"
         )
-        return f"{function}.backward gives back {counted}", fix
+        return f"{function}.backward returns {counted}", fix
     if found := _SHAPE.search(message):
         index, given_shape, shape = found.groups()
         return (
-            f"{function}.backward gives back a gradient of shape {given_shape} for input {int(index) + 1}, "
+            f"{function}.backward returns a gradient of shape {given_shape} for input {int(index) + 1}, "
             f"which has shape {shape}",
-            f"give back a gradient of shape {shape}: a transposition or a sum is missing, or the order is wrong",
+            f"return a gradient of shape {shape}: a transposition or a sum is missing, or the order is wrong",
         )
     if found := _NOT_A_TENSOR.search(message):
-        return f"{function}.backward gives back a {found.group(1)}, which is no tensor", "return tensors, or None"
+        return f"{function}.backward returns a {found.group(1)}, which is not a tensor", "return tensors, or None"
     if found := _UNWANTED.search(message):
         return (
-            f"{function}.backward gives back a gradient for argument {found.group(1)}, which is no tensor",
+            f"{function}.backward returns a gradient for argument {found.group(1)}, which is not a tensor",
             "return None there; the order is that of forward's arguments",
         )
     return None

@@ -20,20 +20,20 @@ from gradviz.graph.traversal import ancestor_nodes
 
 
 class CustomFunctionWrongBackward(Rule):
-    """The backward of a custom function does not give the derivative of its forward.
+    """The backward of a custom function does not return the derivative of its forward.
 
     What it finds
     -------------
-    When the program has ended, each custom ``autograd.Function`` of its own is called again at a point where it was
-    used, and what ``backward`` gives is compared with finite differences of ``forward``, element by element. Not
-    compared are corners. Left alone is what gives another gradient on purpose: a forward that hands on its input
-    (gradient reversal, scaling), or that is flat wherever a gradient is given (rounding with a straight-through
-    estimate, spikes).
+    When the program has ended, gradviz calls each of its custom ``autograd.Function`` again, at a point where it was
+    used, and compares the result of ``backward`` with finite differences of ``forward``, element by element. It skips
+    points where the slope jumps, and functions that return another gradient on purpose: a forward that returns its
+    input (gradient reversal, scaling), or that is flat wherever a gradient is returned (rounding with a
+    straight-through estimate, spikes).
 
     Why it matters
     --------------
-    torch believes what ``backward`` gives. With a wrong formula the loss often still goes down, only slower and to the
-    wrong place, and nothing ever says so.
+    torch does not check what ``backward`` returns. With a wrong formula the loss often still goes down, only more
+    slowly and to a wrong minimum, and there is no error.
 
     Example
     -------
@@ -88,20 +88,20 @@ class CustomFunctionWrongBackward(Rule):
     def _finding(self, case: Case, check: DerivativeCheck, wrong: list[tuple[float, float]]) -> Finding | None:
         uses = list(_uses(case, check.function))
         if check.ignores_incoming and uses and all(_got_ones(custom) for _, custom in uses):
-            return None  # what it leaves out would have changed nothing
+            return None  # the missing factor is 1 everywhere, so it changes nothing
         given, measured = max(wrong, key=lambda pair: abs(pair[0] - pair[1]))
         input_words = f" for input {check.argument + 1}"
         first = uses[0] if uses else None
         return self.finding(
-            f"{check.function}.backward gives a wrong gradient{input_words}: {given:.4g} where the slope of forward is "
-            f"{measured:.4g}{_in_words(wrong)}",
+            f"{check.function}.backward returns a wrong gradient{input_words}: {given:.4g} where the slope of forward "
+            f"is {measured:.4g}{_in_words(wrong)}",
             symptom="grad_wrong",
-            why="torch takes what backward gives without looking: everything below trains on a wrong gradient"
+            why="torch does not check what backward returns, so everything behind it trains on a wrong gradient"
             if not check.ignores_incoming
-            else "it gives the same whatever comes in, but the chain rule multiplies with the incoming gradient",
-            fix="correct the formula, and let torch.autograd.gradcheck compare it in double precision"
+            else "it ignores the incoming gradient, but the chain rule multiplies by it",
+            fix="correct the formula, and check it with torch.autograd.gradcheck in double precision"
             if not check.ignores_incoming
-            else "multiply with the gradient that backward is given",
+            else "multiply by the gradient that backward receives",
             location=_location(check, uses),
             op=first[1].node.name if first else None,
             tensors=_leaves(case, first) if first else (),
@@ -116,7 +116,7 @@ class CustomFunctionWrongBackward(Rule):
 
 
 def _in_words(wrong: list[tuple[float, float]]) -> str:
-    """That all are wrong by the same factor, if they are."""
+    """That all are wrong by the same factor, if so."""
     factors = [given / measured for given, measured in wrong if measured]
     if len(factors) < 2 or max(factors) - min(factors) > 0.01 * abs(factors[0]) or not factors[0]:
         return ""

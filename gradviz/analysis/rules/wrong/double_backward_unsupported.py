@@ -19,18 +19,18 @@ _NOT_IMPLEMENTED = re.compile(r"derivative for '?(?:aten::)?(?P<name>\w+)'? is n
 
 
 class DoubleBackwardUnsupported(Rule):
-    """A second derivative was asked of a function that has only a first one.
+    """The program needs a second derivative of a function that has only a first one.
 
     What it finds
     -------------
-    A gradient of a gradient (a penalty on gradients, a meta step) through a custom function whose ``backward`` is
-    marked ``@once_differentiable``, or through an operation of torch whose backward has no derivative. Where torch
-    raises nothing because the part is silently left out, it is found as well.
+    A gradient of a gradient (a gradient penalty, a meta step) through a custom function whose ``backward`` is marked
+    ``@once_differentiable``, or through an operation of torch whose backward has no derivative. It also reports where
+    torch silently leaves that part out.
 
     Why it matters
     --------------
-    What ``backward`` computes under ``@once_differentiable`` is cut off from the graph. torch raises only where the
-    incoming gradient requires grad itself; elsewhere the second derivative just lacks that part.
+    What ``backward`` computes under ``@once_differentiable`` is cut off from the graph. torch raises only if the
+    incoming gradient requires grad itself; otherwise that part of the second derivative is missing without an error.
 
     Example
     -------
@@ -98,11 +98,11 @@ class DoubleBackwardUnsupported(Rule):
 
     def _of_custom(self, case: Case, failed: RaisedBackward, number: int, custom: CustomCall) -> Finding:
         return self.finding(
-            f"{custom.function}.backward is @once_differentiable, and its gradient was differentiated again",
+            f"{custom.function}.backward is @once_differentiable, but its gradient was differentiated again",
             symptom="raises",
             why="what it computes is cut off from the graph, so there is no second derivative",
-            fix="take the decorator away if backward uses torch functions only; else write backward as a custom "
-            "function of its own",
+            fix="remove the decorator if backward uses torch functions only; otherwise write backward as another "
+            "custom function",
             location=_decorator(custom) or case.location_of(number, custom.node.id),
             symptom_location=case.location_of_backward(failed.graph),
             op=custom.node.name,
@@ -112,7 +112,7 @@ class DoubleBackwardUnsupported(Rule):
         )
 
     def _of_operation(self, case: Case, failed: RaisedBackward, name: str) -> Finding:
-        """`name` is a function of torch's, ``_cdist_backward``, which is what ``CdistBackward0`` calls."""
+        """`name` is the function of torch that a node calls: ``_cdist_backward`` for ``CdistBackward0``."""
         made = next(
             (
                 (number, node)
@@ -124,10 +124,10 @@ class DoubleBackwardUnsupported(Rule):
         )
         operation = name.removesuffix("_backward").strip("_")
         return self.finding(
-            f"{operation} has no second derivative in torch, and its gradient was differentiated again",
+            f"{operation} has no second derivative in torch, but its gradient was differentiated again",
             symptom="raises",
-            why=f"{name} is a fused kernel without a derivative of its own",
-            fix=f"compute {operation} with elementary operations where its gradient is differentiated",
+            why=f"{name} is a fused kernel without a derivative",
+            fix=f"compute {operation} with elementary operations where you differentiate its gradient",
             location=case.location_of(made[0], made[1].id) if made else case.location_of_backward(failed.graph),
             symptom_location=case.location_of_backward(failed.graph),
             op=made[1].name if made else None,
@@ -137,7 +137,7 @@ class DoubleBackwardUnsupported(Rule):
         )
 
     def _left_out(self, case: Case, flow: Dataflow) -> Iterator[Finding]:
-        """Gradients that were made to be differentiated, and that came through such a function."""
+        """Gradients that were computed with ``create_graph`` and went through such a function."""
         reported = set()
         for number, custom, location, how in _silent(case, flow):
             graph = case.graphs[number]
@@ -145,12 +145,13 @@ class DoubleBackwardUnsupported(Rule):
                 continue
             reported.add(custom.function)
             behind = ancestor_nodes(graph, custom.node)
+            how_words = f"its backward {how}"
             yield self.finding(
-                f"the second derivative through {custom.function} is silently left out: its backward {how}",
+                f"the second derivative through {custom.function} is silently left out: {how_words}",
                 severity="warning",
                 symptom="grad_wrong",
                 why="what it computes is cut off from the graph, and torch does not always notice",
-                fix="let backward compute with torch functions only, and leave gradients on in it",
+                fix="use torch functions only in backward, and leave gradients on there",
                 location=location or case.location_of(number, custom.node.id),
                 symptom_location=case.location_of_backward(number),
                 op=custom.node.name,
@@ -160,13 +161,13 @@ class DoubleBackwardUnsupported(Rule):
 
 
 def _silent(case: Case, flow: Dataflow) -> Iterator[tuple[int, CustomCall, Location | None, str]]:
-    """Calls whose backward loses the way to a second derivative and raises nothing, with the line, and how it does."""
+    """Calls whose backward loses the second derivative without an error, with the line and the reason."""
     cuts = {check.function: Location(*check.cut_line) for check in flow.log.derivatives if check.cut_line is not None}
     for number, custom in _in_differentiable(case, flow, len(case.graphs) - 1):
         if _is_once_differentiable(custom):
             yield number, custom, _decorator(custom), "is @once_differentiable"
         elif custom.function in cuts:
-            yield number, custom, cuts[custom.function], "gives gradients without a history"
+            yield number, custom, cuts[custom.function], "returns gradients without a history"
 
 
 def _in_differentiable(case: Case, flow: Dataflow, last: int) -> Iterator[tuple[int, CustomCall]]:
@@ -182,13 +183,13 @@ def _is_once_differentiable(custom: CustomCall) -> bool:
 
 
 def _fits(custom: CustomCall, failed: RaisedBackward) -> bool:
-    """Whether the node that raised stands for what this function gave back: torch only says that one did."""
+    """Whether the node that raised can be the result of this function: torch's message does not name it."""
     outputs = {facts.shape for facts in failed.node.outputs if facts is not None} if failed.node is not None else set()
     return not outputs or any(sent is not None and sent.shape in outputs for sent in custom.node.gradients)
 
 
 def _is_differentiated_again(case: Case, graph: int) -> bool:
-    """Whether a later backward starts from something that was computed from the gradients that came of this one."""
+    """Whether a later backward starts from something that was computed from the gradients of this one."""
     flow, row = case.dataflow, case.backward_calls.row_of(graph)
     if row is None:
         return False

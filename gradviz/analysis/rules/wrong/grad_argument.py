@@ -25,7 +25,7 @@ _NAMELESS = "the tensor"
 
 
 class GradArgument(Rule):
-    """backward() began from something that is no loss, or with a gradient that is not the one meant.
+    """backward() started from something that is not a loss, or with a gradient that is probably not meant.
 
     What it finds
     -------------
@@ -35,9 +35,8 @@ class GradArgument(Rule):
 
     Why it matters
     --------------
-    The argument of ``backward`` is what the gradient of everything is multiplied by. Ones for N losses make their sum:
-    N times the gradient of their mean, as if the learning rate were N times as large, and different with every batch
-    size.
+    The argument of ``backward`` multiplies every gradient. Ones for N losses make their sum: N times the gradient of
+    their mean, as if the learning rate were N times as large, and different with every batch size.
 
     Example
     -------
@@ -90,8 +89,8 @@ class GradArgument(Rule):
         line = f" (made on line {where.line})" if where is not None else ""
         said = _Wrong(
             f"backward starts from {name}, which has {prod(shape):,} elements {shape}: a loss is one number",
-            "torch cannot know how the elements weigh against each other; mean() or sum() says it",
-            f"reduce it with mean() or sum(){line}; a gradient= would have to say how much each element counts",
+            "torch cannot know how much each element counts; mean() or sum() decides it",
+            f"reduce it with mean() or sum(){line}; or pass gradient=, which says how much each element counts",
         )
         return self._raised(case, row, output, said)
 
@@ -99,8 +98,8 @@ class GradArgument(Rule):
         shape = list(shape_of(flow, output.tensor))
         said = _Wrong(
             f"the gradient given to backward does not have the shape {shape} of {_name(flow, output.tensor)}",
-            "it says of each element how much a change of it counts, so there must be as many",
-            f"give a tensor of shape {shape}, or reduce to one number first and give none",
+            "it says how much each element counts, so it must have as many elements",
+            f"pass a tensor of shape {shape}, or reduce to one number first and pass none",
         )
         return self._raised(case, row, output, said)
 
@@ -139,7 +138,7 @@ class GradArgument(Rule):
 
 
 class _Wrong(NamedTuple):
-    """What is to be said of a gradient that a backward call was given, or should have been."""
+    """What to report about the gradient that a backward call was given, or should have been given."""
 
     verdict: str
     why: str
@@ -147,48 +146,48 @@ class _Wrong(NamedTuple):
 
 
 def _is_trained_on(flow: Dataflow, row: int) -> bool:
-    """An optimizer takes a step with what a call of ``backward`` added; the call was not ``grad``."""
+    """Whether an optimizer steps with what this call added to ``.grad``; False for calls of ``grad``."""
     return flow.log.calls[row].function.endswith("backward") and flow.has_step_after(row)
 
 
 def _what_is_wrong(flow: Dataflow, row: int, root: int, gradient: TensorUse) -> _Wrong | None:
-    """What is wrong with the gradient that a backward call was given; None where it may be meant."""
+    """What is wrong with the gradient that a backward call was given; None if it may be meant."""
     made = flow.producers(gradient.tensor, before=row)
     values = flow.values(gradient.tensor, row)
     if not made or values is None:
-        return None  # nobody gave one: torch made it
+        return None  # the program passed none: torch made it
     count, name = prod(shape_of(flow, root)), _name(flow, root)
     remedy = f"{name if name != _NAMELESS else 'loss'}.mean().backward()"
     if values.zeros == values.count:
         return _Wrong(
             f"backward of {name} starts from a gradient of zero",
-            "everything is multiplied by it: all gradients are zero",
-            "leave the argument out",
+            "it multiplies every gradient, so all of them are zero",
+            "remove the argument",
         )
     if _is_value_of(flow, root, gradient.tensor, row):
         return _Wrong(
-            f"backward of {name} is given the values of {name} itself as its gradient",
-            "every gradient is multiplied by the loss: it is that of half its square",
-            "leave the argument out; for several elements call mean() first",
+            f"backward of {name} gets the values of {name} itself as its gradient",
+            "every gradient is multiplied by the loss, so it is that of half the loss squared",
+            "remove the argument; for several elements call mean() first",
         )
     if count > 1 and flow.log.calls[made[-1]].function in _RANDOM and len(made) == 1:
         return _Wrong(
             f"backward of {name} starts from random numbers",
-            "they say how much each of the elements counts, so the step goes in a random direction",
+            "they decide how much each element counts, so the step goes in a random direction",
             remedy,
         )
     if count > 1 and values.minimum == values.maximum == 1.0 and _is_of_each_sample(flow, root, row):
         return _Wrong(
-            f"ones as the gradient of {name} sum up its {count:,} elements: every gradient is {count:,} times that of "
+            f"ones as the gradient of {name} add up its {count:,} elements: every gradient is {count:,} times that of "
             "their mean",
-            "the error message that a loss must be one number is silenced so, but the step grows with the batch",
+            "this avoids the error that a loss must be one number, but the step grows with the batch",
             remedy,
         )
     return None
 
 
 def _is_value_of(flow: Dataflow, root: int, gradient: int, row: int) -> bool:
-    """Whether the gradient was computed from the root's values, not by way of other gradients."""
+    """Whether the gradient was computed from the root's values, and not from other gradients."""
     if root == gradient:
         return True
     rows = flow.ancestors(gradient, before=row)
@@ -197,7 +196,7 @@ def _is_value_of(flow: Dataflow, root: int, gradient: int, row: int) -> bool:
 
 
 def _is_of_each_sample(flow: Dataflow, root: int, row: int) -> bool:
-    """False where losses that are one number each were put together: their sum is what is meant."""
+    """False if the elements are losses that are one number each: then their sum is meant."""
     made = flow.producers(root, before=row)
     call = flow.log.calls[made[-1]] if made else None
     return call is not None and any(prod(shape_of(flow, use.tensor)) > 1 for use in call.inputs)

@@ -21,18 +21,18 @@ _NO_TENSOR = re.compile(r"expected Variable, but hook returned '(?P<kind>[\w.]+)
 
 
 class HookAltersGrad(Rule):
-    """A hook gives something back, and that takes the place of the gradient.
+    """A hook returns a value, and this value replaces the gradient.
 
     What it finds
     -------------
-    Hooks of tensors (``register_hook``) and of modules (``register_full_backward_hook``) that make another gradient of
-    the one they are shown: of another shape (torch raises), zero, not finite, one value for all, without its signs; or
-    that change it in place and give nothing back; or of which another copy is put on the same tensor in every step.
-    What scales, clips or masks a gradient is a note only.
+    Hooks of tensors (``register_hook``) and of modules (``register_full_backward_hook``) that turn the gradient into
+    another one: of another shape (torch raises), zero, not finite, with the same value everywhere, without its signs.
+    Also hooks that change the gradient in place and return nothing, and hooks of which every step adds another copy to
+    the same tensor. A hook that scales, clips or masks a gradient is only a note.
 
     Why it matters
     --------------
-    Whatever a hook gives back replaces the gradient, for everything below. A hook that is there to look must give back
+    The value that a hook returns replaces the gradient for everything behind it. A hook that only looks must return
     nothing.
 
     Example
@@ -100,11 +100,11 @@ class HookAltersGrad(Rule):
         called = definition.name if definition is not None else "a hook"
         what = f"a gradient of another {changed['what']}" if changed else f"a {no_tensor['kind']}" if no_tensor else ""
         return self.finding(
-            f"the hook {called} gives back {what}: it takes the place of the gradient",
+            f"the hook {called} returns {what}, which replaces the gradient",
             severity="error",
             symptom="raises",
-            why="whatever a hook gives back replaces the gradient that it was shown",
-            fix="give back nothing if it is only there to look, else a tensor like the one it got",
+            why="the value that a hook returns replaces the gradient that the hook got",
+            fix="return nothing if it should only look, otherwise a tensor like the one that it got",
             location=_location(case, failed.graph, failed.node.id if failed.node is not None else None, definition),
             symptom_location=case.location_of_backward(failed.graph),
             op=failed.node.name if failed.node is not None else None,
@@ -113,7 +113,7 @@ class HookAltersGrad(Rule):
             evidence={"raised": failed.message},
         )
 
-    # -- what it takes -------------------------------------------------------------------------------------------
+    # -- what torch accepts --------------------------------------------------------------------------------------
 
     def _altered(self, case: Case, number: int, hooked: HookedGradient, definition: Definition | None) -> Finding:
         called = definition.name if definition is not None else hooked.node.hooks[0] if hooked.node.hooks else "a hook"
@@ -124,15 +124,15 @@ class HookAltersGrad(Rule):
         graph = case.graphs[number]
         behind = (*ancestor_nodes(graph, hooked.node), hooked.node)
         return self.finding(
-            f"the hook {called} {verdict}{', in location' if in_place else ''}",
+            f"the hook {called} {verdict}{', in place' if in_place else ''}",
             severity="note" if _is_harmless(hooked, definition) else self.severity,
             symptom=_SYMPTOMS.get(hooked.alteration, "grad_wrong"),
-            why="it gives nothing back, but what it changes in place is the gradient itself"
+            why="it returns nothing, but it changes the gradient itself in place"
             if in_place
-            else "whatever a hook gives back replaces the gradient, for everything below",
-            fix="work on a copy (grad.clone()), or give back what the gradient should be"
+            else "the value that a hook returns replaces the gradient for everything behind it",
+            fix="work on a copy (grad.clone()), or return the new gradient"
             if in_place
-            else "give back nothing if it is only there to look",
+            else "return nothing if it should only look",
             location=_location(case, number, hooked.node.id, definition),
             op=hooked.node.name,
             tensors=leaf_names(behind),
@@ -141,7 +141,7 @@ class HookAltersGrad(Rule):
         )
 
     def _piled_up(self, case: Case, hooks: Hooks) -> Iterator[Finding]:
-        """The same hook once more on the same leaf in every step: what it does is done again and again."""
+        """Leaves on which every step puts the same hook again, so that its effect repeats."""
         first: dict[str, HookedGradient] = {}
         reported: set[str] = set()
         for number in case.measured_graphs:
@@ -162,10 +162,10 @@ class HookAltersGrad(Rule):
         rows = hooks.registrations_on(name)
         return self.finding(
             f"{count} copies of the hook {hooked.node.hooks[0]} are on {name}: its gradient is multiplied by "
-            f"{hooked.factor or 0:.3g}, where one copy multiplies it by {earlier.factor or 0:.3g}",
+            f"{hooked.factor or 0:.3g}, but one copy multiplies it by {earlier.factor or 0:.3g}",
             symptom="grad_wrong",
-            why="each call of register_hook adds one more, and they run one after the other",
-            fix="register it once, before the loop, or remove it with the handle that register_hook gives",
+            why="each call of register_hook adds one more hook, and they all run, one after the other",
+            fix="register it once, before the loop, or remove it with the handle that register_hook returns",
             location=case.location_of_call(rows[-1]) if rows else None,
             tensors=(name,),
             nodes=case.nodes_in(number, (hooked.node.id,)),
@@ -174,10 +174,10 @@ class HookAltersGrad(Rule):
 
 
 _VERDICTS: dict[Alteration, str] = {
-    "not_finite": "makes NaN or Inf of a finite gradient",
+    "not_finite": "turns a finite gradient into NaN or Inf",
     "zero": "sets the gradient to zero",
-    "constant": "puts one value in place of all elements of the gradient",
-    "without_sign": "takes the signs off the gradient: nothing is negative any more",
+    "constant": "replaces all elements of the gradient with one value",
+    "without_sign": "removes the signs of the gradient: no element is negative any more",
     "changed": "changes the gradient, from norm {before} to {after}",
 }
 _SYMPTOMS = {"not_finite": "grad_nan", "zero": "grad_zero"}
@@ -189,17 +189,17 @@ def _is_stronger(earlier: HookedGradient, later: HookedGradient) -> bool:
 
 
 def _is_in_place(node: Node, definition: Definition | None) -> bool:
-    """Whether the only hook there gives nothing back, so that it changed the gradient itself."""
+    """Whether the only hook there returns nothing, so that it changed the gradient itself."""
     return definition is not None and not definition.returns and len(set(node.hooks)) == 1
 
 
 def _is_harmless(hooked: HookedGradient, definition: Definition | None) -> bool:
-    """Whether it did what hooks are for."""
+    """Whether it only did what hooks are for."""
     return hooked.alteration == "changed" and not _is_in_place(hooked.node, definition)
 
 
 def _own(hooks: Hooks, graph: Graph, node: Node, name: str | None) -> Definition | None:
-    """The definition of the hook that is meant: by the short name that torch tells, or the last one that gives back."""
+    """The definition of the hook: by the short name in torch's message, or else the last one that returns a value."""
     known = hooks.definitions(graph, node)
     if name is not None:
         known = tuple(each for each in known if each.name.rpartition(".")[2] == name) or known

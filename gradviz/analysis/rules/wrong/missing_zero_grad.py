@@ -18,14 +18,14 @@ class MissingZeroGrad(Rule):
 
     What it finds
     -------------
-    Steps with gradients in them that an earlier step has used already, because nothing cleared them in between; and
+    Steps that use gradients which an earlier step has already used, because nothing cleared them in between; and
     gradients that are cleared before any step has used them.
 
     Why it matters
     --------------
-    ``backward()`` adds to ``.grad``. Without ``zero_grad()`` between two steps, each step goes along the sum of all
+    ``backward()`` adds to ``.grad``. Without ``zero_grad()`` between two steps, each step follows the sum of all
     gradients so far: like a momentum of one, which grows and overshoots. With ``zero_grad()`` between backward and
-    step, or in every micro-batch of an accumulation, what was computed is thrown away.
+    step, or in every micro-batch of an accumulation, the computed gradients are lost.
 
     Example
     -------
@@ -53,22 +53,23 @@ class MissingZeroGrad(Rule):
         histories = case.histories
         if not histories.reached_by:
             return
-        lifetimes = GradientEvents(histories)
-        for reused in lifetimes.reused:
-            yield self._stale(histories, reused)
-        if lifetimes.discarded is not None:
-            yield self._thrown(histories, lifetimes.discarded)
+        events = GradientEvents(histories)
+        for reused in events.reused:
+            yield self._reused(histories, reused)
+        if events.discarded is not None:
+            yield self._discarded(histories, events.discarded)
 
-    def _stale(self, histories: ParameterHistories, reused: ReusedGradients) -> Finding:
+    def _reused(self, histories: ParameterHistories, reused: ReusedGradients) -> Finding:
         clears = {
             None: "nothing ever clears them",
-            False: "what is cleared there does not include them",
+            False: "the call that clears gradients there does not include them",
             True: "they are cleared, but not between these steps",
         }[reused.clears_them]
+        steps = f"{reused.steps:,} steps of {histories.together(reused.tensors)}"
         return self.finding(
-            f"{reused.steps:,} steps of {histories.together(reused.tensors)} use gradients of earlier steps again: {clears}",
+            f"{steps} use gradients of earlier steps again: {clears}",
             symptom="grad_wrong",
-            why="backward() adds to .grad, so each step goes along the sum of all gradients since they were cleared",
+            why="backward() adds to .grad, so each step follows the sum of all gradients since they were cleared",
             fix=_remedy(histories, reused),
             location=location_of_call(histories.flow, reused.clear if reused.clear is not None else reused.backward),
             symptom_location=location_of_call(histories.flow, _step_around(histories, reused.step)),
@@ -76,13 +77,13 @@ class MissingZeroGrad(Rule):
             evidence={"steps": reused.steps, "parameters": len(reused.tensors)},
         )
 
-    def _thrown(self, histories: ParameterHistories, discarded: DiscardedGradients) -> Finding:
+    def _discarded(self, histories: ParameterHistories, discarded: DiscardedGradients) -> Finding:
+        calls = f"{discarded.backward_calls:,} of {discarded.all_backward_calls:,} backward calls"
         return self.finding(
-            f"the gradients of {discarded.backward_calls:,} of {discarded.all_backward_calls:,} backward calls are cleared "
-            "before any step uses them",
+            f"the gradients of {calls} are cleared before any step uses them",
             symptom="grad_wrong",
-            why="zero_grad() comes between backward() and step(): the step sees only what came after it, or nothing",
-            fix="clear gradients once for every step: right after it, or before the first backward() that it is for",
+            why="zero_grad() runs between backward() and step(), so the step uses only later gradients, or none",
+            fix="clear gradients once for every step: right after it, or before its first backward()",
             location=location_of_call(histories.flow, discarded.clear),
             symptom_location=location_of_call(histories.flow, discarded.backward),
             tensors=names_of(histories.flow, discarded.tensors),
@@ -92,7 +93,7 @@ class MissingZeroGrad(Rule):
 
 def _remedy(histories: ParameterHistories, reused: ReusedGradients) -> str:
     if reused.clears_them is False:
-        return "clear them, too: call zero_grad() of the optimizer that has them"
+        return "clear them as well: call zero_grad() of the optimizer that has them"
     if histories.log.calls[reused.backward].inside is not None:
         return "call optimizer.zero_grad() in the closure, before its backward(): step() runs the closure many times"
     return "call optimizer.zero_grad() once for every step, before its backward()"

@@ -14,18 +14,18 @@ from gradviz.analysis.rule import Rule
 
 
 class StaleOptimizerParams(Rule):
-    """The optimizer was made from parameters that the model does not use any more.
+    """The optimizer was made from parameters that the model no longer uses.
 
     What it finds
     -------------
-    Parameters that get gradients and are in no optimizer, because they came to the model after the optimizer was made:
-    a layer was replaced, the model was made anew or copied, or parameters were unfrozen that the optimizer had left
-    out. Where a layer was replaced, the optimizer still steps the old one.
+    Parameters that get gradients and are in no optimizer, because the model got them after the optimizer was made: a
+    layer was replaced, the model was built again or copied, or parameters were unfrozen that the optimizer did not get.
+    If a layer was replaced, the optimizer still steps the old one.
 
     Why it matters
     --------------
     An optimizer keeps the tensors that it was given, not the model. It steps the old ones, which get no gradient and
-    never change, while the new ones keep the values that they were made with.
+    never change, while the new ones keep their initial values.
 
     Example
     -------
@@ -80,7 +80,7 @@ class StaleOptimizerParams(Rule):
             yield self._unfrozen(histories, unfrozen)
 
     def _forgotten(self, histories: ParameterHistories) -> list[int]:
-        """What an optimizer steps, and nothing uses since it was made."""
+        """Parameters that an optimizer steps, but that nothing has used since the optimizer was made."""
         return [
             n
             for n in sorted(histories.trained - histories.reached)
@@ -102,7 +102,7 @@ class StaleOptimizerParams(Rule):
             f"after the optimizer was made{at_line(optimizer_location)}, which still holds the old one",
             tensors=names_of(histories.flow, new),
             symptom="grad_none",
-            why="an optimizer keeps the tensors that it was given: the old ones get no gradient, the new never change",
+            why="an optimizer keeps the tensors that it was given: the old get no gradient, and the new never change",
             fix="make the optimizer after the replacement, or give it the new parameters with add_param_group()",
             location=location,
             symptom_location=optimizer_location,
@@ -115,14 +115,14 @@ class StaleOptimizerParams(Rule):
         optimizer_location = location_of_call(histories.flow, optimizer_made)
         after = [n for n in late if _is_made_after(histories, n, optimizer_made)]
         made = _location_where_made(histories, after[0]) if after else optimizer_location
-        what = "were made after it" if after else "are of another model than those that it got"
-        old = f", while {len(forgotten)} that it holds are used by nothing" if forgotten else ""
+        what = "were made after it" if after else "belong to another model than those that it got"
+        old = f", and nothing uses {len(forgotten)} of those that it has" if forgotten else ""
         return self.finding(
             f"the optimizer does not have {histories.together(late)}: they {what}{old}",
             tensors=names_of(histories.flow, late),
             symptom="grad_none" if forgotten else "grad_wrong",
-            why="an optimizer keeps the tensors that it was given: what is made later gets gradients and never a step",
-            fix="make the optimizer from the model that trains, when it is complete",
+            why="an optimizer keeps the tensors that it was given: later ones get gradients, but no step",
+            fix="make the optimizer from the model that trains, after the model is complete",
             location=made,
             symptom_location=optimizer_location if made != optimizer_location else None,
             evidence={"unused_parameters_in_optimizer": len(forgotten)},
@@ -132,17 +132,17 @@ class StaleOptimizerParams(Rule):
         new = list(unfrozen)
         return self.finding(
             f"{histories.together(new)} {'was' if len(new) == 1 else 'were'} unfrozen, but no optimizer has "
-            f"{'it' if len(new) == 1 else 'them'}: the optimizer was made before that, without frozen parameters",
+            f"{'it' if len(new) == 1 else 'them'}: the optimizer was made before, without frozen parameters",
             tensors=names_of(histories.flow, new),
             symptom="grad_wrong",
-            why="they get gradients from then on, and never a step; nothing clears these gradients either",
-            fix="give them to the optimizer when they are unfrozen: optimizer.add_param_group({'params': ...})",
+            why="they get gradients after that, but no step, and nothing clears these gradients",
+            fix="give them to the optimizer when you unfreeze them: optimizer.add_param_group({'params': ...})",
             location=location_of_call(histories.flow, min(unfrozen.values())),
         )
 
 
 def _location_where_made(histories: ParameterHistories, number: int) -> Location | None:
-    """If the function that made it also made what an optimizer has, the line that called this function anew."""
+    """If the function that made it also made what an optimizer has, the line that called this function again."""
     made, other = histories.made_by(number), histories.made_by(min(histories.trained))
     if made is None or other is None:
         return location_of_line(histories.line_where_made(number))
@@ -150,7 +150,7 @@ def _location_where_made(histories: ParameterHistories, number: int) -> Location
 
 
 def _replacements(histories: ParameterHistories, newcomers: frozenset[int], since: int) -> Iterator[tuple[int, int]]:
-    """Parameters that took the place of one that an optimizer had, with the call in which they did."""
+    """Parameters that replaced one that an optimizer had, with the call that replaced them."""
     for row, call in enumerate(histories.log.calls):
         if row < since or call.kind not in ("register_parameter", "register_module"):
             continue
@@ -161,7 +161,7 @@ def _replacements(histories: ParameterHistories, newcomers: frozenset[int], sinc
 
 
 def _unfrozen_after(histories: ParameterHistories, number: int, since: int) -> int | None:
-    """The call that let it train, if it was frozen when the optimizer was made."""
+    """The call that unfroze it, if it was frozen when the optimizer was made."""
     changes = histories.flag_changes(number)
     before = [flag for row, flag in changes if row < since]
     after = [row for row, flag in changes if row > since and flag]
@@ -174,7 +174,7 @@ def _is_made_after(histories: ParameterHistories, number: int, since: int) -> bo
 
 
 def _is_copy_of(histories: ParameterHistories, number: int, forgotten: list[int]) -> bool:
-    """Whether it began with the values of one of these, which nothing else uses."""
+    """Whether it started with the values of one of these, which nothing else uses."""
     if not forgotten:
         return False
     above = {use.tensor for row in histories.flow.ancestors(number) for use in histories.log.calls[row].inputs}
@@ -182,5 +182,5 @@ def _is_copy_of(histories: ParameterHistories, number: int, forgotten: list[int]
 
 
 def _is_all(histories: ParameterHistories, forgotten: list[int]) -> bool:
-    """Whether nothing at all of what the optimizers hold is used."""
+    """Whether nothing that the optimizers hold is used."""
     return bool(forgotten) and len(forgotten) == len(histories.trained)

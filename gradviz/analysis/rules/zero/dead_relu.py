@@ -7,16 +7,16 @@ from gradviz.analysis.rules.bases.zero_gradient_rule import ZeroGradientRule, op
 
 
 class DeadRelu(ZeroGradientRule):
-    """Every unit of a ReLU is below zero for all inputs, and stays there.
+    """Every unit of a ReLU is below zero for all inputs, and can never leave that range.
 
     What it finds
     -------------
-    A ReLU (or its kin) that got nothing but values below zero at every recorded step, and what put them there: most
+    A ReLU (or a similar function) that got only values below zero at every recorded step, and what caused them: most
     often a bias or weights that were set by hand.
 
     Why it matters
     --------------
-    Below zero a ReLU gives 0 with slope 0. The weights that could lift the units above zero get no gradient to do so.
+    Below zero a ReLU returns 0 with slope 0. So the weights that could move the units above zero get no gradient.
 
     Example
     -------
@@ -36,12 +36,12 @@ class DeadRelu(ZeroGradientRule):
     yields_to = ("vanishing_chain",)
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
-        return f"every unit of {operation}() is dead, it got {operand_words(zero)}"
+        return f"every unit of {operation}() is dead: its input is {operand_words(zero)}"
 
     def why(self, zero: ZeroGradient, operation: str) -> str:
-        return f"below zero the slope of {operation}() is 0, so what feeds it cannot learn its way back"
+        return f"below zero the slope of {operation}() is 0, so the layer before it gets no gradient and cannot recover"
 
     def fix(self, zero: ZeroGradient, operation: str) -> str:
         if zero.blamed_site is not None:
-            return "begin with a bias of 0 and weights of the usual size; or use leaky_relu, whose slope never ends"
-        return "look at what feeds it: bias, initialisation, learning rate; or use leaky_relu, whose slope never ends"
+            return "start with a bias of 0 and weights of the usual size; or use leaky_relu, whose slope is never 0"
+        return "look at bias, initialisation and learning rate of the layer before it; or use leaky_relu"

@@ -7,17 +7,17 @@ from gradviz.analysis.rules.bases.zero_gradient_rule import ZeroGradientRule, op
 
 
 class MaskedOut(ZeroGradientRule):
-    """A part of the loss is multiplied by zero, or chosen nowhere, at every step.
+    """A part of the loss is multiplied by zero, or not selected, at every step.
 
     What it finds
     -------------
-    A mask with nothing in it, a weight of a loss that never leaves 0, weights that begin at zero on both sides of a
-    product. One side alone is fine: it moves with the first step.
+    A mask that selects nothing, a weight of a loss that is always 0, weights that start at zero on both sides of a
+    product. Zero on one side alone is fine: that side changes with the first step.
 
     Why it matters
     --------------
-    What is multiplied by zero adds nothing to the loss and gets a gradient of zero. The run looks healthy, and a part
-    of the model is not trained.
+    What is multiplied by zero adds nothing to the loss and gets a gradient of zero. The run looks healthy, but a part
+    of the model does not train.
 
     Example
     -------
@@ -39,15 +39,15 @@ class MaskedOut(ZeroGradientRule):
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         if zero.operand is not None:
-            return f"{operation}() takes nothing but zeros ({operand_words(zero)})"
-        return f"{operation}() leaves nothing of it: its other operand is 0, or its mask chooses nothing"
+            return f"all inputs of {operation}() are zero ({operand_words(zero)})"
+        return f"{operation}() removes all of it: its other operand is 0, or its mask selects nothing"
 
     def why(self, zero: ZeroGradient, operation: str) -> str:
-        return "what is multiplied by zero has no influence on the loss, and so no gradient"
+        return "what is multiplied by zero has no influence on the loss, so its gradient is zero"
 
     def fix(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "value":
             return (
-                "look at the line that made the zeros: an integer division, a condition that never holds, a start at 0"
+                "look at the line that made the zeros: integer division, a condition that is never true, a start at 0"
             )
-        return "look at where the factor comes from: an integer division, a schedule that has not begun, an empty mask"
+        return "look at what makes the factor: an integer division, a schedule that has not started, an empty mask"

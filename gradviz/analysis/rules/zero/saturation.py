@@ -7,16 +7,16 @@ from gradviz.analysis.rules.bases.zero_gradient_rule import ZeroGradientRule, op
 
 
 class Saturation(ZeroGradientRule):
-    """All values lie where a clamp cuts them off, or where a squashing function is flat.
+    """All values are in the range where a clamp cuts them off, or where a squashing function is flat.
 
     What it finds
     -------------
-    ``clamp``, ``hardtanh``, ``sigmoid``, ``tanh`` and the like that got only values beyond their ends at every
-    recorded step.
+    ``clamp``, ``hardtanh``, ``sigmoid``, ``tanh`` and similar functions that got only values outside of their range at
+    every recorded step.
 
     Why it matters
     --------------
-    Out there the slope is exactly 0. Nothing tells the weights to come back into the range.
+    There the slope is exactly 0. No gradient moves the weights back into the range.
 
     Example
     -------
@@ -36,13 +36,13 @@ class Saturation(ZeroGradientRule):
     yields_to = ("vanishing_chain",)
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
-        return f"{operation}() is at its end for all it got, {operand_words(zero)}"
+        return f"{operation}() is saturated for all of its input, {operand_words(zero)}"
 
     def why(self, zero: ZeroGradient, operation: str) -> str:
-        return f"beyond its range {operation}() gives the same number for all, with slope 0"
+        return f"outside of its range {operation}() returns one constant, with slope 0"
 
     def fix(self, zero: ZeroGradient, operation: str) -> str:
         return (
-            "begin inside the range (bias and weights of what feeds it, scale of the data), widen it, or use a bound "
-            "that keeps a slope (tanh scaled to the range, softplus)"
+            "start inside the range (bias and weights of the layer before, scale of the data), widen the range, or use "
+            "a bound that has a slope everywhere (tanh scaled to the range, softplus)"
         )

@@ -7,13 +7,13 @@ from gradviz.analysis.rules.bases.steep_chain import SteepChain
 
 
 class VanishingChain(SteepChain):
-    """The gradient shrinks step by step on its way from the loss, until the first layers get next to nothing.
+    """The gradient shrinks at every layer on its path from the loss, until the first layers get almost nothing.
 
     What it finds
     -------------
-    A model in which what flows between the layers near the input is at least a thousand times smaller than near the
-    loss, because many operations in a row each pass on only a part; or a product of so many small factors that next to
-    nothing of the loss's gradient comes to any of them.
+    A model in which the gradients between the layers near the input are at least a thousand times smaller than near the
+    loss, because many operations in a row each pass on only a part. Also a product of so many small factors that almost
+    nothing of the loss's gradient reaches any of them.
 
     Why it matters
     --------------

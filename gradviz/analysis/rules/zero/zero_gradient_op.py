@@ -7,17 +7,16 @@ from gradviz.analysis.rules.bases.zero_gradient_rule import ZeroGradientRule
 
 
 class ZeroGradientOp(ZeroGradientRule):
-    """An operation whose derivative is zero everywhere stands between the loss and the weights.
+    """An operation whose derivative is zero everywhere is between the loss and the weights.
 
     What it finds
     -------------
-    Rounding, signs, steps, samples, softmax over a single element, and what is taken from itself, as a single element
-    less its own mean: what comes out does not change when what goes in changes a little, so nothing above it learns.
+    Rounding, signs, steps, samples, softmax over a single element, and a value minus itself (a single element minus its
+    own mean): a small change of the input does not change the result, so nothing before it learns.
 
     Why it matters
     --------------
-    Unlike a path that is cut, everything looks alive: each weight has a gradient, the optimizer steps, and nothing
-    moves.
+    This does not look like a cut path: each weight has a gradient, the optimizer steps, but no weight changes.
 
     Example
     -------
@@ -40,23 +39,23 @@ class ZeroGradientOp(ZeroGradientRule):
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "cancelling":
-            return f"what {operation}() sends on its several ways cancels out, whatever goes in"
+            return f"the gradients that {operation}() sends on its several paths cancel out, whatever its input is"
         what = "softmax over a single element" if "softmax" in operation else f"{operation}()"
-        return f"{what} passes no gradient on, whatever goes in"
+        return f"{what} passes no gradient on, whatever its input is"
 
     def why(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "cancelling":
-            return "its result does not depend on what goes in, as x - x.mean() of a single element does not"
+            return "its result does not depend on its input: x - x.mean() of a single element is always 0"
         if "softmax" in operation:
             return "softmax over one element is 1 whatever the element is: its derivative is zero"
-        return f"what {operation}() gives is constant between jumps: its derivative is zero everywhere"
+        return f"{operation}() is constant between jumps: its derivative is zero everywhere"
 
     def fix(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "cancelling":
-            return "look at the shapes: a dimension of size 1 that is reduced, or a value that is compared with itself"
+            return "look at the shapes: a dimension of size 1 is reduced, or a value is compared with itself"
         if "softmax" in operation:
             return "use sigmoid for a single output, or softmax over the dimension that holds the classes (dim=)"
         return (
-            "leave it out of training, use something smooth in its place, or let the gradient pass by "
+            "remove it in training, use a smooth function instead, or let the gradient pass by it "
             "(straight-through): x + (f(x) - x).detach()"
         )
