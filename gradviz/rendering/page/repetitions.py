@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gradviz.graph.words import counted
-from gradviz.view.fold.repeated_boxes import RepeatedBox
+from gradviz.view.fold.opening import RepeatedBox
 from gradviz.view.folding import FoldPlan
 from gradviz.view.model import View
 

@@ -1,4 +1,4 @@
-"""The words on a box: the module call it stands for, or what the operations in it are."""
+"""The words on a box: the module call, function call or source line that it represents, or its operations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST_SOURCE = 48
 
 
 def box_title(subject: SubjectFacts, item: Item) -> str:
-    """``h.0 … h.11``, ``fc (call 2)``; for a box without a module the operations in it."""
+    """``h.0 … h.11``, ``fc (call 2)``; the operations in it for a box without a module."""
     if item.scope is None:
         return _group_title(subject, item)
     scopes = subject.graph.scopes
@@ -27,14 +27,14 @@ def box_title(subject: SubjectFacts, item: Item) -> str:
         last = scope_title(subject, item, item.last_scope)
         return first if first == last else f"{first} … {last}"
     if scopes[item.scope].kind != "module":
-        return first  # A recording does not tell the calls of a function from each other.
+        return first  # A recording does not distinguish calls of one function.
     call, around_it = scopes[item.scope].call, subject.enclosing_scope(item)
     is_said_around = around_it is not None and scopes[around_it].call == call
     return f"{first} (call {call + 1})" if call and not is_said_around else first
 
 
 def box_path(subject: SubjectFacts, item: Item) -> str:
-    """Where nothing around says it: the whole path, and which call, where the graph holds several."""
+    """The whole path, and which call if the graph has several: for words without a box around them."""
     if item.scope is None:
         return ""
     scope = subject.graph.scopes[item.scope]
@@ -48,14 +48,14 @@ def box_path(subject: SubjectFacts, item: Item) -> str:
 
 
 def _last_parts(path: str, first: str) -> str:
-    """A path from the last name on that it shares with the first of its row: ``h.11``."""
+    """A path, starting with the last name that it shares with the first path of its row: ``h.11``."""
     parts = path.split(".")
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(parts, first.split("."), strict=False)))
     return ".".join(parts[max(shared - 1, 0) :])
 
 
 def box_subtitle(subject: SubjectFacts, item: Item) -> str:
-    """What the box stands for in other words, and what a reader must know that it hides."""
+    """What the box represents in other words, and what it hides that a user must know."""
     return " · ".join(filter(None, (_own_words(subject, item), *_what_is_special(subject, item))))
 
 
@@ -87,7 +87,7 @@ def box_badge(subject: SubjectFacts, item: Item) -> str:
 
 
 def _to_last_count(subject: SubjectFacts, item: Item, first: int) -> str:
-    """``…9.7k`` for a box that stands for many of other sizes, the last of which has so many parameters."""
+    """``…9.7k`` if the box represents several of different sizes: the number of parameters in the last one."""
     if item.repeat > 1 or not lies_where_shapes_differ(subject, item):
         return ""
     each, rest = divmod(len(item.parameters), repetitions(subject, item))
@@ -99,13 +99,13 @@ def _to_last_count(subject: SubjectFacts, item: Item, first: int) -> str:
 
 
 def operations_in(subject: SubjectFacts, item: Item) -> list[Node]:
-    """What a box computes, in creation order, without leaves and mere views."""
+    """The operations that a box computes, in creation order, without leaves and views."""
     found = (subject.graph.nodes[node] for node in subject.nodes_in(item))
     return [node for node in found if not node.is_leaf and node.name not in PLUMBING_NAMES]
 
 
 def parameter_count(subject: SubjectFacts, item: Item) -> int:
-    """Elements of all parameters that a box holds, each counted once."""
+    """Elements of all parameters in a box, each counted once."""
     if item.scope is not None and item.repeat == 1 and subject.graph.scopes[item.scope].parameter_count:
         return subject.graph.scopes[item.scope].parameter_count
     leaves = (subject.graph.nodes[leaf] for leaf in item.parameters)
@@ -123,7 +123,7 @@ def _group_title(subject: SubjectFacts, item: Item) -> str:
 
 
 def repetitions(subject: SubjectFacts, item: Item) -> int:
-    """How often a repeated box comes in what it stands for: a loop within a loop has as many as both together."""
+    """How many repetitions a repeated box represents; loops within loops multiply."""
     count = item.repeat
     while item.parent is not None:
         item = subject.view.items[item.parent]
@@ -132,7 +132,7 @@ def repetitions(subject: SubjectFacts, item: Item) -> int:
 
 
 def lies_where_shapes_differ(subject: SubjectFacts, item: Item) -> bool:
-    """Whether an item stands for many that are alike but for the sizes of their tensors."""
+    """Whether an item represents repetitions that differ only in the sizes of their tensors."""
     while not item.sizes_differ and item.parent is not None:
         item = subject.view.items[item.parent]
     return item.sizes_differ
@@ -161,7 +161,7 @@ def _first_to_last(subject: SubjectFacts, item: Item, operations: list[Node]) ->
 
 
 def _pattern(subject: SubjectFacts, item: Item, operations: list[Node]) -> list[str]:
-    """What follows what: operations, and the classes of the modules that are called."""
+    """The sequence of operations, and of the classes of modules that are called."""
     around = subject.enclosing_scope(item)
     parts = [(_call_below(subject, node, around), node) for node in operations]
     words: list[str] = []
@@ -188,7 +188,7 @@ def relative_path(path: str, around: str) -> str:
 
 
 def scope_title(subject: SubjectFacts, item: Item, number: int) -> str:
-    """``h.0`` for a module, ``step()`` for a function, its text for a source line."""
+    """``h.0`` for a module, ``step()`` for a function, the text of a source line."""
     scope = subject.graph.scopes[number]
     if scope.kind == "function":
         return scope.class_name
@@ -198,7 +198,7 @@ def scope_title(subject: SubjectFacts, item: Item, number: int) -> str:
 
 
 def scope_subtitle(subject: SubjectFacts, scope: ModuleScope) -> str:
-    """The class of a module, the line that called a function, or where a source line is."""
+    """The class of a module, the line that called a function, or the location of a source line."""
     if scope.kind == "module":
         return scope.class_name
     line = _line(subject, scope)
@@ -206,7 +206,7 @@ def scope_subtitle(subject: SubjectFacts, scope: ModuleScope) -> str:
 
 
 def scope_tooltip(subject: SubjectFacts, number: int | None) -> Iterator[str]:
-    """What the box or the operation lies in."""
+    """The module call, function call or source line around a box or an operation."""
     if number is None:
         return
     scope = subject.graph.scopes[number]

@@ -1,4 +1,4 @@
-"""Words for single things: a shape, a count, a source line. Pure functions, used by `labels`."""
+"""Words for single facts: a shape, a count, a source line."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gradviz.graph.words import counted as counted
 
 
 def short_line_words(site: CallSite, program: str) -> str:
-    """``train.py:41``, or ``line 41`` where that is the script whose name stands above already."""
+    """``train.py:41``, or ``line 41`` if the name of that script is above the picture."""
     words = line_words(site)
     return f"line {site.line}" if words == line_words_of(program, site.line) else words
 
 
 def shape_words(tensor: TensorFacts | None) -> str:
-    """``[8, 64]``, with the dtype where it is not float32."""
+    """``[8, 64]``; with the dtype if it is not float32."""
     if tensor is None:
         return ""
     shape = shape_words_of(tensor.shape)
@@ -30,7 +30,7 @@ def shape_words_of(shape: Sequence[int | str]) -> str:
 
 
 def full_tensor_words(tensor: TensorFacts) -> str:
-    """Everything about a tensor: ``[8, 64] float32 on cuda:0``."""
+    """All facts about a tensor: ``[8, 64] float32 on cuda:0``."""
     shape = "[" + ", ".join(map(str, tensor.shape)) + "]"
     layout = "" if tensor.layout == "strided" else f" {tensor.layout}"
     type_name = "" if tensor.type_name == "Tensor" else f"{tensor.type_name} "
@@ -38,7 +38,7 @@ def full_tensor_words(tensor: TensorFacts) -> str:
 
 
 def count_words(count: int) -> str:
-    """Three digits at most: ``512``, ``85.1M``."""
+    """At most three digits: ``512``, ``85.1M``."""
     if count < 1000:
         return str(count)
     size = float(count)
@@ -50,7 +50,7 @@ def count_words(count: int) -> str:
 
 
 def element_count(tensors: Sequence[TensorFacts | None]) -> int:
-    """Elements in all of them; a size that is not a number counts as nothing."""
+    """The number of elements in all tensors; a size that is not a number counts as zero."""
     return sum(prod(size if isinstance(size, int) else 0 for size in tensor.shape) for tensor in tensors if tensor)
 
 
@@ -61,5 +61,5 @@ def listed(words: Sequence[str], most: int = 6) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """At most `length` characters, with the cut marked at the end."""
+    """At most `length` characters, with an ellipsis if the end is cut."""
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"

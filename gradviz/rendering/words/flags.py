@@ -32,21 +32,21 @@ _LEVELS: dict[Literal["error", "warning", "note"], FlagLevel] = {
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """What stands on an item."""
+    """The words, the level and the reason of a flag."""
 
     words: str
     level: FlagLevel
     reason: str = ""
-    """A sentence for the small print."""
+    """A sentence for the tooltip."""
 
     @property
     def text(self) -> str:
-        """The words after their sign."""
+        """The words, with their sign before them."""
         return f"{FLAG_SIGNS[self.level]} {self.words}".strip()
 
 
 def item_flag(subject: SubjectFacts, item: Item) -> Flag | None:
-    """The mark of an item; a finding explains what the gradient only shows, so it stands first."""
+    """The flag of an item. A finding explains what the gradient only shows, so it comes first."""
     findings = findings_about(subject, item)
     worst = worst_finding(subject, item)
     if worst is None:
@@ -58,18 +58,18 @@ def item_flag(subject: SubjectFacts, item: Item) -> Flag | None:
 
 
 def worst_finding(subject: SubjectFacts, item: Item) -> Verdict | None:
-    """The gravest of what was found about an item."""
+    """The most severe finding about an item."""
     return min(findings_about(subject, item), key=lambda finding: list(_LEVELS).index(finding.severity), default=None)
 
 
 def findings_on(subject: SubjectFacts, item: Item) -> Iterator[str]:
-    """What was found, in sentences for the small print."""
+    """The findings, in sentences for the tooltip."""
     for finding in findings_about(subject, item):
         yield f"{finding.severity} {finding.code} {finding.cause}: {finding.message}"
 
 
 def findings_about(subject: SubjectFacts, item: Item) -> list[Verdict]:
-    """What was found about the nodes of an item, and about cuts that it hides."""
+    """The findings about the nodes of an item and about cuts that it hides."""
     if item.kind == "cut":
         return [subject.graph.cut_edges[item.cut_edge or 0].finding]
     if item.is_open:
@@ -79,7 +79,7 @@ def findings_about(subject: SubjectFacts, item: Item) -> list[Verdict]:
 
 
 def gradient_flag(subject: SubjectFacts, item: Item) -> Flag | None:
-    """The mark of a closed item; None where its gradient is fine, or nothing is known of it."""
+    """The flag for the gradient of a closed item; None if the gradient is fine or unknown."""
     if item.is_open:
         return None
     gradient_origins = [

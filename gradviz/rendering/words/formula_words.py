@@ -1,4 +1,4 @@
-"""The formulas of one node, with the numbers that a capture holds put in: in plain mathematics, or else torch's own."""
+"""The formulas of one node with the recorded numbers put in: in plain mathematics, otherwise as torch writes them."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from gradviz.rendering.words.value_words import number_words, short_nested_words
 
 @dataclass(frozen=True, slots=True)
 class NodeFormulas:
-    """What a node computes of the gradient that arrives."""
+    """What a node computes from the gradient that arrives."""
 
     lines: tuple[str, ...] = ()
-    """In letters: ``ā = ȳ ∘ b``, and what they abbreviate."""
+    """In letters: ``ā = ȳ ∘ b``, and the definitions of abbreviations."""
     with_numbers: Mapping[int, str] = field(default_factory=dict)
-    """By the place of the edge: ``ā = 0.1 ∘ 5``; only where some number is known."""
+    """By the index of the edge: ``ā = 0.1 ∘ 5``; only if some number is known."""
     arriving: str = ""
-    """The letter of what arrives: ``ȳ``."""
+    """The letter of the gradient that arrives: ``ȳ``."""
     meanings: tuple[str, ...] = ()
-    """What the program calls the inputs that the formulas speak of: ``a is x``."""
+    """The names in the program of the inputs in the formulas: ``a is x``."""
     is_torchs_own: bool = False
-    """True for formulas in the words of torch's file of derivatives."""
+    """True for formulas from torch's file of derivatives."""
 
 
 def node_formulas(graph: Graph, node: Node) -> NodeFormulas:
-    """The formulas for the edges of `node` along which a gradient goes; empty where nobody knows any."""
+    """The formulas for the edges of `node` along which a gradient flows; empty if none are known."""
     if node.is_leaf:
         return NodeFormulas()
     if node.calls_backward:
-        return NodeFormulas(("a backward of its own: what that reaches is not in this graph",))
+        return NodeFormulas(("its own backward: the nodes that it reaches are not in this graph",))
     if node.kind == "custom":
-        return NodeFormulas(("what its own backward() in the program says",))
+        return NodeFormulas(("as its backward() in the program computes it",))
     plain = plain_formula(node.name)
     if plain is not None:
         return _plain(graph, node, plain)
@@ -61,14 +61,14 @@ def _plain(graph: Graph, node: Node, plain: PlainFormula) -> NodeFormulas:
     lines = (*_wanted(node, names, letters.gradients), *letters.where_of_gradients)
     return NodeFormulas(
         lines,
-        {place: put_in[name] for place, name in enumerate(names) if node.edges[place] is not None and name in put_in},
+        {index: put_in[name] for index, name in enumerate(names) if node.edges[index] is not None and name in put_in},
         letters.symbols.get("grad", "") if len(node.arrived) == 1 else "",
         tuple(_meanings(inputs, letters, lines)),
     )
 
 
 def _meanings(inputs: Iterable[NamedTensor], letters: Reading, lines: Sequence[str]) -> Iterator[str]:
-    """Of inputs that get a gradient, and of others that a formula needs."""
+    """The names of inputs that get a gradient, and of other inputs that a formula needs."""
     for each in inputs:
         letter = letters.symbols.get(each.name)
         name = next((name for name in each.variables if name not in (NAMELESS, letter)), "")
@@ -79,13 +79,13 @@ def _meanings(inputs: Iterable[NamedTensor], letters: Reading, lines: Sequence[s
 
 
 def _speaks_of(letter: str, lines: Sequence[str]) -> bool:
-    """Whether it stands alone, without a bar: ``A`` in ``Aᵀ Ȳ``."""
+    """Whether the letter appears without a bar: ``A`` in ``Aᵀ Ȳ``."""
     alone = re.compile(rf"(?<![A-Za-z]){re.escape(letter)}(?![A-Za-z\u0304])")
     return any(map(alone.search, lines))
 
 
 def _wanted(node: Node, names: Sequence[str], formulas: Mapping[str, str]) -> tuple[str, ...]:
-    """Those for inputs that get a gradient; all of them where edges have no names."""
+    """The formulas for inputs that get a gradient; all of them if edges have no names."""
     return tuple(formulas[name] for name in (_inputs_with_gradient(node, names) or formulas) if name in formulas)
 
 
@@ -96,21 +96,21 @@ def _exact_lines(node: Node, exact: Derivative) -> tuple[str, ...]:
 
 
 def _inputs_with_gradient(node: Node, names: Sequence[str]) -> dict[str, None]:
-    """In the order of the edges, which have these names; a list of tensors once."""
+    """In the order of the edges, which have these names; a list of tensors appears once."""
     named = zip(names, node.edges, strict=False)
     return dict.fromkeys(name.partition("[")[0] for name, edge in named if edge is not None)
 
 
-# Numbers in place of letters: the formulas of one node with what is known of its tensors put in.
+# Numbers in index of letters.
 
 _WORD = re.compile(r"\w+")
 _NEGATIVE = re.compile(r"-(?=\d|Inf)")
 LONGEST_OPERAND = 24
-"""Characters of a tensor that is written into a formula; of a longer one its letter stays."""
+"""Characters of a tensor written into a formula; a longer one keeps its letter."""
 
 
 def setting_numbers(settings: Mapping[str, Attribute]) -> dict[str, str]:
-    """The arguments of an operation that are plain numbers, by their names."""
+    """The arguments of an operation that are plain numbers, by name."""
     return {
         name: number_words(value)
         for name, value in settings.items()
@@ -119,7 +119,7 @@ def setting_numbers(settings: Mapping[str, Attribute]) -> dict[str, str]:
 
 
 def tensor_numbers(tensors: Sequence[NamedTensor]) -> dict[str, str]:
-    """What can stand for each name: tensors of which every number is known and for which there is room."""
+    """The text for each name: of tensors whose numbers are all known and short enough."""
     words = {each.name: short_nested_words(each.figures, LONGEST_OPERAND) for each in tensors}
     return {name: text for name, text in words.items() if text}
 
@@ -127,13 +127,13 @@ def tensor_numbers(tensors: Sequence[NamedTensor]) -> dict[str, str]:
 def mathematics_with_numbers(
     plain: PlainFormula, settings: Mapping[str, Attribute], tensors: Sequence[NamedTensor]
 ) -> dict[str, str]:
-    """By the name of the input its formula, where the numbers of some tensor stand in it: ``ā = 0.1 · 5``.
+    """The formula of each input, by name, if numbers of some tensor are in it: ``ā = 0.1 · 5``.
 
-    Formulas of abbreviations are left out: numbers beside what stands for more tell nothing.
+    Formulas of abbreviations are left out: numbers beside an abbreviation say nothing.
 
     Args:
-        settings: the node's own, which decide what is left out of its formulas.
-        tensors: what it was computed from, what it gave and what arrived.
+        settings: the arguments of the node, which decide which terms of its formulas are left out.
+        tensors: its inputs, its outputs and the gradients that arrived.
     """
     numbers = tensor_numbers(tensors)
     if not numbers:
@@ -144,7 +144,7 @@ def mathematics_with_numbers(
     put_in = read(minus_signs(scalars | numbers)).gradients
     are_scalars = all(each.tensor is not None and not each.tensor.shape for each in tensors)
     return {
-        # Of scalars element by element is plain multiplication.
+        # For scalars, elementwise multiplication is plain multiplication.
         name: line.replace("∘", "·") if are_scalars else line
         for name, line in put_in.items()
         if line != letters[name] and plain.where.keys().isdisjoint(_WORD.findall(plain.gradients[name]))
@@ -152,10 +152,10 @@ def mathematics_with_numbers(
 
 
 def minus_signs(words: Mapping[str, str]) -> dict[str, str]:
-    """With the sign that mathematics has."""
+    """The words with the minus sign of mathematics."""
     return {name: with_minus(text) for name, text in words.items()}
 
 
 def with_minus(words: str) -> str:
-    """``-0.5`` as ``−0.5``; other words keep their hyphens."""
+    """``-0.5`` as ``−0.5``; hyphens in other words stay."""
     return _NEGATIVE.sub("−", words)

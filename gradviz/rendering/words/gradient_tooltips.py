@@ -1,7 +1,7 @@
-"""The figures of gradients and values, for the small print of a picture.
+"""Gradients and values in numbers, for tooltips.
 
-They are rounded to three digits, and means to a thousandth of the root mean square: what lies below is the rounding of
-sums, which is different on every machine.
+Numbers are rounded to three digits, and means to a thousandth of the root mean square: smaller digits are the rounding
+errors of sums, which differ on every machine.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _OUTCOMES = {
 
 
 def node_values(node: Node) -> Iterator[str]:
-    """The numbers that a node gave, where they were kept."""
+    """The values that a node computed, if they were recorded."""
     yield from _values("value", node.values)
 
 
 def node_gradients(subject: SubjectFacts, item: Item, node: Node) -> Iterator[str]:
-    """What arrived at a node, and what hooks made of it."""
+    """The gradients that arrived at a node, before and after its hooks."""
     if len(arrived_by_repetition(subject, item)) > 1:
         yield from range_of_gradients(subject, item)
         return
@@ -43,9 +43,9 @@ def node_gradients(subject: SubjectFacts, item: Item, node: Node) -> Iterator[st
 
 
 def arrivals(node: Node) -> Iterator[tuple[str, TensorFigures | None]]:
-    """What arrived for each of a node's outputs, by name; where a hook has changed it, also before that."""
-    for place, (name, arrived) in enumerate(_named("gradient", node.arrived)):
-        before = at_index(node.before_hooks, place)
+    """The gradient that arrived for each output of a node, by name; if a hook changed it, also before that."""
+    for index, (name, arrived) in enumerate(_named("gradient", node.arrived)):
+        before = at_index(node.before_hooks, index)
         if before is not None and before != arrived:
             yield f"{name} before the hooks on it", before
             yield f"{name} after them", arrived
@@ -54,7 +54,7 @@ def arrivals(node: Node) -> Iterator[tuple[str, TensorFigures | None]]:
 
 
 def node_run(subject: SubjectFacts, item: Item, node: Node) -> Iterator[str]:
-    """What became of ``.grad``, and when the node ran."""
+    """What happened to ``.grad``, and when the node ran."""
     if len(arrived_by_repetition(subject, item)) > 1:
         return
     if node.leaf_gradient is not None:
@@ -64,14 +64,14 @@ def node_run(subject: SubjectFacts, item: Item, node: Node) -> Iterator[str]:
 
 
 def range_of_gradients(subject: SubjectFacts, item: Item) -> Iterator[str]:
-    """Of a box, or of what stands for several."""
+    """For a box, or an item that represents several repetitions."""
     if words := gradient_words(subject, item):
         count = len(arrived_by_repetition(subject, item))
         yield f"gradient, norm: {words}" + (f", at the first and the last of {count:,}" if count > 1 else "")
 
 
 def link_gradients(link: Link, branches: Sequence[LinkBranch]) -> Iterator[str]:
-    """What flows back along a link, and its part of the sum where branches meet."""
+    """The gradients that flow back along a link, and their parts of the sum where branches meet."""
     if link.edge_count > 1 and len(branches) > MAX_BRANCHES:
         words = [figures_words([branch.gradient]) for branch in branches]
         yield f"gradients back along {len(branches):,} edges, norms: {words[0]} … {words[-1]}"
@@ -83,7 +83,7 @@ def link_gradients(link: Link, branches: Sequence[LinkBranch]) -> Iterator[str]:
 
 
 def share_words(share: BranchShare | None) -> Iterator[str]:
-    """What one of several gradients has to do with their sum."""
+    """The relation of one of several gradients to their sum."""
     if share is not None and share.share is not None:
         yield f"its part of the sum: {_three(share.share * 100)} %"
     if share is not None and share.cosine is not None:
@@ -91,7 +91,7 @@ def share_words(share: BranchShare | None) -> Iterator[str]:
 
 
 def figures_lines(name: str, figures: TensorFigures | None) -> Iterator[str]:
-    """A line of figures and, of larger tensors, one with a histogram."""
+    """A line of numbers and, for larger tensors, a line with a histogram."""
     if figures is None:
         return
     if not _is_of_several(figures):
@@ -105,7 +105,7 @@ def figures_lines(name: str, figures: TensorFigures | None) -> Iterator[str]:
 
 
 def figures_facts(figures: TensorFigures) -> Iterator[str]:
-    """What is said of a gradient beside its name and its shape."""
+    """The facts about a gradient, without its name and shape."""
     if figures.is_undefined:
         yield "none, which counts as zero"
     elif figures.unmeasured is not None:
@@ -117,7 +117,7 @@ def figures_facts(figures: TensorFigures) -> Iterator[str]:
 
 
 def _is_of_several(figures: TensorFigures) -> bool:
-    """Whether it was measured, and has more than one number."""
+    """Whether it was measured and has more than one element."""
     return figures.is_measured and not (figures.count == 1 and figures.minimum is not None)
 
 
@@ -150,7 +150,7 @@ def _three(value: float) -> str:
 
 
 def _histogram(figures: TensorFigures) -> str:
-    """``sizes 1e-7 ▁▃▇█▂ 1e-2``: how many absolute values lie in each power of ten."""
+    """``sizes 1e-7 ▁▃▇█▂ 1e-2``: how many absolute values are in each power of ten."""
     most = max(figures.histogram)
     # A few must not look like none.
     blocks = (_LEVELS[max(count * 8 // (most + 1), 0)] if count else " " for count in figures.histogram)
@@ -177,7 +177,7 @@ def _outcome(leaf: LeafGradient) -> str:
 
 
 def _run(subject: SubjectFacts, node: Node) -> Iterator[str]:
-    """Not how long it took: the same program is drawn as the same picture twice."""
+    """Without the duration: the same program must always give the same picture."""
     assert node.run is not None
     thread = f", on thread {node.run.thread}" if node.run.thread else ""
     times = f", {node.run.times} times" if node.run.times > 1 else ""

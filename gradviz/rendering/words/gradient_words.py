@@ -20,15 +20,15 @@ Gradients = tuple[TensorFigures | None, ...]
 
 
 def norm_of(gradients: Iterable[TensorFigures | None]) -> float | None:
-    """L2 norm of several gradients together; None where none has one."""
+    """L2 norm of several gradients together; None if none has a norm."""
     norms = [each.norm for each in gradients if each is not None and each.norm is not None]
     return hypot(*norms) if norms else None
 
 
 def arrived_by_repetition(subject: SubjectFacts, item: Item) -> list[Gradients]:
-    """What arrived at an item; at one that stands for several, at each of them in the order of the computation.
+    """The gradients that arrived at an item, one for each repetition that it represents, in the order of the computation.
 
-    Of a box it is the gradient of what goes out of it first. Empty for what no gradient is for.
+    For a box, the gradient of its first output. Empty for items without a gradient.
     """
     nodes = subject.graph.nodes
     if item.root is not None:
@@ -44,7 +44,7 @@ def arrived_by_repetition(subject: SubjectFacts, item: Item) -> list[Gradients]:
 
 
 def _within(subject: SubjectFacts, item: Item, node: int, output_nr: int) -> tuple[int, int]:
-    """Back through views that are drawn as part of what takes the data: they change no norm."""
+    """Go back through views that are drawn as part of the item that uses the data: they do not change the norm."""
     own = set(item.nodes)
     while node not in own:
         edge = next(iter(subject.graph.nodes[node].edges), None)
@@ -55,33 +55,33 @@ def _within(subject: SubjectFacts, item: Item, node: int, output_nr: int) -> tup
 
 
 def _in_each_repetition(subject: SubjectFacts, item: Item, leaving: int) -> list[int]:
-    """The counterparts of the node through which data leaves a box that stands for several, as far as can be told."""
+    """The node through which data leaves a repeated box, in each repetition; one node if the others cannot be found."""
     nodes, count = subject.graph.nodes, repetitions(subject, item)
     operations = [node for node in item.nodes if not nodes[node].is_leaf]
     period, rest = divmod(len(operations), count)
     if count == 1 or rest or leaving not in operations:
         return [leaving]
-    place = operations.index(leaving) % period
-    counterparts = operations[place::period]
+    index = operations.index(leaving) % period
+    counterparts = operations[index::period]
     return counterparts if len({nodes[node].name for node in counterparts}) == 1 else [leaving]
 
 
 class LinkBranch(NamedTuple):
-    """What flows back along one edge."""
+    """The gradient that flows back along one edge."""
 
     gradient: TensorFigures | None
-    """None where it was not measured."""
+    """None if it was not measured."""
     share: BranchShare | None = None
 
 
 class LinkGradients:
-    """What flowed back along every link of a view. Linear in the number of edges."""
+    """The gradients that flowed back along every link of a view. The cost is linear in the number of edges."""
 
     def __init__(self, subject: SubjectFacts) -> None:
         self._subject = subject
 
     def along(self, link: Link) -> Sequence[LinkBranch]:
-        """One for each edge that a link stands for; none for one along which no gradient flows."""
+        """One for each edge that a link represents; empty if no gradient flows there."""
         if link.node is None:
             return ()
         items = self._subject.view.items
@@ -98,7 +98,7 @@ class LinkGradients:
 
     @cached_property
     def _owners(self) -> dict[int, int]:
-        """The item in which an operation is drawn."""
+        """The item that shows an operation."""
         return {node: item.id for item in self._subject.view.items if not item.is_open for node in item.nodes}
 
     @cached_property
@@ -110,7 +110,7 @@ class LinkGradients:
         return self._gathered(of_leaves=True)
 
     def _gathered(self, *, of_leaves: bool) -> dict[tuple[int, int], list[LinkBranch]]:
-        """By the item (or the leaf, which is drawn in several places) that gave the data, and the item that took it."""
+        """By the source (an item, or a leaf, which several items can show) and by the item that uses the data."""
         found: dict[tuple[int, int], list[LinkBranch]] = {}
         nodes, owners = self._subject.graph.nodes, self._owners
         for user in nodes:
@@ -126,10 +126,10 @@ class LinkGradients:
 
 
 def gradient_words(subject: SubjectFacts, item: Item) -> str:
-    """``0.0312``, the L2 norm; ``0`` where every element is zero; ``NaN``; ``Inf``; ``none`` where nothing arrived.
+    """``0.0312``, the L2 norm; ``0`` if every element is zero; ``NaN``; ``Inf``; ``none`` if nothing arrived.
 
-    Of a box it is the gradient of what goes out of it first. Of what stands for several, ``1.2e-05 … 0.0312``: at the
-    first of them and at the last. Empty where nothing is known.
+    For a box, of its first output. For several repetitions, ``1.2e-05 … 0.0312``: of the first and the last. Empty if
+    nothing is known.
     """
     repetitions = arrived_by_repetition(subject, item)
     words = [figures_words(gradients) for gradients in repetitions]
@@ -147,7 +147,7 @@ def _nothing_arrived(node: Node) -> str:
 
 
 def figures_words(gradients: Sequence[TensorFigures | None]) -> str:
-    """Several gradients as one; empty where none was measured."""
+    """Several gradients as one; empty if none was measured."""
     state = state_of(gradients)
     if state is None:
         return "?" if any(each is not None for each in gradients) else ""

@@ -1,4 +1,4 @@
-"""Every word that is shown on an item, for all formats: two formats cannot name the same thing differently."""
+"""Every word on an item, for all formats, so that two formats cannot use different names for the same thing."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ from gradviz.view.model import Item
 
 @dataclass(frozen=True, slots=True)
 class ItemText:
-    """The words for one item. Any but the title may be empty."""
+    """The words of one item. All but the title may be empty."""
 
     title: str
-    """What it is in the reader's words: ``linear``, ``h.0 … h.11``, ``model.fc.weight``, ``loss``."""
+    """The name in the user's terms: ``linear``, ``h.0 … h.11``, ``model.fc.weight``, ``loss``."""
     subtitle: str = ""
     """The autograd name or the class: ``AddmmBackward0``, ``GPT2Block``."""
     shape: str = ""
-    """``[8, 64]``; the dtype is added where it is not float32."""
+    """``[8, 64]``; with the dtype if it is not float32."""
     badge: str = ""
     """A short count: ``×12``, ``85.1M params``."""
     line: str = ""
-    """The reader's own source line: ``train.py:41``."""
+    """The line of the user's code: ``train.py:41``."""
     tooltip: tuple[str, ...] = ()
-    """Everything else, a line each."""
+    """All other facts, one on each line."""
     path: str = ""
-    """For a module call, its title where no box around it is seen: ``net.encoder.2 (call 2)``."""
+    """For a module call, its title without a box around it: ``net.encoder.2 (call 2)``."""
     name: str = ""
-    """The variable that holds what an operation gives: ``logits``."""
+    """The variable that holds the result of an operation: ``logits``."""
     source: tuple[str, int] | None = None
     """File and number of `line`."""
     short_line: str = ""
-    """`line` where the script's name stands above already: ``line 41``."""
+    """`line` if the script's name is above the picture: ``line 41``."""
     settings: str = ""
     """The arguments that decide what an operation does: ``dim=-1``."""
     flag: Flag | None = None
-    """What a check found about it, or that its gradient is zero, NaN or Inf."""
+    """A finding, or a gradient that is zero, NaN or Inf."""
     numbers: str = ""
-    """Its value and its gradient, where they are small and were kept: ``↓ 10  ↑ 0.1``."""
+    """Its value and its gradient, if they are small and were recorded: ``↓ 10  ↑ 0.1``."""
     figure: str = ""
-    """What was measured of it, in a picture that is coloured by that."""
+    """The measured figure, in a picture that is coloured by it."""
 
 
 def item_texts(subject: SubjectFacts) -> tuple[ItemText, ...]:
-    """The words for every item of a view, in its order."""
+    """The words for every item of a view, in order."""
     return tuple(item_text(subject, item) for item in subject.view.items)
 
 
 class ItemTexts:
-    """The same by the number of an item, for lines of text, which have no tooltips. They are found when asked for: of
-    a large graph a part may be all that is shown."""
+    """The same by the id of an item and without tooltips, for lines of text. They are made on request, because only a
+    part of a large graph may be shown."""
 
     def __init__(self, subject: SubjectFacts) -> None:
         self._subject = subject
@@ -82,12 +82,12 @@ def item_text(subject: SubjectFacts, item: Item) -> ItemText:
 
 
 def item_label_text(subject: SubjectFacts, item: Item) -> ItemText:
-    """The same without the tooltip, which takes longer than all the rest."""
+    """The same without the tooltip, which takes more time than the rest."""
     return replace(_text_of(subject, item), flag=item_flag(subject, item), numbers=item_numbers(subject, item))
 
 
 def item_sections(subject: SubjectFacts, item: Item) -> Iterator[tooltips.Section]:
-    """What a tooltip says of an item, under headings; one without a heading says what the item is."""
+    """The tooltip of an item, under headings. A section without a heading says what the item is."""
     if item.kind == "carried":
         source, instead = (
             "" if of is None else _text_of(subject, subject.view.items[of]).title for of in (item.source, item.instead)
@@ -129,14 +129,14 @@ def _operation(subject: SubjectFacts, item: Item) -> ItemText:
 
 
 def _variables(subject: SubjectFacts, node: Node) -> str:
-    """The first name of each thing that the node gives; a root says its own."""
+    """The first name of each output of a node; a root shows its own name."""
     own = {root.name for root in subject.graph.roots if root.node == node.id}
     names = (next((name for name in tensor.names if name not in own), "") for tensor in node.held)
     return listed([name for name in names if name], 2)
 
 
 def _peculiarities(node: Node) -> Iterator[str]:
-    """What the program asked of a tensor's gradient."""
+    """What the program did with a tensor's gradient."""
     if any(tensor.retains_grad and not tensor.is_leaf for tensor in node.held):
         yield "retains grad"
     if node.hooks:
@@ -156,7 +156,7 @@ def _leaf(subject: SubjectFacts, item: Item, node_id: int) -> ItemText:
 
 
 def _nearest_first(subject: SubjectFacts, item: Item, names: Sequence[str]) -> list[str]:
-    """Of a tied parameter, the name that it has in the module around the item stands first."""
+    """The names of a tied parameter; the name in the module around the item is first."""
     path = subject.enclosing_path(item)
     return sorted(dict.fromkeys(names), key=lambda name: not (path and name.startswith(f"{path}.")))
 
@@ -172,7 +172,7 @@ def _apart_from(name: str, other: str) -> str:
 
 
 def _within(subject: SubjectFacts, item: Item, name: str) -> str:
-    """A dotted name, without what the box around it says already."""
+    """A dotted name without the part that the box around it shows."""
     path = subject.enclosing_path(item)
     return relative_path(name, path) if path else name
 
@@ -188,7 +188,7 @@ def _constant(subject: SubjectFacts, item: Item) -> ItemText:
 
 
 def _given_shape(subject: SubjectFacts, item: Item, shape: str) -> str:
-    """The shape of a leaf or a constant; one beside the body of a loop that only the first repetition takes says so."""
+    """The shape of a leaf or a constant, with a note if only the first repetition of a loop uses it."""
     first = "first only" if item.id in subject.only_first else ""
     return " · ".join(filter(None, (shape, first)))
 
@@ -217,7 +217,7 @@ def _refused(subject: SubjectFacts, root: RefusedRoot) -> ItemText:
 
 
 def _carried(subject: SubjectFacts, item: Item) -> ItemText:
-    """What an earlier repetition gave. It is called after the operation that made it: variables come and go."""
+    """A result of an earlier repetition. Its name is that of its operation, because variables are reassigned."""
     assert item.source is not None, "something carried has a source"
     source = _text_of(subject, subject.view.items[item.source])
     return ItemText(
@@ -263,7 +263,7 @@ def _box(subject: SubjectFacts, item: Item) -> ItemText:
 
 
 class _Place(TypedDict, total=False):
-    """Where the reader finds it: three fields of `ItemText`."""
+    """The three fields of `ItemText` for the location in the source."""
 
     line: str
     short_line: str

@@ -1,4 +1,4 @@
-"""The words for links: what flows there, where the item that it comes from does not say it already."""
+"""The words on links: what flows there, if the items at its ends do not show it."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from gradviz.rendering.words.value_words import link_numbers
 from gradviz.view.model import Item, Link
 
 MAX_CALLS = 3
-"""Named on the way from a cut to a root."""
+"""The maximum number of calls named on the path from a cut to a root."""
 _SEPARATORS = re.compile(" · |× ")
-"""Between the shape of an item and what else is said of it."""
+"""Between the shape of an item and its other facts."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkText:
-    """The words for one link."""
+    """The words of one link."""
 
     label: str = ""
-    """``width``, ``output 1``, ``hidden [8, 64]``; empty where the items at both ends say it all."""
+    """``width``, ``output 1``, ``hidden [8, 64]``; empty if the items at both ends show it."""
     tooltip: tuple[str, ...] = ()
-    """Everything known, a line each."""
+    """All facts, one on each line."""
 
 
 def link_texts(subject: SubjectFacts, gradients: LinkGradients, texts: Sequence[ItemText]) -> tuple[LinkText, ...]:
-    """The words for every link of a view, in its order; `texts` are those of its items."""
+    """The words for every link of a view, in order; `texts` are those of its items."""
     words = LinkWords(subject, gradients, texts)
     return tuple(map(words.of, subject.view.links))
 
@@ -45,7 +45,7 @@ class LinkWords:
     """The words for links, one by one."""
 
     def __init__(self, subject: SubjectFacts, gradients: LinkGradients, texts: Sequence[ItemText]) -> None:
-        """`texts` are those of the items of the view, in its order."""
+        """`texts` are those of the items of the view, in order."""
         self._subject, self._gradients, self._texts = subject, gradients, texts
 
     def of(self, link: Link) -> LinkText:
@@ -63,9 +63,9 @@ class LinkWords:
 
 
 def _dead_words(subject: SubjectFacts, link: Link) -> str:
-    """Name and shape of what an operation took from a cut: it may have been computed from what that gave.
+    """Name and shape of the tensor that an operation took after a cut: it may have been computed from the cut tensor.
 
-    Before a refused root, the calls by which it was: they made no nodes.
+    For a refused root: the calls that computed it, which made no nodes.
     """
     source, target = subject.view.items[link.source], subject.view.items[link.target]
     if source.kind != "cut" or source.cut_edge is None:
@@ -86,11 +86,11 @@ def _dead_words(subject: SubjectFacts, link: Link) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """What flows along a link: one output of a node, through views that are not shown."""
+    """What flows along a link: one output of a node, through views that are not drawn."""
 
     node: Node
     maker: Node
-    """The operation before the views, `node` itself where there are none."""
+    """The operation before the views; `node` itself if there are none."""
     output_nr: int
     views: tuple[Node, ...]
 
@@ -118,7 +118,7 @@ class _Flow:
 def _flow_along(subject: SubjectFacts, link: Link, last: int) -> _Flow:
     """Follow the views at the end of a link back to the operation that its source shows.
 
-    Those that the target makes for itself, as a matmul does to get batches, are part of the target.
+    Views that the target makes for itself, as a batched matmul does, are part of the target.
     """
     nodes, items = subject.graph.nodes, subject.view.items
     views: list[Node] = []
@@ -134,7 +134,7 @@ def _flow_along(subject: SubjectFacts, link: Link, last: int) -> _Flow:
 
 
 def _is_made_by(graph: Graph, item: Item, view: Node) -> bool:
-    """Whether a view belongs to the call that an operation stands for, or lies in the module call of a box."""
+    """Whether a view belongs to the call of an operation, or to the module call of a box."""
     if item.kind != "box":
         return item.node is not None and call_of(graph.nodes[item.node]) == call_of(view)
     return item.scope is not None and item.scope in scopes_around(graph.scopes, view.scope)
@@ -145,8 +145,8 @@ def _is_shown_by(item: Item, node: Node) -> bool:
 
 
 def _label(subject: SubjectFacts, link: Link, flow: _Flow, source: ItemText) -> str:
-    """Roots say their own shape; what is drawn for many shapes has none; a parameter is hardly ever changed on its way
-    but by the transpose that belongs to its operation."""
+    """Roots show their own shape; links of repetitions that differ in shape have none; a parameter changes at most by
+    the transpose that belongs to its operation."""
     items = subject.view.items
     if items[link.target].kind == "root" or flow.maker.kind == "parameter" or "…" in source.shape:
         return ""
@@ -159,7 +159,7 @@ def _label(subject: SubjectFacts, link: Link, flow: _Flow, source: ItemText) -> 
 
 
 def _outputs_taken(subject: SubjectFacts, link: Link, flow: _Flow) -> list[int]:
-    """Which outputs flow along a link: one operation may take several of another."""
+    """The outputs that flow along a link: one operation may use several outputs of another."""
     target = subject.view.items[link.target].node
     if link.edge_count == 1 or target is None:
         return [flow.output_nr]
@@ -169,7 +169,7 @@ def _outputs_taken(subject: SubjectFacts, link: Link, flow: _Flow) -> list[int]:
 
 
 def _output_words(flow: _Flow, output_nrs: Sequence[int]) -> Iterator[str]:
-    """What the program calls each of several outputs, or its number."""
+    """The names of outputs in the program, or their numbers."""
     names = {tensor.output_nr: tensor.names[0] for tensor in reversed(flow.maker.held) if tensor.names}
     for output_nr in output_nrs:
         yield names.get(output_nr, f"output {output_nr}")

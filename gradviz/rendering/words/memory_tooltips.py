@@ -1,4 +1,4 @@
-"""What an operation or a folded box keeps for backward, for the small print of a picture."""
+"""What an operation or a folded box keeps for backward, for tooltips."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_LINES = 8
 
 
 def kept_by_node(subject: SubjectFacts, node: Node) -> Iterator[str]:
-    """A line for each tensor that a node saves: its slot, its size, and who keeps the same memory."""
+    """A line for each tensor that a node saves: its slot, its size, and which nodes keep the same memory."""
     for saved in node.saved[:MAX_LINES]:
         facts = (*saved_facts(subject, saved), *_sharing(subject, node, saved))
         yield f"saves {saved.slot}: {', '.join(facts)}"
@@ -27,21 +27,21 @@ def kept_by_node(subject: SubjectFacts, node: Node) -> Iterator[str]:
 
 
 def kept_by_box(subject: SubjectFacts, item: Item) -> Iterator[str]:
-    """What the nodes of a box keep, every storage once."""
+    """What the nodes of a box keep, each storage counted once."""
     size, nodes = kept_bytes(subject.graph, item.nodes), item.nodes
     words = [byte_words(size)] if size else []
     if keeps_unknown(subject.graph, nodes):
-        words.append("what could not be sized")
+        words.append("tensors of unknown size")
     if words:
         yield f"saves {' and '.join(words)} for backward, parameters and buffers not counted"
 
 
 def saved_facts(subject: SubjectFacts, saved: SavedTensor) -> Iterator[str]:
-    """Shape, size and state of what one slot keeps, and what else is known of its memory."""
+    """Shape, size and state of a saved tensor, and the facts about its memory."""
     if saved.tensor is not None:
         yield shape_words(saved.tensor)
     if saved.state == "recomputed":
-        yield f"{byte_words(saved.bytes)} given up by checkpointing, which computes it again"
+        yield f"{byte_words(saved.bytes)} not kept: checkpointing computes it again"
     elif saved.state == "freed":
         yield "freed by an earlier backward"
     elif saved.state == "unknown":
@@ -60,7 +60,7 @@ def saved_facts(subject: SubjectFacts, saved: SavedTensor) -> Iterator[str]:
 
 
 def _sharing(subject: SubjectFacts, node: Node, saved: SavedTensor) -> Iterator[str]:
-    """Who else keeps the same memory."""
+    """The other nodes that keep the same memory."""
     if saved.storage is None:
         return
     others = subject.keepers[saved.storage].copy()

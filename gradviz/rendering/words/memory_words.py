@@ -1,4 +1,4 @@
-"""Words and figures of a memory report."""
+"""The words of a memory report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tensor_words(use: StorageUse) -> str:
 
 
 def kept_words(graph: Graph, nodes: Sequence[int]) -> str:
-    """``1.2 MiB + ?``: what some nodes keep together, and whether some of it could not be sized."""
+    """``1.2 MiB + ?``: what some nodes keep together; ``?`` if some of it has an unknown size."""
     size = kept_bytes(graph, nodes)
     return " + ".join([byte_words(size)] * bool(size) + ["?"] * keeps_unknown(graph, nodes))
 
@@ -37,31 +37,31 @@ def place_words(key: Sequence[str | int | None]) -> str:
 
 
 def first_place_words(use: StorageUse) -> str:
-    """The line that is the first to keep it."""
+    """The line that keeps it first."""
     return place_words((use.held_by[0].file, use.held_by[0].line))
 
 
 def module_words(path: str, depth: int) -> str:
-    """The last name of a path, indented; a number says nothing without the list that it counts in: ``h.0``."""
+    """The last name of a path, indented; a number comes with the name of its list: ``h.0``."""
     parts = path.split(".")
     is_numbered = parts[-1].isdigit() or parts[-1] == "*"
     return "  " * depth + (".".join(parts[-2:]) if is_numbered else parts[-1] or "(outside modules)")
 
 
 def times(calls: int) -> str:
-    """`` ×3``, or nothing for a single call."""
+    """`` ×3``; empty for a single call."""
     return f" ×{calls}" if calls > 1 else ""
 
 
 def balance_words(balance: Balance) -> list[str]:
-    """What an allocator says, and where it is: a line for each part."""
+    """The reading of an allocator and what explains it, one line for each part."""
     reading = balance.reading
     parts = [
         (balance.saved, "kept by nodes, and made by forward"),
         (balance.in_variables, "made by forward, and kept by variables only"),
         (balance.objects, _objects_words(balance.reading.objects)),
         (balance.rounding, f"rounded up to blocks of {reading.block} bytes"),
-        (-reading.freed, "tensors from before that are gone, such as old gradients"),
+        (-reading.freed, "older tensors that were freed, such as old gradients"),
         (balance.rest, _rest_words(balance)),
     ]
     retained = byte_words(balance.retained)
@@ -74,7 +74,7 @@ def _objects_words(objects: Sequence[TorchObjects]) -> str:
     tensors = sum(counts.get(sort, 0) for sort in ("tensors", "views", "results"))
     parts = ((counts.get("nodes", 0), "node"), (tensors, "tensor"), (counts.get("storages", 0), "storage"))
     listed = ", ".join(counted(count, what) for count, what in parts if count)
-    return f"torch's own objects, without data: {listed}, each at what one takes in this process"
+    return f"torch's objects, without their data: {listed}, each at what one takes in this process"
 
 
 def _rest_words(balance: Balance) -> str:
@@ -82,17 +82,17 @@ def _rest_words(balance: Balance) -> str:
     if 0 > balance.rest >= -balance.objects:
         return f"counted too much{share}: small objects that took memory which malloc had ready"
     if balance.rest < 0:
-        return f"counted too much{share}: saved tensors from before that no variable held"
+        return f"counted too much{share}: older saved tensors that no variable held"
     if balance.reading.device != "cpu":
-        return f"unexplained{share}: tensors out of sight, and what libraries set up at first use"
+        return f"unexplained{share}: tensors that gradviz cannot see, and what libraries allocate at first use"
     modules = balance.reading.imported_modules
     imported = f", {counted(modules, 'imported module')}" if modules else ""
     first = "; --backward 3 shows a later call, without it" if balance.rest > balance.retained // 50 else ""
-    return f"unexplained{share}: what libraries set up at first use{imported}{first}"
+    return f"unexplained{share}: what libraries allocate at first use{imported}{first}"
 
 
 def checkpointing_words(entry: Checkpointing, operations: int) -> str:
-    """What checkpointing some modules would change."""
+    """What checkpointing of some modules would change."""
     size, peak = byte_words(entry.saved_bytes), byte_words(entry.largest_call)
     return (
         f"checkpoint {entry.path} ({entry.class_name}{times(entry.calls)}): at least {size} less, up to {peak} of it "
@@ -101,7 +101,7 @@ def checkpointing_words(entry: Checkpointing, operations: int) -> str:
 
 
 def repeated_words(repeated: Repeated) -> str:
-    """Forward computations that are kept together, where one at a time might do."""
+    """Forward computations that are kept together, if one at a time might be enough."""
     each = byte_words(repeated.bytes // repeated.calls)
     called = (
         f"{repeated.path} was called {repeated.calls:,} times before this backward, which keeps {each} for each call"
@@ -117,7 +117,7 @@ def repeated_words(repeated: Repeated) -> str:
 
 
 def older_graphs_words(older: Sequence[OlderGraph]) -> str:
-    """Variables that keep what was computed before."""
+    """Variables that keep older graphs."""
     names = [each.name if each.tensors == 1 else f"{each.name} ({each.tensors:,} tensors)" for each in older]
     holds = "holds a graph" if len(older) == 1 and older[0].tensors == 1 else "hold graphs"
     return (
@@ -127,7 +127,7 @@ def older_graphs_words(older: Sequence[OlderGraph]) -> str:
 
 
 def changed_words(changed: ChangedSince) -> str:
-    """A saved tensor that was written to, which backward will refuse."""
+    """A saved tensor that was changed in place, so that backward will refuse it."""
     place = place_words((changed.file, changed.line))
     return (
         f"{stem_of(changed.operation)}.{changed.slot} at {place}: saved at version {changed.saved_version}, "
@@ -136,7 +136,7 @@ def changed_words(changed: ChangedSince) -> str:
 
 
 def saved_twice_words(copy: SavedTwice) -> str:
-    """A copy that is kept beside its source."""
+    """A copy that is kept in addition to its source."""
     place = place_words((copy.file, copy.line))
     return (
         f"saved twice: {stem_of(copy.operation)} at {place} keeps {byte_words(copy.bytes)}, {copy.what}, "
@@ -155,11 +155,11 @@ def small_view_words(use: StorageUse) -> str:
 
 
 def unknown_words(entry: Unknown) -> str:
-    """A saved tensor without a size."""
+    """A saved tensor of unknown size."""
     slot = f".{entry.slot}" if entry.slot else ""
     return f"{stem_of(entry.operation)}{slot} at {place_words((entry.file, entry.line))}: {entry.why}"
 
 
 def names_words(names: Sequence[str]) -> str:
-    """``: x, y`` or nothing."""
+    """``: x, y``, or empty."""
     return f": {', '.join(names[:4])}{', ...' if len(names) > 4 else ''}" if names else ""

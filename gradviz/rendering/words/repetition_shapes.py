@@ -1,4 +1,4 @@
-"""The shapes of what is drawn once for many repetitions that differ in nothing else: ``[1, 1…512]``."""
+"""The shapes of repetitions that are drawn once and differ in nothing else: ``[1, 1…512]``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradviz.view.model import Item
 
 
 def shapes_through(tensors: Sequence[TensorFacts | None]) -> str:
-    """One shape for all of them, with each size that differs from the first to the last: ``[2, 16…268, 8]``."""
+    """One shape for all tensors, with the first and the last value of each size that differs: ``[2, 16…268, 8]``."""
     known = [tensor for tensor in tensors if tensor is not None]
     if not known or len({len(tensor.shape) for tensor in known}) > 1:
         return shape_words(known[0]) if known else ""
@@ -23,7 +23,7 @@ def shapes_through(tensors: Sequence[TensorFacts | None]) -> str:
 
 
 def _through(sizes: tuple[int | str, ...]) -> int | str:
-    """The first and the last size; those between which all lie, where these two are the same."""
+    """The first and the last size; the smallest and the largest if those two are equal."""
     if len(set(sizes)) == 1:
         return sizes[0]
     ends = (sizes[0], sizes[-1]) if sizes[0] != sizes[-1] else (min(sizes, key=_value), max(sizes, key=_value))
@@ -35,17 +35,17 @@ def _value(size: int | str) -> tuple[int, str]:
 
 
 def operation_shapes(subject: SubjectFacts, item: Item, node: Node) -> str:
-    """What an operation or a leaf gives, in the first repetition and the last."""
-    place = next((place for place, tensor in enumerate(node.outputs) if tensor), None)
-    if place is None:
+    """The shape of the output of an operation or a leaf, in the first repetition and the last."""
+    index = next((index for index, tensor in enumerate(node.outputs) if tensor), None)
+    if index is None:
         return ""
     if len(item.nodes) < 2 or not lies_where_shapes_differ(subject, item):
         return _result_shapes(subject.result_of(item, node))
-    return shapes_through([other.outputs[place] for other in _alike(subject, item, node) if place < len(other.outputs)])
+    return shapes_through([other.outputs[index] for other in _alike(subject, item, node) if index < len(other.outputs)])
 
 
 def _result_shapes(node: Node) -> str:
-    """``[8, 64]``; of several outputs ``3 × [8, 64]``, or how many where they differ."""
+    """``[8, 64]``; for several outputs ``3 × [8, 64]``, or their number if they differ."""
     shapes = [shape_words(tensor) for tensor in node.outputs if tensor]
     if len(shapes) < 2:
         return "".join(shapes)
@@ -53,13 +53,13 @@ def _result_shapes(node: Node) -> str:
 
 
 def constant_shapes(subject: SubjectFacts, item: Item) -> str:
-    """The same for data."""
+    """The same for a constant."""
     chosen = item.constants if lies_where_shapes_differ(subject, item) else item.constants[:1]
     return shapes_through([subject.graph.constants[index].tensor for index in chosen])
 
 
 def leaving_shapes(subject: SubjectFacts, item: Item) -> str:
-    """What leaves a folded box, in the first repetition and the last."""
+    """The shape of the output of a folded box, in the first repetition and the last."""
     leaving = subject.node_leaving(item)
     series = _series(subject, item) if leaving and lies_where_shapes_differ(subject, item) else []
     for nodes in series:
@@ -69,12 +69,12 @@ def leaving_shapes(subject: SubjectFacts, item: Item) -> str:
 
 
 def differing_shapes(subject: SubjectFacts, item: Item) -> Iterator[str]:
-    """For a repeated box, the shapes that differ from repetition to repetition, a line each."""
+    """For a repeated box, the shapes that differ between repetitions, one on each line."""
     parameters = [subject.graph.nodes[leaf] for leaf in item.parameters]
     for what, series in (("results", _series(subject, item)), ("parameters", _in_turns(parameters, item.repeat))):
-        told = [f"{_title(subject, nodes[0])} {shapes}" for nodes in series if (shapes := _change(nodes))]
-        if told:
-            yield f"{what} from the first to the last: {listed(told)}"
+        changes = [f"{_title(subject, nodes[0])} {shapes}" for nodes in series if (shapes := _change(nodes))]
+        if changes:
+            yield f"{what} from the first to the last: {listed(changes)}"
 
 
 def _title(subject: SubjectFacts, node: Node) -> str:
@@ -84,24 +84,24 @@ def _title(subject: SubjectFacts, node: Node) -> str:
 
 
 def _change(nodes: list[Node]) -> str:
-    """The shapes of what several nodes give first, where they are not all the same."""
+    """The shapes of the first outputs of several nodes; empty if all are equal."""
     shapes = shapes_through([node.outputs[0] for node in nodes if node.outputs])
     return shapes if "…" in shapes else ""
 
 
 def _series(subject: SubjectFacts, item: Item) -> list[list[Node]]:
-    """For each operation of one repetition, the same of all repetitions."""
+    """For each operation of one repetition, the same operation of all repetitions."""
     series = _in_turns(operations_in(subject, item), repetitions(subject, item))
     return series if all(nodes[0].name == nodes[-1].name for nodes in series) else []
 
 
 def _in_turns(nodes: list[Node], repeat: int) -> list[list[Node]]:
-    """Nodes of several repetitions by their place in each; none where they do not come in turns."""
+    """Nodes of several repetitions, grouped by their position in each; empty if the repetitions differ in length."""
     length, rest = divmod(len(nodes), repeat)
-    return [] if rest else [nodes[place::length] for place in range(length)]
+    return [] if rest else [nodes[index::length] for index in range(length)]
 
 
 def _alike(subject: SubjectFacts, item: Item, node: Node) -> list[Node]:
-    """Of the nodes that an item stands for, one of each repetition; the others are merged plumbing."""
+    """Of the nodes that an item represents, one for each repetition; the other ones are merged views."""
     others = (subject.graph.nodes[other] for other in item.nodes)
     return [other for other in others if other.name == node.name]

@@ -1,4 +1,4 @@
-"""What a run log tells, in sentences: for the terminal and for the chart."""
+"""The content of a run log in sentences, for the terminal and for the chart."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def size_words(value: float) -> str:
 
 
 def findings(log: RunLog, flow: FlowOverSteps) -> Iterator[str]:
-    """What somebody whose loss does not move wants to hear first; nothing where all is well."""
+    """The problems that the run log shows; empty if there are none."""
     steps = flow.steps
     trend = flow_of_last_step(log).trend
     if trend is not None and trend.verdict != "steady":
@@ -49,9 +49,9 @@ def trend_words(trend: Trend) -> str:
 
 
 def what_is_missing(log: RunLog) -> Iterator[str]:
-    """Why steps may be missing, and what could not be noted."""
+    """Why steps may be missing, and what could not be recorded."""
     if log.cut is not None:
-        yield f"this run log {log.cut}; what stands before that is shown"
+        yield f"this run log {log.cut}; the part before that is shown"
     elif log.end is None:
         yield "the run did not end, or still goes on: steps after the last one here may be missing"
     if log.end is not None:
@@ -60,12 +60,14 @@ def what_is_missing(log: RunLog) -> Iterator[str]:
     yield from (f"gradients could not be measured: {reason}" for reason in reasons)
 
 
-def _by_step(places: Sequence[tuple[Series, int | None]], steps: Sequence[int], sentence: str) -> Iterator[str]:
-    """One sentence for the earliest step; the others are counted."""
-    known = [(place, each.name) for each, place in places if place is not None]
+def _by_step(
+    series_and_indices: Sequence[tuple[Series, int | None]], steps: Sequence[int], sentence: str
+) -> Iterator[str]:
+    """One sentence for the earliest step; later ones are counted."""
+    known = [(index, each.name) for each, index in series_and_indices if index is not None]
     if not known:
         return
-    first = min(place for place, _ in known)
-    names = [name for place, name in known if place == first]
+    first = min(index for index, _ in known)
+    names = [name for index, name in known if index == first]
     later = len(known) - len(names)
     yield sentence.format(f"{steps[first]:,}", listed(names)) + (f"; later {later:,} more" if later else "")

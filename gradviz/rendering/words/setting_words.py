@@ -1,6 +1,6 @@
 """The arguments that decide what an operation does, in a few quiet words: ``softmax dim=-1``, ``pow 2``.
 
-Only those: a stride of 1, a mean over everything or an epsilon tell a reader nothing, and stand in the tooltip.
+Only these: a stride of 1, a mean over everything or an epsilon tell a user nothing; they are in the tooltip.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _Words = Callable[[_Settings], str]
 _NO_LIMIT = 1e30
 """A minimum or maximum beyond this is that of the dtype: nothing is clamped to it."""
 _OPEN_END = 2**62
-"""A slice that runs to the end has a stop beyond any size."""
+"""A slice that runs to the end has a stop larger than any size."""
 
 
 def setting_words(node: Node) -> str:
-    """The words for `node`; empty where it has no such argument, or where torch does not tell it."""
+    """The words for `node`; empty if it has no such argument or if torch does not report it."""
     stem, call = stem_of(node.name), (node.forward_call or "").rpartition(".")[2]
     words = _AS_CALLED.get((call, stem)) or _TABLE.get(stem)
     return words(node.attributes) if words and node.attributes else ""
@@ -39,7 +39,7 @@ def _is_told(value: Attribute) -> bool:
 
 
 def _bare(name: str, settings: _Settings) -> str:
-    """Just the value: ``pow 2``."""
+    """The value alone: ``pow 2``."""
     return _value(settings[name]) if _is_told(settings.get(name)) else ""
 
 
@@ -49,7 +49,7 @@ def _named(name: str, settings: _Settings) -> str:
 
 
 def _unless(usual: Attribute, name: str, settings: _Settings) -> str:
-    """The same, where it is not what nearly every call has; one number where all are alike."""
+    """``dim=1``, unless the value is the usual one; one number if all are equal."""
     value = settings.get(name)
     values = value if isinstance(value, list) else [value]
     if any(each != values[0] for each in values):
@@ -62,7 +62,7 @@ def _joined(*parts: _Words) -> _Words:
 
 
 def _pair(first: str, second: str, settings: _Settings) -> str:
-    """``1, 2``, where both are told."""
+    """``1, 2``, if both are known."""
     values = [_bare(name, settings) for name in (first, second)]
     return ", ".join(values) if all(values) else ""
 
@@ -86,7 +86,7 @@ def _frozen_statistics(settings: _Settings) -> str:
 
 
 def _stride(settings: _Settings) -> str:
-    """The stride of a pooling: unasked it is the size of its window."""
+    """The stride of a pooling; its default is the size of the window."""
     stride = settings.get("stride")
     return "" if stride in ([], settings.get("kernel_size")) else _unless(None, "stride", settings)
 
@@ -128,7 +128,7 @@ _AS_CALLED: dict[tuple[str, str], _Words] = {
         (("square", "Pow"), ("einsum", "Sum"), ("einsum", "Permute"), ("adaptive_avg_pool2d", "Mean")), _nothing
     ),
 }
-"""Calls whose arguments read otherwise than those of the node that they make, or are others."""
+"""Calls whose arguments are written differently from those of the node that they make, or are other ones."""
 
 _ROWS: tuple[tuple[str, _Words], ...] = (
     ("Softmax LogSoftmax SafeSoftmax Glu CosineSimilarity LinalgCross FftC2C FftR2C FftC2R", _dim),
@@ -177,6 +177,6 @@ _ROWS: tuple[tuple[str, _Words], ...] = (
     ("MseLoss SmoothL1Loss HuberLoss BinaryCrossEntropy BinaryCrossEntropyWithLogits KlDiv", _reduction),
     ("NllLoss NllLoss2D", _joined(_reduction, partial(_unless, -100, "ignore_index"))),
 )
-"""Torch's names for nodes, without ``Backward0``, and what is said of them."""
+"""Torch's names of nodes, without ``Backward0``, and the words for their arguments."""
 
 _TABLE = {stem: words for stems, words in _ROWS for stem in stems.split()}

@@ -1,6 +1,6 @@
 """From a source line to a link that opens it in an editor.
 
-Links carry the paths of one machine, so nothing makes them unasked: the reader names an editor, or writes a template.
+Links have the paths of one machine, so they are only made if the user names an editor or writes a template.
 """
 
 from __future__ import annotations
@@ -25,25 +25,27 @@ EDITORS: dict[str, str] = {
     "emacs": "emacs://open?url=file://{file}&line={line}",
     "file": "file://{file}",
 }
-"""Editors that know a URL scheme, some of them with an extension; ``file`` leaves the choice to the system."""
+"""Editors with a URL scheme, some of them with an extension. ``file`` lets the system choose."""
 
-_OR_TEMPLATE = "; a template such as vscode://file{file}:{line} will do, too"
+_OR_TEMPLATE = "; a template such as vscode://file{file}:{line} works too"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 
 
 def editor_template(editor: str) -> str:
-    """The template of an editor, or `editor` itself where it is a template such as ``my://open?f={file}&l={line}``.
+    """The template of an editor, or `editor` itself if it is a template such as ``my://open?f={file}&l={line}``.
 
-    Raises `BadInput` with near matches for an unknown editor, and for a template without scheme or ``{file}``.
+    Raises `BadInput` with near matches for an unknown editor, and for a template without a scheme or ``{file}``.
     """
     if "{" not in editor and "/" not in editor:
         if editor.lower() not in EDITORS:
             raise BadInput(f"unknown editor {editor!r}", hint=f"{near_matches(editor.lower(), EDITORS)}{_OR_TEMPLATE}")
         return EDITORS[editor.lower()]
     if not editor.isprintable():
-        raise BadInput(f"the link {editor!r} is not plain text", hint="write it like vscode://file{file}:{line}")
+        raise BadInput(
+            f"the link {editor!r} has unprintable characters", hint="write it like vscode://file{file}:{line}"
+        )
     if not _SCHEME.match(editor):
         raise BadInput(f"the link {editor!r} begins with no scheme", hint="write it like vscode://file{file}:{line}")
     unknown = [name for name in _PLACEHOLDER.findall(editor) if name not in ("file", "line")]
@@ -55,11 +57,11 @@ def editor_template(editor: str) -> str:
 
 
 def source_link(template: str, file: str, line: int) -> str | None:
-    """The link to a line; None for code that lies in no file, such as a notebook's cell.
+    """The link to a line; None for code without a file, such as a notebook's cell.
 
     Args:
-        template: as `editor_template` gives it.
-        file: an absolute path. In the link it is percent-encoded and begins with a slash on every system.
+        template: as `editor_template` returns it.
+        file: an absolute path. In the link it is percent-encoded and starts with a slash on every system.
         line: counted from 1.
     """
     if not file.startswith("/") and not _DRIVE.match(file):
@@ -69,7 +71,7 @@ def source_link(template: str, file: str, line: int) -> str | None:
 
 
 def _bytes_of(path: str) -> bytes:
-    """What is no UTF-8 in a file's name reaches us as lone surrogates; on Windows other ones may be part of a name."""
+    """The bytes of a path. Lone surrogates represent bytes that are not UTF-8; Windows allows other surrogates."""
     try:
         return path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

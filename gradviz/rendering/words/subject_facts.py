@@ -1,4 +1,4 @@
-"""What the words for one item need to know of all the others: gathered once for a subject."""
+"""Facts about a whole subject that the words for single items need. They are computed once."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from gradviz.view.model import Item, Link, View
 
 
 class SubjectFacts:
-    """A capture, a graph and its view, with what is looked up again and again."""
+    """A capture, a graph and its view, with facts that are needed often."""
 
     def __init__(self, capture: Capture, graph: Graph, view: View) -> None:
         self.capture, self.graph, self.view = capture, graph, view
         self.calls_in_graph = Counter(scope.path for scope in graph.scopes)
-        """How many calls of each module the graph holds, by path."""
+        """The number of calls of each module in the graph, by path."""
         self.root_names = root_names(graph)
         self._own_lines = own_lines(graph)
         shown = (graph.nodes[item.node] for item in view.items if item.kind == "node" and item.node is not None)
@@ -34,7 +34,7 @@ class SubjectFacts:
             self._leaving[link.source].append(link)
         self._enclosing = _enclosing_scopes(view)
         self.only_first = {item.instead for item in view.items if item.instead is not None}
-        """Items from which only the first repetition of a loop takes anything."""
+        """Items that only the first repetition of a loop uses."""
         self._members: defaultdict[int, list[int]] = defaultdict(list)
         for item in view.items:
             if item.parent is not None:
@@ -42,16 +42,16 @@ class SubjectFacts:
 
     @cached_property
     def keepers(self) -> list[Counter[str]]:
-        """For each storage the autograd names of the nodes that keep it, and how many there are of each."""
+        """For each storage, the autograd names of the nodes that keep it, with their counts."""
         keepers: list[Counter[str]] = [Counter() for _ in self.graph.storages]
         for node in self.graph.nodes:
-            for place in {saved.storage for saved in node.saved if saved.storage is not None}:
-                keepers[place][autograd_name(node)] += 1
+            for index in {saved.storage for saved in node.saved if saved.storage is not None}:
+                keepers[index][autograd_name(node)] += 1
         return keepers
 
     @cached_property
     def findings(self) -> dict[int, list[NodeFinding]]:
-        """What a check found, by node."""
+        """The findings of a check, by node."""
         found: dict[int, list[NodeFinding]] = {}
         for finding in self.graph.findings:
             found.setdefault(finding.node, []).append(finding)
@@ -59,7 +59,7 @@ class SubjectFacts:
 
     @cached_property
     def hidden_cuts(self) -> dict[int, list[Verdict]]:
-        """By folded box what was found about cuts that it hides."""
+        """The findings about cuts that a folded box hides, by box."""
         found: dict[int, list[Verdict]] = {}
         edges = self.graph.cut_edges
         if not edges:
@@ -79,7 +79,7 @@ class SubjectFacts:
         return found
 
     def cut_off_at(self, item: Item) -> tuple[str, ...]:
-        """What gets no gradient because of a cut, as far as it lies in what is drawn of repetitions."""
+        """The tensors that get no gradient because of a cut, within the drawn repetition."""
         edges = (self.graph.cut_edges[cut_edge] for cut_edge in item.cut_edges)
         return tuple(dict.fromkeys(name for edge in edges for name in edge.tensors))
 
@@ -90,11 +90,11 @@ class SubjectFacts:
 
     @cached_property
     def run_count(self) -> int:
-        """How many nodes the engine ran."""
+        """The number of nodes that the engine ran."""
         return sum(node.run is not None for node in self.graph.nodes)
 
     def operation_title(self, node: Node) -> str:
-        """The forward call that made it, or its own name where that call made several that are shown."""
+        """The forward call that made the node; the node's own name if that call made several nodes that are shown."""
         return node_word(node, shares_its_call=call_of(node) in self._several_named)
 
     def enclosing_scope(self, item: Item) -> int | None:
@@ -102,25 +102,25 @@ class SubjectFacts:
         return self._enclosing[item.id]
 
     def enclosing_path(self, item: Item) -> str:
-        """The path of that, where it is one of modules; empty at the outermost level."""
+        """The path of that call if it is a module call; empty at the outermost level."""
         scope = self.enclosing_scope(item)
         is_module = scope is not None and self.graph.scopes[scope].kind == "module"
         return self.graph.scopes[scope].path if scope is not None and is_module else ""
 
     def own_site(self, call_site: int | None) -> CallSite | None:
-        """The reader's own line around a call site."""
+        """The line of the user's code around a call site."""
         return None if call_site is None else self.graph.call_sites[self._own_lines[call_site]]
 
     def source_text(self, site: CallSite) -> str:
-        """The text of a source line, where it was recorded."""
+        """The text of a source line, if it was recorded."""
         return text_at(self.capture.sources, location_of_line(site)).strip()
 
     def shape_leaving(self, item: Item) -> str:
-        """The shape of what goes out of an item first."""
+        """The shape of the first output of an item."""
         return shape_words(self.tensor_leaving(item))
 
     def tensor_leaving(self, item: Item) -> TensorFacts | None:
-        """What goes out of an item first."""
+        """The first output of an item."""
         leaving = self.node_leaving(item)
         if leaving is None:
             return None
@@ -128,7 +128,7 @@ class SubjectFacts:
         return self.graph.nodes[node].output(output_nr)
 
     def node_leaving(self, item: Item) -> tuple[int, int] | None:
-        """The node that made that, and which of its outputs it is."""
+        """The node that made the first output of an item, and which output of the node it is."""
         leaving = self._leaving.get(item.id)
         if not leaving or leaving[0].node is None:
             return None
@@ -138,9 +138,9 @@ class SubjectFacts:
         return node, output_nr
 
     def result_of(self, item: Item, node: Node) -> Node:
-        """The last view that the call which made an operation made of it, where nothing takes what was before.
+        """The last view that the call of an operation made of its result, if nothing uses the result before that view.
 
-        A matmul of batches is torch's ``mm`` and a view of that: what the call gives is the view.
+        A batched matmul is torch's ``mm`` and a view of its result: the call returns the view.
         """
         results = {self._own_view(node, link) for link in self._leaving.get(item.id, ())}
         is_one_of_several = call_of(node) in self._several_named
@@ -152,7 +152,7 @@ class SubjectFacts:
         return next(own, node.id)
 
     def way_of(self, link: Link, source: int) -> list[int]:
-        """The merged views through which data runs from the node `source` along a link, the last one first."""
+        """The merged views through which data flows from the node `source` along a link, the last one first."""
         path: list[int] = []
         node = link.node
         while node is not None and node != source:
@@ -162,7 +162,7 @@ class SubjectFacts:
         return path if node == source else []
 
     def _last_inside(self, item: Item, node: int, output_nr: int) -> tuple[int, int]:
-        """Follow the views through which data leaves a box back to the last one that was made in it."""
+        """Follow the views through which data leaves a box back to the last one that was made inside it."""
         while not self._was_made_in(item, node):
             edge = self.graph.nodes[node].edges[0]
             if edge is None:
@@ -178,14 +178,14 @@ class SubjectFacts:
 
     @cached_property
     def places_in_row(self) -> dict[int, tuple[int, int]]:
-        """For boxes without a name of their own in one that shows each of several alike: which of how many they are."""
+        """For boxes without a name in a row of repetitions: their position in the row, and the length of the row."""
         items = self.view.items
         rows = ([items[member] for member in self._members[item.id]] for item in items if item.each)
         nameless = ([member.id for member in row if member.kind == "box" and member.scope is None] for row in rows)
-        return {member: (place, len(row)) for row in nameless for place, member in enumerate(row, 1)}
+        return {member: (index, len(row)) for row in nameless for index, member in enumerate(row, 1)}
 
     def nodes_in(self, item: Item) -> list[int]:
-        """Every node that a box holds, in creation order, whether it is open or not."""
+        """Every node in a box, in creation order, whether the box is open or not."""
         if item.nodes or item.scope is not None:
             return list(item.nodes)
         found: set[int] = set()
@@ -197,10 +197,10 @@ class SubjectFacts:
         return sorted(found)
 
     def common_call_site(self, item: Item) -> int | None:
-        """The line that made everything in a box; None where there are several."""
+        """The line that made everything in a box; None if there are several."""
         nodes = (self.graph.nodes[node] for node in self.nodes_in(item))
         sites = {node.call_site for node in nodes if not node.is_leaf}
-        # One line that calls twice has two call sites.
+        # One line with two calls has two call sites.
         own = {self._own_lines[site] for site in sites if site is not None}
         lines = {(self.graph.call_sites[site].file, self.graph.call_sites[site].line) for site in own}
         return min(own) if len(lines) == 1 and None not in sites else None

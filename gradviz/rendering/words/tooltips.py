@@ -1,4 +1,4 @@
-"""The small print of an item: everything known that has no room in the picture, a line each."""
+"""The tooltip of an item: all facts that do not fit in the picture, one on each line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Section = tuple[str, tuple[str, ...]]
 
 
 def sections(subject: SubjectFacts, item: Item) -> Iterator[Section]:
-    """The small print of any item under headings; one without a heading says what the item is."""
+    """The tooltip of any item under headings. A section without a heading says what the item is."""
     if item.kind == "box":
         yield from _box(subject, item)
     elif item.constant is not None:
@@ -57,7 +57,7 @@ def sections(subject: SubjectFacts, item: Item) -> Iterator[Section]:
 
 
 def _operation(subject: SubjectFacts, item: Item, node: Node) -> Iterator[Section]:
-    """About an operation."""
+    """For an operation."""
     yield "forward", (*_made_by(node), *_source(subject, node.call_site), *scope_tooltip(subject, node.scope))
     yield "tensors", (*_outputs(node), *_settings(node))
     yield "findings", tuple(_mark(subject, item))
@@ -69,7 +69,7 @@ def _operation(subject: SubjectFacts, item: Item, node: Node) -> Iterator[Sectio
 
 
 def _leaf(subject: SubjectFacts, item: Item, node: Node) -> Iterator[Section]:
-    """About a parameter or an input."""
+    """For a parameter or an input."""
     alike = [f"stands for {len(item.nodes):,} {node.kind}s, one of each repetition"] if len(item.nodes) > 1 else []
     yield "tensors", (*_held(node), *_outputs(node), *_settings(node))
     yield "findings", tuple(_mark(subject, item))
@@ -80,7 +80,7 @@ def _leaf(subject: SubjectFacts, item: Item, node: Node) -> Iterator[Section]:
 
 
 def _constant(subject: SubjectFacts, item: Item, of: Constant) -> tuple[str, ...]:
-    """About an input that needs no gradient."""
+    """For an input that needs no gradient."""
     alike = [f"stands for {len(item.constants):,} tensors, one of each repetition"] if len(item.constants) > 1 else []
     names = ["also " + listed(of.names[1:])] if of.names[1:] else []
     first = _only_first(subject, item)
@@ -89,7 +89,7 @@ def _constant(subject: SubjectFacts, item: Item, of: Constant) -> tuple[str, ...
 
 
 def carried(subject: SubjectFacts, item: Item, source: str, instead: str) -> tuple[str, ...]:
-    """About what an earlier repetition of a loop gave."""
+    """For a tensor from an earlier repetition of a loop."""
     ago = {1: "the repetition before", 0: "an earlier repetition"}
     when = ago.get(item.repetitions_back, f"{item.repetitions_back:,} repetitions before")
     made_by = subject.view.items[item.source or 0]
@@ -102,24 +102,24 @@ def carried(subject: SubjectFacts, item: Item, source: str, instead: str) -> tup
 
 
 def _cut(subject: SubjectFacts, edge: CutEdge) -> tuple[str, ...]:
-    """About the call that cuts off a gradient."""
+    """For the call that cuts off a gradient."""
     found = edge.finding
     text = text_at(subject.capture.sources, Location(edge.file, edge.line)).strip()
     return (*filter(None, [text]), f"{found.severity} {found.code} {found.cause}: {found.message}")
 
 
 def _cut_off(tensors: tuple[str, ...]) -> tuple[str, ...]:
-    """About the tensors that get no gradient because of it."""
+    """For the tensors that get no gradient because of a cut."""
     more = len(tensors) - _MAX_CUT_OFF
     return (*tensors[:_MAX_CUT_OFF], *([f"and {more:,} more"] if more > 0 else []))
 
 
 _MAX_CUT_OFF = 20
-"""Names that a tooltip lists, a line each."""
+"""The maximum number of names in a tooltip, one on each line."""
 
 
 def _root(subject: SubjectFacts, of: Root) -> tuple[str, ...]:
-    """About a tensor that backward started from."""
+    """For a tensor that backward started from."""
     lines = [full_tensor_words(of.tensor)] if of.tensor else []
     lines += figures_lines("gradient that it began with", of.gradient)
     backward = subject.graph.backward
@@ -132,7 +132,7 @@ def _root(subject: SubjectFacts, of: Root) -> tuple[str, ...]:
 
 
 def _refused(subject: SubjectFacts, root: RefusedRoot) -> tuple[str, ...]:
-    """About a tensor that backward could not begin from."""
+    """For a tensor that backward could not start from."""
     lines = [full_tensor_words(root.tensor)] if root.tensor else []
     lines.append("requires no grad, and has no grad_fn: there is nothing to go back through")
     backward = subject.graph.backward
@@ -140,7 +140,7 @@ def _refused(subject: SubjectFacts, root: RefusedRoot) -> tuple[str, ...]:
 
 
 def _box(subject: SubjectFacts, item: Item) -> Iterator[Section]:
-    """About a module call or a group of operations."""
+    """For a module call or a group of operations."""
     last = [] if item.last_scope is None else [f"to {subject.graph.scopes[item.last_scope].path}"]
     own_line = _source(subject, subject.common_call_site(item)) if item.scope is None else ()
     yield "module", (*scope_tooltip(subject, item.scope), *last, *_repeated(subject, item), *own_line)
@@ -150,7 +150,7 @@ def _box(subject: SubjectFacts, item: Item) -> Iterator[Section]:
 
 
 def _mark(subject: SubjectFacts, item: Item) -> Iterator[str]:
-    """Why an item has its mark."""
+    """Why an item has its flag."""
     yield from findings_on(subject, item)
     flag = gradient_flag(subject, item)
     if flag is not None and flag.reason:
@@ -178,7 +178,7 @@ def _made_by(node: Node) -> Iterator[str]:
 
 
 def _source(subject: SubjectFacts, call_site: int | None) -> Iterator[str]:
-    """The reader's line with its text, then the lines that called it."""
+    """The line of the user's code with its text, then the lines that called it."""
     index, own = call_site, subject.own_site(call_site)
     if own is None or index is None:
         return
@@ -193,7 +193,7 @@ def _source(subject: SubjectFacts, call_site: int | None) -> Iterator[str]:
 
 
 def callers(subject: SubjectFacts, call_site: int) -> Iterator[CallSite]:
-    """The reader's own lines above the one that a call site is told of, the innermost first."""
+    """The lines of the user's code above the one shown for a call site, the innermost first."""
     own = subject.own_site(call_site)
     index = subject.graph.call_sites[call_site].caller
     while index is not None:

@@ -1,4 +1,4 @@
-"""Numbers of a small tensor in a few words, as ``--values`` keeps them."""
+"""The numbers of a small tensor, as ``--values`` records them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_NUMBERS = 4
 
 
 def value_words(figures: TensorFigures | None, most: int = MAX_NUMBERS) -> str:
-    """``6``, ``[1, -0.27]``, ``[1, 2, 3, 4, …]``; empty where the numbers are not known."""
+    """``6``, ``[1, -0.27]``, ``[1, 2, 3, 4, …]``; empty if the numbers are not known."""
     if figures is None or figures.values is None:
         return ""
     if not figures.shape:
@@ -23,9 +23,9 @@ def value_words(figures: TensorFigures | None, most: int = MAX_NUMBERS) -> str:
 
 
 def nested_words(figures: TensorFigures | None, most: int, *, row_end: str = ", ") -> str:
-    """Every number, in brackets as torch nests them: ``[[1, 2], [3, 4]]``; empty for more than `most`, or unknown ones.
+    """Every number, in brackets nested as torch does: ``[[1, 2], [3, 4]]``; empty for more than `most` or unknown ones.
 
-    `row_end` stands between the innermost rows.
+    `row_end` is written between the innermost rows.
     """
     if figures is None or figures.values is None or len(figures.values) > most:
         return ""
@@ -38,13 +38,13 @@ def nested_words(figures: TensorFigures | None, most: int, *, row_end: str = ", 
 
 
 def short_nested_words(figures: TensorFigures | None, longest: int) -> str:
-    """The same where it takes no more than `longest` characters; else empty."""
+    """The same if it has at most `longest` characters; else empty."""
     words = nested_words(figures, longest)
     return words if len(words) <= longest else ""
 
 
 def number_words(value: float) -> str:
-    """Three digits; ``NaN``, ``Inf`` and ``-Inf`` as such."""
+    """Three digits; ``NaN``, ``Inf`` and ``-Inf``."""
     if isfinite(value):
         return f"{value:.3g}"
     return "NaN" if value != value else "Inf" if value > 0 else "-Inf"
@@ -55,7 +55,7 @@ def _first(values: Sequence[float], most: int) -> list[str]:
     return shown if len(values) <= most else [*shown, "…"]
 
 
-# The numbers of small tensors on the picture itself, as ``--values`` keeps them: forward and back.
+# Numbers on the picture itself: values forward, gradients back.
 
 MAX_OUTPUTS = 3
 DOWN, UP = "↓", "↑"
@@ -63,7 +63,7 @@ DOWN, UP = "↓", "↑"
 
 
 def item_numbers(subject: SubjectFacts, item: Item) -> str:
-    """``↓ 10  ↑ 0.1``: what an operation, a leaf or a root gave, and the gradient that arrived for it."""
+    """``↓ 10  ↑ 0.1``: the value of an operation, a leaf or a root, and the gradient that arrived for it."""
     graph = subject.graph
     if item.constant is not None:
         return _together([graph.constants[item.constant].value], ())
@@ -78,7 +78,7 @@ def item_numbers(subject: SubjectFacts, item: Item) -> str:
 
 
 def link_numbers(value: TensorFigures | None, branches: Sequence[LinkBranch], *, is_needed: bool) -> str:
-    """The same for a link, where its ends do not say it: it is one of several outputs, or its gradient one of several
+    """The same for a link if its ends do not show it: it is one of several outputs, or its gradient is one of several
     that are summed."""
     is_summed = any(branch.share is not None for branch in branches)
     if not (is_needed or is_summed):

@@ -31,7 +31,7 @@ def test_what_holds_no_memory_or_cannot_be_sized_says_so() -> None:
     slots = [SavedTensor("self", bytes=400, state="recomputed"), SavedTensor("other", state="freed")]
     builder.root(builder.operation("Mul", builder.leaf("w"), saved=slots))
     assert kept(builder.build(), "mul") == [
-        "saves self: 400 B given up by checkpointing, which computes it again",
+        "saves self: 400 B not kept: checkpointing computes it again",
         "saves other: freed by an earlier backward",
     ]
 

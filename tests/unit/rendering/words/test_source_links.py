@@ -45,7 +45,7 @@ def test_a_template_of_ones_own_will_do() -> None:
         ("code {file}", "begins with no scheme"),
         ("x://{path}", "unknown {path}"),
         ("x://{line}", "lacks {file}"),
-        ("x://\x1b{file}", "is not plain text"),
+        ("x://\x1b{file}", "has unprintable characters"),
         ("", "unknown editor ''"),
     ],
 )
