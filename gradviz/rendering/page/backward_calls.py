@@ -1,4 +1,4 @@
-"""The backward calls of one recording side by side, for a page that holds several: what each is, and what changed."""
+"""The backward calls of one recording, for a page that shows several: a row for each, and the changes between them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gradviz.rendering.page.document import PageCall, PageChange, PageChanges
 from gradviz.rendering.page.items import cut
 
 MAX_CHANGES = 100
-"""Of one sort; how many more there are is said."""
+"""Of one kind; the number of the other ones is shown."""
 
 _NOTICEABLE = 1.005
-"""By which factor a norm has to grow or shrink: less is not seen in three digits."""
+"""The factor by which a norm must grow or shrink: smaller changes are not visible in three digits."""
 
 
 class PageCalls:
@@ -29,25 +29,25 @@ class PageCalls:
         self._calls = [_Call(subject) for subject in subjects]
 
     def listed(self) -> tuple[PageCall, ...]:
-        """A row for each of them; none where there is only one."""
+        """A row for each graph; none if there is only one."""
         if len(self._calls) < 2:
             return ()
         return tuple(PageCall(cut(call.title), cut(call.place), call.size) for call in self._calls)
 
     def changes(self, place: int) -> tuple[PageChanges, ...]:
-        """What differs from the one before."""
+        """The differences from the call before."""
         return tuple(_changes(self._calls[place - 1], self._calls[place])) if place else ()
 
 
 @dataclass(frozen=True)
 class _Call:
-    """One graph, as far as it is compared."""
+    """One graph, with the facts that are compared."""
 
     subject: Subject
 
     @property
     def title(self) -> str:
-        """As ``--backward`` counts them."""
+        """Numbered as ``--backward`` counts."""
         call = self.subject.graph.backward
         if call is not None:
             return f"{call.function}() no. {call.number}"
@@ -66,13 +66,13 @@ class _Call:
 
     @cached_property
     def kept(self) -> int | None:
-        """Bytes; None where saved tensors were not looked at."""
+        """Bytes; None if saved tensors were not recorded."""
         graph = self.subject.graph
         return memory_of(graph).saved_bytes if graph.knows_saved_tensors else None
 
     @cached_property
     def nodes(self) -> dict[tuple[str, str], list[int]]:
-        """By ``grad_fn`` and module; leaves are compared by their gradients."""
+        """Nodes by ``grad_fn`` and module. Leaves are compared by their gradients."""
         graph = self.subject.graph
         found: dict[tuple[str, str], list[int]] = {}
         for node in graph.nodes:
@@ -83,7 +83,7 @@ class _Call:
 
     @cached_property
     def rows(self) -> dict[str, FlowRow] | None:
-        """What arrived at each parameter; None where gradients were not measured."""
+        """The gradient of each parameter; None if gradients were not measured."""
         if not has_gradients(self.subject.graph):
             return None
         return {row.name: row for row in gradient_flow(self.subject.capture, self.subject.graph).rows}
@@ -117,7 +117,7 @@ def _changed_bytes(before: _Call, call: _Call) -> Iterator[PageChange]:
 
 
 def _changed_gradients(before: _Call, call: _Call) -> Iterator[PageChange]:
-    """First those that came, went, or broke, then norms by the factor between them."""
+    """First gradients that appeared, disappeared or became broken, then norms by the factor between them."""
     if before.rows is None or call.rows is None:
         return
     changed = []
@@ -132,14 +132,14 @@ def _changed_gradients(before: _Call, call: _Call) -> Iterator[PageChange]:
 
 
 def _arrived(row: FlowRow | None) -> float | str | None:
-    """The norm of what arrived, what is broken about it, or None for nothing."""
+    """The norm of the gradient, ``NaN`` or ``Inf``, or None if nothing arrived."""
     if row is None or row.nothing is not None:
         return None
     return "NaN" if row.nans else "Inf" if row.infs else row.norm
 
 
 def _factor(was: float | str | None, now: float | str | None) -> float:
-    """1 for no change; infinite where one of them is no number to compare, and the other is not the same."""
+    """1 for no change; infinite if only one of them is a number."""
     if was == now:
         return 1.0
     if not isinstance(was, float) or not isinstance(now, float) or not was or not now:

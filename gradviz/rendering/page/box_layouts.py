@@ -1,7 +1,7 @@
-"""Lays out every box of a graph once, with all that it holds closed, for pages that open and close them.
+"""Lays out every box of a graph once, with closed boxes inside it, for pages that open and close boxes.
 
-The folding's own views are used, one for each level: in each of them the boxes of one depth hold closed boxes only.
-So what a page shows closed is what the still picture shows closed, with the same words and the same leaves beside it.
+It uses the views of the folding, one for each level: there, the boxes at one depth have only closed boxes inside. So a
+page shows a closed box with the same words and the same leaves beside it as the still picture.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from gradviz.rendering.words.link_words import LinkWords
 from gradviz.view.model import Link
 
 LONGEST_LABEL = 60
-"""Characters beside a wire; there is no room for more."""
+"""Characters beside a wire; there is no space for more."""
 BUDGET = 8.0
 """Estimated seconds for the layout of all boxes together."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Between which two things in a box a wire runs, by their numbers."""
+    """The two ends of a wire in a box, by their numbers."""
 
     box: int | None
     source: int
@@ -52,20 +52,20 @@ class PageBoxes:
         self._ports: dict[_Way, dict[int, None]] = {}
         self._notes: list[str] = []
         self._shown_by: dict[int, dict[int, int]] = {}
-        """For boxes that show the first of several repetitions: which of its members shows a node."""
+        """For boxes that show the first of several repetitions: the member of the box that shows a node."""
 
     @property
     def flows(self) -> tuple[PageFlow, ...]:
-        """All that is said of wires: mostly the same of many."""
+        """The words of all wires; many wires have the same."""
         return tuple(self._flows)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was drawn more plainly than it could be."""
+        """Notes about boxes with the simpler layout."""
         return tuple(self._notes)
 
     def add(self, level: Level) -> None:
-        """Lay out the boxes that hold closed boxes only, and note where data crosses those that are open."""
+        """Lay out the boxes with only closed boxes inside, and note where data crosses the borders of open boxes."""
         nested = NestedView(level.view, level.node_labels, "TB")
         words = _WordsOfWires(level, nested, self._flows)
         for box in level.opened:
@@ -123,10 +123,10 @@ class PageBoxes:
 
 
 class _WordsOfWires:
-    """What is said of each wire, and of the way of each leaf: of the first of the links that run along it."""
+    """The words of each wire, and of the route of each leaf: those of the first link that runs along it."""
 
     def __init__(self, level: Level, nested: NestedView, flows: dict[PageFlow, int]) -> None:
-        """`flows` are those that are known, with their numbers; new ones are added."""
+        """`flows` are the known words with their numbers; new ones are added."""
         self._flows = flows
         self._view, self._gradients = level.view, LinkGradients(level.words)
         self._texts = LinkWords(level.words, self._gradients, level.texts)
@@ -145,7 +145,7 @@ class _WordsOfWires:
         return self._of(self._ways_of_leaves[leaf])
 
     def _of(self, link: Link) -> int:
-        """The number of what is said; the page itself says where it comes from and goes to."""
+        """The number of the words of a link, without its ends: the page adds those."""
         state = link_look(self._view, self._gradients, link).state
         text = self._texts.of(link)
         words, norm = tuple(map(cut, text.tooltip[1:])), None if state else largest_norm(self._gradients, link)
@@ -205,7 +205,7 @@ def _wires(level: Level, nested: NestedView, box: int | None, words: _WordsOfWir
 
 
 def _only(end: End) -> int:
-    """The item at an end, or what passes the border there."""
+    """The item at an end, or the source of the data that crosses the border there."""
     found = end.port if end.item is None else end.item
     assert found is not None, "a wire ends at an item or at a port"
     return found

@@ -1,4 +1,4 @@
-"""What the page colours by that is no quantity: modules, dtypes, and what a check found."""
+"""What the page colours by that is not a quantity: modules, dtypes and findings."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gradviz.view.model import Item
 
 PAGE_CATEGORIES = ("module", "dtype", "finding")
 _SEVERITIES = {"error": "broken", "warning": "category1", "note": "category0"}
-"""The tint of each, the gravest first."""
+"""The tint of each severity, the most severe first."""
 
 Tinted = dict[int, tuple[str, ...]]
-"""Tints by the number of an item; a folded box has one for each sort of what it holds."""
+"""Tints by the number of an item; a folded box has one for each dtype inside it."""
 
 
 class PageCategories:
@@ -30,10 +30,10 @@ class PageCategories:
         self._tinted: dict[str, Tinted] = {by: {} for by in PAGE_CATEGORIES}
         self._modules: list[str] = []
         self._dtypes: dict[str, int] = {}
-        """Each with its place among all, in the order of the computation."""
+        """Each dtype with its index, in the order of the computation."""
 
     def add(self, level: Level) -> None:
-        """Take what a level shows for the first time."""
+        """Add the items that a level shows first."""
         self._modules, modules = module_categories(level.words)
         for item in level.closed:
             if item.root is None:
@@ -52,7 +52,7 @@ class PageCategories:
         return {f"category{min(place, CATEGORIES - 1)}": None for place in places}
 
     def finished(self) -> Iterator[tuple[str, Tinted, PageLegend]]:
-        """What can be told apart by colours, and what these mean."""
+        """The categories by which items can be coloured, and their legends."""
         if len(self._modules) > 1:
             names = tuple((f"category{place}", printable(name)) for place, name in enumerate(self._modules))
             yield "module", self._tinted["module"], PageLegend("module", names)

@@ -1,7 +1,8 @@
-"""What the page is given: every box of a graph, laid out with all that it holds closed, and every item with its words.
+"""The data of the page: every box of a graph, laid out with closed boxes inside, and every item with its words.
 
-The page puts these together: where a box is open, it makes room for its inside among its neighbours, which are where
-they were. Lengths are pixels; places in a box are from its upper left corner.
+The page combines them: an open box takes space for its inside, and its neighbours keep their arrangement. Lengths are
+pixels; positions in a box are relative to its upper left corner. The page's script knows some fields by older names:
+``rename`` keeps those names in the file.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ Ints = tuple[int, ...]
 
 
 class PageLine(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Words on an item, from their left end on the baseline."""
+    """Words on an item, with the left end of their baseline."""
 
     text: str
     style: str
@@ -25,7 +26,7 @@ class PageLine(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class PageChip(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A count, or a mark with its level, from the left end of the chip on the baseline of its words."""
+    """A count, or a flag with its level, with the left end of the chip on the baseline of its words."""
 
     text: str
     x: float
@@ -42,61 +43,61 @@ class PageSection(Struct, frozen=True, gc=False):
 
 
 class PageItem(Struct, frozen=True, omit_defaults=True):
-    """One thing that can be drawn. Its number is its place in `PageDocument.items`."""
+    """Something that can be drawn. Its number is its index in `PageDocument.items`."""
 
     role: str
     width: float
     height: float
     shape: int
-    """Its outline in `PageDocument.shapes`."""
+    """The index of its outline in `PageDocument.shapes`."""
     title: str
     parent: int | None = None
-    """The box in which it lies."""
+    """The box around it."""
     is_leaf: bool = False
     lines: tuple[int, ...] = ()
-    """In `PageDocument.lines`."""
+    """Indices in `PageDocument.lines`."""
     chips: tuple[PageChip, ...] = ()
     subtitle: str = ""
     path: str = ""
-    """Of a module call, where it stands in the model."""
+    """The path of a module call in the model."""
     shape_words: str = ""
     line: str = ""
     source: tuple[str, int] | None = None
     link: str = ""
-    """Opens that line in an editor."""
+    """A link that opens that line in an editor."""
     names: Lines = ()
-    """More words by which it is found: parameters and modules of all that it stands for."""
+    """More words for the search: parameters and modules that it represents."""
     nodes: tuple[int, ...] = ()
-    """Ids of the autograd nodes that it stands for; none of a box."""
+    """Ids of the autograd nodes that it represents; none for a box."""
     node_count: int = 0
     repeat: int = 1
     each_of: int | None = None
-    """Of a box that is open with each of its repetitions, the box that is open with the first of them."""
+    """For a box that is open with all of its repetitions: the box that is open with the first one."""
     tints: int | None = None
-    """In `PageDocument.tints`."""
+    """An index in `PageDocument.tints`."""
     figures: dict[str, str] = {}
-    """What was measured, in words, by what items can be coloured by."""
+    """The measured figures in words, by the name of the colouring."""
     numbers: dict[str, float] = {}
-    """The largest of what was measured, by the same."""
+    """The largest measured figure, by the name of the colouring."""
     finding: str = ""
-    """The severity of the worst that a check found in it."""
+    """The severity of the most severe finding in it."""
     is_failed: bool = False
 
 
 class PageGradient(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A gradient that went along an edge, or arrived as the sum of several."""
+    """A gradient that flowed along an edge, or arrived as the sum of several."""
 
     node: int | None = None
-    """At the other end of the edge."""
+    """The item at the other end of the edge."""
     what: str = ""
-    """Which sum it is, where there are several."""
+    """The name of the sum, if there are several."""
     shape: str = ""
     facts: Lines = ()
-    """Figures in words; none where nothing was measured."""
+    """Its figures in words; empty if it was not measured."""
     numbers: str = ""
-    """Every one of them, where they were kept."""
+    """All of its numbers, if they were recorded."""
     histogram: tuple[int, ...] = ()
-    """How many of a sample have their absolute value in each power of ten."""
+    """How many absolute values of a sample are in each power of ten."""
     first_decade: int = 0
     """The exponent of the first of these."""
 
@@ -109,134 +110,134 @@ class PageSaved(Struct, frozen=True, omit_defaults=True, gc=False):
     shared_with: tuple[int, ...] = ()
     """Some of the other nodes that keep the same memory."""
     sharing: int = 0
-    """How many those are."""
+    """The number of those nodes."""
 
 
 class PageDetails(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What is known of one item beyond what the picture shows; of several repetitions, of the first."""
+    """The facts about one item that the picture does not show; of several repetitions, about the first."""
 
     sections: tuple[PageSection, ...] = ()
     formula: PageSection | None = None
-    """What backward computes there."""
+    """The formula of its backward."""
     callers: tuple[tuple[str, int], ...] = ()
-    """Files and numbers of the reader's own lines above the one that made it, the innermost first."""
+    """Files and line numbers of the user's code above the line that made it, the innermost first."""
     entering: tuple[PageGradient, ...] = ()
-    """Along each edge from something else."""
+    """The gradient along each edge that enters the item."""
     arrived: tuple[PageGradient, ...] = ()
     """The sums of these."""
     leaving: tuple[PageGradient, ...] = ()
     has_more_edges: bool = False
-    """Some are left out."""
+    """True if some are left out."""
     norms: tuple[float | None, ...] = ()
-    """Of what arrived at each repetition, where it stands for several."""
+    """The gradient norm at each repetition, if it represents several."""
     saved: tuple[PageSaved, ...] = ()
     findings: tuple[int, ...] = ()
-    """Places in `PageDocument.findings`."""
+    """Indices in `PageDocument.findings`."""
 
 
 class PageFlow(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What is said of data that flows, and of the gradient that flows back."""
+    """The words for data that flows, and for the gradient that flows back."""
 
     words: Lines = ()
     state: str = ""
-    """``lost``, ``broken`` or ``cut_edge``: see `gradviz.rendering.look.link_looks`."""
+    """``lost``, ``broken`` or ``ghost``: see `gradviz.rendering.look.link_looks`."""
     norm: float | None = None
-    """Of the gradient."""
+    """The norm of the gradient."""
     label: str = ""
-    """Stands beside the wire: what neither of its ends says."""
+    """The words beside the wire: what neither of its ends shows."""
 
 
 class PagePlace(Struct, frozen=True, array_like=True, gc=False):
-    """An item in a cluster, from the cluster's corner, and its way to the item for which it is there."""
+    """An item in a cluster: its position relative to the cluster's corner, and its route to the item that uses it."""
 
     item: int
     x: float
     y: float
     route: tuple[float, ...] = ()
     flow: int | None = None
-    """In `PageDocument.flows`."""
+    """An index in `PageDocument.flows`."""
 
 
 class PageCluster(Struct, frozen=True, gc=False):
-    """An item with the leaves drawn beside it; places are its own first."""
+    """An item with the leaves drawn beside it. The item itself is first in `positions`."""
 
     x: float
     y: float
     left: float
-    """Where what is beside it begins, from `x`: zero or less."""
+    """The left edge of what is beside it, relative to `x`: zero or less."""
     right: float
     height: float
     places: tuple[PagePlace, ...]
 
 
 class PageWire(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Data that flows between two things in a box, or through its border."""
+    """Data that flows between two items in a box, or through its border."""
 
     source: int
-    """For one that `enters`, what the data comes from, outside the box."""
+    """For a wire that `enters`: the source of the data, outside the box."""
     target: int | None
-    """None for one that leaves the box."""
+    """None for a wire that leaves the box."""
     route: tuple[float, ...]
     """x and y in turn."""
     enters: bool = False
     ports: tuple[int, ...] = ()
-    """What exactly the data comes from, one level of boxes deeper: where it crosses the border of an open box."""
+    """The sources of the data one level of boxes deeper, if the source is an open box."""
     flow: int | None = None
-    """In `PageDocument.flows`."""
+    """An index in `PageDocument.flows`."""
     is_quiet: bool = False
 
 
 class PageBox(Struct, frozen=True):
-    """What an open box holds; the first of `PageDocument.boxes` is the outermost level."""
+    """The content of an open box. The first of `PageDocument.boxes` is the outermost level."""
 
     width: float
     height: float
     clusters: tuple[PageCluster, ...]
     wires: tuple[PageWire, ...]
     entries: dict[int, float]
-    """Where data enters through the upper border, by what it comes from."""
+    """The x at which data enters through the upper border, by its source."""
     exits: dict[int, float]
     item: int | None = None
     header: PageLine | None = None
     header_width: float = 0.0
     chip: PageChip | None = None
     stands_for: dict[int, Ints] = {}
-    """Of a box that shows each repetition: for what crosses its lower border, what does while it shows the first."""
+    """For a box that shows each repetition: its items by those that the box has while it shows only the first."""
 
 
 class PageLegend(Struct, frozen=True):
-    """What tints mean, in order, with their classes."""
+    """The meaning of tints, in order, with their classes."""
 
     words: str
     tints: tuple[tuple[str, str], ...]
     is_scale: bool = False
     ends: tuple[float, float] | None = None
-    """Least and largest figure of the scale of gradients, which is logarithmic and also tells how wide wires are."""
+    """The smallest and the largest figure of the gradient scale. It is logarithmic and also sets the widths of wires."""
 
 
 class PageArrival(Struct, frozen=True, array_like=True, gc=False):
     """A gradient that enters a step."""
 
     step: int
-    """The one that sends it, counted from 1; 0 for what backward starts from."""
+    """The number of the step that sends it, from 1; 0 for the gradient that backward starts from."""
     slot: int = 0
-    """The place in `PageStep.sums` of what it is summed into."""
+    """The index in `PageStep.sums` of its sum."""
     amount: str = ""
-    """In a word or two; empty where nobody measured it, and for one of very many."""
+    """In a word or two; empty if it was not measured, or if there are very many."""
 
 
 class PageStep(Struct, frozen=True, gc=False):
-    """What the engine ran as one."""
+    """Nodes that the engine ran as one step."""
 
     nodes: tuple[int, ...]
     title: str
     subtitle: str
     facts: tuple[PageSection, ...]
-    """What entered, how it is summed, the formula, and what left."""
+    """The gradients that entered, their sum, the formula, and the gradients that left."""
     arrivals: tuple[PageArrival, ...]
     """The gradients that enter, in the order of their arrival."""
     sums: Lines
-    """What they make together, in a word or two, for each slot in which some are summed; empty where not measured."""
+    """Their sum in a word or two, for each slot in which several are summed; empty if it was not measured."""
 
 
 class PageReplay(Struct, frozen=True):
@@ -244,24 +245,24 @@ class PageReplay(Struct, frozen=True):
 
     steps: tuple[PageStep, ...]
     beginning: Lines
-    """What it starts from."""
+    """The gradient that it starts from."""
     was_watched: bool
-    """False where the order is the one that the engine would take."""
+    """False if the order is not recorded but the order that the engine would use."""
 
 
 class PageFinding(Struct, frozen=True, gc=False):
-    """What a check found."""
+    """A finding of a check."""
 
     severity: str
     code: str
     cause: str
     message: str
     why: str
-    """How the cause brings about what is noticed."""
+    """How the cause leads to the symptom."""
     fix: str
-    """What to do."""
+    """What to do about it."""
     nodes: tuple[int, ...]
-    """What it is about; none where that is in no graph."""
+    """The nodes that it belongs to; empty if they are in no graph."""
 
 
 class PageParameter(Struct, frozen=True, gc=False):
@@ -270,57 +271,57 @@ class PageParameter(Struct, frozen=True, gc=False):
     name: str
     shape: str
     norm: float | None
-    """Of the gradient; None where nothing arrived, or nothing could be measured."""
+    """The norm of the gradient; None if no gradient arrived or it could not be measured."""
     ratio: float | None
-    """That over the norm of the weights."""
+    """The norm of the gradient divided by the norm of the weights."""
     status: str
-    """Why nothing arrived, or what is odd about what did."""
+    """Why no gradient arrived, or what is unusual about it."""
     is_lost: bool
-    """Nothing arrived, or zeros, NaN or Inf."""
+    """True if no gradient arrived, or only zeros, or NaN or Inf."""
     node: int | None
-    """Its leaf; None where the graph has none."""
+    """Its leaf; None if the graph has none."""
 
 
 class PageCost(Struct, frozen=True, gc=False):
-    """What one source line costs."""
+    """The cost of one source line."""
 
     file: str
     line: int
     bytes: int
-    """Kept for backward."""
+    """Bytes kept for backward."""
     seconds: float
-    """Of its nodes in backward."""
+    """Seconds of its nodes in backward."""
 
 
 class PageCell(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """A module, a file or a line that keeps something; or what one slot of one operation keeps there."""
+    """A module, a file or a line that keeps memory; or one slot of one operation there."""
 
     around: int | None
-    """The cell in which it lies, by its place; None for the one around all others."""
+    """The index of the cell around it; None for the outermost cell."""
     bytes: int
     title: str
     name: str = ""
     kind: str = "box"
-    """``box``, or, of what is kept itself, ``input`` or ``intermediate``."""
+    """``box``; for a saved tensor ``input`` or ``intermediate``."""
     storages: int = 0
     file: str = ""
     line: int = 0
     nodes: tuple[int, ...] = ()
-    """Some of those that keep it."""
+    """Some of the nodes that keep it."""
 
 
 class PageMemory(Struct, frozen=True):
-    """What is kept for backward; every storage is counted once."""
+    """The memory kept for backward; every storage is counted once."""
 
     bytes: int
     """Without parameters and buffers."""
     parameter_bytes: int
     recomputed_bytes: int
-    """What checkpointing gave up, and computes again."""
+    """Not kept because of checkpointing, which computes it again."""
     unknown: int
-    """How many sorts of saved tensors could not be sized."""
+    """The number of groups of saved tensors of unknown size."""
     by_module: tuple[PageCell, ...]
-    """Nested, the outer before those in it, the larger before the smaller."""
+    """Nested: outer cells before inner ones, larger before smaller."""
     by_line: tuple[PageCell, ...]
 
 
@@ -334,26 +335,26 @@ class PageCall(Struct, frozen=True, gc=False):
 
 
 class PageChange(Struct, frozen=True, gc=False):
-    """Something that differs between two graphs."""
+    """A difference between two graphs."""
 
     what: str
     then: str
     now: str
     node: int | None = None
-    """Where it is in the later one."""
+    """The item in the later graph."""
 
 
 class PageChanges(Struct, frozen=True, gc=False):
-    """Differences of one sort, the most noticeable first."""
+    """Differences of one kind, the largest first."""
 
     heading: str
     rows: tuple[PageChange, ...]
     more: int
-    """How many are left out."""
+    """The number of differences that are left out."""
 
 
 class PageDocument(Struct, frozen=True):
-    """Everything that the page shows of one graph."""
+    """The data of one graph in the page."""
 
     name: str
     facts: str
@@ -366,7 +367,7 @@ class PageDocument(Struct, frozen=True):
     items: tuple[PageItem, ...]
     lines: tuple[PageLine, ...]
     tints: tuple[dict[str, Lines], ...]
-    """By what items can be coloured by."""
+    """Legends by the name of the colouring."""
     boxes: tuple[PageBox, ...]
     flows: tuple[PageFlow, ...]
     opened: tuple[int, ...]
@@ -375,17 +376,17 @@ class PageDocument(Struct, frozen=True):
     sources: dict[str, dict[int, str]]
     costs: tuple[PageCost, ...]
     parameters: tuple[PageParameter, ...]
-    """Empty where no gradients were recorded."""
+    """Empty if no gradients were recorded."""
     memory: PageMemory | None
     findings: tuple[PageFinding, ...]
     replay: PageReplay | None
-    """None where it has too many steps to be played."""
+    """None if it has too many steps to be played."""
     arrows: str = "data"
     color_by: str = "role"
     theme: str = "auto"
     calls: tuple[PageCall, ...] = ()
-    """All graphs of the page, where there are several."""
+    """All graphs of the page, if there are several."""
     changes: tuple[PageChanges, ...] = ()
-    """What differs in this one from the one before."""
+    """The differences from the graph before."""
     place: int = 0
-    """That of this one among them."""
+    """The index of this graph among them."""

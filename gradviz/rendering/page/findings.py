@@ -1,4 +1,4 @@
-"""What a check found about a graph, for the page: each finding once, with all the nodes that it is about, if any."""
+"""The findings about a graph, for the page: each finding once, with all the nodes that it belongs to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradviz.rendering.page.items import cut
 
 
 class PageFindings:
-    """Numbers the findings of a graph, the gravest first."""
+    """Numbers the findings of a graph, the most severe first."""
 
     def __init__(self, graph: Graph) -> None:
         found = sorted(_with_nodes(graph), key=lambda each: SEVERITIES.index(each[0].severity))
@@ -22,11 +22,11 @@ class PageFindings:
         self._numbers = {finding: number for number, finding in enumerate(self._nodes)}
 
     def numbers_of(self, findings: Iterable[Verdict]) -> tuple[int, ...]:
-        """The places of some of them in `all`, the gravest first."""
+        """The indices of some findings in `all`, the most severe first."""
         return tuple(sorted({self._numbers[_of_any_node(finding)] for finding in findings}))
 
     def all(self) -> tuple[PageFinding, ...]:
-        """For the page."""
+        """The findings for the page."""
         return tuple(
             PageFinding(
                 finding.severity,
@@ -48,5 +48,5 @@ def _with_nodes(graph: Graph) -> Iterator[tuple[Verdict, Iterable[int]]]:
 
 
 def _of_any_node(found: Verdict) -> Verdict:
-    """The same for what was found about several nodes."""
+    """The finding without its nodes, so that the same finding about several nodes is equal."""
     return Verdict(found.code, found.cause, found.severity, found.message, found.why, found.fix)

@@ -1,4 +1,4 @@
-"""The page: one file that needs no network, in which a graph can be explored."""
+"""The page: one offline file to explore a graph in."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class HtmlRenderer:
     theme: ThemeChoice = "auto"
     arrows: Arrows = "data"
     editor: str | None = None
-    """An editor or a link template, see `gradviz.rendering.words.source_links`; without it there are no links."""
+    """The name of an editor or a link template, see `gradviz.rendering.words.source_links`; without it: no links."""
     color_by: ColorBy = "role"
-    """What colours mean at first; the reader can choose another."""
+    """The colouring at first; the user can choose another."""
 
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, ("auto", "light", "dark"))
@@ -64,7 +64,7 @@ class HtmlRenderer:
         return self.page(subjects)
 
     def page(self, subjects: Sequence[Subject], version: int | None = None) -> str:
-        """One file for all graphs; with a version, one that asks whoever serves it for a newer one: see `page_file`."""
+        """One file for all graphs. With a version, the page asks its server for newer ones: see `page_file`."""
         self._check_colours(subjects)
         calls = PageCalls(subjects)
         documents = (self._document(subject, calls, place) for place, subject in enumerate(subjects))
@@ -72,7 +72,7 @@ class HtmlRenderer:
             return page_file(documents, version)
 
     def _check_colours(self, subjects: Sequence[Subject]) -> None:
-        """Raise `BadInput` where no graph has what colours are to mean; one of several may lack it."""
+        """Raise `BadInput` if no graph has the figures for the colouring; one of several graphs may lack them."""
         refusals = []
         for subject in subjects:
             try:
@@ -132,7 +132,7 @@ class _TakesLevels(Protocol):
 def _take_levels(
     subject: Subject, plan: FoldPlan, identities: Identities, takers: Iterable[_TakesLevels]
 ) -> tuple[View, Lines]:
-    """Give all levels to those that collect what they show; returns the finest, and notes on what is left out."""
+    """Pass all levels to the collectors; returns the finest view, and notes on what is left out."""
     finest, sizes = View((), ()), []
 
     def take(view: View, depth: int) -> None:
@@ -153,7 +153,7 @@ def _take_levels(
 
 
 def _opened(subject: Subject, identities: Identities) -> tuple[int, ...]:
-    """The boxes that the still picture shows open."""
+    """The boxes that are open in the still picture."""
     numbers = identities.of_view(subject.view, -1)
     found = (numbers[item.id] for item in subject.view.items if item.is_open)
     return tuple(number for number in found if number is not None)
@@ -165,7 +165,7 @@ def _sources(subject: Subject) -> dict[str, dict[int, str]]:
     }
 
 
-# Notes about a picture in the terms of the page: it has no options of a command line, but boxes that open.
+# Notes on a picture in the terms of the page, which has no command line but boxes that open.
 
 _OPTION = re.compile(r" \(--[^()]*\)")
 """``(--plumbing shows them)``"""
@@ -174,7 +174,7 @@ _DEPTH = re.compile(r"depth \d+ of \d+: ")
 
 
 def page_notes(notes: Iterable[str]) -> Iterator[str]:
-    """The notes of a still picture that are true of the page, too."""
+    """The notes of a still picture that are true for the page too."""
     for note in notes:
-        if not _DEPTH.match(note):  # How deep boxes are open is up to the reader here.
+        if not _DEPTH.match(note):  # On the page, the user opens boxes.
             yield _OPENED_BY.sub(" at first", _OPTION.sub("", note))

@@ -1,10 +1,10 @@
-"""Puts script, style and data of the page into one file that may load nothing else.
+"""Puts script, style and data of the page into one file that loads nothing else.
 
 Problems solved here:
 
-* Data comes from other people's programs. It stands in the file compressed and in base64, so no name can end an
-  element; the script reads it and makes text of it, never markup.
-* The content security policy names the one script and the one style by their hashes. Nothing else may run or load.
+* The data comes from other people's programs. It is compressed and in base64, so no name can end an element. The script
+  makes text of it, never markup.
+* The content security policy lists the one script and the one style by their hashes. Nothing else may run or load.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from gradviz.rendering.page.document import PageDetails, PageDocument
 from gradviz.rendering.page.style import colours_and_shapes
 
 ITEMS_IN_A_PIECE = 2_000
-"""The details of so many items are unpacked together."""
+"""The number of items whose details are unpacked together."""
 
 PageContent = tuple[PageDocument, Sequence[PageDetails]]
-"""What the picture of a graph is made of, and the details of its items."""
+"""The data of the picture of a graph, and the details of its items."""
 
 
 def page_file(contents: Iterable[PageContent], version: int | None = None) -> str:
     """The whole file.
 
     Args:
-        contents: what it shows, one for each graph; the page unpacks what is looked at.
-        version: of a page that is served, its number: the page asks for ``version`` beside its own address, and loads
-            itself again once that is another number. Without it, the page asks for nothing.
+        contents: the graphs to show. The page unpacks a graph when it is looked at.
+        version: the number of a page that is served. The page asks for ``version`` beside its own address, and reloads
+            itself when that number changes. Without it, the page asks for nothing.
     """
     first, data = None, []
     for place, (document, details) in enumerate(contents):
@@ -72,7 +72,7 @@ def _data(attributes: str, content: object) -> str:
 
 
 def _without_script(document: PageDocument) -> str:
-    """What can be said where scripts are not allowed."""
+    """The text that the page shows if scripts are not allowed."""
     lines = (
         document.name,
         document.facts,
@@ -87,13 +87,13 @@ def _hash_of(content: str) -> str:
     return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode('ascii')}'"
 
 
-# The files that a page is made of, and how what it holds is packed.
+# The files that the page is made of, and the compression of its data.
 
 _FOLDER = files("gradviz.rendering.page") / "assets"
 
 
 LEVEL = 7
-"""Of compression: a third of the time of the highest, for 5 % more."""
+"""Of compression: a third of the time of the highest level, and 5 % larger."""
 
 
 def asset(name: str) -> str:
@@ -102,6 +102,6 @@ def asset(name: str) -> str:
 
 
 def packed(content: bytes) -> str:
-    """In base64, deflated without a header, as browsers know it under the name ``deflate-raw``."""
+    """In base64, deflated without a header: browsers call this ``deflate-raw``."""
     packer = compressobj(LEVEL, wbits=-15)
     return b64encode(packer.compress(content) + packer.flush()).decode("ascii")

@@ -1,7 +1,7 @@
-"""What the panel of the page says of each item beyond what the picture shows.
+"""The facts about each item that the page's panel shows in addition to the picture.
 
-It is most of what is known of a graph, and a reader looks at little of it: so it is apart from what the picture is made
-of, in pieces, which the page unpacks when an item in them is selected.
+They are most of the data of a graph, and a user looks at few of them. So they are separate from the picture's data, in
+pieces: the page unpacks a piece when an item in it is selected.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from gradviz.view.model import Item
 
 MAX_EDGES = 24
 MAX_FORMULAS = 4_000
-"""In one page: to find one takes longer than all else that is said of an item."""
+"""In one page: a formula takes longer to find than all other facts about an item."""
 MAX_SLOTS = 24
 MAX_SHARING = 6
 MAX_CALLERS = 12
 MAX_NORMS = 200
-"""Of repetitions: each of them has a bar that can be seen."""
+"""The maximum number of repetitions with a bar: each bar must be visible."""
 
 _IN_A_FORM_OF_ITS_OWN = {
     "operation": frozenset({"findings", "gradients", "saved for backward"}),
     "other": frozenset({"findings"}),
 }
-"""Headings of what the panel does not show as lines."""
+"""Headings of facts that the panel does not show as lines."""
 
 
 class PageItemDetails:
@@ -59,17 +59,17 @@ class PageItemDetails:
         self._found: dict[int, PageDetails] = {}
 
     def add(self, level: Level) -> None:
-        """Take what a level shows for the first time."""
+        """Add the items that a level shows first."""
         for item in (*level.closed, *level.showing_each):
             self._found[level.number(item.id)] = self._details(level.words, item)
 
     def finished(self) -> tuple[PageDetails, ...]:
-        """Those of all items, in the order of their numbers."""
+        """The details of all items, in the order of their numbers."""
         return tuple(self._found[number] for number in sorted(self._found))
 
     def _details(self, words: SubjectFacts, item: Item) -> PageDetails:
         node = None if item.node is None else self._graph.nodes[item.node]
-        # A leaf that every step of a long loop takes is drawn beside each of them.
+        # A long loop draws a leaf beside each of its steps.
         entering = list(islice(self._edges.entering(item), MAX_EDGES + 1))
         leaving = list(islice(self._edges.leaving(item), MAX_EDGES + 1))
         told_otherwise = _IN_A_FORM_OF_ITS_OWN["other" if node is None else "operation"]
@@ -144,7 +144,7 @@ def _page_gradient(
 
 
 def _norms(words: SubjectFacts, item: Item) -> Iterable[float | None]:
-    """Of what arrived at each repetition, in the order of the computation; of very many, of some of them."""
+    """The gradient norm of each repetition, in the order of the computation; of very many, only some."""
     repetitions = arrived_by_repetition(words, item)
     if len(repetitions) < 2:
         return ()
@@ -152,20 +152,20 @@ def _norms(words: SubjectFacts, item: Item) -> Iterable[float | None]:
     return [norm_of(gradients) for gradients in repetitions[::step]]
 
 
-# The edges of a graph that cross the outline of an item: along them gradients enter it, and leave it.
+# The edges of a graph that cross the border of an item. Gradients enter and leave along them.
 
 
 class GradientEdge(NamedTuple):
-    """One edge of the graph: `sender` computes a gradient in its backward, and `receiver` gets it."""
+    """One edge of the graph: the backward of `sender` computes a gradient, and `receiver` gets it."""
 
     sender: int
     place: int
-    """Which of the sender's edges it is."""
+    """The index among the sender's edges."""
     receiver: int
 
 
 class ItemEdges:
-    """Finds them, item by item; an item's own edges, inside it, are left out."""
+    """Finds these edges for each item. Edges inside an item do not count."""
 
     def __init__(self, graph: Graph) -> None:
         self._nodes = graph.nodes
@@ -175,23 +175,23 @@ class ItemEdges:
                 self._arriving.setdefault(edge.receiver, []).append(edge)
 
     def entering(self, item: Item) -> Iterator[GradientEdge]:
-        """Those along which gradients arrive; of what stands for several repetitions, at the first of them."""
+        """The edges along which gradients arrive; of several repetitions, at the first."""
         own = self._drawn_together(item)
         for node in sorted(own):
             yield from (edge for edge in self._arriving.get(node, ()) if edge.sender not in own)
 
     def leaving(self, item: Item) -> Iterator[GradientEdge]:
-        """Those along which gradients go on, of the same."""
+        """The edges along which gradients leave; of several repetitions, from the first."""
         own = self._drawn_together(item)
         for node in sorted(own):
             yield from (edge for edge in self._sent_by(node) if edge.receiver not in own)
 
     def gradient(self, edge: GradientEdge) -> TensorFigures | None:
-        """What was sent along an edge; None where nothing was measured."""
+        """The gradient sent along an edge; None if it was not measured."""
         return at_index(self._nodes[edge.sender].gradients, edge.place)
 
     def share(self, edge: GradientEdge) -> BranchShare | None:
-        """Its part of the sum at the receiver, where it was summed with others."""
+        """The part of the sum at the receiver, if gradients were summed there."""
         return at_index(self._nodes[edge.sender].shares, edge.place)
 
     def _sent_by(self, node: int) -> Iterator[GradientEdge]:
@@ -199,7 +199,7 @@ class ItemEdges:
         return (GradientEdge(node, place, edge.target) for place, edge in enumerate(edges) if edge is not None)
 
     def _drawn_together(self, item: Item) -> Collection[int]:
-        """All of a box; of an operation its node and the views that are merged into it."""
+        """All nodes of a box; of an operation, its node and the views merged into it."""
         if item.kind == "box" or item.node is None:
             return frozenset(item.nodes)
         members, name = frozenset(item.nodes), self._nodes[item.node].name
@@ -209,7 +209,7 @@ class ItemEdges:
             beside = [edge.receiver for edge in self._sent_by(node)]
             beside += [edge.sender for edge in self._arriving.get(node, ())]
             for other in beside:
-                # The same operation again is another repetition.
+                # The same operation again belongs to another repetition.
                 if other in members and other not in found and self._nodes[other].name != name:
                     found.add(other)
                     waiting.append(other)

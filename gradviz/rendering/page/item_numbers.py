@@ -1,4 +1,4 @@
-"""Numbers for items of several views of one graph: the same thing has the same number in each of them."""
+"""Numbers for items of several views of one graph: the same item has the same number in each view."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from gradviz.view.model import Item, View
 
 
 class Identities:
-    """Numbers items as views show them, level after level, each of which has one more level of boxes open.
+    """Numbers the items of views, level by level. Each level has one more level of boxes open.
 
-    A repeated box that is open with each of its repetitions has a number of its own: what it holds then is not what it
-    holds while it shows the first of them only.
+    A repeated box that is open with all of its repetitions has a number of its own, because its content differs from what
+    it has while it shows only the first repetition.
     """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._numbers: dict[Hashable, int] = {}
         self.depths: list[int] = []
-        """For each number how many boxes are around the item."""
+        """For each number, how many boxes are around the item."""
         self.parents: list[int | None] = []
-        """For each number that of the box around the item."""
+        """For each number, the number of the box around the item."""
         self.runs: dict[int, int] = {}
-        """For boxes that show each repetition, the numbers of those that show the first."""
+        """For boxes that show each repetition: the numbers of the boxes that show only the first."""
         self._begin = 0
 
     def begin_each(self) -> None:
-        """The views that follow show one repeated box with each of its repetitions: only what is in it is new."""
+        """Call this before the views in which a repeated box shows each of its repetitions: only its content is new."""
         self._begin = len(self.depths)
 
     def is_new(self, number: int | None) -> bool:
-        """Whether an item is no part of what earlier views have shown; always, before `begin_each`."""
+        """Whether earlier views have not shown an item; always true before `begin_each`."""
         return number is not None and number >= self._begin
 
     def of_view(self, view: View, depth: int) -> list[int | None]:
-        """The number of every item; None for leaves that lie in fewer boxes than `depth`: each view has its own.
+        """The number of every item; None for leaves in fewer boxes than `depth`: each view draws its own.
 
-        A box is told by its place among the boxes beside it, as these are the same in all views.
+        A box is identified by its position among the boxes beside it, because these are the same in all views.
         """
         depths = view.depths()
         found: list[int | None] = []
@@ -68,22 +68,22 @@ class Identities:
         return number
 
     def in_level_above(self, number: int, depth: int) -> int:
-        """What stands for an item where only boxes in fewer than `depth` others are open: itself, or the box around it.
+        """The item that represents another one in a view with boxes open in fewer than `depth` boxes: itself, or its box.
 
         Args:
-            number: of an item that is in the view with boxes open to `depth`.
+            number: of an item in the view with boxes open to `depth`.
         """
         parent = self.parents[number]
         return parent if self.depths[number] >= depth and parent is not None else number
 
     def _key(self, item: Item, parent: int | None) -> Hashable:
-        """None for leaves and what is carried: they are drawn anew beside whatever uses them."""
+        """None for leaves and results of earlier repetitions: they are drawn again beside each item that uses them."""
         if item.kind == "root":
             return "root", item.root
         if item.kind == "refused":
             return "refused", item.refused
         if item.cut_edge is not None:
-            # Wherever what it cuts off from is drawn, in the box of the cut there is one.
+            # A cut-off item appears once in each box with a cut of the same origin.
             return item.kind, self._graph.cut_edges[item.cut_edge].origin, parent
         if item.kind == "node" and item.node is not None and not self._graph.nodes[item.node].is_leaf:
             return "node", item.node, parent

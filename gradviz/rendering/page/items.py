@@ -1,4 +1,4 @@
-"""Items of the page: their outlines, words and colours."""
+"""The items of the page: their outlines, words and colours."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from gradviz.rendering.words.source_links import source_link
 from gradviz.view.model import Item
 
 MAX_NAMES = 400
-"""Of all that one item stands for, so many names can be searched for."""
+"""Names that can be searched for, of all nodes that one item represents."""
 MAX_CHARACTERS = 2000
-"""A longer line is cut: a name of a megabyte says no more than its beginning."""
+"""A longer line is cut: the start of a name of a megabyte says enough."""
 QUANTITIES: tuple[Quantity, ...] = ("gradient", "memory", "time")
 
 Shape = tuple[str, ...]
 Tints = dict[int, dict[str, Lines]]
-"""By the number of an item and what it is coloured by."""
+"""By the number of an item and the name of the colouring."""
 
 
 @dataclass
@@ -62,11 +62,11 @@ class PageItems:
 
     @property
     def lines(self) -> tuple[PageLine, ...]:
-        """All lines that stand on items: mostly the same on many."""
+        """All lines on items; many items have the same."""
         return tuple(self._lines)
 
     def add(self, level: Level) -> None:
-        """Take what a level shows for the first time."""
+        """Add the items that a level shows first."""
         self._categories.add(level)
         quantities = [by for by in QUANTITIES if was_measured(self.graph, by)]
         for item in level.closed:
@@ -76,7 +76,7 @@ class PageItems:
         self._add_boxes_with_each(level)
 
     def _add_boxes_with_each(self, level: Level) -> None:
-        """Closed, such a box looks as it does while it shows the first repetition only."""
+        """A closed box that can show each repetition looks as it does when it shows only the first one."""
         for item in level.showing_each:
             number = level.number(item.id)
             run = level.identities.runs[number]
@@ -84,7 +84,7 @@ class PageItems:
             self._measured[number] = self._measured[run]
 
     def finished(self) -> tuple[tuple[PageItem, ...], tuple[dict[str, Lines], ...], dict[str, PageLegend]]:
-        """All items in the order of their numbers, all ways in which they are coloured, and what the colours mean."""
+        """All items in the order of their numbers, all combinations of tints, and the legends."""
         tints, legends = self._tints()
         numbered: dict[tuple[tuple[str, Lines], ...], int] = {}
         items = tuple(
@@ -144,13 +144,13 @@ class PageItems:
 
 
 def cut(text: str) -> str:
-    """`text` as far as it can be shown: without control characters, and not longer than anybody reads."""
+    """`text` as it can be shown: without control characters, and at most `MAX_CHARACTERS` long."""
     clean = printable(text)
     return clean if len(clean) <= MAX_CHARACTERS else f"{clean[:MAX_CHARACTERS]}…"
 
 
 def _legend_of_scale(by: Quantity, scale: Scale, tints: Tints) -> PageLegend:
-    """The steps, and what has no place on a scale, where it appears."""
+    """The steps, and the tints that are not on the scale if they appear."""
     present = {tint for own in tints.values() for tint in own.get(by, ())}
     others = (("plain", PLAIN_WORDS[by]), ("unknown", "not measured"), ("broken", "NaN or Inf"))
     steps = ((f"step{step}", "") for step in range(STEPS))
@@ -181,13 +181,13 @@ def chip_on(text: str, left: float, baseline: float, level: str = "") -> PageChi
 
 
 def line_on(line: TextLine, css_class: str, left: float, baseline: float) -> PageLine:
-    """A line of a face from its left end on a baseline; quiet words after it end where the line ends."""
+    """A line of a label with the left end of its baseline. Quiet words end where the line ends."""
     aside_x = left + line_width(line) - text_width(line.aside, SMALL_SIZE) if line.aside else 0.0
     return PageLine(line.text, css_class, round(left, 1), round(baseline, 1), line.aside, round(aside_x, 1))
 
 
 def _names(graph: Graph, item: Item) -> Iterable[str]:
-    """Names of tensors, and the modules that a row of alike ones stands for."""
+    """Names of tensors, and the modules that a row of repetitions represents."""
     names: dict[str, None] = {}
     if item.kind != "box":
         for node in item.nodes[:MAX_NAMES]:
@@ -200,7 +200,7 @@ def _names(graph: Graph, item: Item) -> Iterable[str]:
 
 
 def _modules(graph: Graph, item: Item, first: int) -> Iterator[str]:
-    """Paths of all the calls that a box stands for."""
+    """The paths of all calls that a box represents."""
     last = first if item.last_scope is None else item.last_scope
     parent = graph.scopes[first].parent
     for scope in graph.scopes[first : last + 1]:

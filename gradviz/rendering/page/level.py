@@ -1,4 +1,4 @@
-"""One view of a graph, with boxes open to one depth, and the words for what that depth shows for the first time."""
+"""One view of a graph with boxes open to one depth, and the words for the items that it shows first."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NO_WORDS = ItemText("")
 
 @dataclass(frozen=True)
 class Level:
-    """A view in which boxes are open that lie in fewer than `depth` others.
+    """A view in which boxes inside fewer than `depth` other boxes are open.
 
-    `texts` and `node_labels` are for `closed` and `opened` only: every other item has its words at its own level.
+    `texts` and `node_labels` are for `closed` and `opened` only: the other items have their words at another level.
     """
 
     words: SubjectFacts
@@ -32,9 +32,9 @@ class Level:
     texts: list[ItemText]
     node_labels: list[NodeLabel]
     closed: list[Item]
-    """Everything new in exactly `depth` boxes."""
+    """All new items inside exactly `depth` boxes."""
     opened: list[int | None]
-    """The open boxes around that; at depth 0 the outermost level, None."""
+    """The open boxes around those; at depth 0 the outermost level, None."""
 
     @property
     def view(self) -> View:
@@ -42,19 +42,19 @@ class Level:
 
     @property
     def showing_each(self) -> list[Item]:
-        """Of those, the box that shows each of its repetitions."""
+        """The box among `opened` that shows each of its repetitions."""
         return [item for box in self.opened if box is not None and (item := self.view.items[box]).each]
 
     @cached_property
     def closed_in(self) -> dict[int | None, list[Item]]:
-        """Those by the box around them."""
+        """`closed`, by the box around each item."""
         found: dict[int | None, list[Item]] = {}
         for item in self.closed:
             found.setdefault(item.parent, []).append(item)
         return found
 
     def number(self, item: int) -> int:
-        """The number of an item that is known to this level."""
+        """The number of an item of this level."""
         found = self.numbers[item]
         assert found is not None, "only leaves of other levels have no number"
         return found
@@ -64,7 +64,7 @@ class Level:
         return None if box is None else self.number(box)
 
     def is_around_opened(self, box: int | None) -> bool:
-        """Whether a box holds some of `opened`, or may."""
+        """Whether a box may have some of `opened` inside."""
         if box is None:
             return self.depth == 1 and self.identities.is_new(0)
         number = self.number(box)
@@ -72,7 +72,7 @@ class Level:
 
 
 def level_of(subject: Subject, view: View, depth: int, identities: Identities) -> Level:
-    """The words and faces of what a view shows at a depth."""
+    """The words and labels of the items that a view shows at a depth."""
     words = SubjectFacts(subject.capture, subject.graph, view)
     depths = view.depths()
     numbers = identities.of_view(view, depth)

@@ -1,4 +1,4 @@
-"""What the page says of memory that is kept for backward: by line and by module, every storage counted once."""
+"""The memory kept for backward, by line and by module; every storage is counted once."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gradviz.rendering.page.document import PageCell, PageMemory
 from gradviz.rendering.page.items import cut
 
 MAX_CELLS = 5_000
-"""Of the largest: a map has no room for more."""
+"""The largest ones: a map has no space for more."""
 MAX_NODES = 50
-"""Of one cell."""
+"""In one cell."""
 
 
 def page_memory(graph: Graph) -> PageMemory | None:
-    """None where the graph was recorded without its saved tensors."""
+    """None if the graph was recorded without its saved tensors."""
     if not graph.knows_saved_tensors:
         return None
     memory = memory_of(graph)
@@ -30,7 +30,7 @@ def page_memory(graph: Graph) -> PageMemory | None:
 
 
 def _page_cells(whole: Cell) -> tuple[PageCell, ...]:
-    """Level by level, so that small ones deep inside are left out first."""
+    """Level by level, so that small cells deep inside are left out first."""
     found: list[PageCell] = []
     waiting: list[tuple[Cell, int | None]] = [(whole, None)]
     for cell, around in waiting:

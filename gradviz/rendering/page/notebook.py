@@ -2,14 +2,13 @@
 
 Problems solved here:
 
-* A notebook is a page of others: nothing of theirs may change ours, nor ours theirs, and other people's names are in
-  it. So the page is in a frame that has an origin of its own. All of it is in the notebook, which can be opened again
-  without Python.
-* Notebooks grow: the page is in it compressed, about half of what the file takes.
-* Where frames are not allowed (a notebook that is not trusted, GitHub) or no scripts in them, a still picture is seen:
-  it lies below the frame, which shows it through until the page is there.
-* A frame cannot know how high its content is, so its height follows that of the picture.
-* Whether a notebook is dark it alone knows. The frame is told by ``color-scheme``, which its own system theme follows.
+* A notebook page is other people's page: neither may change the other, and the data has other people's names. So the
+  page is in a frame with an origin of its own. All of it is in the notebook, which can be opened again without Python.
+* Notebooks grow, so the page is compressed: to about half of the size of the file.
+* Where frames are not allowed (an untrusted notebook, GitHub) or frames may run no scripts, a still picture is visible:
+  it is below the frame, which is transparent until the page is ready.
+* A frame does not know the height of its content, so its height follows that of the picture.
+* Only the notebook knows whether it is dark. It tells the frame by ``color-scheme``, which sets the frame's system theme.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ from gradviz.rendering.notebook import DARK_PAGES, SvgPicture
 from gradviz.rendering.page.html_file import asset, packed
 
 LOWEST, HIGHEST = 420, 600
-"""Of frames, in pixels: the panel is to have room, and all of it is to fit on a screen."""
+"""Of frames, in pixels: the panel must have space, and the frame must fit on a screen."""
 _BARS = 110
-"""What is above and below the graph in the page."""
+"""The height of the page above and below the graph."""
 MAX_IN_A_NOTEBOOK = 1_500_000
 """Characters of a page: a notebook with larger ones opens and saves slowly."""
 _ALLOWED = "allow-scripts allow-downloads allow-top-navigation-to-custom-protocols"
-"""The last for links that open an editor."""
+"""The last one is for links that open an editor."""
 _HEIGHT = re.compile(r'<svg [^>]*\bheight="([\d.]+)"')
 
 
 class NotebookPage(str):
-    """The text of an HTML page, which a notebook shows in a frame."""
+    """The text of an HTML page. A notebook shows it in a frame."""
 
     def __new__(cls, page: str, draw: Callable[[], str]) -> NotebookPage:
-        """`draw` makes the SVG that is shown where the page cannot be."""
+        """`draw` makes the SVG that is shown where the page cannot be shown."""
         made = super().__new__(cls, page)
         made._draw = draw
         return made
@@ -51,7 +50,7 @@ class NotebookPage(str):
 
     @property
     def fits_in_a_notebook(self) -> bool:
-        """False for a page in whose place a notebook shows a picture."""
+        """False for a page so large that a notebook shows a picture instead."""
         return len(self._framed) <= MAX_IN_A_NOTEBOOK
 
     @cached_property
@@ -68,7 +67,7 @@ class NotebookPage(str):
 
 
 def in_a_frame(page: str, picture: str) -> str:
-    """The page as a piece of HTML that can stand in any other, several times; where it cannot run, the picture."""
+    """The page as a piece of HTML that can be inserted into any other, several times; the picture if it cannot run."""
     name = f"gradviz-{sha256(page.encode()).hexdigest()[:12]}"
     found = _HEIGHT.search(picture)
     height = round(min(max(float(found[1]) + _BARS if found else 0, LOWEST), HIGHEST))

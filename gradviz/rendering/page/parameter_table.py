@@ -1,4 +1,4 @@
-"""The page's table of parameters: which gradient each of them got, and why some got none."""
+"""The page's table of parameters: the gradient of each, and why some have none."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gradviz.rendering.page.document import PageParameter
 from gradviz.rendering.page.items import cut
 from gradviz.rendering.words.common_words import shape_words_of
 
-_OUTCOMES = {"accumulated": "added to an older .grad", "taken": ".grad taken away by a hook"}
+_OUTCOMES = {"accumulated": "added to an older .grad", "taken": ".grad removed by a hook"}
 
 
 def page_parameters(subject: Subject) -> tuple[PageParameter, ...]:
-    """A row for each parameter, and for each other leaf; none where no gradients were recorded."""
+    """A row for each parameter, and for each other leaf; none if no gradients were recorded."""
     if not has_gradients(subject.graph):
         return ()
     leaves = {name: node.id for node in subject.graph.nodes if node.is_leaf for name in node.names}

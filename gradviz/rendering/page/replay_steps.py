@@ -1,6 +1,6 @@
-"""The steps of the backward pass, for a page that plays it: those of `gradviz.analysis.replay.steps` in an open view.
+"""The steps of the backward pass, for the page: those of `gradviz.analysis.replay.steps` in an open view.
 
-The page shows a step on whatever stands for its nodes: on a closed box, where they are folded away.
+The page shows a step on the items that represent its nodes: on a closed box if they are folded.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from gradviz.rendering.replay.step_words import ReplayWords
 from gradviz.view.model import View
 
 MAX_STEPS = 4_000
-"""Nobody plays more, and the words for a step are the largest part of what the page is given."""
+"""Nobody plays more, and the words for steps are the largest part of the page's data."""
 
 MAX_AMOUNTS = 12
-"""Told of one step: a weight that a long loop takes gets a gradient from each of its turns."""
+"""In one step: a weight that a long loop uses gets a gradient from each of its iterations."""
 
 TOO_MANY_STEPS = "The backward pass has too many steps to be played in a page: gradviz replay plays it."
 
 
 def page_replay(subject: Subject, finest: View) -> PageReplay | None:
-    """The backward pass step by step; None where it has too many steps, or there was none.
+    """The backward pass step by step; None if it has too many steps or if there was none.
 
     Args:
         finest: the view in which every box is open.
     """
     if subject.graph.refused or len(subject.graph.nodes) > 4 * MAX_STEPS:
-        return None  # What several repetitions share makes fewer steps of nodes, but not that many fewer.
+        return None  # Shared nodes make fewer steps than nodes, but not so much fewer.
     replay = Replay(subject.graph, finest)
     if len(replay) > MAX_STEPS:
         return None

@@ -1,4 +1,4 @@
-"""What each of the reader's own lines costs, for the margin of the page's source view."""
+"""The cost of each line of the user's code, for the margin of the page's source view."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _Line = tuple[str, int]
 
 
 def page_costs(graph: Graph) -> tuple[PageCost, ...]:
-    """Lines that keep something for backward, or whose nodes the engine ran.
+    """Lines that keep memory for backward, or whose nodes the engine ran.
 
-    What a library does is told of the reader's line that called it. Memory is counted where it is kept first, so that
-    lines add up to the whole.
+    The cost of a library counts for the line of the user's code that called it. Memory is counted where it is kept first,
+    so that the lines add up to the total.
     """
     lines = own_lines(graph)
 

@@ -1,4 +1,4 @@
-"""The part of the page's style that the still picture has, too: font, outlines, and the colours of both themes."""
+"""The part of the page's style that the still picture has too: font, outlines, and the colours of both themes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from gradviz.rendering.svg.style import (
 )
 
 OWN_OUTLINE = ">.s"
-"""Of an item, and not of the bands inside it, which have other tints."""
+"""The outline of an item, but not of the bands inside it, which have other tints."""
 
 
 def colours_and_shapes() -> str:
-    """A style sheet for pages whose root says its theme in ``data-theme``, and whose picture has ``data-color``."""
+    """A style sheet for pages whose root has ``data-theme``, and whose picture has ``data-color``."""
     parts = [font_faces(), SHAPE_RULES]
     for name, theme in THEMES.items():
         holder = f'[data-theme="{name}"]'
@@ -36,7 +36,7 @@ def colours_and_shapes() -> str:
 
 
 def _variables(theme: Theme) -> str:
-    """What the parts around the picture are coloured with."""
+    """Colours of the parts around the picture."""
     named = {
         "page": theme.page,
         "text": theme.text,
