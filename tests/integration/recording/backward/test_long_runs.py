@@ -22,7 +22,7 @@ def soon_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three backward calls are long ago, and a log of 20 rows is long."""
     monkeypatch.setattr("gradviz.recording.forward.forward_log.KEPT_CALLS", 3)
     monkeypatch.setattr("gradviz.recording.walk.capture_builder.KEPT_CALLS", 3)
-    monkeypatch.setattr("gradviz.recording.forward.forward_log.LEAST_ROWS", 20)
+    monkeypatch.setattr("gradviz.recording.forward.forward_log.MIN_ROWS", 20)
 
 
 class Net(nn.Module):
