@@ -1,8 +1,8 @@
 # Works on a fresh machine: needs GNU make, python3 and access to a package index, nothing else.
 
 PYTHON3 ?= python3
-# torch comes first and by exact version: whatever build of it the package index offers is then kept. Without NumPy,
-# which it does not require, it prints a warning.
+# torch is installed first, with its exact version, so that later installs keep this build. NumPy is optional for torch,
+# which prints a warning without it.
 TORCH ?= torch==2.13.0
 
 VENV := .venv
@@ -11,16 +11,16 @@ GRADVIZ := $(VENV)/bin/gradviz
 PIP := $(PYTHON) -m pip --quiet --quiet --disable-pip-version-check install
 CODE := gradviz tests samples
 
-# Empty files that say what is installed, so that it is done again only when pyproject.toml has changed.
+# Empty files that mark what is installed, so that it is installed again only if pyproject.toml has changed.
 INSTALLED := $(VENV)/.installed
 TEST_INSTALLED := $(VENV)/.installed-test
 CONFORMANCE_INSTALLED := $(VENV)/.installed-conformance
 JUPYTERLAB_INSTALLED := $(VENV)/.installed-jupyterlab
 BENCH_INSTALLED := $(VENV)/.installed-bench
 
-# The script of the page, and the tools that make it: Node itself comes as a Python package.
+# The script of the page, and the tools that build it; Node is installed as a Python package.
 PAGE := gradviz/rendering/page/assets
-# Written by npm, once all is there.
+# npm writes it at the end of the installation.
 PAGE_INSTALLED := $(PAGE)/node_modules/.package-lock.json
 NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 
@@ -28,19 +28,19 @@ NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 
 help:
 	@echo "make demo          draw a first graph"
-	@echo "make test          everything that must pass: lint, types, layers, tests"
+	@echo "make test          lint, types, layers and tests"
 	@echo "make lint          ruff, mypy and the import layers"
-	@echo "make page          make the script of the HTML page from its sources"
+	@echo "make page          build the script of the HTML page from its sources"
 	@echo "make format        let ruff rewrite the code"
-	@echo "make conformance   compare recordings with torch on all of torch's own test inputs and on 112 real models; takes long"
-	@echo "make bench         what gradviz costs, measured"
-	@echo "make formulas      how much of torch 'gradviz explain' explains, compared with torch itself"
-	@echo "make harmless      programs run plain and recorded, and compared; CORPUS=FOLDER adds scripts of yours"
-	@echo "make corpus        score gradviz check on 368 scripts with known faults or none, and tell what it adds to their run; CASES=c2 for some"
-	@echo "make jupyterlab    open notebooks in a real JupyterLab, and look at what they show"
-	@echo "make gallery       draw every sample anew, in samples/gallery; the tests compare with these pictures"
-	@echo "make demo-capture  record anew what 'gradviz demo' shows"
-	@echo "make clean         remove what these made, the virtual environment included"
+	@echo "make conformance   compare recordings with torch on all test inputs of torch and on 112 real models; takes long"
+	@echo "make bench         measure what gradviz costs"
+	@echo "make formulas      measure how much of torch 'gradviz explain' knows"
+	@echo "make harmless      run programs plain and recorded, and compare; CORPUS=FOLDER adds your scripts"
+	@echo "make corpus        score gradviz check on 368 scripts with known faults or none, and its time; CASES=c2 for some"
+	@echo "make jupyterlab    open notebooks in a real JupyterLab, and check what they show"
+	@echo "make gallery       draw every sample in samples/gallery again; tests compare with these pictures"
+	@echo "make demo-capture  record again what 'gradviz demo' shows"
+	@echo "make clean         remove all build results and the virtual environment"
 
 demo: $(INSTALLED)
 	@mkdir -p build
@@ -49,7 +49,7 @@ demo: $(INSTALLED)
 	@echo
 	@echo "The picture is build/mlp.svg: open it in a browser."
 
-# pytest comes last: its closing line is the summary of the whole run.
+# pytest is last, because its last line is the summary.
 test: lint
 	$(PYTHON) -m tests.debian_packages
 	$(PYTHON) -m pytest -n 2 --dist worksteal
@@ -77,13 +77,13 @@ bench: $(BENCH_INSTALLED)
 formulas: $(TEST_INSTALLED)
 	$(PYTHON) -m tests.formulas
 
-# Scripts to compare besides the collection and the samples: make harmless CORPUS=~/my-scripts
+# A folder of additional scripts: make harmless CORPUS=~/my-scripts
 CORPUS ?=
 
 harmless: $(TEST_INSTALLED)
 	$(PYTHON) -m tests.harmless --way every --way first $(if $(CORPUS),--corpus $(CORPUS))
 
-# Beginnings of the names of cases: make corpus CASES="c27 n"
+# Beginnings of case names: make corpus CASES="c27 n"
 CASES ?=
 
 corpus: $(TEST_INSTALLED)

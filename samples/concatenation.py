@@ -1,4 +1,4 @@
-"""Concatenating tensors: backward cuts the gradient up again, a piece for each of them."""
+"""Concatenating tensors: backward splits the gradient, one part for each tensor."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A convolution as unfold, matrix product and fold, beside the same by conv2d."""
+"""A convolution as unfold, matrix product and fold, and the same by conv2d."""
 
 import torch
 from torch.nn import functional as F

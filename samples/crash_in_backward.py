@@ -1,4 +1,4 @@
-"""A custom function whose backward raises: the graph is drawn all the same and shows where it happened."""
+"""A custom function whose backward raises: the graph is still drawn and shows the node that failed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A ReLU written as an autograd.Function of one's own, with its forward and its backward."""
+"""A ReLU written as a custom autograd.Function, with forward and backward."""
 
 import torch
 

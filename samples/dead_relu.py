@@ -1,4 +1,4 @@
-"""A bias far below zero: no unit of the ReLU is ever active, so nothing before it gets a gradient."""
+"""A bias far below zero: no unit of the ReLU is ever active, so parameters before it get zero gradients."""
 
 import torch
 from torch import nn

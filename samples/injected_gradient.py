@@ -1,4 +1,4 @@
-"""A gradient of one's own enters in the middle of a network, on top of the one that the loss sends there."""
+"""An additional gradient enters in the middle of a network and is added to the gradient from the loss."""
 
 import torch
 from torch import nn

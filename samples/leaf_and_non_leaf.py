@@ -1,4 +1,4 @@
-"""A linear function y = w * x + b: leaves keep their gradient, what is computed keeps it only when asked to."""
+"""A linear function y = w * x + b: leaves keep their gradient, computed tensors only after retain_grad()."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Operations that choose: max, min, abs and where send the gradient only to what was chosen."""
+"""Operations that choose: max, min, abs and where send the gradient only to the chosen elements."""
 
 import torch
 

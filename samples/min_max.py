@@ -1,4 +1,4 @@
-"""A game of two: one optimizer lowers the value; the other raises it, by lowering it with its sign flipped."""
+"""A two-player game: one optimizer minimizes the value; the other maximizes it, by minimizing its negative."""
 
 import torch
 

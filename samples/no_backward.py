@@ -1,4 +1,4 @@
-"""A forward pass that nothing calls backward on: the graph is that of the tensors left at the end."""
+"""A forward pass without backward: the graph is that of the tensors at the end of the script."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""A part of the forward pass under no_grad: what comes before it is not trained."""
+"""A part of the forward pass under no_grad: the layers before it are not trained."""
 
 import torch
 from torch import nn

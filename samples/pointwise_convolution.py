@@ -1,4 +1,4 @@
-"""A convolution with a kernel of 1 x 1 beside the linear layer that it is, applied to every pixel."""
+"""A convolution with a 1 x 1 kernel, and the same as a linear layer applied to every pixel."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""The second derivative of a parabola: with create_graph the first derivative has a graph of its own."""
+"""The second derivative of a parabola: with create_graph the first derivative has a graph, too."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Two inputs and three outputs of one graph; unbind is an operation with two outputs of its own."""
+"""Two inputs and three outputs of one graph; unbind is an operation with two outputs."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Where sqrt() has no derivative, where() takes the other branch, and the gradient is NaN all the same: 0 times Inf."""
+"""where() takes the other branch where sqrt() has no finite slope, but the gradient is still NaN: 0 times Inf."""
 
 import torch
 
