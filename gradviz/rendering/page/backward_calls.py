@@ -32,11 +32,11 @@ class PageCalls:
         """A row for each graph; none if there is only one."""
         if len(self._calls) < 2:
             return ()
-        return tuple(PageCall(cut(call.title), cut(call.place), call.size) for call in self._calls)
+        return tuple(PageCall(cut(call.title), cut(call.location), call.size) for call in self._calls)
 
-    def changes(self, place: int) -> tuple[PageChanges, ...]:
+    def changes(self, index: int) -> tuple[PageChanges, ...]:
         """The differences from the call before."""
-        return tuple(_changes(self._calls[place - 1], self._calls[place])) if place else ()
+        return tuple(_changes(self._calls[index - 1], self._calls[index])) if index else ()
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Call:
         return f"from {self.subject.graph.roots[0].name or 'an unnamed tensor'}"
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         graph = self.subject.graph
         call = graph.backward
         return "" if call is None or call.call_site is None else line_words(graph.call_sites[call.call_site])

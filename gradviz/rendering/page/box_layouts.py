@@ -19,7 +19,7 @@ from gradviz.rendering.layout.wires import End, Ends
 from gradviz.rendering.look.geometry import Point, tidy
 from gradviz.rendering.look.link_looks import largest_norm, link_look
 from gradviz.rendering.look.node_label import BADGE_GAP, NodeLabel, header_width, line_width
-from gradviz.rendering.page.document import PageBox, PageChip, PageCluster, PageFlow, PagePlace, PageWire
+from gradviz.rendering.page.document import PageBox, PageChip, PageCluster, PageFlow, PagePosition, PageWire
 from gradviz.rendering.page.items import chip_on, cut, line_on
 from gradviz.rendering.page.level import Level
 from gradviz.rendering.words.gradient_words import LinkGradients
@@ -33,7 +33,7 @@ BUDGET = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _WireEnds:
     """The two ends of a wire in a box, by their numbers."""
 
     box: int | None
@@ -49,7 +49,7 @@ class PageBoxes:
         self._engine = LayoutEngine(BUDGET)
         self._boxes: list[PageBox] = []
         self._flows: dict[PageFlow, int] = {}
-        self._ports: dict[_Way, dict[int, None]] = {}
+        self._ports: dict[_WireEnds, dict[int, None]] = {}
         self._notes: list[str] = []
         self._shown_by: dict[int, dict[int, int]] = {}
         """For boxes that show the first of several repetitions: the member of the box that shows a node."""
@@ -103,13 +103,13 @@ class PageBoxes:
         from_where = number if source.item is None else level.numbers[source.item]
         if from_where is None:
             return
-        way = _Way(
+        ends_of_wire = _WireEnds(
             level.number_of(box),
             level.identities.in_level_above(from_where, level.depth),
             None if target.item is None else level.numbers[target.item],
             enters=source.item is None,
         )
-        self._ports.setdefault(way, {})[number] = None
+        self._ports.setdefault(ends_of_wire, {})[number] = None
 
     def finished(self) -> tuple[PageBox, ...]:
         """All boxes, the outermost level first."""
@@ -119,7 +119,7 @@ class PageBoxes:
         )
 
     def _ports_of(self, box: int | None, wire: PageWire) -> tuple[int, ...]:
-        return tuple(self._ports.get(_Way(box, wire.source, wire.target, wire.enters), ()))
+        return tuple(self._ports.get(_WireEnds(box, wire.source, wire.target, wire.enters), ()))
 
 
 class _WordsOfWires:
@@ -131,18 +131,18 @@ class _WordsOfWires:
         self._view, self._gradients = level.view, LinkGradients(level.words)
         self._texts = LinkWords(level.words, self._gradients, level.texts)
         self._links: dict[tuple[int | None, int], Link] = {}
-        self._ways_of_leaves: dict[int, Link] = {}
+        self._links_of_leaves: dict[int, Link] = {}
         for link, path in zip(level.view.links, nested.wiring.paths, strict=True):
             for step in path:
                 self._links.setdefault(step, link)
             if not path:
-                self._ways_of_leaves.setdefault(link.source, link)
+                self._links_of_leaves.setdefault(link.source, link)
 
     def of_wire(self, box: int | None, wire: int) -> int:
         return self._of(self._links[box, wire])
 
     def of_leaf(self, leaf: int) -> int:
-        return self._of(self._ways_of_leaves[leaf])
+        return self._of(self._links_of_leaves[leaf])
 
     def _of(self, link: Link) -> int:
         """The number of the words of a link, without its ends: the page adds those."""
@@ -183,12 +183,14 @@ def _chip_of_header(node_label: NodeLabel) -> PageChip | None:
 
 def _page_cluster(level: Level, cluster: Cluster, corner: Point, words: _WordsOfWires) -> PageCluster:
     routes = dict(cluster.routes)
-    places = []
+    positions = []
     for item, rect in cluster.rects:
-        place = PagePlace(level.number(item), round(rect.x, 1), round(rect.y, 1))
-        places.append(replace(place, route=_flat(routes[item]), flow=words.of_leaf(item)) if item in routes else place)
+        position = PagePosition(level.number(item), round(rect.x, 1), round(rect.y, 1))
+        positions.append(
+            replace(position, route=_flat(routes[item]), flow=words.of_leaf(item)) if item in routes else position
+        )
     x, y, left, right, height = (round(length, 1) for length in (*corner, cluster.left, cluster.right, cluster.height))
-    return PageCluster(x, y, left, right, height, tuple(places))
+    return PageCluster(x, y, left, right, height, tuple(positions))
 
 
 def _wires(level: Level, nested: NestedView, box: int | None, words: _WordsOfWires) -> Iterator[PageWire]:

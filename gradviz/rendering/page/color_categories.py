@@ -48,18 +48,18 @@ class PageCategories:
         given = (self._graph.constants[constant].tensor for constant in item.constants)
         own = None if item.constant is None else self._graph.constants[item.constant].tensor
         dtypes = (tensor.dtype for tensor in (*made, *given, own) if tensor is not None)
-        places = (self._dtypes.setdefault(dtype, len(self._dtypes)) for dtype in dict.fromkeys(dtypes))
-        return {f"category{min(place, CATEGORIES - 1)}": None for place in places}
+        indices = (self._dtypes.setdefault(dtype, len(self._dtypes)) for dtype in dict.fromkeys(dtypes))
+        return {f"category{min(index, CATEGORIES - 1)}": None for index in indices}
 
     def finished(self) -> Iterator[tuple[str, Tinted, PageLegend]]:
         """The categories by which items can be coloured, and their legends."""
         if len(self._modules) > 1:
-            names = tuple((f"category{place}", printable(name)) for place, name in enumerate(self._modules))
+            names = tuple((f"category{index}", printable(name)) for index, name in enumerate(self._modules))
             yield "module", self._tinted["module"], PageLegend("module", names)
         if len(self._dtypes) > 1:
             dtypes = [*self._dtypes][: CATEGORIES - 1 if len(self._dtypes) > CATEGORIES else CATEGORIES]
             more = ["other dtypes"] if len(self._dtypes) > CATEGORIES else []
-            names = tuple((f"category{place}", name) for place, name in enumerate([*dtypes, *more]))
+            names = tuple((f"category{index}", name) for index, name in enumerate([*dtypes, *more]))
             yield "dtype", self._tinted["dtype"], PageLegend("dtype", names)
         present = set(chain.from_iterable(self._tinted["finding"].values()))
         if present != {"plain"} and present:

@@ -147,7 +147,7 @@ class PageFlow(Struct, frozen=True, omit_defaults=True, gc=False):
     """The words beside the wire: what neither of its ends shows."""
 
 
-class PagePlace(Struct, frozen=True, array_like=True, gc=False):
+class PagePosition(Struct, frozen=True, array_like=True, gc=False):
     """An item in a cluster: its position relative to the cluster's corner, and its route to the item that uses it."""
 
     item: int
@@ -158,7 +158,7 @@ class PagePlace(Struct, frozen=True, array_like=True, gc=False):
     """An index in `PageDocument.flows`."""
 
 
-class PageCluster(Struct, frozen=True, gc=False):
+class PageCluster(Struct, frozen=True, gc=False, rename={"positions": "places"}):
     """An item with the leaves drawn beside it. The item itself is first in `positions`."""
 
     x: float
@@ -167,7 +167,7 @@ class PageCluster(Struct, frozen=True, gc=False):
     """The left edge of what is beside it, relative to `x`: zero or less."""
     right: float
     height: float
-    places: tuple[PagePlace, ...]
+    positions: tuple[PagePosition, ...]
 
 
 class PageWire(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -212,7 +212,7 @@ class PageLegend(Struct, frozen=True):
     tints: tuple[tuple[str, str], ...]
     is_scale: bool = False
     ends: tuple[float, float] | None = None
-    """The smallest and the largest figure of the gradient scale. It is logarithmic and also sets the widths of wires."""
+    """The smallest and the largest figure of the gradient scale. It is logarithmic and also sets the wire widths."""
 
 
 class PageArrival(Struct, frozen=True, array_like=True, gc=False):
@@ -325,11 +325,11 @@ class PageMemory(Struct, frozen=True):
     by_line: tuple[PageCell, ...]
 
 
-class PageCall(Struct, frozen=True, gc=False):
+class PageCall(Struct, frozen=True, gc=False, rename={"location": "place"}):
     """One of several graphs in a page."""
 
     title: str
-    place: str
+    location: str
     """Its source line."""
     size: str
 
@@ -353,7 +353,7 @@ class PageChanges(Struct, frozen=True, gc=False):
     """The number of differences that are left out."""
 
 
-class PageDocument(Struct, frozen=True):
+class PageDocument(Struct, frozen=True, rename={"index": "place"}):
     """The data of one graph in the page."""
 
     name: str
@@ -388,5 +388,5 @@ class PageDocument(Struct, frozen=True):
     """All graphs of the page, if there are several."""
     changes: tuple[PageChanges, ...] = ()
     """The differences from the graph before."""
-    place: int = 0
+    index: int = 0
     """The index of this graph among them."""

@@ -67,7 +67,7 @@ class HtmlRenderer:
         """One file for all graphs. With a version, the page asks its server for newer ones: see `page_file`."""
         self._check_colours(subjects)
         calls = PageCalls(subjects)
-        documents = (self._document(subject, calls, place) for place, subject in enumerate(subjects))
+        documents = (self._document(subject, calls, index) for index, subject in enumerate(subjects))
         with collector_paused():
             return page_file(documents, version)
 
@@ -83,7 +83,7 @@ class HtmlRenderer:
         if refusals and len(refusals) == len(subjects):
             raise refusals[0]
 
-    def _document(self, subject: Subject, calls: PageCalls, place: int) -> PageContent:
+    def _document(self, subject: Subject, calls: PageCalls, index: int) -> PageContent:
         plan = subject.plan or plan_folding(subject.graph)
         identities = Identities(subject.graph)
         findings = PageFindings(subject.graph)
@@ -119,8 +119,8 @@ class HtmlRenderer:
             color_by=self.color_by,
             theme=self.theme,
             calls=calls.listed(),
-            changes=calls.changes(place),
-            place=place,
+            changes=calls.changes(index),
+            index=index,
         )
         return document, details.finished()
 

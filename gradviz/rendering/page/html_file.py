@@ -38,12 +38,12 @@ def page_file(contents: Iterable[PageContent], version: int | None = None) -> st
             itself when that number changes. Without it, the page asks for nothing.
     """
     first, data = None, []
-    for place, (document, details) in enumerate(contents):
+    for index, (document, details) in enumerate(contents):
         first = first or document
-        data.append(_data(f'class="data" data-graph="{place}"', document))
+        data.append(_data(f'class="data" data-graph="{index}"', document))
         for start in range(0, len(details), ITEMS_IN_A_PIECE):
             piece = details[start : start + ITEMS_IN_A_PIECE]
-            data.append(_data(f'class="details" data-graph="{place}" data-items="{ITEMS_IN_A_PIECE}"', piece))
+            data.append(_data(f'class="details" data-graph="{index}" data-items="{ITEMS_IN_A_PIECE}"', piece))
     assert first is not None, "a page shows something"
     scripts, style = [asset("page.js")], colours_and_shapes() + asset("page.css")
     number, connections = "", "'none'"

@@ -54,8 +54,8 @@ class PageItemDetails:
         self._formulas = 0
         self._keepers: list[list[int]] = [[] for _ in graph.storages]
         for node in graph.nodes:
-            for place in {saved.storage for saved in node.saved if saved.storage is not None}:
-                self._keepers[place].append(node.id)
+            for storage in {saved.storage for saved in node.saved if saved.storage is not None}:
+                self._keepers[storage].append(node.id)
         self._found: dict[int, PageDetails] = {}
 
     def add(self, level: Level) -> None:
@@ -72,9 +72,9 @@ class PageItemDetails:
         # A long loop draws a leaf beside each of its steps.
         entering = list(islice(self._edges.entering(item), MAX_EDGES + 1))
         leaving = list(islice(self._edges.leaving(item), MAX_EDGES + 1))
-        told_otherwise = _IN_A_FORM_OF_ITS_OWN["other" if node is None else "operation"]
+        shown_elsewhere = _IN_A_FORM_OF_ITS_OWN["other" if node is None else "operation"]
         return PageDetails(
-            sections=tuple(_sections(words, item, told_otherwise)),
+            sections=tuple(_sections(words, item, shown_elsewhere)),
             formula=None if node is None or node.is_leaf else self._formula(words, node),
             callers=tuple(_callers(words, item)),
             entering=tuple(self._sent(edge, edge.sender) for edge in entering[:MAX_EDGES]),
@@ -159,7 +159,7 @@ class GradientEdge(NamedTuple):
     """One edge of the graph: the backward of `sender` computes a gradient, and `receiver` gets it."""
 
     sender: int
-    place: int
+    edge_nr: int
     """The index among the sender's edges."""
     receiver: int
 
@@ -188,15 +188,15 @@ class ItemEdges:
 
     def gradient(self, edge: GradientEdge) -> TensorFigures | None:
         """The gradient sent along an edge; None if it was not measured."""
-        return at_index(self._nodes[edge.sender].gradients, edge.place)
+        return at_index(self._nodes[edge.sender].gradients, edge.edge_nr)
 
     def share(self, edge: GradientEdge) -> BranchShare | None:
         """The part of the sum at the receiver, if gradients were summed there."""
-        return at_index(self._nodes[edge.sender].shares, edge.place)
+        return at_index(self._nodes[edge.sender].shares, edge.edge_nr)
 
     def _sent_by(self, node: int) -> Iterator[GradientEdge]:
         edges: tuple[Edge | None, ...] = self._nodes[node].edges
-        return (GradientEdge(node, place, edge.target) for place, edge in enumerate(edges) if edge is not None)
+        return (GradientEdge(node, index, edge.target) for index, edge in enumerate(edges) if edge is not None)
 
     def _drawn_together(self, item: Item) -> Collection[int]:
         """All nodes of a box; of an operation, its node and the views merged into it."""

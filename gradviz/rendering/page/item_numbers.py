@@ -11,8 +11,8 @@ from gradviz.view.model import Item, View
 class Identities:
     """Numbers the items of views, level by level. Each level has one more level of boxes open.
 
-    A repeated box that is open with all of its repetitions has a number of its own, because its content differs from what
-    it has while it shows only the first repetition.
+    A repeated box that shows all of its repetitions has a number of its own, because its content differs from that of
+    the box while it shows only the first repetition.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -68,7 +68,7 @@ class Identities:
         return number
 
     def in_level_above(self, number: int, depth: int) -> int:
-        """The item that represents another one in a view with boxes open in fewer than `depth` boxes: itself, or its box.
+        """The item that represents another one if only boxes inside fewer than `depth` others are open: itself or its box.
 
         Args:
             number: of an item in the view with boxes open to `depth`.

@@ -8,7 +8,7 @@ Problems solved here:
 * Where frames are not allowed (an untrusted notebook, GitHub) or frames may run no scripts, a still picture is visible:
   it is below the frame, which is transparent until the page is ready.
 * A frame does not know the height of its content, so its height follows that of the picture.
-* Only the notebook knows whether it is dark. It tells the frame by ``color-scheme``, which sets the frame's system theme.
+* Only the notebook knows whether it is dark. It tells the frame by ``color-scheme``, which sets the system theme there.
 """
 
 from __future__ import annotations

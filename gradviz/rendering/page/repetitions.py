@@ -59,11 +59,11 @@ class PageRepetitions:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes on what cannot be shown, after all boxes were used."""
-        told = (
+        kinds = (
             (self._left_out, "can be shown only by the first of them."),
             (self._kept_closed, "can be shown one by one, but opened only in the first of them."),
         )
-        return tuple(f"{counted(rows, 'row')} of alike parts {what}" for rows, what in told if rows)
+        return tuple(f"{counted(rows, 'row')} of alike parts {what}" for rows, what in kinds if rows)
 
 
 def _keeps_closed(view: View) -> bool:

@@ -53,7 +53,7 @@ def _page_step(words: ReplayWords, step: Step) -> PageStep:
 
 
 def _arrivals(step: Step) -> Iterator[PageArrival]:
-    places = {slot: place for place, slot in enumerate(step.slots)}
+    indices = {slot: index for index, slot in enumerate(step.slots)}
     for number, flow in enumerate(step.entering):
-        slot = places[flow.receiver, flow.input_nr]
+        slot = indices[flow.receiver, flow.input_nr]
         yield PageArrival(flow.step, slot, short_words([flow.gradient]) if number < MAX_AMOUNTS else "")

@@ -61,5 +61,5 @@ def _tint_rules(theme: Theme) -> Iterator[str]:
         for tint in (*(f"step{step}" for step in range(STEPS)), "plain", "unknown", "broken"):
             yield tint_rule(tint, ink_of(tint, by, theme), f'[data-color="{by}"] ', OWN_OUTLINE)
     coloured = f":is({','.join(f'[data-color={by}]' for by in PAGE_CATEGORIES)}) "
-    for tint in (*(f"category{place}" for place in range(CATEGORIES)), "plain", "broken"):
+    for tint in (*(f"category{index}" for index in range(CATEGORIES)), "plain", "broken"):
         yield tint_rule(tint, ink_of(tint, "module", theme), coloured, OWN_OUTLINE)

@@ -26,7 +26,7 @@ def norm_of(gradients: Iterable[TensorFigures | None]) -> float | None:
 
 
 def arrived_by_repetition(subject: SubjectFacts, item: Item) -> list[Gradients]:
-    """The gradients that arrived at an item, one for each repetition that it represents, in the order of the computation.
+    """The gradients that arrived at an item, for each repetition that it represents, in the order of the computation.
 
     For a box, the gradient of its first output. Empty for items without a gradient.
     """

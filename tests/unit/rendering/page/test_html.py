@@ -70,8 +70,8 @@ def test_all_that_a_box_holds_lies_within_it() -> None:
     found = document(transformer(3))
     for box in found.boxes:
         for cluster in box.clusters:
-            for place in cluster.places:
-                item, x, y = found.items[place.item], cluster.x + place.x, cluster.y + place.y
+            for position in cluster.positions:
+                item, x, y = found.items[position.item], cluster.x + position.x, cluster.y + position.y
                 assert 0 <= x <= x + item.width <= box.width and 0 <= y <= y + item.height <= box.height
 
 
@@ -79,7 +79,7 @@ def test_of_too_many_alike_only_the_first_is_in_the_file(monkeypatch: pytest.Mon
     monkeypatch.setattr("gradviz.rendering.page.repetitions.MAX_REPETITIONS", 3)
     many = document(transformer(40))
     assert len(many.items) == len(document(transformer(4)).items) < len(document(transformer(3)).items)
-    assert "1 row of alike parts can only be shown by the first of them." in many.notes
+    assert "1 row of alike parts can be shown only by the first of them." in many.notes
 
 
 def test_of_long_repetitions_each_is_in_the_file_but_not_what_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:

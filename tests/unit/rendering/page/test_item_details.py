@@ -25,8 +25,8 @@ def details_of(graph: Graph, title: str, depth: int = 0) -> PageDetails:
     level = level_of(subject, subject.view, depth, Identities(graph))
     collected = PageItemDetails(graph, PageFindings(graph))
     collected.add(level)
-    (place,) = [place for place, item in enumerate(level.closed) if level.texts[item.id].title == title]
-    return collected.finished()[place]
+    (index,) = [index for index, item in enumerate(level.closed) if level.texts[item.id].title == title]
+    return collected.finished()[index]
 
 
 def ends(graph: Graph, edges: object) -> list[str]:
