@@ -1,4 +1,4 @@
-"""A row added to every row of a matrix: where forward repeats it, backward sums."""
+"""A row added to every row of a matrix: forward repeats the row, backward sums its gradients."""
 
 import torch
 

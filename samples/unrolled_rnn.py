@@ -1,4 +1,4 @@
-"""A recurrent network written as a loop, so that every time step is in the graph; the argument is how many (100)."""
+"""A recurrent network written as a loop, so that every time step is in the graph; the argument is the number (100)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Ten layers with sigmoids: each lets a tenth of the gradient through, and the first layers learn nothing."""
+"""Ten layers with sigmoids: each passes on a tenth of the gradient, so the first layers learn nothing."""
 
 import torch
 from torch import nn

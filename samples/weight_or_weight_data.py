@@ -1,4 +1,4 @@
-"""A weight is part of the graph; weight.data has the same numbers and is outside of it."""
+"""A weight is part of the graph; weight.data has the same numbers and is not."""
 
 import torch
 
