@@ -233,7 +233,7 @@ def test_by_default_a_script_ends_politely_after_its_first_backward(tmp_path: Pa
     lines = run.stdout.splitlines()
     assert lines[:4] == ["opened", "closed", "finally", "wrote stops_politely.svg"]
     assert lines[-1] == "at exit"
-    assert sum("stopped after it (--keep-going lets it run on)" in line for line in lines) == 1
+    assert sum("stopped after it (--keep-going runs it to its end)" in line for line in lines) == 1
 
 
 def test_a_script_that_swallows_everything_runs_on_and_is_drawn_all_the_same(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_what_a_script_prints_keeps_out_of_a_picture_on_standard_output(tmp_path
     run = gradviz("render", script, "-o", "-", "--format", "json", cwd=tmp_path)
     assert run.exit_code == 0
     assert len(json.loads(run.stdout)["graph"]["nodes"]) == 2
-    stopped = "gradviz: the script was stopped after backward 1 (--keep-going lets it run on)"
+    stopped = "gradviz: the script was stopped after backward 1 (--keep-going runs it to its end)"
     assert sorted(run.stderr.splitlines()) == ["below python", "by python", stopped]
 
 

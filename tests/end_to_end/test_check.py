@@ -89,9 +89,9 @@ def test_a_script_that_raises_gets_its_own_traceback_first(tmp_path: Path) -> No
         (["--baseline", "missing.json"], "cannot read the baseline missing.json"),
         (["-o", "-"], "standard output is for the findings"),
         (["-o", "net.jpg"], "ends in '.jpg', which is no known format"),
-        (["--steps", "0"], "steps = 0 is no number of steps"),
-        (["--seconds", "-1"], "seconds = -1 is no time to run"),
-        (["--max-saved", "2XB"], "max-saved '2XB' is no size"),
+        (["--steps", "0"], "steps = 0 is not a number of steps"),
+        (["--seconds", "-1"], "seconds = -1 is not a duration"),
+        (["--max-saved", "2XB"], "max-saved '2XB' is not a size"),
     ],
 )
 def test_bad_options_are_refused_before_the_script_runs(options: list[str], words: str, tmp_path: Path) -> None:

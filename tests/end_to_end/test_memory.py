@@ -104,10 +104,10 @@ def test_each_table_can_be_had_alone(by: str, folder: Path) -> None:
     ("arguments", "words"),
     [
         (["--by", "modules"], "did you mean 'module'?"),
-        (["-o", "memory.png"], "a treemap is .svg"),
+        (["-o", "memory.png"], "a treemap is an .svg"),
         (["-o", "train.py"], "does not end in .svg"),
-        (["--json", "--by", "line"], "--by chooses among tables"),
-        (["--json", "--rows", "3"], "--rows chooses among tables"),
+        (["--json", "--by", "line"], "--by chooses a table"),
+        (["--json", "--rows", "3"], "--rows chooses a table"),
         (["--json", "--backward", "all"], "pick one with --backward N"),
     ],
 )

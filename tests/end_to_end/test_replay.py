@@ -56,14 +56,14 @@ def test_all_prints_the_pages_in_a_terminal_too(capture: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--backward", "all"), "replay plays one backward call at a time; pick one with --backward N"),
+        (("--backward", "all"), "replay shows one backward call at a time; pick one with --backward N"),
         (("--from", "3", "--to", "2"), "--from 3 comes after --to 2"),
         (("--width", "20"), "20 is not in the range"),
         (("-o", ""), "the pictures of a replay need a name; -o steps.svg"),
         (("-o", "steps.gif"), "'steps.gif' ends in '.gif', and a replay is drawn as .svg or .png"),
         (("-o", "steps"), "name it steps.svg, or steps/ for a folder with a file for each step"),
         (("-o", "-"), "do not go to standard output"),
-        (("-o", "steps.svg", "--all"), "--all prints pages, and -o draws pictures"),
+        (("-o", "steps.svg", "--all"), "--all prints steps, and -o draws pictures"),
         (("-o", "steps.svg", "--theme", "pink"), "unknown theme 'pink'"),
         (("-o", "train.py/steps.svg"), "cannot write"),
     ],

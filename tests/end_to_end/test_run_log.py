@@ -117,7 +117,10 @@ def test_tensorboard_gets_every_step(tmp_path: Path) -> None:
         (["flow", "run.gradviz", "--json"], "--json of a run log needs --over-steps"),
         (["flow", "run.gradviz", "--over-steps", "-o", "x.png"], "'x.png' does not end in .svg"),
         (["flow", "run.gradviz", "--over-steps", "-o", "run.gradviz"], "'run.gradviz' does not end in .svg"),
-        (["flow", "run.gradviz", "--over-steps", "--to-tensorboard", "d"], "--to-tensorboard goes alone; leave out"),
+        (
+            ["flow", "run.gradviz", "--over-steps", "--to-tensorboard", "d"],
+            "--to-tensorboard cannot be combined with other outputs; leave out",
+        ),
         (["flow", "run.gradviz", "--to-tensorboard", "run.gradviz"], "cannot write to the folder 'run.gradviz'"),
         (
             ["flow", "capture.gradviz", "--over-steps"],

@@ -243,7 +243,11 @@ def test_the_relu_that_never_fires_is_where_the_gradient_becomes_zero(look: Look
     marked = re.findall(rb'data-item="\d+"><title>(\w+)[^<]*</title>(?:(?!</g>).)*<g class="warning">', drawn.svg)
     assert marked == [b"relu"]
     gradient_origins = find_gradient_origins(drawn.graph)
-    assert [word_for(drawn.graph.nodes[node]) for node, gradient_origin in gradient_origins.by_node.items() if not gradient_origin.is_aside] == ["Relu"]
+    assert [
+        word_for(drawn.graph.nodes[node])
+        for node, gradient_origin in gradient_origins.by_node.items()
+        if not gradient_origin.is_aside
+    ] == ["Relu"]
     assert {name for node in gradient_origins.arrived for name in drawn.graph.nodes[node].names} == {
         "model.0.weight", "model.0.bias", "model.2.weight", "model.2.bias", "model.4.weight",
     }  # fmt: skip
@@ -257,7 +261,10 @@ def test_every_number_of_a_chain_rule_stands_on_the_picture(look: Look) -> None:
 
 def test_nan_is_born_behind_where(look: Look) -> None:
     graph = look("where_does_not_hide_nan_values").graph
-    gradient_origins = {word_for(graph.nodes[node]): gradient_origin.state for node, gradient_origin in find_gradient_origins(graph).by_node.items()}
+    gradient_origins = {
+        word_for(graph.nodes[node]): gradient_origin.state
+        for node, gradient_origin in find_gradient_origins(graph).by_node.items()
+    }
     assert gradient_origins == {"Sqrt": "nan"}
 
 

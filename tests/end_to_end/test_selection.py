@@ -56,7 +56,7 @@ def test_a_path_leaves_only_what_lies_between_and_says_so(folder: Path) -> None:
     shown = tree(folder, "--path", "softmax", "fc")
     assert all(word in shown for word in ("softmax", "Doubled", "linear"))
     assert not any(word in shown for word in ("fc.weight", "matmul", "mean", "loss"))
-    assert "those on a way between 'softmax' and 'fc' (--path)" in shown
+    assert "those on a path between 'softmax' and 'fc' (--path)" in shown
 
 
 def test_json_holds_the_selected_part_of_the_graph(folder: Path) -> None:
@@ -82,12 +82,12 @@ def test_a_summary_of_a_part_does_not_say_that_parameters_are_not_reached(folder
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--hide", "("], "'(' is no regular expression: missing ), unterminated subpattern"),
+        (["--hide", "("], "'(' is not a regular expression: missing ), unterminated subpattern"),
         (["--group-by", "functions"], "cannot group by 'functions'; did you mean 'function'?"),
         (["--radius", "2"], "around what?; name the middle with --around NAME"),
         (["--all", "--depth", "0"], "--all folds nothing, and --depth asks to fold; leave out one of the two"),
         (["--all", "--fold", "fc"], "--all folds nothing, and --fold asks to fold; leave out one of the two"),
-        (["--find", ""], "an empty expression fits everything; write a word or a regular expression"),
+        (["--find", ""], "an empty expression matches everything; write a word or a regular expression"),
         (["--wdth", "3"], "no such option '--wdth'; did you mean '--width' or "),
         (["--lr", "3"], "arguments of the script itself go after --"),
     ],
@@ -101,7 +101,7 @@ def test_wrong_options_are_told_before_the_script_runs(options: list[str], words
     ("options", "words"),
     [
         (["--around", "sofmax"], "nothing in this graph is named 'sofmax'; did you mean 'softmax'"),
-        (["--path", "fc.weight", "w"], "no way of the data leads from 'fc.weight' to 'w' or back"),
+        (["--path", "fc.weight", "w"], "no path leads from 'fc.weight' to 'w' or back"),
         (["--unfold", "fcc"], "no box is named 'fcc'; did you mean 'fc'?"),
     ],
 )

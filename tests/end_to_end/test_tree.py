@@ -127,7 +127,7 @@ def test_of_several_graphs_those_without_a_match_say_so(captures: Path) -> None:
     [
         (("--columns", "shap,line"), "unknown column 'shap'; did you mean 'shape'?"),
         (("--columns", "line,line"), "column 'line' is named twice; name it once"),
-        (("--find", "(a"), "'(a' is no regular expression: missing ), unterminated subpattern at position 0"),
+        (("--find", "(a"), "'(a' is not a regular expression: missing ), unterminated subpattern at position 0"),
         (("--editor", "vscod"), "unknown editor 'vscod'; did you mean 'vscode' or 'vscodium'"),
         (("--editor", "vscode://{path}"), "the link 'vscode://{path}' has an unknown {path}"),
         (("--color", "sometimes"), "'sometimes' is not one of 'auto', 'always', 'never'"),

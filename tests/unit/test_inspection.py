@@ -91,7 +91,7 @@ def test_a_page_holds_all_graphs_that_have_what_is_asked_for_or_the_one_that_is(
 
     assert graphs_in(three_calls.html()) == 3
     assert graphs_in(three_calls.html(backward=2)) == graphs_in(three_calls.html(around="Exp")) == 1
-    assert "2 recorded graphs left out: what is asked for is not in every one" in three_calls.html(around="Exp")
+    assert "2 recorded graphs left out: they do not have what was asked for" in three_calls.html(around="Exp")
     with pytest.raises(BadInput, match="nothing in this graph is named 'Zebra'"):
         three_calls.html(around="Zebra")
 
@@ -194,7 +194,7 @@ def test_a_format_and_a_path_of_the_wrong_type_are_refused(inspection: Inspectio
 
 def test_calls_that_were_not_the_one_asked_for_are_counted() -> None:
     empty = Inspection(replace(small_capture(), graphs=(), disclosures=(), backward_calls=3))
-    assert "was called 3 times, and not the call that was asked for" in repr(empty)
+    assert "was called 3 times, but not the call that was asked for" in repr(empty)
 
 
 def test_a_graph_at_a_prompt_says_its_size_and_a_node_only_what_is_known(inspection: Inspection) -> None:

@@ -147,7 +147,7 @@ class TestStandardOutput:
     def test_a_full_device_behind_it_is_told_in_one_line(self) -> None:
         result = in_a_shell("> /dev/full")
         assert result.stderr == "cannot write 'standard output': No space left on device; " + (
-            "free some space, or choose another place\n"
+            "free some space, or choose another folder\n"
         )
 
 
@@ -202,7 +202,7 @@ class TestCheckingBeforehand:
     def test_a_file_of_another_kind_is_refused(self) -> None:
         Path("notes.md").write_text("mine")
         assert refusal("notes.md") == (
-            "'notes.md' is there already and does not look like a file of gradviz; "
+            "'notes.md' exists already and does not look like a file of gradviz; "
             "choose another name, or remove it first"
         )
 
@@ -239,7 +239,7 @@ class TestCheckingBeforehand:
 
     @pytest.mark.parametrize(("first", "second"), [("a.svg", "./a.svg"), ("-", "-")])
     def test_two_outputs_in_the_same_place_are_refused(self, first: str, second: str) -> None:
-        with pytest.raises(BadInput, match="are the same place; give each its own name"):
+        with pytest.raises(BadInput, match="are the same file; give each its own name"):
             check_outputs([first, second])
 
 
@@ -261,8 +261,8 @@ class TestFormats:
         [
             ("a.sgv", "'a.sgv' ends in '.sgv', which is no known format; did you mean 'gv' or 'svg'?"),
             ("a.jpg", "'a.jpg' ends in '.jpg', which is no known format; did you mean 'png'?"),
-            ("picture", "'picture' does not say which format is wanted; choose from "),
-            ("-", "standard output does not say which format is wanted; add --format"),
+            ("picture", "'picture' does not determine the format; choose from "),
+            ("-", "standard output does not determine the format; add --format"),
         ],
     )
     def test_an_unknown_format_is_refused_with_what_there_is(self, path: str, line: str) -> None:
@@ -278,7 +278,7 @@ class TestFormats:
         assert output_format("net.json", "model-explorer").name == "model-explorer"
 
     def test_a_suffix_that_contradicts_the_format_is_refused(self) -> None:
-        with pytest.raises(BadInput, match=r"'a.svg' is named as svg, but json is asked for; name it 'a.json', or"):
+        with pytest.raises(BadInput, match=r"'a.svg' is named as svg, but the format asked for is json; name it 'a.json', or"):
             output_format("a.svg", "json")
 
     def test_a_misspelt_format_is_refused_with_near_matches(self) -> None:

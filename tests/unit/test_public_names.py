@@ -59,7 +59,7 @@ def test_type_checkers_see_the_names_that_are_loaded_on_first_use() -> None:
     seen = {
         (node.module, alias.name) for node in branch.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
-    homes = {(home, name) for home, names in gradviz._HOMES.items() for name in names}  # type: ignore[attr-defined]
+    homes = {(home, name) for home, names in gradviz._MODULES.items() for name in names}  # type: ignore[attr-defined]
     assert seen == homes | {("gradviz", "callbacks")}
     assert {name for _, name in seen} == PUBLIC - {"__version__"}
     assert (Path(str(gradviz.__file__)).parent / "py.typed").is_file()

@@ -54,7 +54,7 @@ def test_a_block_whose_calls_are_logged_knows_what_was_cut_off() -> None:
     assert causes(recording.check(ignore=["detached"])) == []
     assert "┄ detach" in str(recording.tree())
     assert "GV101 detached" in recording.svg()
-    assert recording.graph.ghost_edges == (), "what was recorded stays as it is"
+    assert recording.graph.cut_edges == (), "what was recorded stays as it is"
 
 
 def test_a_block_that_raises_can_be_checked() -> None:

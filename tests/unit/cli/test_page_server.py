@@ -94,7 +94,7 @@ def test_what_cannot_be_shown_is_told_once_and_the_page_stays(
 ) -> None:
     file.write_text("", encoding="utf-8")
     assert (ask("version"), ask("version"), ask("")) == ((200, "1"), (200, "1"), (200, "one"))
-    assert capsys.readouterr().err == "gradviz: the page stays as it was: there are no words\n"
+    assert capsys.readouterr().err == "gradviz: the page is unchanged: there are no words\n"
     file.unlink()
     assert ask("") == (200, "one")
     file.write_text("back", encoding="utf-8")

@@ -57,7 +57,7 @@ def test_several_graphs_are_numbered_before_a_double_suffix() -> None:
 
 def test_an_option_that_no_chosen_format_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
-        refusal(capsys, "run.gradviz", "-o", "a.svg", "--scale", "3") == "--scale says nothing about svg; it is for png"
+        refusal(capsys, "run.gradviz", "-o", "a.svg", "--scale", "3") == "--scale has no effect on svg; it is for png"
     )
     assert run(["render", "run.gradviz", "-o", "a.svg", "-o", "a.png", "--scale", "1"]) != 2
     assert written() == {"a.svg", "a.png"}
@@ -95,9 +95,9 @@ def test_a_file_that_a_format_refuses_does_not_cost_the_others(capsys: pytest.Ca
 
 def test_colours_that_cannot_be_are_refused_before_the_script_runs(capsys: pytest.CaptureFixture[str]) -> None:
     told = refusal(capsys, "no_such_script.py", "--no-gradients", "--color-by", "time")
-    assert told == "--color-by time needs what --no-gradients leaves out; leave out one"
+    assert told == "--color-by time needs gradients; --no-gradients records none; leave out one"
     told = refusal(capsys, "run.gradviz", "-o", "a.json", "--color-by", "memory")
-    assert told == "--color-by says nothing about json; it is for svg, png, pdf, dot, mermaid, html"
+    assert told == "--color-by has no effect on json; it is for svg, png, pdf, dot, mermaid, html"
     told = refusal(capsys, "run.gradviz", "-o", "a.svg", "--color-by", "gradients")
     assert told == "unknown color_by 'gradients'; did you mean 'gradient'?"
     assert written() == set()

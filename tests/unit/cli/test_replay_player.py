@@ -32,7 +32,9 @@ def press(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         **options: object,
     ) -> list[str]:
         made, viewing = graph_of(graph), view_options(options)
-        session = ReplaySession(Capture(Program("train.py"), graphs=(made,)), made, (), TextLook(width=80), has_own_width=True)
+        session = ReplaySession(
+            Capture(Program("train.py"), graphs=(made,)), made, (), TextLook(width=80), has_own_width=True
+        )
         words = session.words(viewing)
         waiting = iter((*keys, "q"))
         monkeypatch.setattr(click, "getchar", lambda: next(waiting))
@@ -88,14 +90,14 @@ def test_only_the_steps_that_were_asked_for_are_played(press: Press) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (("g", "9", ENTER), "there is no step 9: here are 0 to 5"),
-        (("g", "x", ENTER), "'x' is no number of a step"),
+        (("g", "9", ENTER), "there is no step 9: the steps are 0 to 5"),
+        (("g", "x", ENTER), "'x' is not the number of a step"),
         (("/", *"conv", ENTER), "nothing in this graph matches 'conv'"),
         (("/", "(", ENTER), "no regular expression"),
-        (("n", "o"), "what runs is no box"),
+        (("n", "o"), "this step is not a box"),
         (("o",), "no box runs before the first step"),
-        (("c",), "no box was opened"),
-        ((END, "n"), "this was the last step"),
+        (("c",), "no box is open that was opened here"),
+        ((END, "n"), "this is the last step"),
         (("ß",), "keys: right n"),
     ],
 )

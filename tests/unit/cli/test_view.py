@@ -61,7 +61,7 @@ def test_several_graphs_are_in_one_page(opened: list[str], monkeypatch: pytest.M
     ("options", "refusal"),
     [
         (["--theme", "drak"], "unknown theme 'drak'; did you mean 'dark'?"),
-        (["--port", "8000"], "--port 8000 says where to serve, and nothing is served; add --serve"),
+        (["--port", "8000"], "--port 8000 needs --serve; add --serve"),
         (["--unfold", "atn"], "no box is named 'atn'; choose from model"),
     ],
 )
@@ -90,7 +90,7 @@ def test_a_port_that_is_in_use_is_told_before_the_script_runs(capsys: pytest.Cap
         port = other.getsockname()[1]
         assert run(["view", "train.py", "--serve", "--port", str(port)]) == 2
     told = capsys.readouterr()
-    assert told.err == f"gradviz: port {port} is in use; choose another one, or leave --port out\n"
+    assert told.err == f"gradviz: port {port} is in use; choose another one, or leave out --port\n"
     assert told.out == ""
 
 
