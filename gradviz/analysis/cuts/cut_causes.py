@@ -1,4 +1,4 @@
-"""Which cause a cut has, by what cut and by the way that its values took afterwards."""
+"""The cause of a cut, from the kind of the cut and the path of its values afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CutCause = Literal[
 ]
 _INTO_INTEGERS = ("__int__", "__index__")
 _WRAPPED = "__array_wrap__"
-"""By this NumPy's functions give a tensor back, where they took one."""
+"""With this method NumPy's functions return a tensor if they got one."""
 _BY_KIND: dict[str, CutCause] = {
     "detach": "detached",
     "data": "data_access",
@@ -38,12 +38,12 @@ _BY_KIND: dict[str, CutCause] = {
 
 
 def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
-    """The cause to name; None where a cut is no mistake of this kind (a parameter that was frozen, a checkpoint)."""
+    """The cause to name; None for cuts that are no mistake of this kind (a frozen parameter, a checkpoint)."""
     cut, call = found.cut, flow.log.calls[found.cut.call]
     if cut.kind in ("buffer", "in_place"):
         return "detached" if call.grad_mode == "enabled" else "no_grad_block"
     if cut.kind in ("detach", "data"):
-        exit_call = way_out(flow, found)
+        exit_call = exit_on_path(flow, found)
         if exit_call is not None:
             return "numpy_roundtrip" if _gives_array(flow.log.calls[exit_call]) else _of_number(flow, exit_call)
     if cut.kind == "value":
@@ -55,8 +55,8 @@ def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
     return _BY_KIND.get(cut.kind)
 
 
-def way_out(flow: Dataflow, found: CutOff) -> int | None:
-    """The call where the values left torch, if they did so straight from the cut: without a gradient on the way."""
+def exit_on_path(flow: Dataflow, found: CutOff) -> int | None:
+    """The call where the values left torch, if they did so straight from the cut, without a gradient in between."""
     calls = flow.log.calls
     left = {reentry.exit for reentry in found.cut_path.reentries if not calls[reentry.exit].outputs}
     for row in found.cut_path.calls:
@@ -68,8 +68,8 @@ def way_out(flow: Dataflow, found: CutOff) -> int | None:
 
 
 def blamed_call(flow: Dataflow, found: CutOff) -> int:
-    """The call whose line is to change: where values left torch, if what cut only made that possible."""
-    exit_call = way_out(flow, found) if found.cut.kind in ("detach", "data") else None
+    """The call whose line should change: where values left torch, if the cut only made that possible."""
+    exit_call = exit_on_path(flow, found) if found.cut.kind in ("detach", "data") else None
     return found.cut.call if exit_call is None else exit_call
 
 
@@ -78,7 +78,7 @@ def _gives_array(call: Call) -> bool:
 
 
 def _of_number(flow: Dataflow, row: int) -> CutCause:
-    """A floating number that was made a whole one lost its gradient as in a cast; any other as in a copy."""
+    """A floating-point number that became an integer lost its gradient as in a cast; any other as in a copy."""
     call = flow.log.calls[row]
     is_floating = all("int" not in flow.log.tensors[use.tensor].facts.dtype for use in call.inputs)
     return "integer_cast" if call.function.endswith(_INTO_INTEGERS) and is_floating else "tensor_rewrap"

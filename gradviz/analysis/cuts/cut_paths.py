@@ -1,9 +1,8 @@
-"""Shadows of cuts: how values that lost their gradient came to a tensor all the same.
+"""Cut paths: how values that lost their gradient in a cut still reached a tensor.
 
-A walk from the tensor upwards over the calls that made it. What a cut gave is dead; it stays so in everything that is
-computed from it alone, until it meets something that is alive. Where the values left torch and came back, the walk
-follows what `gradviz.analysis.dataflow.values_outside_torch` knows, and takes a way that is certain before one that is
-guessed.
+A walk from the tensor upwards over the calls that made it. The result of a cut is dead, and so is everything computed
+from it alone, until it is combined with something alive. If values left torch and came back, the walk follows what
+`gradviz.analysis.dataflow.values_outside_torch` knows, and prefers certain paths to guessed ones.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ GUESSES = ("memory", "value", "order", "number")
 
 
 class CutPath(Struct, frozen=True):
-    """A cut, and the way that its values took to the tensor that was asked about."""
+    """A cut, and the path of its values to a tensor."""
 
     cut: Cut
     calls: tuple[int, ...]
-    """Calls from the cut on, itself included, to the one that gave the tensor."""
+    """Calls from the cut (included) to the one that made the tensor."""
     reentries: tuple[Reentry, ...]
-    """Where the values came back into torch on that way, in the same order."""
+    """Where the values came back into torch on that path, in the same order."""
     is_steering: bool = False
-    """True where the values left torch for good, and only decided what the program did: an index, a truth value."""
+    """True if the values left torch for good, and only decided what the program did: an index, a truth value."""
 
     @property
     def doubt(self) -> int:
-        """0 where the way is certain; the larger, the more it is guessed."""
+        """0 for a certain path; larger for a less certain one."""
         if self.is_steering:
             return len(GUESSES)
         return max((GUESSES.index(reentry.certainty) for reentry in self.reentries), default=0)
 
 
 class _Step(Struct, frozen=True):
-    """One call on a way upwards, and the tensor that led to it."""
+    """One call on a path upwards, and the tensor that led to it."""
 
     call: int
     tensor: int
@@ -53,16 +52,16 @@ class _Step(Struct, frozen=True):
 def cut_paths_on(
     flow: Dataflow, tensor: int, before: int, kind_of: Callable[[Cut], Hashable]
 ) -> tuple[tuple[CutPath, tuple[Cut, ...]], ...]:
-    """The shadows that lie on a tensor as the call `before` received it.
+    """The cut paths that lead to a tensor as the call `before` received it.
 
-    Cuts of one kind (of one line, for instance) are told together, with the surest way of one of them: a way for each
-    would take the square of the calls.
+    Cuts of one kind (of one line, for instance) share the most certain path of one of them: a path for each cut would
+    take quadratic time.
     """
     return _Walk(flow).run(tensor, before, kind_of)
 
 
 def alive_above(flow: Dataflow, uses: Iterable[tuple[int, int]]) -> frozenset[int]:
-    """Tensors that a gradient of any of these would reach, themselves included.
+    """These tensors, and all tensors that a gradient of any of them would reach.
 
     Args:
         uses: tensors, each with the call that received it.
@@ -88,7 +87,7 @@ def alive_above(flow: Dataflow, uses: Iterable[tuple[int, int]]) -> frozenset[in
 
 
 def _has_history(use: TensorUse, call: Call) -> bool:
-    """Whether it was computed from its call's inputs, for a gradient too; torch calls a view under no_grad a leaf."""
+    """Whether it was computed from its call's inputs with a history; torch calls a view under no_grad a leaf."""
     is_view = (
         call.grad_mode != "enabled" and use.requires_grad and all(use.tensor != each.tensor for each in call.inputs)
     )
@@ -96,27 +95,27 @@ def _has_history(use: TensorUse, call: Call) -> bool:
 
 
 def steering_path(flow: Dataflow, cut: Cut, before: int) -> CutPath | None:
-    """The way of a cut whose values left torch at once, as whole numbers or truth values that decide what runs."""
+    """The path of a cut whose values left torch at once, as integers or truth values that decide what runs."""
     call = flow.log.calls[cut.call]
     if not cut.dead_outputs:
         return CutPath(cut, (cut.call,), (), is_steering=True) if _decides(call) else None
-    way, tensors = [cut.call], set(cut.dead_outputs)
+    path, tensors = [cut.call], set(cut.dead_outputs)
     for _ in range(_MAX_STEPS):
-        users = [row for tensor in sorted(tensors) for row in flow.users(tensor, way[-1]) if row < before]
+        users = [row for tensor in sorted(tensors) for row in flow.users(tensor, path[-1]) if row < before]
         if not users:
             return None
         row = min(users)
-        way.append(row)
+        path.append(row)
         if not flow.log.calls[row].outputs:
-            return CutPath(cut, tuple(way), (), is_steering=True) if _decides(flow.log.calls[row]) else None
-        if not flow.log.calls[row].function.endswith(_HAND_ON):
+            return CutPath(cut, tuple(path), (), is_steering=True) if _decides(flow.log.calls[row]) else None
+        if not flow.log.calls[row].function.endswith(_PASS_ON):
             return None
         tensors = {use.tensor for use in flow.log.calls[row].outputs}
     return None
 
 
 def is_draw(flow: Dataflow, cut_path: CutPath) -> bool:
-    """True where the values go, still without gradients, into a draw: with gradients on it would have none either."""
+    """Whether the values reach a random draw, still without gradients: it would have no gradient in any case."""
     for row in cut_path.calls if cut_path.cut.kind in ("no_grad", "inference") else ():
         call = flow.log.calls[row]
         if call.grad_mode == "enabled":
@@ -127,12 +126,12 @@ def is_draw(flow: Dataflow, cut_path: CutPath) -> bool:
 
 
 _DRAW = frozenset(
-    f"torch.{place}{name}"
-    for place in ("", "Tensor.")
+    f"torch.{prefix}{name}"
+    for prefix in ("", "Tensor.")
     for name in ("normal", "bernoulli", "multinomial", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet")
 )
 _MAX_STEPS = 5
-_HAND_ON = tuple(
+_PASS_ON = tuple(
     f".{name}" for name in ("__getitem__", "squeeze", "flatten", "view", "reshape", "cpu", "detach", "unbind")
 )
 
@@ -201,7 +200,7 @@ class _Walk:
             yield _Step(reentry.exit, reentry.tensor, reentry)
 
     def _makers(self, use: TensorUse, before: int) -> Iterator[_Step]:
-        """Calls that gave a tensor; of a leaf those that gave it before it was one, not those that train it."""
+        """Calls that made a tensor; for a leaf, those before it became one, not those that train it."""
         made = self._made_parameters.get(use.tensor)
         if made is not None:
             yield _Step(made.call, use.tensor)
@@ -222,7 +221,7 @@ class _Walk:
         return any(use.tensor == tensor and use.requires_grad for use in self._flow.log.calls[row].inputs)
 
     def _overwrites_with_result(self, row: int, tensor: int) -> bool:
-        """Whether a call puts something computed in the place of a leaf's values, not those of another leaf."""
+        """Whether a call replaces a leaf's values with something computed, not with those of another leaf."""
         call = self._flow.log.calls[row]
         others = [use for use in call.inputs if use.tensor != tensor] if overwrites(call) else []
         return any(use.has_grad_fn or self._is_cut_from_result(use.tensor, row) for use in others)
@@ -232,12 +231,12 @@ class _Walk:
         return maker in self._cuts and any(use.has_grad_fn for use in self._flow.log.calls[maker].inputs)
 
     def _cut_path(self, cut: Cut, step: _Step) -> CutPath:
-        way: list[int] = []
+        path: list[int] = []
         reentries: list[Reentry] = []
         at: _Step | None = step
         while at is not None:
-            way.append(at.call)
+            path.append(at.call)
             if at.reentry is not None:
                 reentries.append(at.reentry)
             at = self._below[at]
-        return CutPath(cut, tuple(way), tuple(reentries))
+        return CutPath(cut, tuple(path), tuple(reentries))

@@ -1,8 +1,8 @@
-"""Tensors that want a gradient and get none, and the cut that is to blame for each.
+"""Tensors that should have a gradient but have none, and the cut to blame for each.
 
-A cut (`gradviz.analysis.dataflow.cuts`) is to blame if it lies below a tensor that wants a gradient *and* a path from
-the cut (`gradviz.analysis.cuts.cut_paths`) leads to the root of a backward call. What is cut on its way to a metric, a
-log or a target leads to no root, or takes a gradient from nobody.
+A cut (`gradviz.analysis.dataflow.cuts`) is to blame if it is below such a tensor *and* a path from the cut
+(`gradviz.analysis.cuts.cut_paths`) leads to the root of a backward call. A cut before a metric, a log or a target leads
+to no root, or affects no such tensor.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from gradviz.graph.call_log import Call, TensorUse
 
 
 class CutOff(Struct, frozen=True):
-    """One line that cuts, and everything that gets no gradient because of it."""
+    """One line that cuts, and all tensors that get no gradient because of it."""
 
     cut_path: CutPath
-    """The cut, and the way from it to the root; the surest, where the line cut several times."""
+    """The cut, and the path from it to the root; the most certain one, if the line cut several times."""
     cuts: tuple[Cut, ...]
-    """All that the line cut on the way to this root."""
+    """All cuts of the line on paths to this root."""
     backward: int
-    """The call in the log that asked for the gradients."""
+    """The call in the log that requested the gradients."""
     root: int
     """The tensor that it started from, as a number of the log."""
     is_refused: bool
-    """Whether that call raised, because nothing that it started from requires grad."""
+    """Whether that call raised because nothing that it started from requires grad."""
     tensors: tuple[int, ...]
-    """What wants a gradient and gets none."""
+    """The tensors that should have a gradient but get none."""
     is_draw: bool = False
-    """Whether the cut is a draw of random numbers, as every sampling policy has one."""
+    """Whether the cut is a draw of random numbers, as in every sampling policy."""
 
     @property
     def cut(self) -> Cut:
@@ -45,12 +45,12 @@ class CutOff(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How often the line cut on the way to this root."""
+        """How often the line cut on paths to this root."""
         return len(self.cuts)
 
 
 class MissingGradients:
-    """What the calls of one run tell of gradients that never came."""
+    """The missing gradients of one run, judged by its calls."""
 
     def __init__(self, dataflow: Dataflow, received: ReceivedGradients) -> None:
         self._flow = dataflow
@@ -59,11 +59,11 @@ class MissingGradients:
 
     @cached_property
     def wanting(self) -> tuple[int, ...]:
-        """Leaves that somebody wants to train, were used, and got no gradient in the whole run.
+        """Leaves that should train, were used, and got no gradient in the whole run.
 
-        Where there are optimizers, those that one of them has. Else leaves that were made with ``requires_grad``,
-        and parameters; but not those of a model that was left alone as a whole while others got gradients. What a
-        backward was on its way to when it raised is not cut off.
+        If there are optimizers, the leaves that one of them has. Otherwise parameters and leaves made with
+        ``requires_grad``, except those of a model of which no part got a gradient while other models did. Leaves that a
+        backward had not reached yet when it raised are not cut off.
         """
         found = [
             number
@@ -75,7 +75,7 @@ class MissingGradients:
 
     @cached_property
     def cut_off(self) -> tuple[CutOff, ...]:
-        """Every line that is to blame, the one that costs most tensors their gradient first."""
+        """Every line to blame, the one with the most affected tensors first."""
         blamed: dict[tuple[object, ...], CutOff] = {}
         explained: dict[int, tuple[bool, bool, int]] = {}
         for backward, root in self._roots():
@@ -97,7 +97,7 @@ class MissingGradients:
             )
         )
 
-    # -- who wants one -------------------------------------------------------------------------------------------
+    # -- which tensors should have one ---------------------------------------------------------------------------
 
     @cached_property
     def _trained(self) -> frozenset[int]:
@@ -109,14 +109,14 @@ class MissingGradients:
 
     @cached_property
     def _waited_for(self) -> frozenset[int]:
-        """Leaves that a backward which raised on its way would have come to."""
+        """Leaves that a backward would have reached if it had not raised."""
         calls = ((row, self._log.calls[row]) for row in self._flow.rows_of_kind("backward"))
         return alive_above(
             self._flow, ((use.tensor, row) for row, call in calls if call.raised is not None for use in call.roots)
         )
 
     def _wants(self, backward: int, root: int) -> frozenset[int]:
-        """Tensors that this call should have brought a gradient to, and that have none."""
+        """Tensors to which this call should have brought a gradient, and that have none."""
         call = self._log.calls[backward]
         asked = {use.tensor: use for use in call.asked}
         if self._is_refused(backward):
@@ -131,7 +131,7 @@ class MissingGradients:
         return frozenset(use.tensor for use in asked if use.place.removeprefix("input") not in given)
 
     def _is_left_alone(self, number: int) -> bool:
-        """A parameter of a model that is not among those that are trained by hand, as one that is asked for targets."""
+        """Whether it belongs to a model that is not trained, while others are trained by hand: a target network."""
         if self._log.tensors[number].role != "parameter" or not self._is_trained_by_hand:
             return False
         reached = {model for each in self._candidates if each in self._received for model in self._models(each)}
@@ -146,7 +146,7 @@ class MissingGradients:
 
     @cached_property
     def is_training(self) -> bool:
-        """False where nothing is known to be trained: then that a tensor wants a gradient is a guess."""
+        """False if nothing is known to train: then it is a guess that a tensor should have a gradient."""
         return bool(self._trained) or self._is_trained_by_hand
 
     def _models(self, number: int) -> set[str]:
@@ -155,7 +155,7 @@ class MissingGradients:
     # -- which cut -----------------------------------------------------------------------------------------------
 
     def _roots(self) -> Iterator[tuple[int, int]]:
-        """Of each line that calls backward the first call and the last, and every call that was refused."""
+        """The first and the last call of each line that calls backward, and every refused call."""
         by_line: dict[int | None, list[int]] = {}
         for number, call in enumerate(self._log.calls):
             if (call.kind == "backward" or is_refused_hook(call)) and self._flow.is_in_plain_sight(call):
@@ -184,7 +184,7 @@ class MissingGradients:
                 yield CutOff(cut_path, cuts, backward, root, is_refused, tensors, is_draw(self._flow, cut_path))
 
     def _begins_anew(self, cut_path: CutPath) -> bool:
-        """Whether nothing but a leaf's values was taken, and another leaf was made of them that trains in its place."""
+        """Whether the call only took a leaf's values for another leaf, which trains instead of it."""
         calls = self._log.calls
         taken = [use for use in calls[cut_path.cut.call].inputs if use.requires_grad]
         copied = {use.tensor for row in cut_path.calls for use in calls[row].outputs}
@@ -194,7 +194,7 @@ class MissingGradients:
         )
 
     def _steering(self, tensors: frozenset[int]) -> Iterator[CutOff]:
-        """For tensors whose values come to no root: the cuts after which they only decided what the program did."""
+        """For tensors whose values reach no root: the cuts after which they only decided what the program did."""
         roots = list(self._roots())
         by_cut: dict[int, tuple[CutPath, int, int, list[int]]] = {}
         for tensor in sorted(tensors):
@@ -217,8 +217,8 @@ _STATE = frozenset({"buffer", "in_place"})
 
 
 def _rank(found: CutOff) -> tuple[bool, bool, int]:
-    """How little it explains: state that is kept up to date by cutting comes last, draws before that, and guesses after
-    what is known."""
+    """How weak the explanation is: cuts that update a state come last, draws before that, and guesses after certain
+    cuts."""
     return found.cut.kind in _STATE, found.is_draw, found.cut_path.doubt
 
 

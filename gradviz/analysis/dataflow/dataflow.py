@@ -101,7 +101,7 @@ class Dataflow(CallIndex):
             if not any(use.tensor in reached and (use.requires_grad or not live) for use in call.inputs):
                 continue
             found.append(row)
-            for use in call.outputs if hands_on(call) else ():
+            for use in call.outputs if passes_on(call) else ():
                 if use.tensor not in reached and (use.requires_grad or not live):
                     reached.add(use.tensor)
                     for user in self.users(use.tensor, row):
@@ -218,7 +218,7 @@ class Dataflow(CallIndex):
         return dict(cuts)
 
 
-def hands_on(call: Call) -> bool:
+def passes_on(call: Call) -> bool:
     """Whether its results are computed from its inputs."""
     return call.kind in _MAKE_TENSORS and call.function not in TAKES_ONLY_THE_SHAPE
 

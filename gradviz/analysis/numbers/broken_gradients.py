@@ -1,8 +1,8 @@
-"""The first NaN or Inf that came to a leaf, explained: where it was born, of which values, and who hid it in forward.
+"""The first NaN or Inf that reached a leaf: where it began, from which values, and what hid it in the forward.
 
-One call of backward that brings NaN into the weights breaks everything after it, so only the first is looked at. In
-it, the node that ran first of those that got finite gradients and sent others is where it was born in backward. If
-what it computed with was broken already, the cause lies in forward, at the call that made NaN or Inf of finite values.
+One backward call that brings NaN into the weights breaks everything after it, so only the first one is examined. NaN
+began in the first node, in the engine's order, that got finite gradients and sent others. If that node's call already
+computed with broken values, the cause is in the forward: the call that made NaN or Inf from finite values.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ BrokenCause = Literal["nan_from_op", "nan_in_masked_branch", "overflow", "nan_in
 
 @dataclass(frozen=True)
 class BrokenGradient:
-    """What is known of the first broken gradient."""
+    """The first broken gradient and its cause."""
 
     cause: BrokenCause
     graph: int
     leaves: tuple[int, ...]
-    """Nodes of the leaves that got NaN or Inf; none where only the loss is broken."""
+    """Nodes of the leaves that got NaN or Inf; empty if only the loss is broken."""
     is_nan: bool
-    """False where they got Inf only."""
+    """False if they got Inf only."""
     gradient_origin: int
-    """The node that made it of a finite gradient."""
+    """The node that made it from a finite gradient."""
     blamed: int | None
     """The node of the call to blame; None for calls that made none."""
     call: int | None = None
     """The call to blame, in the log."""
     is_unseen: bool = False
-    """True where that call only took what somebody else made."""
+    """True if that call only received the broken values, and no recorded call made them."""
     in_forward: bool = False
-    """True where its values are broken, not only its slope."""
+    """True if its values are broken, not only its slope."""
     hider: int | None = None
-    """The call that took the bad values and gave finite ones."""
-    way: tuple[int, ...] = ()
-    """Nodes from the birth to a leaf."""
+    """The call that got the broken values and returned finite ones."""
+    path: tuple[int, ...] = ()
+    """Nodes from the origin to a leaf."""
 
 
 class BrokenGradients:
-    """Looks for it in the graphs of one run."""
+    """Finds it in the graphs of one run."""
 
     def __init__(self, backward_calls: BackwardCalls) -> None:
         self._backward_calls = backward_calls
@@ -60,29 +60,29 @@ class BrokenGradients:
         self._origins = ValueOrigins(self._flow)
 
     def first(self) -> BrokenGradient | None:
-        """None where every gradient that came to a leaf was finite."""
+        """None if every gradient that reached a leaf was finite."""
         first = self._first_unscaled()
         for number, graph in enumerate(self._graphs[first:], first):
             leaves = tuple(leaf.id for leaf in graph.leaves if state_of(leaf.arrived) in BROKEN)
             failed = graph.failed_node
             is_lost = not leaves and failed is None and self._is_loss_broken(number)
             if leaves or failed is not None or is_lost:
-                gradient_origin = self._gradient_origin(graph, leaves, failed) or (
+                origin = self._gradient_origin(graph, leaves, failed) or (
                     graph.nodes[graph.roots[0].node] if is_lost else None
                 )
-                if gradient_origin is not None:
-                    return self._explained(number, leaves, gradient_origin)
+                if origin is not None:
+                    return self._explained(number, leaves, origin)
         return None
 
     def _first_unscaled(self) -> int:
-        """The first graph that counts: a gradient scaler tries large scales at first, and leaves out what overflows."""
+        """The first graph that counts: a gradient scaler tries large scales first, and skips steps that overflow."""
         if not any(call.function in _SCALERS for call in self._flow.log.calls):
             return 0
         fine = (number for number, graph in enumerate(self._graphs) if not _is_any_leaf_broken(graph))
         return max(fine, default=0)
 
     def _is_loss_broken(self, number: int) -> bool:
-        """Whether a root was NaN or Inf, though what came to the leaves is not: a mask on the way may drop it."""
+        """Whether a root was NaN or Inf although the leaves got finite gradients: a mask may have dropped it."""
         row = self._backward_calls.row_of(number)
         if row is None:
             return False
@@ -90,15 +90,14 @@ class BrokenGradients:
         return any(use in roots for use in self._origins.inputs_of_kind(row, is_broken))
 
     def _gradient_origin(self, graph: Graph, leaves: tuple[int, ...], failed: int | None) -> Node | None:
-        """The first node in the engine's order from which NaN or Inf went on to a broken leaf, or torch refused."""
-        gradient_origins = find_gradient_origins(graph).by_node
-        by_node = [
+        """The first node in the engine's order from which NaN or Inf reached a broken leaf, or which torch refused."""
+        broken = [
             graph.nodes[node]
-            for node, gradient_origin in gradient_origins.items()
-            if gradient_origin.state in BROKEN and gradient_origin.by != "hook"
+            for node, origin in find_gradient_origins(graph).by_node.items()
+            if origin.state in BROKEN and origin.by != "hook"
         ]
         leading = descendants(graph, set(leaves) | ({failed} if failed is not None else set()))
-        in_order = sorted(by_node, key=lambda node: (node.run is None, node.run.order if node.run else 0, node.id))
+        in_order = sorted(broken, key=lambda node: (node.run is None, node.run.order if node.run else 0, node.id))
         return next((node for node in in_order if node.id in leading), None)
 
     def _explained(self, number: int, leaves: tuple[int, ...], gradient_origin: Node) -> BrokenGradient:
@@ -112,7 +111,7 @@ class BrokenGradients:
             is_nan,
             gradient_origin.id,
             gradient_origin.id,
-            way=_way_to_a_leaf(graph, gradient_origin),
+            path=_path_to_a_leaf(graph, gradient_origin),
         )
         row = self._flow.call_of_node(gradient_origin.sequence_nr)
         if row is None:
@@ -121,7 +120,7 @@ class BrokenGradients:
         return self._of_slope(plain, row) if origin is None else self._of_values(plain, origin)
 
     def _of_slope(self, plain: BrokenGradient, row: int) -> BrokenGradient:
-        """All values are finite: the derivative is not."""
+        """All values are finite, but the derivative is not."""
         graph = self._graphs[plain.graph]
         gradient_origin = graph.nodes[plain.gradient_origin]
         mask = is_masked_in_backward(graph, gradient_origin, self._flow)
@@ -131,21 +130,22 @@ class BrokenGradients:
         return replace(plain, cause=cause, call=row, hider=mask)
 
     def _of_values(self, plain: BrokenGradient, origin: Origin) -> BrokenGradient:
-        """Values were broken in forward, from `origin` on."""
+        """Values were broken in the forward, starting from `origin`."""
         backward = self._backward_calls.row_of(plain.graph)
-        told = replace(
+        found = replace(
             plain, call=origin.call, is_unseen=origin.is_unseen, in_forward=True, blamed=self._node(plain, origin)
         )
         hider = self._hider(origin, backward)
         if hider is not None:
-            return replace(told, cause="nan_in_masked_branch", hider=hider)
+            return replace(found, cause="nan_in_masked_branch", hider=hider)
         if not self._is_computed(origin):
-            return replace(told, cause="nan_in_data")
+            return replace(found, cause="nan_in_data")
         is_by_size = singularity_of(self._flow.log.calls[origin.call]) is None and self._is_by_size(origin)
-        return replace(told, cause="overflow" if is_by_size else "nan_from_op")
+        return replace(found, cause="overflow" if is_by_size else "nan_from_op")
 
     def _is_by_size(self, origin: Origin) -> bool:
-        """Whether it gave Inf, or NaN of finite numbers so large that Inf - Inf came up inside of a sum of products."""
+        """Whether it returned Inf, or NaN because its finite inputs are so large that a sum of products is Inf -
+        Inf."""
         given = [use.values for use in self._origins.outputs_of_kind(origin.call, is_broken)]
         if given and not any(values is not None and values.nans for values in given):
             return True
@@ -154,7 +154,7 @@ class BrokenGradients:
         return all(values.is_finite for values in taken) and any(_largest(values) > HUGE for values in taken)
 
     def _hider(self, origin: Origin, backward: int | None) -> int | None:
-        """The first call that chose other values in the place of the bad ones, where the loss is finite."""
+        """The first call that selected other values instead of the broken ones, if the loss is finite."""
         flow, origins = self._flow, self._origins
         if backward is None or any(origins.inputs_of_kind(backward, is_broken)):
             return None
@@ -166,7 +166,7 @@ class BrokenGradients:
         return None
 
     def _is_computed(self, origin: Origin) -> bool:
-        """Whether parameters had to do with it, also where gradients were switched off."""
+        """Whether parameters were used for it, also where gradients were switched off."""
         flow = self._flow
         rows = (*flow.ancestors(origin.tensor, origin.call + 1), *(() if origin.is_unseen else (origin.call,)))
         return any(use.requires_grad for row in rows for use in flow.log.calls[row].inputs)
@@ -190,7 +190,7 @@ def _is_any_leaf_broken(graph: Graph) -> bool:
 
 
 def _forward_origin(flow: Dataflow, origins: ValueOrigins, row: int) -> Origin | None:
-    """The call that first made broken values, if a call computed with such or gave such."""
+    """The call that first made broken values, if a call computed with them or returned them."""
     for kind in (has_nan, is_broken):
         broken = origins.inputs_of_kind(row, kind)
         if broken:
@@ -201,7 +201,7 @@ def _forward_origin(flow: Dataflow, origins: ValueOrigins, row: int) -> Origin |
 
 
 def _behind_inf(flow: Dataflow, origins: ValueOrigins, origin: Origin) -> Origin:
-    """NaN that was made of Inf begins where the Inf does, unless the program asked for the Inf."""
+    """NaN made from Inf begins where the Inf begins, unless the program asked for the Inf."""
     if origin.is_unseen:
         return origin
     infinite = origins.inputs_of_kind(origin.call, is_broken)
@@ -211,7 +211,7 @@ def _behind_inf(flow: Dataflow, origins: ValueOrigins, origin: Origin) -> Origin
 
 
 HUGE = 1e15
-"""What has such elements is about to overflow by its size alone."""
+"""Values with such elements almost overflow, just by their size."""
 
 
 def _largest(values: ValueFacts) -> float:
@@ -222,8 +222,8 @@ def _is_huge(node: Node) -> bool:
     return any(figures is not None and (figures.largest or 0.0) > HUGE for figures in node.arrived)
 
 
-def _way_to_a_leaf(graph: Graph, gradient_origin: Node) -> tuple[int, ...]:
-    """Nodes that handed it on, from the birth to the nearest leaf."""
+def _path_to_a_leaf(graph: Graph, gradient_origin: Node) -> tuple[int, ...]:
+    """Nodes that passed it on, from the origin to the nearest leaf."""
     came_from: dict[int, int | None] = {gradient_origin.id: None}
     waiting = [gradient_origin.id]
     for current in waiting:

@@ -1,7 +1,8 @@
-"""Leaves whose gradient is exactly zero for good, and the nodes that these zeros were born in.
+"""Leaves whose gradient stays exactly zero, and the nodes where these zeros began.
 
-A zero at one step is often right: the inner factor of a low-rank adapter gets nothing until the outer one has moved.
-So a leaf counts as dead only if it got zeros at every recorded step, or at all of the last ones while there was a loss.
+A zero at one step is often right: the inner factor of a low-rank adapter gets nothing until the outer one has changed.
+So a leaf counts as dead only if it got zeros at every recorded step, or at all of the last ones while the loss was not
+zero.
 """
 
 from __future__ import annotations
@@ -15,28 +16,28 @@ from gradviz.analysis.numbers.gradient_origins import GradientOrigin, find_gradi
 from gradviz.graph.model import Graph, Node
 
 MIN_LAST = 3
-"""So many steps at the end must be dead where earlier ones were not."""
+"""The number of steps at the end that must be dead if earlier ones were not."""
 
 
 @dataclass(frozen=True)
 class DeadLeaf:
-    """A leaf that gets nothing but zeros."""
+    """A leaf that gets only zeros."""
 
     name: str
     graph: int
     """The last graph that it is in."""
     node: int
-    """What it is there."""
+    """The leaf's node there."""
     steps: int
     """Recorded backward calls at which it got zero."""
     was_alive: bool
-    """Whether it got something else at first."""
+    """Whether its gradients were not zero at first."""
     is_loss_zero: bool
-    """Whether there was nothing left to learn in that graph."""
+    """Whether the loss of that graph was exactly zero."""
 
 
 class DeadLeaves:
-    """Looks for them in all graphs of one run together."""
+    """Finds them in all graphs of one run together."""
 
     def __init__(self, backward_calls: BackwardCalls, origins: ValueOrigins) -> None:
         self._backward_calls = backward_calls
@@ -44,21 +45,17 @@ class DeadLeaves:
         self._origins = origins
 
     def gradient_origins(self) -> Iterator[tuple[DeadLeaf, int, Node, GradientOrigin]]:
-        """Each with a graph and a node in it from which zero came to the leaf first."""
+        """Each with a graph and the node in it where the zeros of the leaf began."""
         by_graph: dict[int, list[DeadLeaf]] = {}
         for leaf in self._dead_leaves():
             by_graph.setdefault(leaf.graph, []).append(leaf)
         for number, leaves in by_graph.items():
             graph = self._graphs[number]
             by_node = find_gradient_origins(graph).by_node
-            zero = {
-                node: gradient_origin
-                for node, gradient_origin in by_node.items()
-                if gradient_origin.state == "zero" and gradient_origin.by != "hook"
-            }
-            gradient_origins = _origins_by_receiver(graph, zero)
+            zero = {node: origin for node, origin in by_node.items() if origin.state == "zero" and origin.by != "hook"}
+            origins = _origins_by_receiver(graph, zero)
             for leaf in leaves:
-                for node in sorted(gradient_origins.get(leaf.node, ())):
+                for node in sorted(origins.get(leaf.node, ())):
                     if zero[node].by in ("node", "sum"):
                         yield leaf, number, graph.nodes[node], zero[node]
 
@@ -91,9 +88,9 @@ class DeadLeaves:
 
 
 def _origins_by_receiver(graph: Graph, by_node: Container[int]) -> dict[int, frozenset[int]]:
-    """For every node that got nothing but zeros along some edge: the nodes that these zeros were born in.
+    """For every node that got only zeros along some edge: the nodes where these zeros began.
 
-    Whoever sends has a larger number than whoever receives, so one pass does.
+    Each sender has a larger number than its receivers, so one pass is enough.
     """
     found: dict[int, frozenset[int]] = {}
     for node in reversed(graph.nodes):

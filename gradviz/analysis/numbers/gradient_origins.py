@@ -1,7 +1,7 @@
-"""Where gradients become zero, NaN or Inf, and where that is only passed on.
+"""Where gradients become zero, NaN or Inf, as opposed to where these are only passed on.
 
-One node that sends zero makes everything that it was computed from get zero. So a *birth* is told apart from what
-follows it: there something came in, and zero, nothing, NaN or Inf went out.
+A node that sends zero makes everything above it get zero. So the *origin* is separated from what follows: the node that
+received a gradient and sent zero, nothing, NaN or Inf.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from gradviz.graph.model import Graph, Node
 from gradviz.graph.traversal import behind_views
 
 GradientState = Literal["fine", "zero", "none", "inf", "nan"]
-"""``zero``: every element is; ``none``: autograd was sent no tensor at all; ``inf`` and ``nan``: some element is."""
+"""``zero``: all elements are zero; ``none``: autograd got no tensor at all; ``inf`` and ``nan``: some element is."""
 OriginKind = Literal["node", "zeros", "sum", "hook"]
-"""``node``: what a node sends, of what it got; ``zeros``: the same, of nothing but zeros; ``sum``: branches cancel or
-overflow where they meet; ``hook``: a hook changed what arrived."""
+"""``node``: a node made it from a fine gradient; ``zeros``: a node made it from zeros; ``sum``: branches cancel or
+overflow in their sum; ``hook``: a hook changed what arrived."""
 
 BROKEN: frozenset[GradientState] = frozenset({"inf", "nan"})
 WORST_FIRST: tuple[GradientState, ...] = ("nan", "inf", "zero", "none")
@@ -27,25 +27,25 @@ WORST_FIRST: tuple[GradientState, ...] = ("nan", "inf", "zero", "none")
 
 @dataclass(frozen=True)
 class GradientOrigin:
-    """A gradient that became something else than a number to learn from."""
+    """The change of a gradient to zero, nothing, NaN or Inf."""
 
     state: GradientState
     by: OriginKind
     is_aside: bool = False
-    """Only leaves lose it, and all else goes on: a weight gets zero where what it is multiplied with is zero."""
+    """Only leaves lose it, and the rest goes on: a weight gets zero if its factor is zero."""
 
 
 @dataclass(frozen=True)
 class GradientOrigins:
-    """What is wrong with the gradients of one graph, by node id."""
+    """The states of the gradients of one graph that are not fine, by node id."""
 
     arrived: dict[int, GradientState] = field(default_factory=dict)
-    """What arrived at nodes, for all their outputs together, where it is not fine."""
+    """The state of what arrived at each node, for all of its outputs together."""
     by_node: dict[int, GradientOrigin] = field(default_factory=dict)
 
 
 def state_of(gradients: Iterable[TensorFigures | None]) -> GradientState | None:
-    """Several gradients as one; None where nothing is known of them."""
+    """The state of several gradients together; None if unknown."""
     known = [each for each in gradients if each is not None]
     if any(each.nans for each in known):
         return "nan"
@@ -59,18 +59,18 @@ def state_of(gradients: Iterable[TensorFigures | None]) -> GradientState | None:
 
 
 def find_gradient_origins(graph: Graph) -> GradientOrigins:
-    """Linear in the number of edges; empty where no gradients were recorded."""
+    """Linear in the number of edges; empty if no gradients were recorded."""
     found = GradientOrigins()
-    # Nearly all gradients are fine, and a quick look is enough for them.
+    # Nearly all gradients are fine, and a quick check is enough for them.
     suspicious = [node for node in graph.nodes if any(map(_is_bad, node.arrived)) or any(map(_is_bad, node.gradients))]
     sent_to = _what_was_sent(graph, {node.id for node in suspicious})
     for node in suspicious:
         state = state_of(node.arrived)
         if state is not None and state != "fine":
             found.arrived[node.id] = state
-        gradient_origin = _origin_in(graph, node, state) or _origin_above(node, sent_to)
-        if gradient_origin is not None:
-            found.by_node[node.id] = gradient_origin
+        origin = _origin_in(graph, node, state) or _origin_above(node, sent_to)
+        if origin is not None:
+            found.by_node[node.id] = origin
     return found
 
 
@@ -81,9 +81,9 @@ def _is_bad(gradient: TensorFigures | None) -> bool:
 
 
 def _origin_in(graph: Graph, node: Node, arrived: GradientState | None) -> GradientOrigin | None:
-    """Of what a node sends; where nobody knows what it got, nobody knows whether it is to blame.
+    """An origin in what a node sends; None if it is unknown what the node got.
 
-    Nothing is sent towards leaves that ``autograd.grad`` was not asked for: there no node runs.
+    Edges to leaves that ``autograd.grad`` was not asked for do not count, because no node runs there.
     """
     if arrived is None or arrived in BROKEN:
         return None
@@ -102,12 +102,12 @@ def _origin_in(graph: Graph, node: Node, arrived: GradientState | None) -> Gradi
 
 
 def leads_to_a_leaf(graph: Graph, target: int) -> bool:
-    """Straight, or through views: a linear layer transposes its weight."""
+    """Directly, or through views: a linear layer transposes its weight."""
     return graph.nodes[behind_views(graph, target)[0]].is_leaf
 
 
 def senders(graph: Graph) -> dict[int, set[int]]:
-    """For each node those that send gradients to it."""
+    """For each node the nodes that send gradients to it."""
     found: dict[int, set[int]] = {}
     for node in graph.nodes:
         for edge in node.edges:
@@ -116,25 +116,25 @@ def senders(graph: Graph) -> dict[int, set[int]]:
     return found
 
 
-def where_ways_part(above: Mapping[int, Set[int]], node: int) -> int | None:
-    """The nearest node that every gradient which comes to a node has gone through, of the `senders` of a graph.
+def node_where_paths_split(above: Mapping[int, Set[int]], node: int) -> int | None:
+    """The nearest node that all gradients of a node have gone through, among the `senders` of a graph.
 
-    None where the ways come from several roots, or are very long.
+    None if they come from several roots, or on very long paths.
     """
-    # Whoever sends has a larger number: the smallest of those on the way is above none of the others.
-    ways = sorted(above.get(node, ()))
-    seen = set(ways)
-    while len(ways) > 1:
-        lowest = heappop(ways)
-        if lowest not in above or len(seen) > _MAX_ON_THE_WAY:
+    # A sender has a larger number than its receiver, so the smallest node found is above none of the others.
+    paths = sorted(above.get(node, ()))
+    seen = set(paths)
+    while len(paths) > 1:
+        lowest = heappop(paths)
+        if lowest not in above or len(seen) > _MAX_VISITED:
             return None
         for sender in above[lowest] - seen:
             seen.add(sender)
-            heappush(ways, sender)
-    return ways[0] if ways else None
+            heappush(paths, sender)
+    return paths[0] if paths else None
 
 
-_MAX_ON_THE_WAY = 10_000
+_MAX_VISITED = 10_000
 
 
 def _is_nothing(gradient: TensorFigures | None) -> bool:
@@ -142,7 +142,7 @@ def _is_nothing(gradient: TensorFigures | None) -> bool:
 
 
 def _origin_above(node: Node, sent_to: dict[tuple[int, int], list[TensorFigures]]) -> GradientOrigin | None:
-    """Between the senders and a node: where they are summed, and hooks change the sum."""
+    """An origin between the senders and a node: in the sum of gradients, or in a hook on it."""
     for slot, arrived in enumerate(node.arrived):
         sent = sent_to.get((node.id, slot), ())
         state = state_of([arrived])
@@ -159,7 +159,7 @@ def _is_news(state: GradientState, sent: Sequence[TensorFigures]) -> bool:
 
 
 def _what_was_sent(graph: Graph, receivers: Set[int]) -> dict[tuple[int, int], list[TensorFigures]]:
-    """For each input of some nodes what came along its edges; for roots also what the call began with."""
+    """For each output of some nodes the gradients sent to it; for roots also those that the call started from."""
     sent: dict[tuple[int, int], list[TensorFigures]] = {}
     for target, slot, figures in _everything_sent(graph, receivers) if receivers else ():
         sent.setdefault((target, slot), []).append(figures)

@@ -1,7 +1,7 @@
-"""How a gradient grows or shrinks on its way from the loss to the input, and which operation makes it so.
+"""How a gradient grows or shrinks between the loss and the input, and which operation causes it.
 
-Judged by what flows between layers, not by what weights get: where activations grow as fast as gradients do, every
-weight's gradient is equally large, and equally wrong.
+It is measured between layers, not at weights: if activations grow as fast as gradients do, the gradients of all weights
+are equally large, and equally wrong.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node
 
 MIN_LAYERS = 6
-"""Fewer make no chain: a loss that is multiplied by a thousand is no exploding gradient."""
+"""Fewer layers are no chain: a loss multiplied by a thousand is no exploding gradient."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """What all nodes of one operation made of the gradients that came to them."""
+    """How all nodes of one operation change the gradients that they get."""
 
     operation: str
     """``grad_fn.name()``."""
     nodes: tuple[int, ...]
     """In the order in which the engine ran them."""
     decades: float
-    """Powers of ten, summed over the nodes: -3.0 for three nodes that each send a tenth of what came."""
+    """Powers of ten, summed over the nodes: -3.0 for three nodes that each send a tenth of what they get."""
     trend: float
-    """Powers of ten by which what comes to the nodes changes from the first third of them to the last: 0.0 for nodes in
-    branches beside each other, which multiply nothing together."""
+    """Powers of ten between the gradients at the first third of the nodes and at the last third: 0.0 for nodes in
+    parallel branches, whose factors do not multiply."""
 
     @property
     def factor(self) -> float:
-        """What one node makes of a gradient, typically: 0.1 for a tenth."""
+        """The typical factor of one node: 0.1 for a tenth."""
         return float(10 ** (self.decades / len(self.nodes)))
 
 
 @dataclass(frozen=True)
 class Descent:
-    """The gradient between layers, near the loss and near the input."""
+    """The gradient near the loss and near the input, measured between layers."""
 
     near_loss: float
     """Typical L2 norm in the third of the layers that it reached first."""
@@ -49,28 +49,28 @@ class Descent:
     """The same for the third that it reached last."""
     layers: int
     is_from_loss: bool = False
-    """Whether `near_loss` is what the call began with, and `near_input` what comes to all layers, which may be beside
-    each other: a product over time takes one factor from each."""
+    """Whether `near_loss` is the gradient that the call started from, and `near_input` that of all layers together,
+    which may be parallel: a product over time takes one factor from each."""
 
     @property
     def factor(self) -> float:
-        """How many times as large it is near the input as near the loss."""
+        """The ratio of the gradient near the input to that near the loss."""
         return self.near_input / self.near_loss
 
     def in_words(self, share: str) -> str:
-        """Who gets which share of what whom: ``the first layers get 0.001 of what the last ones get``."""
+        """``the first layers get 0.001 of what the last ones get``."""
         if self.is_from_loss:
             return f"the layers get {share} the loss begins with"
         return f"the first layers get {share} the last ones get"
 
 
 def descent(graph: Graph) -> Descent | None:
-    """What arrived at the nodes that take a weight, in the engine's order; None where those are few."""
+    """The gradients at the nodes that use a weight, in the engine's order; None if there are only a few."""
     return _descent([norm for _, norm in sorted(_arrivals_at_layers(graph))])
 
 
 def descent_along(graph: Graph, growth: Growth) -> Descent | None:
-    """What arrived at the nodes of one operation: for loops without weights. None where they are few."""
+    """The gradients at the nodes of one operation, for loops without weights; None if there are only a few."""
     return _descent([norm for node in growth.nodes if (norm := _norm(graph.nodes[node].arrived))])
 
 
@@ -82,7 +82,7 @@ def _descent(norms: list[float]) -> Descent | None:
 
 
 def descent_from_loss(graph: Graph) -> Descent | None:
-    """From what the call began with to the nodes that take a weight; None where those are few."""
+    """From the root's gradient to the nodes that use a weight; None if there are only a few."""
     norms = [norm for _, norm in _arrivals_at_layers(graph)]
     began = _norm(root.gradient for root in graph.roots)
     if len(norms) < MIN_LAYERS or not began:
@@ -98,7 +98,8 @@ def _arrivals_at_layers(graph: Graph) -> Iterator[tuple[int, float]]:
 
 
 def _is_layer(graph: Graph, node: Node) -> bool:
-    """Whether it takes a weight, as it is or transposed. The transposition is none: its gradient is the weight's.
+    """Whether it uses a weight, directly or transposed. The transposition itself does not count: its gradient is that
+    of the weight.
 
     Weights that are plain tensors count as well.
     """
@@ -107,10 +108,10 @@ def _is_layer(graph: Graph, node: Node) -> bool:
 
 
 def growths(graph: Graph) -> list[Growth]:
-    """Every operation that ran with known figures; the one that shrank gradients most comes first.
+    """Every operation that ran with measured gradients; the one that shrinks them most comes first.
 
-    A node's own part is the change of the norm between what arrived and what it sent to other operations. What it
-    sends to a leaf, straight or by a transposition, ends there.
+    The change of a node is that of the norm between what it got and what it sent to other operations. What it sends to
+    a leaf, directly or transposed, ends there.
     """
     nodes: dict[str, list[tuple[int, int, float]]] = {}
     decades: dict[str, float] = {}
@@ -147,10 +148,10 @@ def _trend(arrivals: Sequence[float]) -> float:
 
 
 def _norm(gradients: Iterable[TensorFigures | None]) -> float:
-    """L2 norm of all of them together; zero where nothing is known."""
+    """L2 norm of all of them together; zero if nothing is known."""
     return hypot(*(figures.norm for figures in gradients if figures is not None and figures.norm is not None))
 
 
 def typical(sizes: Iterable[float]) -> float:
-    """The median of their powers of ten."""
+    """The median of the powers of ten of these sizes."""
     return float(10 ** median(map(log10, sizes)))

@@ -1,4 +1,4 @@
-"""What chooses some values and drops others: in forward, and as zeros in the gradient of what was dropped."""
+"""Calls that select some values and drop others, in the forward, and the zeros that they make in gradients."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _CHOOSING_NODES = frozenset({
 
 
 def hides_by_choice(call: Call) -> bool:
-    """Whether a call gives other values in the place of some, rather than computing with all."""
+    """Whether a call replaces some values with others, and does not compute with all of them."""
     return plain_name(call.function) in _CHOOSING
 
 
 def is_masked_in_backward(graph: Graph, node: Node, flow: Dataflow) -> int | None:
-    """The call that made zeros in the gradient of a node which turns zeros into NaN; None where a slope made them.
+    """The call that made zeros in the gradient of a node that turns zeros into NaN; None if a slope made them.
 
-    Looked for from the node towards the loss, at the nearest nodes that send more zeros than they got: a mask does that
-    by choice, ``d ** 2`` because d is zero.
+    The search goes from the node towards the loss, to the nearest nodes that send more zeros than they got: a mask
+    makes zeros by selection, but ``d ** 2`` does so because d is zero.
     """
     if any(sent is not None and sent.infs for sent in node.gradients) or not any(map(_zero_share, node.arrived)):
         return None
@@ -73,7 +73,7 @@ def _chooses(node: Node, row: int | None, flow: Dataflow) -> bool:
 
 
 def _has_zeros_aside(call: Call, row: int, flow: Dataflow) -> bool:
-    """Whether something with zeros that needs no gradient is multiplied: a mask."""
+    """Whether a factor with zeros needs no gradient: a mask."""
     for use in call.inputs:
         if not use.requires_grad:
             values = flow.values_of(use, row)

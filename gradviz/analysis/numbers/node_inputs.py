@@ -1,4 +1,4 @@
-"""What a node was computed from, by the names of its function's arguments."""
+"""The inputs of a node, by the names of its function's arguments."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ class NamedTensor(Struct, frozen=True, omit_defaults=True):
     """A tensor, or a gradient, by its name in the formula."""
 
     name: str
-    """``self``, ``result``, ``grad``; ``input 0`` where no schema names it."""
+    """``self``, ``result``, ``grad``; ``input 0`` if no schema names it."""
     variables: tuple[str, ...] = ()
-    """What the program calls it."""
+    """Its names in the program."""
     tensor: TensorFacts | None = None
     figures: TensorFigures | None = None
-    """With every number, where it is small and was recorded."""
+    """With all numbers, if it is small and they were recorded."""
     node: int | None = None
-    """Id of the node that produced it, or, of a gradient that was sent, of the one that received it."""
+    """Id of the node that produced it; for a sent gradient, of the node that received it."""
     node_name: str = ""
     view_of: tuple[str, ...] = ()
-    """Names of the tensor that it is a view of, as nn.Linear takes its weight transposed."""
+    """Names of the tensor that it is a view of: nn.Linear uses its weight transposed."""
     wants_gradient: bool = True
 
 
 def node_inputs(graph: Graph, node: Node, derivative: Derivative | None) -> tuple[NamedTensor, ...]:
-    """What a node was computed from, in the order of its function's arguments, as far as that is known."""
+    """The inputs of a node, as far as known, in the order of its function's arguments."""
     inputs = [_from_edge(graph, name, edge) for name, edge in named_edges(node, derivative) if edge is not None]
     constants = [graph.constants[index] for index in node.constants]
     names = _names_of_constants(node, constants, derivative)
@@ -50,14 +50,14 @@ def node_inputs(graph: Graph, node: Node, derivative: Derivative | None) -> tupl
 
 
 def have_complex_numbers(tensors: Iterable[NamedTensor]) -> bool:
-    """Whether conjugates matter in the formulas of a node that has to do with these."""
+    """Whether conjugates matter in the formulas of a node with these tensors."""
     return any(each.tensor is not None and each.tensor.is_complex for each in tensors)
 
 
 def names_of_edges(node: Node, derivative: Derivative | None) -> tuple[str, ...]:
-    """The argument that each edge belongs to; empty where nobody can tell.
+    """The argument of each edge; empty if unknown.
 
-    Without a formula of torch's own it is the order in which the plain one, or the page by hand, names the inputs.
+    If torch has no formula, the order is that of the inputs in the plain formula, or in the handwritten explanation.
     """
     count = len(node.edges)
     if derivative is not None:
@@ -68,7 +68,7 @@ def names_of_edges(node: Node, derivative: Derivative | None) -> tuple[str, ...]
 
 
 def named_edges(node: Node, derivative: Derivative | None) -> list[tuple[str, Edge | None]]:
-    """The same with the edges; ``input 0`` where nobody can tell."""
+    """The same with the edges; ``input 0`` if the names are unknown."""
     names = names_of_edges(node, derivative)
     return list(zip(names or [f"input {index}" for index in range(len(node.edges))], node.edges, strict=True))
 
@@ -87,7 +87,7 @@ def _from_edge(graph: Graph, name: str, edge: Edge) -> NamedTensor:
 
 
 def _from_what_was_saved(node: Node, arguments: Collection[str]) -> Iterator[NamedTensor]:
-    """A plain number, the 3 of ``x * 3``, is no tensor of the program; torch makes one of it, and keeps that."""
+    """A plain number, like the 3 of ``x * 3``, is no tensor of the program, but torch makes one of it and saves it."""
     for saved in node.saved:
         if saved.slot in arguments and saved.value is not None:
             yield NamedTensor(saved.slot, (), saved.tensor, saved.value, wants_gradient=False)
@@ -99,9 +99,9 @@ def _names_behind_views(graph: Graph, node: Node) -> tuple[str, ...]:
 
 
 def _names_of_constants(node: Node, constants: list[Constant], derivative: Derivative | None) -> list[str]:
-    """By their order among the arguments that no gradient goes to, unless what was saved tells another; else by number.
+    """By the order of the arguments that get no gradient, unless a saved tensor contradicts it; otherwise by number.
 
-    A call may take its arguments in another order than the node that it makes: ``linear(input, weight, bias)`` runs
+    A call may have its arguments in another order than its node: ``linear(input, weight, bias)`` runs
     ``addmm(bias, input, weight)``.
     """
     free = _free_arguments(node, derivative, len(constants))
@@ -122,8 +122,8 @@ def _only(names: list[str]) -> str:
 
 
 def _free_arguments(node: Node, derivative: Derivative | None, count: int) -> list[str]:
-    """Tensors that the function takes and that no edge leads to, in order; a list that never gets a gradient, as the
-    indices of ``x[i, j]``, is taken to be as long as `count` says."""
+    """Tensor arguments without an edge, in order. A list that never gets a gradient, such as the indices of ``x[i,
+    j]``, is assumed to fill up `count`."""
     names: list[str] = []
     on_edges = names_of_edges(node, derivative)
     without_edge = [name for name, edge in zip(on_edges, node.edges, strict=False) if edge is None]

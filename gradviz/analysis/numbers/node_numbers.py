@@ -1,4 +1,4 @@
-"""What one node of a capture had to do with: its inputs, the gradient that arrived, what it saved and what it sent."""
+"""The numbers of one node of a capture: its inputs, the gradient that arrived, saved tensors, and what it sent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NodeNumbers(Struct, frozen=True, omit_defaults=True):
     id: int
     name: str
     backward: int | None = None
-    """Which backward call of the run, counted from 1."""
+    """The number of the backward call in the run, from 1."""
     file: str | None = None
     line: int | None = None
     source: str = ""
@@ -48,7 +48,7 @@ class NodeNumbers(Struct, frozen=True, omit_defaults=True):
 
 
 def node_numbers(capture: Capture, graph: Graph, node: Node, derivative: Derivative | None) -> NodeNumbers:
-    """Everything that the capture holds of one node of `graph`."""
+    """Everything in the capture about one node of `graph`."""
     return _Numbers(capture, graph, node, derivative).all()
 
 
@@ -92,12 +92,12 @@ class _Numbers:
 
     def _unsaid(self, tensors: Iterable[NamedTensor]) -> Iterator[str]:
         if self.graph.backward is None:
-            yield "no backward was recorded with this graph: there are no gradients"
+            yield "no backward was recorded with this graph, so there are no gradients"
         elif self.graph.failed_node == self.node.id:
-            yield "backward raised in this node: it sent nothing"
+            yield "backward raised in this node, so it sent nothing"
         elif self.node.run is None:
-            yield "the engine did not run this node, or what it did was not measured"
+            yield "the engine did not run this node, or it was not measured"
         if have_complex_numbers(tensors):
-            yield "of complex tensors only norms are recorded, not every number"
+            yield "for complex tensors only norms are recorded, not single numbers"
         elif not any(holds_numbers(node.values) for node in self.graph.nodes):
-            yield "no tensor here is held whole: record with --values, or --values-up-to N for larger ones"
+            yield "no tensor's numbers are recorded here: record with --values, or --values-up-to N for larger tensors"

@@ -1,4 +1,4 @@
-"""What a node gave, and the gradients that arrived for it, by the names that they have in its formulas."""
+"""The results of a node, and the gradients that arrived for them, by their names in its formulas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def node_results(node: Node, derivative: Derivative | None) -> tuple[NamedTensor
 
 
 def arrived_gradients(node: Node) -> tuple[NamedTensor, ...]:
-    """``grad``, or of several ``grads[0]`` and so on."""
+    """``grad``; if there are several, ``grads[0]`` and so on."""
     several = len(node.arrived) > 1
     return tuple(
         NamedTensor(f"grads[{index}]" if several else "grad", (), node.output(index), figures)
@@ -28,7 +28,7 @@ def arrived_gradients(node: Node) -> tuple[NamedTensor, ...]:
 
 
 def _names(node: Node, derivative: Derivative | None) -> tuple[str, ...]:
-    """Those of torch, or of the plain formula where there is no torch; counted where neither fits."""
+    """Torch's names, or those of the plain formula without torch; numbered if neither fits."""
     count, plain = len(node.outputs), plain_formula(node.name)
     for names in (result_names(derivative.schema) if derivative else (), plain.outputs if plain else ()):
         if len(names) == count:

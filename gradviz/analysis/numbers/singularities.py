@@ -1,4 +1,4 @@
-"""Operations that have no finite value or slope somewhere: where that is, and what people do about it."""
+"""Operations without a finite value or slope at some input: which input that is, and the usual remedy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gradviz.graph.call_log import Call
 
 
 class Singularity(NamedTuple):
-    """One kind of place where an operation cannot be trusted."""
+    """Inputs at which an operation has no finite value or slope."""
 
     reason: str
     remedy: str
@@ -19,30 +19,30 @@ _SQRT = Singularity(
     "the slope of a square root is infinite at 0", "add a small number under the root: (x + 1e-12).sqrt()"
 )
 _LOG = Singularity(
-    "log(0) is -Inf with an infinite slope, and log of what is negative is NaN",
+    "log(0) is -Inf with an infinite slope, and the log of a negative number is NaN",
     "keep its input above 0: x.clamp(min=1e-9).log(), or use a function that takes logits (log_softmax, logsigmoid)",
 )
-_DIVISION = Singularity("something is divided by 0", "keep the divisor away from 0: x / y.clamp(min=1e-6)")
+_DIVISION = Singularity("a division by 0", "keep the divisor away from 0: x / y.clamp(min=1e-6)")
 _POWER = Singularity(
-    "a power below 1 has an infinite slope at 0, and a fractional power of what is negative is NaN",
+    "a power below 1 has an infinite slope at 0, and a fractional power of a negative number is NaN",
     "keep the base above 0: x.clamp(min=1e-6).pow(...)",
 )
-_NORM = Singularity("the slope of a distance is not defined where it is 0", "add a small number inside the root")
+_NORM = Singularity("the slope of a distance is undefined at 0", "add a small number inside the root")
 _ARC = Singularity(
-    "its slope is infinite at the ends of the interval from -1 to 1, and beyond them it is NaN",
-    "stay inside: x.clamp(-1 + 1e-6, 1 - 1e-6)",
+    "its slope is infinite at -1 and 1, and NaN outside of them",
+    "keep its input inside: x.clamp(-1 + 1e-6, 1 - 1e-6)",
 )
 _SPREAD = Singularity(
     "the spread of one value is 0/0, and a spread of 0 has an infinite slope",
-    "use correction=0, or keep batches of one away (drop_last=True)",
+    "use correction=0, or avoid batches of one (drop_last=True)",
 )
 _SPECTRUM = Singularity(
     "the slope of eigenvectors and singular vectors is infinite where two values are equal",
-    "use eigenvalues alone, or tell them apart by a little noise on the diagonal",
+    "use eigenvalues alone, or add a little noise to the diagonal to make them differ",
 )
-_SOFTMAX = Singularity("a row with nothing but -Inf has no softmax", "leave at least one entry of each row unmasked")
+_SOFTMAX = Singularity("a row that contains only -Inf has no softmax", "leave at least one entry of each row unmasked")
 _LIKELIHOOD = Singularity(
-    "it takes a logarithm, which is infinite at 0 (and at 1 for its complement)", "use the form that takes logits"
+    "it computes a logarithm, which is infinite at 0 (and at 1 for its complement)", "use the form that takes logits"
 )
 
 _KINDS: tuple[tuple[Singularity, tuple[str, ...]], ...] = (
@@ -63,6 +63,6 @@ _BY_NAME = {name: kind for kind, names in _KINDS for name in names}
 
 
 def singularity_of(call: Call) -> Singularity | None:
-    """What is known of the function that was called."""
+    """The singularity of the called function, if it has one."""
     name = plain_name(call.function)
     return _BY_NAME.get(name) or _BY_NAME.get(name.removeprefix("linalg_"))

@@ -1,4 +1,4 @@
-"""What findings say of the values that an operation computed with, or gave."""
+"""The words for the values of an operation's inputs or results in findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations that leave leaves dead (`gradviz.analysis.numbers.dead_leaves`), and the lines that are to blame."""
+"""Operations that send only zeros to leaves (`gradviz.analysis.numbers.dead_leaves`), and the lines to blame."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.value_origins import Origin, ValueOrigins, is_all_zero
 from gradviz.analysis.numbers.dead_leaves import DeadLeaf, DeadLeaves
-from gradviz.analysis.numbers.gradient_origins import GradientOrigin, senders, state_of, where_ways_part
+from gradviz.analysis.numbers.gradient_origins import GradientOrigin, node_where_paths_split, senders, state_of
 from gradviz.analysis.numbers.zero_slopes import (
     ZeroCause,
     can_be_flat,
@@ -33,12 +33,12 @@ from gradviz.graph.model import Node
 
 @dataclass(frozen=True)
 class ZeroGradient:
-    """One operation, and the leaves that it leaves without a gradient."""
+    """One operation, and the leaves that get only zeros from it."""
 
     cause: ZeroCause
     graph: int
     node: int
-    """The node that got something and sent zero."""
+    """The node that got a gradient and sent zero."""
     leaves: tuple[str, ...]
     leaf_nodes: tuple[int, ...]
     steps: int
@@ -46,51 +46,51 @@ class ZeroGradient:
     call: int | None = None
     """The call of that node."""
     operand: ValueFacts | None = None
-    """What decides: the operand that is below zero, outside of the range, or zero."""
+    """The operand to blame: it is below zero, outside of the range, or zero."""
     blamed_site: int | None = None
-    """The line to change, in the log's call sites; None for the line of the operation."""
+    """The line to change, as an index in the log's call sites; None for the line of the operation."""
     by: Literal["operation", "value", "cancelling"] = "operation"
-    """``value``: what the line made, not what it computed with, is to blame; ``cancelling``: the operation sends
-    gradients on several ways, and where these meet again their sum is zero."""
+    """``value``: the line's result is to blame, not its inputs; ``cancelling``: the operation sends gradients on
+    several paths, and their sum is zero where the paths meet again."""
     was_alive: bool = False
     """Whether the leaves got gradients at first."""
     optimizer: int | None = None
-    """Of those that did: the optimizer, by its number in the log, whose steps moved the weights there."""
+    """If they did: the optimizer, by its number in the log, whose steps moved the weights there."""
 
 
 class ZeroGradients:
-    """Looks for them in all graphs of one run together."""
+    """Finds them in all graphs of one run together."""
 
     def __init__(self, backward_calls: BackwardCalls) -> None:
         self._backward_calls = backward_calls
         self._graphs = backward_calls.graphs
         self._flow = backward_calls.flow
         self._origins = ValueOrigins(self._flow)
-        self._where_ways_part_in = cache(lambda number: partial(where_ways_part, senders(self._graphs[number])))
+        self._split_finder = cache(lambda number: partial(node_where_paths_split, senders(self._graphs[number])))
 
     def all(self) -> tuple[ZeroGradient, ...]:
-        """The one that costs most leaves their gradient first."""
+        """The one with the most affected leaves first."""
         found: dict[tuple[str, int | None, str], ZeroGradient] = {}
         explained: dict[tuple[int, int, GradientOrigin], ZeroGradient | None] = {}
         for leaf, graph, node, gradient_origin in DeadLeaves(self._backward_calls, self._origins).gradient_origins():
-            place = graph, node.id, gradient_origin
-            if place not in explained:
-                explained[place] = self._explained(leaf, graph, node, gradient_origin)
-            same = explained[place]
+            origin = graph, node.id, gradient_origin
+            if origin not in explained:
+                explained[origin] = self._explained(leaf, graph, node, gradient_origin)
+            same = explained[origin]
             if same is None:
                 continue
-            told = replace(same, leaves=(leaf.name,), leaf_nodes=(leaf.node,), steps=leaf.steps)
-            key = (told.cause, *self._line(told))
+            zero = replace(same, leaves=(leaf.name,), leaf_nodes=(leaf.node,), steps=leaf.steps)
+            key = (zero.cause, *self._line(zero))
             known = found.get(key)
-            found[key] = told if known is None else _together(known, told)
+            found[key] = zero if known is None else _together(known, zero)
         return tuple(sorted(found.values(), key=lambda each: -len(each.leaves)))
 
-    def _line(self, told: ZeroGradient) -> tuple[int | None, str]:
-        if told.blamed_site is not None:
-            return told.blamed_site, "site"
-        return (told.call, "call") if told.call is not None else (told.node, "node")
+    def _line(self, zero: ZeroGradient) -> tuple[int | None, str]:
+        if zero.blamed_site is not None:
+            return zero.blamed_site, "site"
+        return (zero.call, "call") if zero.call is not None else (zero.node, "node")
 
-    # -- why -----------------------------------------------------------------------------------------------------
+    # -- causes --------------------------------------------------------------------------------------------------
 
     def _explained(
         self, leaf: DeadLeaf, number: int, node: Node, gradient_origin: GradientOrigin
@@ -111,61 +111,61 @@ class ZeroGradients:
         return self._by_slope(plain, node, row)
 
     def _by_cancelling(self, plain: ZeroGradient) -> ZeroGradient | None:
-        """Ways that part below one operation cancel where they meet again above: it does not depend on its input."""
-        parting = self._where_ways_part_in(plain.graph)(plain.node)
-        if parting is None:
+        """Paths that start at one operation cancel where they meet again: its result does not depend on its input."""
+        start = self._split_finder(plain.graph)(plain.node)
+        if start is None:
             return None
-        number = self._graphs[plain.graph].nodes[parting].sequence_nr
-        return replace(plain, node=parting, call=self._flow.call_of_node(number), by="cancelling")
+        number = self._graphs[plain.graph].nodes[start].sequence_nr
+        return replace(plain, node=start, call=self._flow.call_of_node(number), by="cancelling")
 
     def _by_slope(self, plain: ZeroGradient, node: Node, row: int) -> ZeroGradient:
-        """The derivative of the operation is zero: everywhere, or for what it was given."""
+        """The derivative of the operation is zero: everywhere, or at its input."""
         flow = self._flow
         call = flow.log.calls[row]
         operand = _operand(call)
         values = flow.values_of(operand, row) if operand is not None else None
         cause = cause_by_slope(node, call, values)
-        told = replace(plain, cause=cause, call=row, operand=values, blamed_site=line_of_module(flow, call))
+        zero = replace(plain, cause=cause, call=row, operand=values, blamed_site=line_of_module(flow, call))
         if cause not in ("dead_relu", "saturation") or operand is None or values is None:
-            return told
-        return self._by_weights(told, operand.tensor, row)
+            return zero
+        return self._by_weights(zero, operand.tensor, row)
 
-    def _by_weights(self, told: ZeroGradient, tensor: int, row: int) -> ZeroGradient:
-        """Blame whoever moved the weights that put an operand where the slope is zero, if that is known."""
+    def _by_weights(self, zero: ZeroGradient, tensor: int, row: int) -> ZeroGradient:
+        """Blame what moved the weights that put an operand where the slope is zero, if known."""
         flow = self._flow
         weights = self._weights_just_above(tensor, row)
-        stepped = (optimizer_that_moved(flow, use.tensor, row) for use in weights if told.was_alive)
+        stepped = (optimizer_that_moved(flow, use.tensor, row) for use in weights if zero.was_alive)
         optimizer = next((each for each in stepped if each is not None), None)
         if optimizer is not None:
             made = flow.log.calls[optimizer]
-            return replace(told, blamed_site=made.call_site, optimizer=made.optimizer)
-        site = self._site_of_weights(weights, row, told)
-        return told if site is None else replace(told, blamed_site=site)
+            return replace(zero, blamed_site=made.call_site, optimizer=made.optimizer)
+        site = self._site_of_weights(weights, row, zero)
+        return zero if site is None else replace(zero, blamed_site=site)
 
     def _weights_just_above(self, tensor: int, row: int) -> list[TensorUse]:
-        """What the call that gave a tensor to `row` made it with: a bias before a weight."""
+        """The weights of the call that made a tensor for `row`: a bias before a weight."""
         makers = self._flow.producers(tensor, row)
         uses = self._flow.log.calls[makers[-1]].inputs if makers else ()
         weights = [use for use in uses if use.is_live_leaf]
         return sorted(weights, key=lambda use: len(self._flow.log.tensors[use.tensor].facts.shape))
 
-    def _site_of_weights(self, weights: list[TensorUse], row: int, told: ZeroGradient) -> int | None:
-        """The line that set the weights which put every value of an operand where the slope is zero.
+    def _site_of_weights(self, weights: list[TensorUse], row: int, zero: ZeroGradient) -> int | None:
+        """The line that set the weights that put every value of an operand where the slope is zero.
 
-        A bias is to blame if it lies where the values lie; a weight if it is large for its width, or if it has one sign
-        where the sign alone decides.
+        A bias is to blame if it has the sign of the values; a weight if it is large for its width, or if it has only
+        one sign and the sign alone decides.
         """
         flow = self._flow
         for use in weights:
             writes = first_writes(flow, use.tensor, row)
             given = flow.values_of(use, row)
             shape = flow.log.tensors[use.tensor].facts.shape
-            if given is not None and is_set_by_hand(flow, writes) and _puts_there(given, shape, told):
+            if given is not None and is_set_by_hand(flow, writes) and _puts_there(given, shape, zero):
                 return flow.log.calls[writes[-1]].call_site
         return None
 
     def _by_zero_operand(self, plain: ZeroGradient, row: int) -> ZeroGradient | None:
-        """It was multiplied by nothing but zeros, or chosen nowhere: by what, and who made that?"""
+        """It was multiplied by zeros only, or not selected: by which operand, and what made that operand?"""
         flow, origins = self._flow, self._origins
         call = flow.log.calls[row]
         zeros = origins.inputs_of_kind(row, is_all_zero)
@@ -173,7 +173,7 @@ class ZeroGradients:
             is_chosen = is_choice(call) or any(
                 type(scalar) in (int, float) and scalar == 0 for scalar in call.scalars.values()
             )
-            # Without any zero, what it was multiplied with cancels out: that may be right.
+            # Without any zero, the gradients of the other factor cancel out: that may be right.
             site = self._site_of_choice(row) if is_chosen else None
             return replace(plain, cause="masked_out", call=row, blamed_site=site) if is_chosen else None
         use = zeros[0]
@@ -183,25 +183,26 @@ class ZeroGradients:
             return None
         return self._by_origin(replace(plain, call=row, operand=values), origin, use)
 
-    def _by_origin(self, told: ZeroGradient, origin: Origin, use: TensorUse) -> ZeroGradient:
+    def _by_origin(self, zero: ZeroGradient, origin: Origin, use: TensorUse) -> ZeroGradient:
         flow = self._flow
         maker = flow.log.calls[origin.call]
         live = _operand(maker)
         if live is not None and not origin.is_unseen and can_be_flat(maker):
             values = flow.values_of(live, origin.call)
             cause = cause_by_name(maker, values)
-            told = replace(told, cause=cause, call=origin.call, operand=values, blamed_site=line_of_module(flow, maker))
-            return told if values is None else self._by_weights(told, live.tensor, origin.call)
+            zero = replace(zero, cause=cause, call=origin.call, operand=values, blamed_site=line_of_module(flow, maker))
+            return zero if values is None else self._by_weights(zero, live.tensor, origin.call)
         if use.is_live_leaf:
-            writes = first_writes(flow, use.tensor, told.call or origin.call)
+            writes = first_writes(flow, use.tensor, zero.call or origin.call)
             site = flow.log.calls[writes[-1]].call_site if writes else maker.call_site
-            return replace(told, cause="masked_out", blamed_site=site, by="value")
-        written = flow.changes(origin.tensor, origin.call, told.call or origin.call)
+            return replace(zero, cause="masked_out", blamed_site=site, by="value")
+        written = flow.changes(origin.tensor, origin.call, zero.call or origin.call)
         last = flow.log.calls[written[-1]] if written else maker
-        return replace(told, cause="masked_out", blamed_site=last.call_site, by="value")
+        return replace(zero, cause="masked_out", blamed_site=last.call_site, by="value")
 
     def _is_first_state(self, leaf: DeadLeaf, row: int) -> bool:
-        """Whether one step shows nothing yet: a weight met zeros that were made as such, as a hidden state begins."""
+        """Whether one step proves nothing yet: a weight met zeros that were made as such, like an initial hidden
+        state."""
         if leaf.steps > 1 or leaf.was_alive:
             return False
         flow = self._flow
@@ -211,7 +212,7 @@ class ZeroGradients:
         return any(not flow.log.calls[origin.call].inputs for origin in origins)
 
     def _will_move(self, use: TensorUse, origin: Origin) -> bool:
-        """Whether the zero is a weight that gets a gradient of its own: after a step it is zero no more."""
+        """Whether the zero is a weight that gets a gradient itself: after a step it is no longer zero."""
         flow = self._flow
         tensors = {*flow.sharing_memory(use.tensor), *flow.sharing_memory(origin.tensor)}
         names = {name for tensor in tensors for name in flow.log.tensors[tensor].names}
@@ -222,7 +223,7 @@ class ZeroGradients:
         )
 
     def _site_of_choice(self, row: int) -> int | None:
-        """Where the mask of ``where`` and its like was made, if it leaves nothing."""
+        """The line that made the mask of ``where`` or a similar call, if the mask selects nothing."""
         flow, origins = self._flow, self._origins
         call = flow.log.calls[row]
         for use in call.inputs:
@@ -247,9 +248,9 @@ def _is_constant(values: ValueFacts) -> bool:
     return values.minimum is not None and values.minimum == values.maximum
 
 
-def _puts_there(weights: ValueFacts, shape: tuple[int | str, ...], told: ZeroGradient) -> bool:
-    """Whether these weights alone explain where the values of the operand lie."""
-    values = told.operand
+def _puts_there(weights: ValueFacts, shape: tuple[int | str, ...], zero: ZeroGradient) -> bool:
+    """Whether these weights alone explain the range of the operand's values."""
+    values = zero.operand
     if weights.minimum is None or weights.maximum is None:
         return False
     if values is None or values.minimum is None or values.maximum is None:
@@ -258,7 +259,7 @@ def _puts_there(weights: ValueFacts, shape: tuple[int | str, ...], told: ZeroGra
         middle = (values.minimum + values.maximum) / 2
         return weights.maximum < 0 if middle < 0 else weights.minimum > 0
     inputs = prod(size for size in shape[1:] if isinstance(size, int))
-    is_by_sign = told.cause == "dead_relu" and (weights.minimum >= 0 or weights.maximum <= 0)
+    is_by_sign = zero.cause == "dead_relu" and (weights.minimum >= 0 or weights.maximum <= 0)
     return is_by_sign or max(-weights.minimum, weights.maximum) > LARGE_WEIGHT / sqrt(inputs)
 
 

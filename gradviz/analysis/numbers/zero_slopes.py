@@ -1,4 +1,4 @@
-"""Operations that send a gradient of zero, and why they do: everywhere, for such operands, or by another operand."""
+"""Operations that send a gradient of zero, and why: everywhere, for such operands, or because of another operand."""
 
 from __future__ import annotations
 
@@ -48,36 +48,36 @@ def can_be_flat(call: Call) -> bool:
 
 
 def is_choice(call: Call) -> bool:
-    """Whether a function chooses what goes on, and nothing comes to the rest."""
+    """Whether a function selects some inputs and sends nothing to the rest."""
     return plain_name(call.function) in _CHOICES
 
 
 def is_product(node: Node, call: Call) -> bool:
-    """Whether what it sends is what came times another operand: zero by that operand, not by a slope."""
+    """Whether it sends its gradient times another operand: zero because of that operand, not because of a slope."""
     return not is_flat_as_called(node, call) and plain_name(call.function) in _CHOICES | _PRODUCTS
 
 
 def cause_by_slope(node: Node, call: Call, values: ValueFacts | None) -> ZeroCause:
-    """Why a node sends zero by its slope, of what its call was given."""
+    """Why a node sends zero because of its slope at the inputs of its call."""
     return "zero_gradient_op" if is_flat_as_called(node, call) else cause_by_name(call, values)
 
 
 def cause_by_name(call: Call, values: ValueFacts | None) -> ZeroCause:
-    """The same as far as the function tells."""
+    """The same, from the function alone."""
     name = plain_name(call.function)
     if name in _RELUS:
         return "dead_relu"
     if name not in _CLAMPS:
         return "zero_gradient_op"
-    lower = {call.scalars.get(place) for place in ("1", "min", "0")} - {None}
-    upper = {call.scalars.get(place) for place in ("2", "max")} - {None}
+    lower = {call.scalars.get(argument) for argument in ("1", "min", "0")} - {None}
+    upper = {call.scalars.get(argument) for argument in ("2", "max")} - {None}
     is_relu = name in ("clamp", "clip", "clamp_min") and lower == {0} and not upper
     below_zero = values is not None and values.maximum is not None and values.maximum <= 0
     return "dead_relu" if is_relu and below_zero else "saturation"
 
 
 def is_flat_as_called(node: Node, call: Call) -> bool:
-    """Whether the slope is zero whatever goes in."""
+    """Whether the slope is zero whatever the input is."""
     return is_flat(node) or _is_single_softmax(node) or _rounds(call)
 
 
@@ -86,12 +86,12 @@ def _rounds(call: Call) -> bool:
 
 
 def _is_single_softmax(node: Node) -> bool:
-    """Whether it is a softmax over one element, which is 1 whatever goes in."""
+    """Whether it is a softmax over one element, which is 1 whatever its input is."""
     if stem_of(node.name) not in ("Softmax", "LogSoftmax"):
         return False
     dim, output = node.attributes.get("dim"), node.output(0)
     if not isinstance(dim, int) or output is None or not output.shape:
         return output is not None and not output.shape
-    # torch tells a negative dim as a number of 64 bits without a sign
+    # torch reports a negative dim as an unsigned 64-bit number
     signed = dim - 2**64 if dim >= 2**63 else dim
     return output.shape[signed] == 1

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from gradviz.analysis.dataflow.dataflow import Dataflow, hands_on
+from gradviz.analysis.dataflow.dataflow import Dataflow, passes_on
 from gradviz.analysis.dataflow.tensor_words import tensor_words, together
 from gradviz.analysis.parameters.received_gradients import ReceivedGradients
 from gradviz.graph.call_log import Call, CallLog, LoggedTensor, TensorUse
@@ -309,7 +309,7 @@ class HandedOnGradients:
         fed: dict[int, tuple[int, ...]] = {}
         for call in reversed(self._log.calls):
             leaves = set(self._given_to(call))
-            for use in call.outputs if hands_on(call) else ():
+            for use in call.outputs if passes_on(call) else ():
                 leaves.update(fed.get(use.tensor, ()))
             for use in call.inputs if leaves else ():
                 fed[use.tensor] = tuple(sorted(leaves.union(fed.get(use.tensor, ())))[:2])

@@ -1,7 +1,7 @@
-"""The order in which the engine runs the nodes of a graph: as it was recorded, or else as it would be.
+"""The order in which the engine runs the nodes of a graph: the recorded one, or else the expected one.
 
-The engine keeps what is ready, that is whatever all of its gradients have arrived for, in a queue, and takes from it
-what was created last: `torch/csrc/autograd/engine.cpp`, ``ReadyQueue``. Leaves go before everything else.
+The engine keeps ready nodes, for which all gradients have arrived, in a queue, and takes the one that was created last:
+`torch/csrc/autograd/engine.cpp`, ``ReadyQueue``. Leaves go before everything else.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from gradviz.graph.traversal import ancestors
 
 
 def order_of_run(graph: Graph) -> list[int]:
-    """Ids of the nodes that the engine ran, the first one first; empty where nobody watched it.
+    """Ids of the nodes that the engine ran, the first one first; empty if it was not recorded.
 
-    Behind them the node in which backward raised, and those whose gradient it gave back instead of running them, as
-    ``torch.autograd.grad`` wants it.
+    After them come the node in which backward raised, and the nodes whose gradient ``torch.autograd.grad`` returned
+    instead of running them.
     """
     ran = [node for node in graph.nodes if node.run is not None]
     if not ran:
@@ -32,7 +32,7 @@ def order_of_run(graph: Graph) -> list[int]:
 def expected_order(graph: Graph) -> list[int]:
     """Ids of the nodes that a backward from the roots would run on one thread, the first one first.
 
-    Where a graph has no roots, as a part of one, it begins at whatever nothing in it takes.
+    A graph without roots, such as a part of another graph, starts at the nodes that no other node uses.
     """
     starts = {root.node for root in graph.roots}
     if not starts:
@@ -61,7 +61,7 @@ def expected_order(graph: Graph) -> list[int]:
 
 
 class _ReadyQueue:
-    """Leaves first, then what was created last; of those that are alike, what came first."""
+    """Leaves first, then what was created last; ties in the order of arrival."""
 
     def __init__(self, graph: Graph) -> None:
         self._nodes = graph.nodes

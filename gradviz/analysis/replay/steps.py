@@ -1,11 +1,11 @@
-"""The backward pass as steps: what the engine ran, in its order, and the gradients that went into and out of each.
+"""The backward pass as steps: what the engine ran, in its order, and the gradients into and out of each step.
 
-A step is a run of nodes that one item of a view stands for: a single operation with the views that are merged into it,
-a leaf that takes its gradient, or a folded box with all that is in it. So a picture and a replay of the same view
-speak of the same things. An item that stands for several repetitions has a step for each of them.
+A step is a run of the nodes of one item of a view: a single operation with the views that are merged into it, a leaf
+that gets its gradient, or a folded box with all its contents. So a picture and a replay of the same view show the same
+things. An item for several repetitions has one step for each of them.
 
-Between two nodes of one item only leaves may run: their own steps come after it then, and `Step.nodes` keeps what the
-engine did.
+Between two nodes of one item only leaves may run. Their own steps come after it then, and `Step.nodes` keeps the order
+of the engine.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from gradviz.graph.query.root_names import why_it_did_not_begin
 from gradviz.view.model import Item, View
 
 START = 0
-"""The step before the first: backward was called, and its own gradients stand at the roots."""
+"""The step before the first: backward was called, and the roots have their gradients."""
 
 State = Literal["ran", "runs", "ready", "waits", "ahead", "never", "given"]
-"""Of an item at a step: ``ready``: every gradient that it is to get has arrived; ``waits``: some have; ``ahead``: none;
+"""The state of an item at a step: ``ready``: all of its gradients have arrived; ``waits``: some have; ``ahead``: none;
 ``never``: backward does not run it; ``given``: data without a gradient."""
 
 
 Slot = tuple[int, int]
-"""A node, and for which output of its forward a gradient is: what arrives at one slot is summed."""
+"""A node and the number of one of its forward outputs: the gradients for one slot are summed."""
 
 
 class Flow(NamedTuple):
     """One gradient between two steps."""
 
     sender: int | None
-    """The node that sent it along one of its edges; None for what backward started from."""
+    """The node that sent it along one of its edges; None for the gradient of a root."""
     edge: int
-    """That edge, by its place; without a sender the place of the root."""
+    """The index of that edge; without a sender the index of the root."""
     receiver: int
     input_nr: int
-    """For which output of the receiver's forward it is."""
+    """The number of the receiver's forward output."""
     step: int
     """The step of the sender, or `START`."""
     gradient: TensorFigures | None
-    """None where it was not measured."""
+    """None if it was not measured."""
 
 
 @dataclass(slots=True)
 class Step:
-    """What runs as one."""
+    """What runs as one step."""
 
     number: int
     """Counted from 1."""
@@ -62,14 +62,14 @@ class Step:
     nodes: list[int]
     """Ids of the nodes that ran, in the order of the engine."""
     entering: list[Flow] = field(default_factory=list)
-    """From the steps before it, in the order of their arrival."""
+    """From earlier steps, in the order of arrival."""
     slots: dict[Slot, list[Flow]] = field(default_factory=dict)
-    """The same by what they are summed into."""
+    """The same by the slot in which they are summed."""
     leaving: list[Flow] = field(default_factory=list)
     """To other steps, and to nodes that never run."""
 
     def arrived_by(self, at: int) -> int:
-        """How many gradients have entered when the step `at` is over."""
+        """The number of gradients that have entered at the end of step `at`."""
         return bisect_right(self.entering, at, key=_step_of)
 
 
@@ -78,9 +78,9 @@ def _step_of(flow: Flow) -> int:
 
 
 class Replay:
-    """A backward pass that can be looked at step by step. Making it takes time in proportion to nodes and edges.
+    """A backward pass, step by step. Construction takes time linear in nodes and edges.
 
-    Raises `BadInput` where there is none, as torch refused the call.
+    Raises `BadInput` if there is no backward pass because torch refused the call.
     """
 
     def __init__(self, graph: Graph, view: View) -> None:
@@ -90,7 +90,7 @@ class Replay:
         self.graph, self.view = graph, view
         order = order_of_run(graph)
         self.was_watched = bool(order)
-        """False where the order is the one that the engine would take: nothing ran, or nobody watched."""
+        """False if the order is only the expected one: nothing ran, or it was not recorded."""
         self.steps = _steps(_Owners(view, graph), order or expected_order(graph))
         self._step_of = {node: step.number for step in self.steps for node in step.nodes}
         self._join()
@@ -106,9 +106,9 @@ class Replay:
         return len(self.steps)
 
     def steps_between(self, first: int, last: int | None) -> range:
-        """The steps from one number to another, `START` among them; to the last one where that is None.
+        """The steps from one number to another, `START` included; to the last one if that is None.
 
-        Raises `BadInput` for numbers that are none of steps, or stand the wrong way round.
+        Raises `BadInput` for numbers that are no steps, or that are in the wrong order.
         """
         count = len(self.steps)
         for number in (first, count if last is None else last):
@@ -119,27 +119,27 @@ class Replay:
         return range(first, (count if last is None else last) + 1)
 
     def step(self, number: int) -> Step:
-        """The step with that number, from 1 on."""
+        """The step with that number, from 1."""
         return self.steps[number - 1]
 
     def step_of_node(self, node: int) -> int | None:
-        """The step in which a node runs; None for one that never does."""
+        """The step in which a node runs; None if it never does."""
         return self._step_of.get(node)
 
     def steps_of_item(self, item: int) -> Sequence[int]:
-        """In which steps an item runs: several for one that stands for repetitions."""
+        """The steps in which an item runs: several for an item with repetitions."""
         return self._steps_of_item.get(item, ())
 
     def nodes_done(self, at: int) -> int:
-        """How many nodes have run when a step is over."""
+        """The number of nodes that have run at the end of a step."""
         return self._done_nodes[at]
 
     def waiting(self, at: int) -> int:
-        """For how many steps after `at` some gradient has arrived when that is over."""
+        """The number of later steps for which some gradient has arrived at the end of step `at`."""
         return self._waiting[at]
 
     def state_of_step(self, number: int, at: int) -> State:
-        """How it stands with a step when the step `at` is over."""
+        """The state of a step at the end of step `at`."""
         if number <= at:
             return "runs" if number == at else "ran"
         first, last = self._arrivals[number - 1]
@@ -148,7 +148,7 @@ class Replay:
         return "ready" if last <= at else "waits"
 
     def state_of(self, item: Item, at: int) -> State:
-        """How it stands with an item when the step `at` is over; of repetitions, with the one whose turn it is."""
+        """The state of an item at the end of step `at`; for repetitions, that of the current one."""
         if item.root is not None:
             return "ran" if at > START else "runs"
         if item.kind not in ("node", "box"):
@@ -162,12 +162,12 @@ class Replay:
         return self.state_of_step(numbers[index], at) if index < len(numbers) else "ran"
 
     def roots_entering(self) -> Iterator[Flow]:
-        """What backward started from."""
+        """The gradients that backward started from."""
         for index, root in enumerate(self.graph.roots):
             yield Flow(None, index, root.node, root.output_nr, START, root.gradient)
 
     def _join(self) -> None:
-        """Tell each step what enters and what leaves it."""
+        """Adds to each step the gradients that enter and leave it."""
         flows = list(self.roots_entering())
         for step in self.steps:
             for sender in step.nodes:
@@ -191,11 +191,11 @@ class Replay:
                 yield flow
 
     def arrived_at(self, slot: Slot) -> TensorFigures | None:
-        """What arrived at a slot, after the hooks on it; None where it was not measured."""
+        """The gradient that arrived at a slot, after its hooks; None if it was not measured."""
         return at_index(self.graph.nodes[slot[0]].arrived, slot[1])
 
     def sum_at(self, slot: Slot) -> TensorFigures | None:
-        """The same before the hooks: the sum of all that was sent there."""
+        """The same before the hooks: the sum of all gradients sent there."""
         return at_index(self.graph.nodes[slot[0]].before_hooks, slot[1]) or self.arrived_at(slot)
 
     def has_failed(self, step: Step) -> bool:
@@ -212,13 +212,13 @@ class Replay:
 
 def _first_and_last_arrival(step: Step) -> tuple[int, int]:
     if not step.entering:
-        # In a part of a graph, what comes from outside of it is there from the beginning.
+        # In a part of a graph, gradients from outside are there from the beginning.
         return START, START
     return step.entering[0].step, step.entering[-1].step
 
 
 class _Owners:
-    """The items that stand for a node."""
+    """The items that show a node."""
 
     def __init__(self, view: View, graph: Graph) -> None:
         self._leaves: dict[int, list[int]] = {}
@@ -235,23 +235,23 @@ class _Owners:
                 self._repetitions.update(_repetitions_in(item, graph))
 
     def of_leaf(self, node: int) -> list[int]:
-        """Items that show nothing but this leaf; none for an operation and for a leaf inside of boxes alone."""
+        """Items that show only this leaf; empty for operations, and for leaves that are only inside of boxes."""
         return self._leaves.get(node, [])
 
     def of(self, node: int, current: int | None) -> int | None:
-        """The item in which it is drawn: `current` where that is one of several."""
+        """The item in which it is drawn: `current` if that is one of several."""
         holders = self._holders.get(node, ())
         return current if current in holders else holders[0] if holders else None
 
     def is_next_repetition(self, node: int, before: int) -> bool:
-        """Whether `node` belongs to another repetition of their item than the one that ran before it."""
+        """Whether `node` belongs to another repetition of its item than the node that ran before it."""
         return self._repetitions.get(node) != self._repetitions.get(before)
 
 
 def _repetitions_in(item: Item, graph: Graph) -> Iterator[tuple[int, int]]:
-    """The nodes of an operation that stands for several, each with the number of its repetition.
+    """The nodes of an operation that is drawn for several, each with the number of its repetition.
 
-    Each repetition has one node of the operation's own name, and views that are merged into it.
+    Each repetition has one node with the operation's name, and the views that are merged into it.
     """
     if item.node is None:
         return
@@ -265,7 +265,7 @@ def _repetitions_in(item: Item, graph: Graph) -> Iterator[tuple[int, int]]:
 def _steps(owners: _Owners, order: Sequence[int]) -> list[Step]:
     steps: list[Step] = []
     current: Step | None = None
-    """The last one that is no leaf."""
+    """The last step that is not a leaf."""
     for node in order:
         leaves = owners.of_leaf(node)
         if leaves:
@@ -273,7 +273,7 @@ def _steps(owners: _Owners, order: Sequence[int]) -> list[Step]:
             continue
         item = owners.of(node, None if current is None else current.items[0])
         if item is None:
-            continue  # Hidden, so that no item stands for it.
+            continue  # Hidden: no item shows it.
         is_same = current is not None and current.items == (item,)
         if current is not None and is_same and not owners.is_next_repetition(node, current.nodes[-1]):
             current.nodes.append(node)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from gradviz.analysis.numbers.gradient_origins import GradientOrigin, find_gradient_origins, senders, where_ways_part
+from gradviz.analysis.numbers.gradient_origins import GradientOrigin, find_gradient_origins, senders, node_where_paths_split
 from gradviz.graph.gradients import NodeRun, TensorFigures
 from gradviz.graph.model import Graph
 from tests.builders import graph_of
@@ -102,10 +102,10 @@ def test_where_no_gradient_was_asked_for_none_is_missing() -> None:
 def test_ways_that_cancel_where_they_meet_part_at_the_nearest_node_that_both_went_through() -> None:
     graph = graph_of("w -> Exp -> Mean -> Expand -> Sub -> Sum -> loss; Exp -> Sub")
     numbers = {node.name: node.id for node in graph.nodes}
-    assert where_ways_part(senders(graph), numbers["ExpBackward0"]) == numbers["SubBackward0"]
+    assert node_where_paths_split(senders(graph), numbers["ExpBackward0"]) == numbers["SubBackward0"]
 
 
 def test_ways_from_two_roots_never_part() -> None:
     graph = graph_of("w -> Exp -> Sum -> loss; Exp -> Mean -> other")
     (shared,) = (node.id for node in graph.nodes if node.name == "ExpBackward0")
-    assert where_ways_part(senders(graph), shared) is None
+    assert node_where_paths_split(senders(graph), shared) is None

@@ -178,7 +178,7 @@ class BrokenGradientFacts:
     @property
     def path(self) -> tuple[str, ...]:
         """From the node where NaN or Inf began to a leaf, without the middle of a long path."""
-        nodes = [self._node_name(self._graph.nodes[node]) for node in self._broken.way]
+        nodes = [self._node_name(self._graph.nodes[node]) for node in self._broken.path]
         return tuple(nodes if len(nodes) <= 7 else [*nodes[:3], "...", *nodes[-3:]])
 
     @property
