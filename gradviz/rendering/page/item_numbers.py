@@ -68,7 +68,7 @@ class Identities:
         return number
 
     def in_level_above(self, number: int, depth: int) -> int:
-        """The item that represents another one if only boxes inside fewer than `depth` others are open: itself or its box.
+        """The item that shows another one if only boxes inside fewer than `depth` others are open: itself or its box.
 
         Args:
             number: of an item in the view with boxes open to `depth`.

@@ -16,8 +16,8 @@ _Line = tuple[str, int]
 def page_costs(graph: Graph) -> tuple[PageCost, ...]:
     """Lines that keep memory for backward, or whose nodes the engine ran.
 
-    A library's cost counts for the line of the user's code that called it. Memory counts where it is kept first, so that
-    the lines add up to the total.
+    The cost of a library counts for the line of the user's code that called it. Memory counts where it is kept
+    first, so that the lines add up to the total.
     """
     lines = own_lines(graph)
 

@@ -1,6 +1,6 @@
-"""Gradients over the steps of a run as one picture: the norm of all of them, and below it a heat map, module by step.
+"""Gradients over the steps of a run as one picture: a curve of the total norm, and a heat map of modules by steps.
 
-Pale rows vanish, dark ones explode, red cells hold NaN or Inf, and where every element is zero a flat line is left.
+Pale rows vanish, dark rows explode, red cells have NaN or Inf, and a flat line means that every element is zero.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gradviz.rendering.words.common_words import counted
 from gradviz.rendering.words.run_log_words import findings, run_facts, run_title, size_words, what_is_missing
 
 MAX_ROWS = 48
-"""More parameters than this are folded into modules, unless a depth is given."""
+"""With more parameters than this, they are folded into modules, unless a depth is given."""
 _MARGIN = 20.0
 _LINE = 15.0
 _NAMES = 210.0
@@ -36,7 +36,7 @@ _TITLE_SIZE = 15.0
 
 @dataclass(frozen=True)
 class FlowChartRenderer:
-    """Draws a run log; `width` is that of the picture, in pixels."""
+    """Draws a run log; `width` is the width of the picture, in pixels."""
 
     theme: ThemeChoice = "auto"
     depth: int | None = None
@@ -52,7 +52,7 @@ class FlowChartRenderer:
 
 
 class _Chart:
-    """One picture while it is drawn, from the top to the bottom."""
+    """One picture, drawn from top to bottom."""
 
     def __init__(self, look: FlowChartRenderer, log: RunLog, flow: FlowOverSteps) -> None:
         self._look, self._log, self._flow = look, log, flow
@@ -63,12 +63,12 @@ class _Chart:
 
     def svg(self) -> str:
         header, top = self._header()
-        left, room = _MARGIN + _NAMES, self._look.width - 2 * _MARGIN - _NAMES
-        sizes_width = room * (1 - _ZEROS_SHARE) - _GAP if self._has_zeros else room
+        left, width = _MARGIN + _NAMES, self._look.width - 2 * _MARGIN - _NAMES
+        sizes_width = width * (1 - _ZEROS_SHARE) - _GAP if self._has_zeros else width
         curve = Rect(left, top + _LINE, sizes_width, _CURVE_HEIGHT)
         rows_height = self._row_height * len(self._flow.series)
         sizes = Rect(left, curve.bottom + 2.4 * _LINE, sizes_width, rows_height)
-        zeros = Rect(sizes.right + _GAP, sizes.y, room - sizes_width - _GAP, rows_height)
+        zeros = Rect(sizes.right + _GAP, sizes.y, width - sizes_width - _GAP, rows_height)
         below = sizes.bottom + 2.6 * _LINE
         body = [*self._curve(curve), *self._map(sizes)]
         if self._has_zeros:
@@ -88,72 +88,72 @@ class _Chart:
         )
 
     def _header(self) -> tuple[list[str], float]:
-        """Markup of the title and what is to be said, and where the picture below it begins."""
-        room, y = self._look.width - 2 * _MARGIN, _MARGIN + 12
+        """Markup of the title and the sentences below it, and the y at which the picture begins."""
+        width, y = self._look.width - 2 * _MARGIN, _MARGIN + 12
         title = run_title(self._log)
-        lines = [_text(title[0].upper() + title[1:], _MARGIN, y, "p", size=_TITLE_SIZE, room=room)]
+        lines = [_text(title[0].upper() + title[1:], _MARGIN, y, "p", size=_TITLE_SIZE, width=width)]
         said = [("e", sentence) for sentence in findings(self._log, self._flow)]
         said.append(("", f"{run_facts(self._log)}; rows in the order of the model, the input above and the loss below"))
         said += [("e", sentence) for sentence in what_is_missing(self._log)]
         for css_class, sentence in said:
-            for line in wrap(printable(sentence), room, SMALL_SIZE):
+            for line in wrap(printable(sentence), width, SMALL_SIZE):
                 y += _LINE
-                lines.append(_text(line, _MARGIN, y, css_class, room=room))
+                lines.append(_text(line, _MARGIN, y, css_class, width=width))
         return lines, y + _LINE
 
-    # -- the norm of all -----------------------------------------------------------------------------------------
+    # -- the curve of the total norm --------------------------------------------------------------------------------
 
-    def _curve(self, place: Rect) -> Iterator[str]:
+    def _curve(self, area: Rect) -> Iterator[str]:
         total = [typical(self._flow.total[span]) for span in self._columns.spans()]
         scale = LogScale.of(total)
-        yield _text("norm of all gradients", _MARGIN, place.y + 10, "n", room=_NAMES - 50)
-        yield _text("log scale", _MARGIN, place.y + 10 + _LINE, room=_NAMES - 50)
+        yield _text("norm of all gradients", _MARGIN, area.y + 10, "n", width=_NAMES - 50)
+        yield _text("log scale", _MARGIN, area.y + 10 + _LINE, width=_NAMES - 50)
         step = -(-(scale.high - scale.low) // 4)
         for decade in range(scale.low, scale.high + 1, step):
-            y = place.bottom - (decade - scale.low) / (scale.high - scale.low) * place.height
-            yield f'<path class="g" d="M{number(place.x)} {number(y)}H{number(place.right)}"/>'
-            yield _text(f"1e{decade}", place.x - 6, y + 3.5, anchor="end")
+            y = area.bottom - (decade - scale.low) / (scale.high - scale.low) * area.height
+            yield f'<path class="g" d="M{number(area.x)} {number(y)}H{number(area.right)}"/>'
+            yield _text(f"1e{decade}", area.x - 6, y + 3.5, anchor="end")
         broken = [any(any(each.broken[span]) for each in self._flow.series) for span in self._columns.spans()]
-        yield from ('<g class="faint">', *cells([["bad" if each else "" for each in broken]], place), "</g>")
-        yield f'<path class="u" d="{_polyline(total, scale, place)}"/>\n'
+        yield from ('<g class="faint">', *cells([["bad" if each else "" for each in broken]], area), "</g>")
+        yield f'<path class="u" d="{_polyline(total, scale, area)}"/>\n'
 
     # -- the heat maps -------------------------------------------------------------------------------------------
 
-    def _map(self, place: Rect) -> Iterator[str]:
-        yield _text("size of the gradient (root mean square of its elements)", place.x, place.y - 6, "n")
-        yield f'<rect class="bed" {_rectangle(place)}/>'
-        yield from cells([size_classes(each, self._columns, self._scale) for each in self._flow.series], place)
+    def _map(self, area: Rect) -> Iterator[str]:
+        yield _text("size of the gradient (root mean square of its elements)", area.x, area.y - 6, "n")
+        yield f'<rect class="bed" {_rectangle(area)}/>'
+        yield from cells([size_classes(each, self._columns, self._scale) for each in self._flow.series], area)
         size = min(SMALL_SIZE, self._row_height - 2.5)
         for row, each in enumerate(self._flow.series):
-            y = place.y + (row + 0.5) * self._row_height + size * 0.34
-            yield _text(each.name, place.x - 8, y, "n", size=size, room=_NAMES - 12, anchor="end")
-        yield from self._steps_below(place)
-        yield from self._tooltips(place)
+            y = area.y + (row + 0.5) * self._row_height + size * 0.34
+            yield _text(each.name, area.x - 8, y, "n", size=size, width=_NAMES - 12, anchor="end")
+        yield from self._steps_below(area)
+        yield from self._tooltips(area)
 
-    def _zeros(self, place: Rect) -> Iterator[str]:
-        yield _text("zeros in the gradient", place.x, place.y - 6, "n")
-        yield f'<rect class="bed" {_rectangle(place)}/>'
-        yield from cells([zero_classes(each, self._columns) for each in self._flow.series], place)
-        yield from self._steps_below(place)
-        yield from self._tooltips(place)
+    def _zeros(self, area: Rect) -> Iterator[str]:
+        yield _text("zeros in the gradient", area.x, area.y - 6, "n")
+        yield f'<rect class="bed" {_rectangle(area)}/>'
+        yield from cells([zero_classes(each, self._columns) for each in self._flow.series], area)
+        yield from self._steps_below(area)
+        yield from self._tooltips(area)
 
-    def _steps_below(self, place: Rect) -> Iterator[str]:
-        """As many round step numbers as have room."""
+    def _steps_below(self, area: Rect) -> Iterator[str]:
+        """As many round step numbers as fit."""
         steps = self._flow.steps
-        room = text_width(f"{steps[-1]:,}", SMALL_SIZE) * 1.6 + 14
-        first_end = place.x + text_width(f"step {steps[0]:,}", SMALL_SIZE) + 8
-        yield _text(f"step {steps[0]:,}", place.x, place.bottom + 15)
-        for at, step in _round_steps(steps, int(place.width // room)):
+        width = text_width(f"{steps[-1]:,}", SMALL_SIZE) * 1.6 + 14
+        first_end = area.x + text_width(f"step {steps[0]:,}", SMALL_SIZE) + 8
+        yield _text(f"step {steps[0]:,}", area.x, area.bottom + 15)
+        for at, step in _round_steps(steps, int(area.width // width)):
             word = f"{step:,}"
-            x = place.x + (at + 0.5) / len(steps) * place.width
+            x = area.x + (at + 0.5) / len(steps) * area.width
             half = text_width(word, SMALL_SIZE) / 2
-            yield f'<path class="g" d="M{number(x)} {number(place.bottom)}v4"/>'
+            yield f'<path class="g" d="M{number(x)} {number(area.bottom)}v4"/>'
             if x - half > first_end:
-                yield _text(word, min(x, place.right - half), place.bottom + 15, anchor="middle")
+                yield _text(word, min(x, area.right - half), area.bottom + 15, anchor="middle")
 
-    def _tooltips(self, place: Rect) -> Iterator[str]:
+    def _tooltips(self, area: Rect) -> Iterator[str]:
         for row, each in enumerate(self._flow.series):
-            box = Rect(place.x, place.y + row * self._row_height, place.width, self._row_height)
+            box = Rect(area.x, area.y + row * self._row_height, area.width, self._row_height)
             words = escape(printable(_series_words(each, self._flow.steps)))
             yield f'<rect class="hit" {_rectangle(box)}><title>{words}</title></rect>\n'
 
@@ -184,7 +184,7 @@ class _Chart:
 
 
 def _round_steps(steps: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
-    """Places of round numbers among the steps, with these numbers."""
+    """The indices of round numbers among the steps, with these numbers."""
     least = (steps[-1] - steps[0]) / max(most, 1)
     power = 10 ** max(floor(log10(least)), 0) if least > 0 else 1
     interval = next(power * times for times in (1, 2, 5, 10) if power * times >= least)
@@ -194,22 +194,22 @@ def _round_steps(steps: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
             yield at, step
 
 
-def _ramp(letter: str, place: Rect) -> Iterator[str]:
-    width = place.width / LEVELS
+def _ramp(letter: str, area: Rect) -> Iterator[str]:
+    width = area.width / LEVELS
     for level in range(LEVELS):
-        box = Rect(place.x + level * width, place.y, width + (0.5 if level < LEVELS - 1 else 0), place.height)
+        box = Rect(area.x + level * width, area.y, width + (0.5 if level < LEVELS - 1 else 0), area.height)
         yield f'<rect class="{letter}{level}" {_rectangle(box)}/>'
 
 
-def _polyline(values: Sequence[float], scale: LogScale, place: Rect) -> str:
-    """Path data; a value that is unknown or zero interrupts the line."""
+def _polyline(values: Sequence[float], scale: LogScale, area: Rect) -> str:
+    """Path data; an unknown value or a zero interrupts the line."""
     commands, is_drawing = [], False
     for column, value in enumerate(values):
         if isnan(value) or value <= 0:
             is_drawing = False
             continue
-        x = place.x + (column + 0.5) / len(values) * place.width
-        y = place.bottom - scale.part(value) * place.height
+        x = area.x + (column + 0.5) / len(values) * area.width
+        y = area.bottom - scale.part(value) * area.height
         commands.append(f"{'L' if is_drawing else 'M'}{number(x)} {number(y)}")
         if not is_drawing:
             commands.append("h.1")  # a single value is a dot
@@ -218,15 +218,15 @@ def _polyline(values: Sequence[float], scale: LogScale, place: Rect) -> str:
 
 
 def _series_words(series: Series, steps: Sequence[int]) -> str:
-    known = [place for place, size in enumerate(series.sizes) if not isnan(size)]
+    known = [area for area, size in enumerate(series.sizes) if not isnan(size)]
     what = series.name if series.parameters == 1 else f"{series.name} ({counted(series.parameters, 'parameter')})"
     if not known:
         return f"{what}: no finite gradient"
     ends = [known[0], known[-1]] if len(known) > 1 else known[:1]
     figures = [
-        f"step {steps[place]:,}: size {size_words(series.sizes[place])}, norm {size_words(series.norms[place])}, "
-        f"{series.zeros[place]:.1%} zeros"
-        for place in ends
+        f"step {steps[area]:,}: size {size_words(series.sizes[area])}, norm {size_words(series.norms[area])}, "
+        f"{series.zeros[area]:.1%} zeros"
+        for area in ends
     ]
     return "\n".join([what, *figures])
 
@@ -238,10 +238,10 @@ def _text(
     css_class: str = "",
     *,
     size: float = SMALL_SIZE,
-    room: float = 1e9,
+    width: float = 1e9,
     anchor: str = "start",
 ) -> str:
-    shown = escape(printable(shorten_middle(words, room, size)))
+    shown = escape(printable(shorten_middle(words, width, size)))
     attributes = f' class="{css_class}"' if css_class else ""
     if anchor != "start":
         attributes += f' text-anchor="{anchor}"'
@@ -250,5 +250,5 @@ def _text(
     return f'<text{attributes} x="{number(x)}" y="{number(y)}">{shown}</text>'
 
 
-def _rectangle(place: Rect) -> str:
-    return f'x="{number(place.x)}" y="{number(place.y)}" width="{number(place.width)}" height="{number(place.height)}"'
+def _rectangle(area: Rect) -> str:
+    return f'x="{number(area.x)}" y="{number(area.y)}" width="{number(area.width)}" height="{number(area.height)}"'

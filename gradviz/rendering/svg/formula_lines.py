@@ -1,7 +1,7 @@
-"""Lines of mathematics in SVG, of signs that the shipped font does not have: bars over letters, small circles, indices.
+"""Lines of mathematics in SVG, with signs that the shipped font lacks: bars over letters, small circles, indices.
 
-The font is the same for all pictures and small; what is only in formulas is drawn. As the advance of every letter is
-known, a bar can stand exactly above its own.
+The font is small and the same for all pictures, so signs that only formulas need are drawn. The advance of every letter
+is known, so a bar is exactly above its letter.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gradviz.rendering.look.text_metrics import text_width
 _BAR, _HAT = "\N{COMBINING MACRON}", "\N{COMBINING CIRCUMFLEX ACCENT}"
 _RING = "∘"
 _SMALL = 0.72
-"""Size of an index, as a part of the line's."""
+"""Size of an index, relative to the size of the line."""
 _LOW, _HIGH = 0.22, -0.32
-"""Where it stands, from the baseline down, in the line's size."""
+"""Its distance below the baseline, relative to the size of the line."""
 _INSTEAD = {"⟨": "<", "⟩": ">", "′": "'", "⌊": "[", "⌋": "]", "⌈": "[", "⌉": "]", "Π": "prod"}
-"""What stands for signs that are rare in formulas."""
+"""Replacements for signs that are rare in formulas."""
 _TALL = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZbdfhklt")
 
 
@@ -35,11 +35,11 @@ class _Run:
     size: float
     rise: float = 0.0
     end: float = 0.0
-    """Where the next letter would stand: a ring in between ends a run."""
+    """The x of the next letter. A ring between two letters ends a run."""
 
 
 def _taken_apart(character: str) -> tuple[str, str]:
-    """``x`` and a bar of a letter with a bar or a hat; other accents are part of their letters."""
+    """``x`` and a bar for a letter with a bar or a hat; other accents are part of their letters."""
     parts = unicodedata.normalize("NFD", character)
     return (parts[0], parts[1]) if len(parts) == 2 and parts[1] in (_BAR, _HAT) else (character, "")
 
@@ -71,7 +71,7 @@ class FormulaLine:
     def _write(self, sign: str) -> None:
         size, rise = self._size, 0.0
         how, _, plain = unicodedata.decomposition(sign).partition(" ")
-        # A sign of several letters, as that of a trade mark, is left as it is.
+        # A sign of several letters, such as the trademark sign, is not changed.
         if how in ("<sub>", "<super>") and " " not in plain:
             sign, size, rise = chr(int(plain, 16)), size * _SMALL, self._size * (_LOW if how == "<sub>" else _HIGH)
         last = self._runs[-1] if self._runs else None

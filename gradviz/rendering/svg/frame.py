@@ -1,4 +1,4 @@
-"""What stands around the picture: what was recorded above it; legend, error and notes below it."""
+"""The words around the picture: what was recorded above it; legend, error and notes below it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LINE = 15.0
 
 @dataclass(frozen=True)
 class Frame:
-    """The whole page: its size, where the picture starts, and the words around it."""
+    """The whole page: its size, the corner of the picture, and the words around it."""
 
     name: str
     width: float
@@ -60,7 +60,7 @@ def frame_of(subject: Subject, node_labels: Sequence[NodeLabel], layout: Layout,
 
 
 def recorded_facts(subject: Subject) -> str:
-    """One line about what was recorded and, where something is folded or merged, how much of it is shown."""
+    """One line about what was recorded and, if something is folded or merged, how much of it is shown."""
     items = subject.view.items
     if all(item.is_open or len(item.nodes) < 2 for item in items):
         return call_facts(subject)
@@ -70,7 +70,7 @@ def recorded_facts(subject: Subject) -> str:
 def call_facts(subject: Subject) -> str:
     """One line about what was recorded."""
     graph, program = subject.graph, subject.capture.program
-    # Without the suffix that names the build: the same program is drawn as the same picture with each of them.
+    # Without the suffix for the build of torch: every build must give the same picture of a program.
     version = program.torch_version.partition("+")[0]
     facts = [f"torch {version}" if version else ""]
     call = graph.backward
@@ -86,7 +86,7 @@ def call_facts(subject: Subject) -> str:
 
 
 def remarks(subject: Subject, layout: Layout | None = None) -> tuple[str, list[str]]:
-    """The script's error in one sentence (or nothing), and every note and disclosure."""
+    """The script's error in one sentence (or empty), and every note and disclosure."""
     error = subject.capture.error
     sentence = ""
     if error is not None:

@@ -1,7 +1,7 @@
-"""Colours of heat maps: from what is nearly the page to what stands out from it, in both themes.
+"""Colours of heat maps: from nearly the colour of the page to a strong contrast with it, in both themes.
 
-So a gradient that fades, fades on the picture too. Ramps run through the hues that the palette gives to parameters
-(sizes) and to what changes data (zeros).
+So a gradient that vanishes also fades on the picture. The ramps use the palette's hues of parameters (for sizes) and of
+in-position operations (for zeros).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from gradviz.rendering.look.palette import THEMES, ThemeName
 from gradviz.rendering.svg.style import ThemeChoice
 
 LEVELS = 12
-"""Shades of one ramp: more could not be told apart."""
+"""Shades of one ramp: more could not be distinguished."""
 
 _SIZES: dict[ThemeName, tuple[str, ...]] = {
     "light": ("#eef4fb", "#c3dbf3", "#84b5e3", "#3f83c4", "#1b4f87", "#0a2444"),
@@ -59,8 +59,8 @@ def _ramp(stops: tuple[str, ...]) -> list[str]:
     return [_between(stops, level / (LEVELS - 1) * (len(stops) - 1)) for level in range(LEVELS)]
 
 
-def _between(stops: tuple[str, ...], place: float) -> str:
-    index = min(int(place), len(stops) - 2)
-    share = place - index
+def _between(stops: tuple[str, ...], position: float) -> str:
+    index = min(int(position), len(stops) - 2)
+    share = position - index
     left, right = (bytes.fromhex(stop[1:]) for stop in stops[index : index + 2])
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in zip(left, right, strict=True))

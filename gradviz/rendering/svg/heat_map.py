@@ -1,6 +1,6 @@
 """Cells of a heat map: rows of series, columns of steps, one path for all cells of a shade.
 
-A row that stays as it is costs one rectangle, not one for each step.
+A row without changes costs one rectangle, not one for each step.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ MAX_COLUMNS = 240
 """More steps than this share columns."""
 _MAX_DECADES = 12
 MIN_ZEROS = 0.01
-"""A smaller share of zeros is chance, and not drawn."""
+"""A smaller share of zeros is chance, and is not drawn."""
 _GAP = 1.0
 
 
 @dataclass(frozen=True)
 class LogScale:
-    """Powers of ten from 10**low to 10**high; what is outside has the shade of the nearer end."""
+    """Powers of ten from 10**low to 10**high. A value outside has the shade of the nearer end."""
 
     low: int
     high: int
 
     @classmethod
     def of(cls, values: Sequence[float]) -> LogScale:
-        """One that holds all positive values, or the upper part of them where they span more than can be told apart."""
+        """A scale for all positive values, or for the upper part of them if they span too many decades."""
         logs = [log10(value) for value in values if value > 0]
         low, high = floor(min(logs, default=0.0)), floor(max(logs, default=0.0)) + 1
         return cls(max(low, high - _MAX_DECADES), high)
 
     def part(self, value: float) -> float:
-        """Where a positive value lies, from 0 to 1."""
+        """The position of a positive value on the scale, from 0 to 1."""
         return min(max((log10(value) - self.low) / (self.high - self.low), 0.0), 1.0)
 
 
@@ -48,7 +48,7 @@ class Columns:
     """Which measured steps share a column."""
 
     starts: tuple[int, ...]
-    """Place of the first step of each column, and of the end."""
+    """The index of the first step of each column, and of the end."""
 
     @classmethod
     def of(cls, steps: int, most: int = MAX_COLUMNS) -> Columns:
@@ -65,13 +65,13 @@ class Columns:
 
 
 def typical(values: Sequence[float]) -> float:
-    """The median of what is known; NaN where nothing is."""
+    """The median of the known values; NaN if there are none."""
     known = [value for value in values if not isnan(value)]
     return median(known) if known else float("nan")
 
 
 def size_classes(series: Series, columns: Columns, scale: LogScale) -> list[str]:
-    """The class of each cell: a shade, ``bad``, ``dead``, or nothing where no gradient arrived."""
+    """The class of each cell: a shade, ``bad``, ``dead``, or empty if no gradient arrived."""
     classes = []
     for span in columns.spans():
         size = typical(series.sizes[span])
@@ -85,21 +85,21 @@ def size_classes(series: Series, columns: Columns, scale: LogScale) -> list[str]
 
 
 def zero_classes(series: Series, columns: Columns) -> list[str]:
-    """The class of each cell: a shade of the share of zeros, or nothing where there are none or few."""
+    """The class of each cell: a shade for the share of zeros, or empty if there are none or few."""
     shares = (typical(series.zeros[span]) for span in columns.spans())
     return ["" if isnan(share) or share < MIN_ZEROS else f"z{_level(share)}" for share in shares]
 
 
-def cells(rows: Sequence[Sequence[str]], place: Rect) -> Iterator[str]:
-    """Paths that fill `place` with the rows' cells."""
+def cells(rows: Sequence[Sequence[str]], area: Rect) -> Iterator[str]:
+    """Paths that fill `area` with the rows' cells."""
     paths: dict[str, list[str]] = {}
-    height = place.height / max(len(rows), 1)
+    height = area.height / max(len(rows), 1)
     for row_nr, classes in enumerate(rows):
-        width = place.width / len(classes)
+        width = area.width / len(classes)
         column = 0
         for css_class, alike in groupby(classes):
             length = len(list(alike))
-            cell = Rect(place.x + column * width, place.y + row_nr * height, length * width, height - _GAP)
+            cell = Rect(area.x + column * width, area.y + row_nr * height, length * width, height - _GAP)
             if css_class:
                 paths.setdefault(css_class, []).append(_DRAWN.get(css_class, _filled)(cell))
             column += length
@@ -111,7 +111,7 @@ def _level(part: float) -> int:
 
 
 def _filled(cell: Rect) -> str:
-    # The left edge from the rounded right edge of the cell before, so that no hair of the page shows between them.
+    # From the rounded right edge of the cell before, so that no gap between them is visible.
     x, right = number(cell.x), number(cell.right)
     return f"M{x} {number(cell.y)}H{right}v{number(cell.height)}H{x}z"
 

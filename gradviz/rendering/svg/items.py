@@ -27,11 +27,11 @@ from gradviz.rendering.words.item_words import ItemText
 
 
 def item_markup(item: int, node_label: NodeLabel, text: ItemText, box: Rect, *, failed: bool, fill: str = "") -> str:
-    """A closed item with its words; `fill` is the style of its outline where one colour is not enough."""
+    """A closed item with its words; `fill` is the style of its outline if it has several colours."""
     front, behind = sheets_of(node_label, box)
     shape = ROLE_STYLES[node_label.role].shape
     inner = inner_lines(shape, front)
-    # Of several tints the middle one also colours the outline and the words.
+    # If there are several tints, the middle one colours the outline and the words.
     classes = " ".join(filter(None, (node_label.role, middle_tint(node_label), "failed" if failed else "")))
     style = f' style="{fill}"' if fill and not failed else ""
     parts = [
@@ -58,7 +58,7 @@ def open_box_markup(node_label: NodeLabel, box: Rect, depth: int, *, failed: boo
 def header_markup(
     item: int, node_label: NodeLabel, text: ItemText, box: Rect, x: float, depth: int, *, failed: bool
 ) -> str:
-    """The title of an open box from `x` on, over whatever wires pass under it."""
+    """The title of an open box from `x` on, drawn over the wires below it."""
     line = node_label.lines[0]
     y = box.y + line.y
     words = _text(line, f"t {shade(depth)}", x, y)
@@ -70,14 +70,14 @@ def header_markup(
 
 
 def tooltip(text: ItemText) -> str:
-    """Everything known, unshortened, as an SVG title: browsers show it on hover."""
+    """All facts, unshortened, as an SVG title: browsers show it on hover."""
     lines = [" ".join(filter(None, (text.title, text.badge))), text.subtitle, text.shape, text.line, *text.tooltip]
     unique = dict.fromkeys(printable(line) for line in lines if line)
     return f"<title>{escape(chr(10).join(unique))}</title>"
 
 
 def sheets_of(node_label: NodeLabel, box: Rect) -> tuple[Rect, list[Rect]]:
-    """The front of an item and, for a repeated box, the sheets behind it, the hindmost first."""
+    """The front of an item and, for a repeated box, the sheets behind it, the last one first."""
     if not node_label.sheets:
         return box, []
     front = box._replace(height=box.height - SHEETS_DEPTH)
@@ -105,7 +105,7 @@ def _mark(chip: PositionedChip) -> str:
 
 
 def _failure_tag(box: Rect) -> str:
-    """A flag on the upper right corner of the item in which backward raised."""
+    """A tag on the upper right corner of the item in which backward raised."""
     words = "✗ backward failed here" if box.width > 170 else "✗ failed"
     width = text_width(words, BADGE_SIZE, bold=True) + 14
     chip = Rect(box.right - width + 6, box.y - 13, width, 17)

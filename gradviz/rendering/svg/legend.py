@@ -1,7 +1,7 @@
-"""The legend below a picture: what its outlines, colours and arrows mean, for those that appear.
+"""The legend below a picture: the meaning of its outlines, colours and arrows, for those that appear.
 
-Plain operations are explained only where folded boxes look much like them, so that a picture of three boxes does not
-get a legend that is longer than the graph.
+Operations are explained only if folded boxes look similar, so that a picture of three boxes does not have a legend
+longer than the graph.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BASELINE = 11.0
 
 @dataclass(frozen=True)
 class LegendOptions:
-    """What the legend must explain beside the roles."""
+    """What the legend must explain in addition to the roles."""
 
     arrows: Arrows
     colouring: Colouring | None = None
@@ -39,7 +39,7 @@ class LegendOptions:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A swatch, drawn with its upper left corner at 0, 0, and the words after it; a scale has words before it, too."""
+    """A swatch, drawn with its upper left corner at 0, 0, and the words after it; for a scale, words before it too."""
 
     swatch: str
     words: str
@@ -60,11 +60,11 @@ class _Entry:
 
 
 def legend_markup(
-    subject: Subject, node_labels: Sequence[NodeLabel], options: LegendOptions, corner: Point, room: float
+    subject: Subject, node_labels: Sequence[NodeLabel], options: LegendOptions, corner: Point, width: float
 ) -> tuple[str, float]:
-    """Swatches with their words in rows not wider than `room`, and the height of these rows."""
+    """Swatches with their words in rows no wider than `width`, and the height of these rows."""
     entries = list(_entries(subject, node_labels, options))
-    rows = _rows(entries, _least_room(entries, room))
+    rows = _rows(entries, _least_width(entries, width))
     parts = []
     for row, members in enumerate(rows):
         x = corner.x
@@ -80,7 +80,7 @@ def _entries(subject: Subject, node_labels: Sequence[NodeLabel], options: Legend
     tint = "" if options.colouring is None else " plain"
     present = {node_label.role for node_label in node_labels}
     if tint:
-        present -= {"box", "operation"}  # Without their colours they look like what has no colour.
+        present -= {"box", "operation"}  # Without their own colours they look like items without a tint.
     tells_operations = any(node_label.role == "box" and not node_label.is_open for node_label in node_labels)
     for role in ROLE_STYLES:
         if role in present and (role != "operation" or tells_operations):
@@ -104,9 +104,9 @@ def _entries(subject: Subject, node_labels: Sequence[NodeLabel], options: Legend
 
 
 def _tint_entries(colouring: Colouring) -> Iterator[_Entry]:
-    """The scale or the modules, and what has no place on a scale."""
-    for place, name in enumerate(colouring.categories):
-        yield _Entry(_tint_swatch(f"category{place}"), name)
+    """The scale or the modules, and the tints that are not on a scale."""
+    for position, name in enumerate(colouring.categories):
+        yield _Entry(_tint_swatch(f"category{position}"), name)
     if colouring.by not in QUANTITY_WORDS:
         return
     scale = colouring.scale
@@ -126,9 +126,9 @@ def _tint_entries(colouring: Colouring) -> Iterator[_Entry]:
 
 
 def legend_tints(colouring: Colouring) -> set[Tint]:
-    """Those that the legend shows, whether an item has them or not."""
+    """The tints that the legend shows, whether items have them or not."""
     steps = {f"step{step}" for step in range(STEPS)} if colouring.scale is not None else set()
-    return {"plain", *steps, *(f"category{place}" for place in range(len(colouring.categories)))}
+    return {"plain", *steps, *(f"category{position}" for position in range(len(colouring.categories)))}
 
 
 _CELL_WIDTH = 16.0
@@ -140,8 +140,8 @@ PLAIN_WORDS: dict[Quantity, str] = {
 
 
 def _cell(tint: Tint, x: float) -> str:
-    place = f'x="{number(x)}" width="{number(_CELL_WIDTH)}" height="{number(_SWATCH.height)}"'
-    return f'<g class="{tint}"><rect class="s" style="stroke:none" {place}/></g>'
+    position = f'x="{number(x)}" width="{number(_CELL_WIDTH)}" height="{number(_SWATCH.height)}"'
+    return f'<g class="{tint}"><rect class="s" style="stroke:none" {position}/></g>'
 
 
 def _tint_swatch(tint: Tint) -> str:
@@ -154,19 +154,19 @@ _ARROW_WORDS: dict[Arrows, str] = {
 }
 
 
-def _least_room(entries: Sequence[_Entry], room: float) -> float:
-    """The least room in which the entries need no more rows than in `room`: rows of about one length."""
-    wanted = len(_rows(entries, room))
-    while len(_rows(entries, room - 10)) == wanted and room > 60:
-        room -= 10
-    return room
+def _least_width(entries: Sequence[_Entry], width: float) -> float:
+    """The smallest width that needs no more rows than `width`: rows of about equal length."""
+    wanted = len(_rows(entries, width))
+    while len(_rows(entries, width - 10)) == wanted and width > 60:
+        width -= 10
+    return width
 
 
-def _rows(entries: Sequence[_Entry], room: float) -> list[list[_Entry]]:
+def _rows(entries: Sequence[_Entry], width: float) -> list[list[_Entry]]:
     rows: list[list[_Entry]] = []
     x = 0.0
     for entry in entries:
-        if not rows or x + entry.width > room:
+        if not rows or x + entry.width > width:
             rows.append([])
             x = 0.0
         rows[-1].append(entry)

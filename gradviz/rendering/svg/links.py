@@ -1,4 +1,4 @@
-"""Markup of links: the wire with its arrowhead, a wider stroke to point at, the words beside it."""
+"""Markup of links: the wire with its arrowhead, a wider invisible stroke for the pointer, and the words beside it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _SIZES = {"a": 8, "ak": 8, "ab": 9, "ag": 8, "aw": 13}
 
 
 def arrowheads(looks: Iterable[LinkLook]) -> str:
-    """Definitions that `link_markup` refers to: for links, for quiet ones, and what `looks` need."""
+    """The definitions that `link_markup` refers to: for links, for quiet links, and for other `looks`."""
     more = {_arrowhead_of(look) for look in looks} - {"a", "ak"}
     names = ("a", "ak", *sorted(more))
     return "".join(arrowhead(name, "a" if name == "aw" else name, _SIZES[name]) for name in names)
 
 
 def arrowhead(name: str, css_class: str, size: int) -> str:
-    """The definition of one, of so many pixels."""
+    """The definition of one arrowhead of `size` pixels."""
     return (
         f'<marker id="{name}" viewBox="0 0 8 8" refX="7.4" refY="4" markerWidth="{size}" markerHeight="{size}" '
         f'orient="auto" markerUnits="userSpaceOnUse"><path class="{css_class}" d="M0 .6L8 4L0 7.4z"/></marker>'
@@ -44,10 +44,10 @@ _BASELINE = 8.6
 
 
 def link_markup(text: LinkText, route: Route, arrows: Arrows, look: LinkLook, *, is_quiet: bool) -> str:
-    """One link; a quiet one carries no gradient, so that it has no arrowhead where arrows follow that."""
+    """One link. A quiet link carries no gradient, so it has no arrowhead if arrows follow the gradient."""
     path = rounded_route(route if arrows == "data" else route[::-1])
     if look.state == "ghost" and arrows == "gradient":
-        drawn = ' class="ghost"'  # None flows here.
+        drawn = ' class="ghost"'  # No gradient flows here.
     elif is_quiet:
         drawn = ' class="k"' + (' marker-end="url(#ak)"' if arrows == "data" else "")
     else:
@@ -58,7 +58,7 @@ def link_markup(text: LinkText, route: Route, arrows: Arrows, look: LinkLook, *,
 
 
 def label_markup(label: LinkLabel, depth: int | None) -> str:
-    """The words beside a link, with a seam in the colour of the box, of that depth, in which they stand."""
+    """The words beside a link, with an outline in the colour of the box around them, at `depth`."""
     place = f'x="{number(label.box.x)}" y="{number(label.box.y + _BASELINE)}"'
     seam = "" if depth is None else f' class="{shade(depth)}"'
     return f"<text{seam} {place}>{escape(printable(label.words))}</text>\n"

@@ -1,6 +1,7 @@
-"""PDF: the SVG on one page of its own size, set by Typst: vectors, text that can be selected, the shipped font inside.
+"""PDF: the SVG on one page of its size, set by Typst: vectors, selectable text, the shipped font embedded.
 
-Typst is an extra, as it is larger than gradviz itself. The same picture gives the same bytes: no date is written.
+Typst is an optional dependency, because it is larger than gradviz. The same picture gives the same bytes: no date is
+written.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gradviz.rendering.svg.svg import Drawing
 
 POINTS_PER_PIXEL = 0.75
 LARGEST_SIDE = 14_400.0
-"""Points: Acrobat shows no larger page. Nothing is lost on a smaller one, as there are no pixels in it."""
+"""Points: Acrobat shows no larger page. A smaller page loses nothing, because it has no pixels."""
 
 _PAGE = b"""
 #set document(date: none, title: sys.inputs.title)
@@ -26,7 +27,7 @@ _PAGE = b"""
 #image("picture.svg", width: float(sys.inputs.width) * 1pt, alt: sys.inputs.title)
 """
 
-# Typst draws the halo of a title, which the SVG wants behind the letters, over them.
+# Typst draws the outline of a title over the letters; the SVG has it behind them.
 _WITHOUT_HALOS = "text{stroke:none !important}"
 
 

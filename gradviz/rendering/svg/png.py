@@ -19,14 +19,14 @@ from gradviz.rendering.svg.svg import Drawing
 MAX_SIDE = 16_384
 """Pixels; many viewers and browsers refuse a larger picture."""
 MAX_PIXELS = 120_000_000
-"""About half a gigabyte while it is drawn."""
+"""About half a gigabyte of memory while it is drawn."""
 MIN_READABLE_SCALE = 0.35
-"""Below this no word can be read, and the picture is refused rather than drawn."""
+"""At a smaller scale, no word is readable, so the picture is refused."""
 
 
 @dataclass(frozen=True)
 class PngRenderer(StillPicture):
-    """Draws a subject as pixels; `scale` is pixels of the PNG for each pixel of the SVG."""
+    """Draws a subject as pixels; `scale` is the number of pixels of the PNG for each pixel of the SVG."""
 
     scale: float = 2.0
 
@@ -36,18 +36,18 @@ class PngRenderer(StillPicture):
             raise BadInput(f"a scale of {self.scale:g} is out of range", hint="choose between 0.05 and 16")
 
     def render(self, subject: Subject) -> bytes:
-        placed = self.place(subject)
-        drawing = self.framed(placed)
+        laid_out = self.lay_out(subject)
+        drawing = self.framed(laid_out)
         scale = fitting_scale(drawing, self.scale)
         if scale < self.scale:
             note = f"Shrunk to {scale:.0%} of its natural size to fit {MAX_SIDE:,} pixels a side: SVG stays sharp."
-            drawing = self.framed(placed, extra_notes=(note,))
+            drawing = self.framed(laid_out, extra_notes=(note,))
             scale = min(scale, fitting_scale(drawing, self.scale))
         return pixels(drawing, scale, THEMES[self.theme].page)
 
 
 def fitting_scale(drawing: Drawing, wanted: float) -> float:
-    """`wanted`, or the largest scale at which a picture can be shown; raises `BadInput` where no word could be read."""
+    """`wanted`, or the largest scale that viewers can show; raises `BadInput` if no word would be readable."""
     width, height = drawing.width, drawing.height
     largest = min(MAX_SIDE / width, MAX_SIDE / height, sqrt(MAX_PIXELS / (width * height)))
     if largest < min(wanted, MIN_READABLE_SCALE):
@@ -59,7 +59,7 @@ def fitting_scale(drawing: Drawing, wanted: float) -> float:
 
 
 def pixels(drawing: Drawing, scale: float, background: str) -> bytes:
-    """The PNG of an SVG that holds no font of its own."""
+    """The PNG of an SVG that embeds no font."""
     width, height = max(1, int(drawing.width * scale)), max(1, int(drawing.height * scale))
     sized = f"width={quoteattr(number(drawing.width))} height={quoteattr(number(drawing.height))}"
     markup = drawing.markup.replace(sized, f'width="{width}" height="{height}"', 1)

@@ -1,4 +1,4 @@
-"""What PNG and PDF have in common: the SVG in one theme, for programs that know neither media queries nor web fonts."""
+"""What PNG and PDF have in common: the SVG in one theme, for programs without media queries and web fonts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gradviz.rendering.look.color_ramps import ColorBy
 from gradviz.rendering.look.geometry import Arrows, Direction
 from gradviz.rendering.look.palette import THEMES, ThemeName
 from gradviz.rendering.look.text_metrics import without_glyphs
-from gradviz.rendering.svg.svg import Drawing, Engine, Placed, SvgRenderer
+from gradviz.rendering.svg.svg import Drawing, Engine, LaidOut, SvgRenderer
 
 _TOOLTIP = re.compile("<title>.*?</title>", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class StillPicture:
-    """The options that such pictures share; raises `BadInput` for a wrong one."""
+    """The common options of these pictures; raises `BadInput` for a wrong one."""
 
     direction: Direction = "TB"
     theme: ThemeName = "light"
@@ -33,20 +33,20 @@ class StillPicture:
 
     def draw(self, subject: Subject) -> Drawing:
         """The whole picture."""
-        return self.framed(self.place(subject))
+        return self.framed(self.lay_out(subject))
 
-    def place(self, subject: Subject) -> Placed:
-        """Everything but the frame: once for a picture, however many notes turn out to be due below it."""
-        return self._painter().place(subject)
+    def lay_out(self, subject: Subject) -> LaidOut:
+        """Everything but the frame: made once for a picture, whatever notes are added below it later."""
+        return self._painter().lay_out(subject)
 
-    def framed(self, placed: Placed, *, extra_notes: tuple[str, ...] = ()) -> Drawing:
-        """The SVG without a font, which is handed over as files. What that font cannot show is said in a note."""
-        drawing = self._painter().framed(placed, extra_notes=extra_notes)
+    def framed(self, laid_out: LaidOut, *, extra_notes: tuple[str, ...] = ()) -> Drawing:
+        """The SVG without a font, because the font is passed as files. A note counts characters that it lacks."""
+        drawing = self._painter().framed(laid_out, extra_notes=extra_notes)
         missing = without_glyphs(unescape(_TOOLTIP.sub("", drawing.markup)))
         if not missing:
             return drawing
         note = f"{len(missing):,} different characters are not in the font of this picture: SVG shows them."
-        return self._painter().framed(placed, extra_notes=(*extra_notes, note))
+        return self._painter().framed(laid_out, extra_notes=(*extra_notes, note))
 
     def _painter(self) -> SvgRenderer:
         return SvgRenderer(

@@ -1,7 +1,7 @@
-"""The style sheet of an SVG: every colour of a theme as a rule, with the shipped font inside.
+"""The style sheet of an SVG: every colour of a theme as a rule, with the shipped font embedded.
 
-Rules name their colours outright, without CSS variables, because most programs that read SVG (Inkscape, resvg, office
-suites) know none. The dark theme of an "auto" picture is the same rules again in a media query.
+Rules have colours and not CSS variables, because most programs that read SVG (Inkscape, resvg, office suites) do not
+know variables. The dark theme of an "auto" picture is the same rules again in a media query.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gradviz.rendering.look.text_metrics import FONT_FAMILY, FONT_FOLDER
 
 ThemeChoice = Literal["auto", "light", "dark"]
 
-# Kerning and ligatures are off so that a text is as wide as it was measured.
+# Kerning and ligatures are off, so that a text is as wide as it was measured.
 SHAPE_RULES = f"""
 text{{font-family:"{FONT_FAMILY}",Inter,system-ui,sans-serif;font-kerning:none;font-variant-ligatures:none;
 font-size:{node_label.SMALL_SIZE}px}}
@@ -51,10 +51,10 @@ a:hover .s{{stroke-width:2.2}}
 """
 
 _WITHOUT_FONT = f'text{{font-family:"{FONT_FAMILY}",Inter,Arial,"Liberation Sans",system-ui,sans-serif}}\n'
-"""Fonts that are no wider than ours stand in for it, so that words stay within their outlines."""
+"""Replacement fonts that are no wider than ours, so that words stay within their outlines."""
 
 More = Callable[[Theme], Iterable[str]]
-"""Rules for what only some pictures have."""
+"""Rules that only some pictures need."""
 
 
 def style_sheet(theme: ThemeChoice, *, embed_font: bool, more: Sequence[More] = ()) -> str:
@@ -67,20 +67,20 @@ def style_sheet(theme: ThemeChoice, *, embed_font: bool, more: Sequence[More] = 
 
 
 def flag_rules(theme: Theme) -> Iterator[str]:
-    """The chips that say that a gradient is lost."""
+    """The flags for gradients and findings."""
     for level, ink in theme.flags.items():
         yield f".{level} .c{{fill:{ink.fill};stroke:{ink.line}}}.{level} .b{{fill:{ink.text}}}"
 
 
 def cut_rules(theme: Theme) -> Iterator[str]:
-    """What cuts a gradient, what gets none because of it, and the links between them."""
+    """Cuts, the tensors that get no gradient because of them, and the links between them."""
     for role in CUT_ROLES:
         yield f"{_ink(f'.{role}', theme.roles[role])}.{role} .s{{stroke-dasharray:4 3}}"
     yield f".l .ghost{{stroke:{theme.failed.line};stroke-dasharray:6 4}}.ag{{fill:{theme.failed.line}}}"
 
 
 def shade(depth: int) -> str:
-    """The class of an open box at a depth, and of what has its colour; the deepest shade repeats."""
+    """The class of an open box at a depth, and of words in its colour; deeper boxes repeat the last shade."""
     return f"d{min(depth, len(LIGHT.nested) - 1)}"
 
 
@@ -98,7 +98,7 @@ def _encoded_font(name: str) -> str:
 
 
 def colour_rules(theme: Theme, more: Sequence[More]) -> str:
-    """The rules that differ from theme to theme."""
+    """The rules that differ between themes."""
     rules = [
         f".page{{fill:{theme.page}}}",
         f".f text{{fill:{theme.quiet_text}}}.f .p,.f .n{{fill:{theme.text}}}.f .e{{fill:{theme.failed.line}}}",
@@ -127,11 +127,11 @@ def _ink(selector: str, ink: Ink) -> str:
     )
 
 
-# Tints and looks of links in SVG: their rules of style, and the fills of items that show several tints.
+# Tints and looks of links in SVG: their style rules, and the fills of items with several tints.
 
 
 def tint_rules(colouring: Colouring, *, and_also: Iterable[Tint] = ()) -> More:
-    """A rule for each tint that appears; they come after those of roles, and win."""
+    """A rule for each tint that appears. They come after those of roles, and override them."""
     wanted = sorted(colouring.present.union(and_also))
 
     def rules(theme: Theme) -> Iterator[str]:
@@ -143,7 +143,7 @@ def tint_rules(colouring: Colouring, *, and_also: Iterable[Tint] = ()) -> More:
 
 
 def tint_rule(tint: Tint, ink: Ink, within: str = "", outline: str = ".s") -> str:
-    """The rule of one tint, for what lies in elements that the selector `within` fits."""
+    """The rule of one tint, for elements inside those that the selector `within` matches."""
     own = f"{within}.{tint}"
     return (
         f"{own} {outline}{{fill:{ink.fill};stroke:{ink.line}}}{own} .i{{stroke:{ink.line}}}"
@@ -153,39 +153,39 @@ def tint_rule(tint: Tint, ink: Ink, within: str = "", outline: str = ".s") -> st
 
 
 def link_rules(theme: Theme) -> Iterator[str]:
-    """How links are drawn for what flows back along them."""
+    """How links are drawn, depending on the gradient that flows back along them."""
     yield from link_state_rules(theme)
     yield from link_widths()
 
 
 def link_state_rules(theme: Theme) -> Iterator[str]:
-    """Links along which nothing but zeros, or NaN and Inf flow back."""
+    """Links along which only zeros, or NaN and Inf, flow back."""
     yield f".l .lost{{stroke:{theme.quiet_link};stroke-width:1.2;stroke-dasharray:1.5 3}}"
     yield f".l .broken{{stroke:{theme.failed.line};stroke-width:2}}.ab{{fill:{theme.failed.line}}}"
 
 
 def link_widths(within: str = "") -> Iterator[str]:
-    """Those of the others, by the size of the gradient; in elements that the selector `within` fits."""
+    """Widths of the other links by the size of the gradient, inside elements that the selector `within` matches."""
     for step, width in enumerate(WIDTHS):
         yield f"{within}.l .flow{step}{{stroke-width:{width}}}"
 
 
 class Bands:
-    """Fills for items that stand for several: a band for each, in the order of the computation."""
+    """Fills for items that represent several repetitions: a band for each, in the order of the computation."""
 
     def __init__(self, direction: Direction) -> None:
         self._direction = direction
         self._names: dict[tuple[Tint, ...], str] = {}
 
     def style_for(self, tints: tuple[Tint, ...]) -> str:
-        """What stands in the outline's attribute ``style``; nothing where one tint fills it all."""
+        """The outline's attribute ``style``; empty if one tint fills it all."""
         if len(set(tints)) < 2:
             return ""
         name = self._names.setdefault(tints, f"bands{len(self._names)}")
         return f"fill:url(#{name})"
 
     def definitions(self) -> str:
-        """What the fills refer to."""
+        """The definitions that the fills refer to."""
         end = 'x2="0" y2="1"' if self._direction == "TB" else 'x2="1" y2="0"'
         return "".join(
             f'<linearGradient id="{name}" x1="0" y1="0" {end}>{"".join(_stops(tints))}</linearGradient>'

@@ -1,4 +1,4 @@
-"""SVG by our own painter: self-contained, with selectable text, tooltips and a dark theme."""
+"""The SVG painter: self-contained pictures with selectable text, tooltips and a dark theme."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class SvgRenderer:
     engine: Engine = "graphlay"
     arrows: Arrows = "data"
     editor: str | None = None
-    """An editor or a link template, see `gradviz.rendering.words.source_links`; without it there are no links."""
+    """The name of an editor or a link template, see `gradviz.rendering.words.source_links`; without it: no links."""
     embed_font: bool = True
     color_by: ColorBy = "role"
-    """What colours of items mean."""
+    """The meaning of the colours of items."""
 
     def __post_init__(self) -> None:
         check_choice("direction", self.direction, ("TB", "LR"))
@@ -75,11 +75,11 @@ class SvgRenderer:
         return self.draw(subject).markup
 
     def draw(self, subject: Subject) -> Drawing:
-        """The SVG together with its size."""
-        return self.framed(self.place(subject))
+        """The SVG with its size."""
+        return self.framed(self.lay_out(subject))
 
-    def place(self, subject: Subject) -> Placed:
-        """Everything but the frame with its legend and notes: what takes most of the time."""
+    def lay_out(self, subject: Subject) -> LaidOut:
+        """Everything but the frame with its legend and notes. This takes most of the time."""
         view, words = subject.view, subject.words
         gradients = LinkGradients(words)
         texts = item_words.item_texts(words)
@@ -93,32 +93,32 @@ class SvgRenderer:
             self._link_template(), looks, Bands(self.direction),
         )  # fmt: skip
         painted = "".join(scene.markup())
-        return Placed(subject, node_labels, layout, looks, colouring, painted, scene.bands.definitions())
+        return LaidOut(subject, node_labels, layout, looks, colouring, painted, scene.bands.definitions())
 
-    def framed(self, placed: Placed, *, extra_notes: tuple[str, ...] = ()) -> Drawing:
-        """The SVG of what was placed, with `extra_notes` below those of the view."""
-        looks, colouring = placed.looks, placed.colouring
-        layout = replace(placed.layout, notes=placed.layout.notes + extra_notes)
+    def framed(self, laid_out: LaidOut, *, extra_notes: tuple[str, ...] = ()) -> Drawing:
+        """The SVG with its frame, with `extra_notes` below those of the view."""
+        looks, colouring = laid_out.looks, laid_out.colouring
+        layout = replace(laid_out.layout, notes=laid_out.layout.notes + extra_notes)
         legend = LegendOptions(self.arrows, colouring, frozenset(looks))
-        frame = frame_of(placed.subject, placed.node_labels, layout, legend)
+        frame = frame_of(laid_out.subject, laid_out.node_labels, layout, legend)
         width, height = number(frame.width), number(frame.height)
-        more = _more_rules(placed.node_labels, colouring, looks)
+        more = _more_rules(laid_out.node_labels, colouring, looks)
         markup = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" role="img">\n'
             f"<title>{escape(printable(frame.name))}</title>\n"
             f"<style>{escape(style_sheet(self.theme, embed_font=self.embed_font, more=more))}</style>\n"
-            f"<defs>{arrowheads(looks)}{placed.bands}</defs>\n"
+            f"<defs>{arrowheads(looks)}{laid_out.bands}</defs>\n"
             f'<rect class="page" width="{width}" height="{height}"/>\n'
             f"{frame.markup}"
             f'<g transform="translate({number(frame.left)} {number(frame.top)})">\n'
-            f"{placed.painted}</g>\n</svg>\n"
+            f"{laid_out.painted}</g>\n</svg>\n"
         )
         return Drawing(markup, frame.width, frame.height)
 
 
 def _more_rules(node_labels: Sequence[NodeLabel], colouring: Colouring | None, looks: Sequence[LinkLook]) -> list[More]:
-    """Only what this picture needs: most have none of it."""
+    """Only the rules that this picture needs: most pictures need none of these."""
     more: list[More] = []
     if colouring is not None:
         more.append(tint_rules(colouring, and_also=legend_tints(colouring)))
@@ -134,7 +134,7 @@ def _more_rules(node_labels: Sequence[NodeLabel], colouring: Colouring | None, l
 
 
 @dataclass(frozen=True)
-class Placed:
+class LaidOut:
     """A picture without its frame."""
 
     subject: Subject
@@ -159,7 +159,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class _Scene:
-    """Everything that is placed and has its words, ready to be painted."""
+    """Items and links with their positions and words, ready to be painted."""
 
     view: View
     texts: Sequence[ItemText]
@@ -210,7 +210,7 @@ class _Scene:
             yield self._linked_to_source(text, markup)
 
     def _depth_around(self, label: LinkLabel, depths: Sequence[int]) -> int | None:
-        """The depth of the innermost box in which a label stands, one of those around the ends of its link."""
+        """The depth of the innermost box around a label; only boxes around the ends of its link are considered."""
         link = self.view.links[label.link]
         around: set[int] = set()
         for end in (link.source, link.target):

@@ -1,4 +1,4 @@
-"""The words of each row of a tree, before it is known how wide the columns are."""
+"""The words of each row of the tree, before the widths of the columns are known."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ class Cells:
     lines: str
     title: str
     sign: Sign | None = None
-    """Before the title; without one, the title runs over all columns."""
+    """Before the title; a title without a sign runs over all columns."""
     columns: tuple[str, ...] = ()
     link: str | None = None
-    """Where a click on the source line leads."""
+    """The link of the source line."""
     style: str = ""
     is_match: bool = False
     gutter: Sign | None = None
-    """In a table that has a gutter, what stands there, before the lines."""
+    """The sign before the lines, in a table with a gutter."""
     shorter_titles: tuple[str, ...] = ()
-    """For where the title does not fit, the longest first."""
+    """Used if the title does not fit; the longest first."""
     runs_over_columns: bool = False
-    """The title takes their room, too: there is nothing else to say."""
+    """The title also uses the space of the columns, because the row has no other words."""
 
     @property
     def first(self) -> str:
-        """What stands in the column of the operation."""
+        """The words in the column of the operation."""
         return f"{self.lines}{self.sign.character} {self.title}" if self.sign else self.lines + self.title
 
 
@@ -59,7 +59,7 @@ class CellWriter:
         self._tells_parameters = any(column.name == "params" for column in columns)
 
     def cells(self, row: Row) -> Iterator[Cells]:
-        """The words of a row, below a line of their own where backward failed in it, or its gradient was lost there."""
+        """The words of a row; before it, a row for a failed backward or a lost gradient there."""
         if row.kind == "item" and row.item is not None:
             if row.item == self._failed:
                 yield Cells(row.above, f"{FAILED.character} backward failed here", style=FAILED.style)
@@ -118,7 +118,7 @@ class CellWriter:
         return clean(f"{title}{gap}{badge}" if badge else title)
 
     def _headings(self, row: Row) -> Iterator[str]:
-        """What begins: ``in model.h.0 … h.11 (Block) ×12 · 1.7k params``, and with fewer and fewer words."""
+        """The heading of a box: ``in model.h.0 … h.11 (Block) ×12 · 1.7k params``, then shorter and shorter ones."""
         if row.item is None:
             yield "at the outermost level"
             return
@@ -139,17 +139,17 @@ class CellWriter:
 
 
 def clean(text: str) -> str:
-    """One line that moves no cursor, whatever a name holds."""
+    """One line without cursor movements, whatever a name contains."""
     return without_controls(" ".join(text.split()))
 
 
 def without_controls(text: str) -> str:
-    """The same with its spaces as they are; a line feed is a control character, too."""
+    """The text with its spaces, and a question mark for each control character, including line feeds."""
     return _UNPRINTABLE.sub("?", text)
 
 
 def matching_items(view: View, found: Found) -> frozenset[int]:
-    """Ids of the items that show what was found, and of folded boxes that hold it."""
+    """Ids of the items that show matches, and of folded boxes with matches inside."""
     return frozenset(item.id for item in view.items if _shows(item, found))
 
 

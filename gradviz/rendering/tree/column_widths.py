@@ -1,4 +1,4 @@
-"""How wide the columns of a tree are, and the lines that come of it: text in styles, fitted to the terminal."""
+"""The widths of the tree's columns, and its lines: text in styles, fitted to the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUIET = "dim"
 
 
 class Span(NamedTuple):
-    """A stretch of a line in one style of rich, perhaps a link."""
+    """A stretch of a line in one rich style, perhaps with a link."""
 
     text: str
     style: str = ""
@@ -35,15 +35,15 @@ class Table:
         self._width = width - self._gutter
         rows = [cell for cell in cells if cell.sign is not None and not cell.runs_over_columns]
         needs = [_Need(OPERATION, [cell.first for cell in rows], NARROWEST_OPERATION, 8)]
-        for place, column in enumerate(columns):
-            words = [cell.columns[place] if cell.columns else "" for cell in rows]
+        for index, column in enumerate(columns):
+            words = [cell.columns[index] if cell.columns else "" for cell in rows]
             needs.append(_Need(column.name, words, column.narrowest, column.weight))
         self._widths = _shared_out(needs, self._width)
         self._columns = columns
         self.without_room = [
             need.name for need, width in zip(needs, self._widths, strict=True) if need.width > width == 0
         ]
-        """Names of the columns for which there was none."""
+        """Names of the columns that do not fit."""
 
     def lines(self) -> Iterable[Line]:
         """The header, and a line for each row."""
@@ -73,10 +73,10 @@ class Table:
         line.append(Span(f"{cell.sign.character} ", cell.style))
         if cell.runs_over_columns:
             return [*line, Span(_title(cell, self._width - len(lines) - 2), style)]
-        room = max(self._widths[0] - len(lines) - 2, 1)
-        title = _fitted(cell.title, room)
+        width = max(self._widths[0] - len(lines) - 2, 1)
+        title = _fitted(cell.title, width)
         line.append(Span(title, style))
-        line.append(Span(" " * (room - cell_len(title))))
+        line.append(Span(" " * (width - cell_len(title))))
         for column, words, width in zip(self._columns, cell.columns, self._widths[1:], strict=False):
             if width:
                 line.append(Span(" " * GAP))
@@ -85,7 +85,7 @@ class Table:
 
 
 class _Need:
-    """How much room a column needs: for all words, for nine in ten of them, and at the very least."""
+    """The width that a column needs: for all words, for nine in ten of them, and at least."""
 
     def __init__(self, name: str, words: Sequence[str], narrowest: int, weight: int) -> None:
         lengths = sorted(map(cell_len, words)) or [0]
@@ -97,24 +97,24 @@ class _Need:
 
 
 def _shared_out(needs: Sequence[_Need], width: int) -> list[int]:
-    """As wide as the words need. Where that is too much the longest words give way, and then whole columns."""
+    """The width of each column. If the sum is too large, first the longest words are cut, then columns are left out."""
     widths = [need.width for need in needs]
-    lightest_first = sorted(range(len(needs)), key=lambda place: needs[place].weight)
+    lightest_first = sorted(range(len(needs)), key=lambda index: needs[index].weight)
 
     def excess() -> int:
         return sum(widths) + GAP * (sum(map(bool, widths)) - 1) - width
 
     for floors in ([need.usual for need in needs], [need.narrowest for need in needs]):
-        for place in lightest_first:
-            widths[place] -= min(max(excess(), 0), max(widths[place] - floors[place], 0))
-    for place in lightest_first:
-        if excess() > 0 and place:
-            widths[place] = 0
+        for index in lightest_first:
+            widths[index] -= min(max(excess(), 0), max(widths[index] - floors[index], 0))
+    for index in lightest_first:
+        if excess() > 0 and index:
+            widths[index] = 0
     widths[0] -= max(excess(), 0)
-    # The room of columns that had to go may be more than was missing.
-    for place in reversed(lightest_first):
-        if widths[place]:
-            widths[place] += min(max(-excess(), 0), needs[place].width - widths[place])
+    # Columns that were left out may have freed more space than was missing.
+    for index in reversed(lightest_first):
+        if widths[index]:
+            widths[index] += min(max(-excess(), 0), needs[index].width - widths[index])
     return widths
 
 
@@ -126,9 +126,9 @@ def _cell(column: Column, words: str, width: int, link: str | None) -> Line:
     return [Span(shown, "", link), Span(" " * (width - cell_len(shown)))]
 
 
-def _without_outer(lines: str, room: int) -> str:
-    """Deep inside branches of branches the outermost lines are left out: the words matter more."""
-    return lines if len(lines) <= room else "…" + lines[len(lines) - room + 1 :]
+def _without_outer(lines: str, width: int) -> str:
+    """Deep inside branches, the outermost lines are cut: the words matter more."""
+    return lines if len(lines) <= width else "…" + lines[len(lines) - width + 1 :]
 
 
 def _title(cell: Cells, width: int) -> str:

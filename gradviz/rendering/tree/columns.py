@@ -1,6 +1,6 @@
-"""The columns of the tree, in one table: to add a column is to add a line.
+"""The columns of the tree, in one table: to add a column, add a line.
 
-The operation is no line of it: it is the tree itself, and always stands first.
+The operation is not in the table: it is the tree itself, and always first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NARROWEST_OPERATION = 24
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """An item, and what is known of it."""
+    """An item, and the facts about it."""
 
     item: Item
     text: ItemText
@@ -42,14 +42,14 @@ class Column:
     summary: str
     words: Callable[[RowFacts], str]
     narrowest: int
-    """Width below which it would say nothing."""
+    """A column that would be narrower is left out."""
     weight: int
-    """Where there is no room for all columns, the lightest give way first."""
+    """If there is no space for all columns, those of the smallest weight are shortened first."""
     is_number: bool = False
     keeps_end: bool = False
-    """Where it does not fit, its beginning is what can be missed."""
+    """If the words do not fit, their beginning is cut."""
     styles: Mapping[str, str] = field(default_factory=dict)
-    """How words that must stand out look, in rich's words."""
+    """The rich styles of words that must stand out."""
 
 
 def _shape(of: RowFacts) -> str:
@@ -102,7 +102,7 @@ def _value(of: RowFacts) -> str:
         return value_words(next(iter(graph.nodes[root.node].values[root.output_nr : root.output_nr + 1]), None))
     if item.node is None or len(arrived_by_repetition(of.words, item)) > 1:
         return ""
-    # Views that were merged into an operation give what it shows.
+    # If views were merged into an operation, the last one has the value that it shows.
     given = (graph.nodes[node].values for node in sorted(item.nodes, reverse=True))
     return "; ".join(filter(None, map(value_words, next(filter(None, given), ()))))
 
@@ -123,27 +123,35 @@ def _node(of: RowFacts) -> str:
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("name", "the variable that holds what an operation gives", lambda of: of.text.name, 6, 2, keeps_end=True),
-    Column("shape", "what it gives; the dtype is added where it is not float32", _shape, 8, 10),
-    Column("dtype", "of the same tensor", _dtype, 7, 7),
-    Column("device", "of the same tensor", _device, 4, 6),
+    Column("name", "the variable that holds the result of an operation", lambda of: of.text.name, 6, 2, keeps_end=True),
+    Column("shape", "shape of the result; with the dtype if it is not float32", _shape, 8, 10),
+    Column("dtype", "dtype of the result", _dtype, 7, 7),
+    Column("device", "device of the result", _device, 4, 6),
     Column(
         "params", "elements of the parameters inside, or of the parameter itself", _parameters, 6, 8, is_number=True
     ),
-    Column("nodes", "how many autograd nodes the row stands for", _nodes, 5, 4, is_number=True),
-    Column("saved", "bytes kept for backward: each storage once a row, no parameters", _saved, 8, 4, is_number=True),
+    Column("nodes", "number of autograd nodes that the row represents", _nodes, 5, 4, is_number=True),
+    Column(
+        "saved", "bytes kept for backward: each storage once per row, without parameters", _saved, 8, 4, is_number=True
+    ),
     Column(
         "gradient",
-        "norm of the gradient that arrived; 0, NaN and Inf as such",
+        "norm of the gradient that arrived, or 0, NaN or Inf",
         _gradient,
         8,
         5,
         is_number=True,
         styles=GRADIENT_STYLES,
     ),
-    Column("value", "the first numbers of what it gives, where --values kept them", _value, 8, 5),
+    Column("value", "first numbers of the result, if --values recorded them", _value, 8, 5),
     Column("grad_fn", "torch's name for the node, or the class of the module", lambda of: of.text.subtitle, 14, 1),
-    Column("role", "what the sign before it says", lambda of: ROLE_STYLES[role_of(of.item, of.words.graph)].name, 8, 3),
+    Column(
+        "role",
+        "meaning of the sign before the title",
+        lambda of: ROLE_STYLES[role_of(of.item, of.words.graph)].name,
+        8,
+        3,
+    ),
     Column("module", "path of the module call that made it", _module, 12, 5, keeps_end=True),
     Column("function", "function of the program that made it", _function, 8, 3),
     Column("line", "source line that made it", lambda of: of.text.line, 9, 9, keeps_end=True),
@@ -153,7 +161,7 @@ USUAL = ("name", "shape", "grad_fn", "line")
 
 
 def columns_named(names: str | None) -> tuple[Column, ...]:
-    """The columns of a list such as ``shape,line``; ``+dtype`` adds to the usual ones, ``all`` stands for every one.
+    """The columns of a list such as ``shape,line``; ``+dtype`` adds to the usual ones, ``all`` is every column.
 
     None is the usual ones. Raises `BadInput` with near matches for an unknown column, and for one named twice.
     """
@@ -174,7 +182,7 @@ def columns_named(names: str | None) -> tuple[Column, ...]:
 
 
 def _tensor(of: RowFacts) -> TensorFacts | None:
-    """The tensor that the shape is of."""
+    """The tensor whose shape is shown."""
     graph, item = of.words.graph, of.item
     if item.constant is not None:
         return graph.constants[item.constant].tensor

@@ -1,9 +1,9 @@
-"""The order in which a tree shows the items of a view, and the lines that it draws before each.
+"""The order of the items in a tree, and the lines before each row.
 
-A straight chain runs down one column, as in ``git log --graph``, so that depth costs no width; only a branch is set
-in. At an operation with several sources the longest way to the leaves keeps the column. An operation that several
-others use is shown below the last of them, and the others refer to it; a leaf, with nothing below it, is shown beside
-each.
+A straight chain runs down one column, as in ``git log --graph``, so depth costs no width; only a branch is indented.
+At an operation with several sources, the longest path to the leaves keeps the column. An operation with several users
+is shown below the last of them, and the other users refer to it. A leaf, with nothing below it, is shown beside each
+user.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gradviz.graph.model import Graph
 from gradviz.view.model import CUT_KINDS, Item, View
 
 CUT_LINE = "┄"
-"""Where a gradient would have gone on, had it not been cut off."""
+"""To a node that gets no gradient because of a cut."""
 RowKind = Literal["item", "reference", "heading", "gap"]
 
 
@@ -27,17 +27,17 @@ class Row:
 
     kind: RowKind
     lines: str = ""
-    """What is drawn before it."""
+    """The lines drawn before it."""
     item: int | None = None
-    """A heading's item is the box that begins; None for the outermost level."""
+    """For a heading, the box that begins; None for the outermost level."""
     above: str = ""
-    """The lines that run between it and the row above."""
+    """The lines between it and the row above."""
     is_aside: bool = False
-    """It stands beside the last row that is not: a leaf, or a reference."""
+    """True for a leaf or a reference: it belongs to the last row for which this is False."""
     is_above: bool = False
     """For a reference: the item is shown further up."""
     is_return: bool = False
-    """For a heading: the box has begun before."""
+    """For a heading: the box has begun earlier."""
     number: int = 0
     """The same for all rows of an item that has several; else 0."""
     hidden: int = 0
@@ -51,7 +51,7 @@ def walked_rows(graph: Graph, view: View) -> list[Row]:
 
 @dataclass(slots=True)
 class _Turn:
-    """An item whose turn comes: `lines` go before it, `below` before what follows it in its column."""
+    """An item to be shown next: `lines` are drawn before it, `below` before the following rows in its column."""
 
     item: int
     lines: str
@@ -68,7 +68,7 @@ class _Walk:
         for link in view.links:
             self._sources[link.target].append(link.source)
             self._users[link.source].append(link.target)
-        self._heights = self._longest_ways_up()
+        self._heights = self._longest_paths_up()
         self._shown = bytearray(len(view.items))
         for starts in self._starts():
             self._show_from(starts)
@@ -80,7 +80,7 @@ class _Walk:
         return is_without_node or (is_leaf and not self._sources[item.id])
 
     def _starts(self) -> Iterator[list[int]]:
-        """The roots; then whatever no root reaches, as what only the next repetition of a loop uses."""
+        """The roots; then items that no root reaches, such as those that only the next repetition of a loop uses."""
         yield [item.id for item in self.view.items if item.kind in ("root", "refused")]
         left = [item.id for item in self.view.items if not item.is_open]
         yield [item for item in left if not self._shown[item] and not self._users[item]]
@@ -88,8 +88,8 @@ class _Walk:
             if not self._shown[item]:
                 yield [item]
 
-    def _longest_ways_up(self) -> list[int]:
-        """For each item the length of the longest way to it from an item without sources."""
+    def _longest_paths_up(self) -> list[int]:
+        """For each item, the length of the longest path to it from an item without sources."""
         heights = [0] * len(self.view.items)
         waiting = [len(sources) for sources in self._sources]
         ready = [item.id for item in self.view.items if not waiting[item.id]]
@@ -111,7 +111,7 @@ class _Walk:
             turns.extend(self._show_sources(turn, waiting))
 
     def _uses_below(self, starts: list[int]) -> Counter[int]:
-        """For everything that `starts` reach, how often it will be come upon."""
+        """For all items that can be reached from `starts`, how often the walk reaches them."""
         uses: Counter[int] = Counter()
         stack = list(starts)
         while stack:
@@ -122,7 +122,7 @@ class _Walk:
         return uses
 
     def _show_sources(self, turn: _Turn, waiting: Counter[int]) -> list[_Turn]:
-        """Show leaves and references at once; return what follows in its own time, the next one last."""
+        """Show leaves and references at once; return the items that follow, the next one last."""
         at_once: list[int] = []
         later: list[int] = []
         for source in self._sources[turn.item]:
@@ -131,8 +131,8 @@ class _Walk:
             (later if is_next and not self._is_leaf(self.view.items[source]) else at_once).append(source)
         later.sort(key=self._heights.__getitem__)
         below = turn.below
-        for place, source in enumerate(at_once):
-            is_last = place == len(at_once) - 1 and not later
+        for index, source in enumerate(at_once):
+            is_last = index == len(at_once) - 1 and not later
             self._show_aside(source, below, self._branch("└" if is_last else "├", source))
         turns = [_Turn(later[-1], below, below, below + "│ ")] if later else []
         for item in reversed(later[:-1]):

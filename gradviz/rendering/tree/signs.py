@@ -1,7 +1,7 @@
 """Sign and colour of each role in a terminal.
 
-Only colours that stand out on a light and on a dark background are used, and nothing is told by colour alone: every
-role has its own sign, in plain ASCII too.
+The colours stand out on a light and on a dark background, and no fact is shown by colour alone: every role has its own
+sign, in plain ASCII too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gradviz.rendering.words.flags import FlagLevel
 
 
 class Sign(NamedTuple):
-    """A character that stands before a title, and the colour of both in rich's words."""
+    """A character before a title, and the rich style of both."""
 
     character: str
     ascii: str
@@ -48,7 +48,7 @@ RAN = Sign("✓", "x", "green")
 RUNS = Sign("▶", ">", "bold yellow")
 READY = Sign("◉", "@", "cyan")
 WAITS = Sign("◔", "%", "cyan")
-"""Of a node while backward is played back step by step."""
+"""The states of nodes in a replay of backward."""
 OMITTED = Sign("…", "~")
 
 _LINES = {"│": "|", "├": "|", "└": "`", "┌": ",", "─": "-", "┄": "-"}

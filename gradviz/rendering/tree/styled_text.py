@@ -1,4 +1,4 @@
-"""From lines of styled text to what is written to a terminal: with colours and links, plain, or in ASCII alone."""
+"""From lines of styled text to the output: with colours and links, plain, or in ASCII only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def written(lines: Iterable[Line], *, color: bool, ascii: bool) -> str:
 
 
 def plain(line: Line) -> str:
-    """The words of a line alone."""
+    """The words of a line without styles."""
     return "".join(span.text for span in line).rstrip()
 
 
@@ -35,7 +35,7 @@ def _colored(line: Line) -> str:
 
 def _escaped(span: Span) -> str:
     text = _style(span.style).render(span.text, color_system=ColorSystem.STANDARD) if span.style else span.text
-    # As rich writes it, but without the random number that would make no two outputs the same.
+    # As rich writes it, but without its random number, so that the output is always the same.
     return f"\x1b]8;;{span.link}\x1b\\{text}\x1b]8;;\x1b\\" if span.link else text
 
 

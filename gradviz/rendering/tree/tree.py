@@ -1,4 +1,4 @@
-"""The graph as a tree of text: from the loss down to what it was computed from, for terminals, logs and pipes."""
+"""The graph as a tree of text, from the loss down to its inputs, for terminals, logs and pipes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from gradviz.rendering.words.common_words import counted, listed
 from gradviz.rendering.words.source_links import editor_template
 
 WIDEST = 120
-"""Where no width is given: rows get as wide as their words, up to this."""
+"""If no width is given, rows are as wide as their words, up to this."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeRenderer:
-    """Renders a subject as a tree; where something was searched for, only that and where it is.
+    """Renders a subject as a tree; after a search, only the matches and where they are.
 
     Raises `BadInput` for an unknown column or editor.
     """
@@ -32,13 +32,13 @@ class TreeRenderer:
     """Columns of the terminal; None for as many as the words need, up to `WIDEST`."""
     color: bool = False
     ascii: bool = False
-    """Plain ASCII, for where no other character can be shown."""
+    """Plain ASCII, for terminals that can show nothing else."""
     columns: str | None = None
     """Which columns, in which order: see `columns_named`."""
     reverse: bool = False
     """Leaves first, in the direction of the data."""
     editor: str | None = None
-    """Where there is `color`, source lines are links that open in it: a name or a template, see `source_links`."""
+    """With `color`, source lines are links that open in this editor: a name or a template, see `source_links`."""
     _columns: tuple[Column, ...] = field(init=False, repr=False)
     _link_template: str | None = field(init=False, repr=False)
 
@@ -47,7 +47,7 @@ class TreeRenderer:
         object.__setattr__(self, "_link_template", editor_template(self.editor) if self.editor else None)
 
     def render(self, subject: Subject) -> str:
-        """The whole tree, with what was left out and what went wrong below it."""
+        """The whole tree, with notes and errors below it."""
         matches = None if subject.found is None else matching_items(subject.view, subject.found)
         rows = outline(subject.graph, subject.view, upside_down=self.reverse, wanted=matches)
         writer = CellWriter(subject, self._columns, matches or frozenset(), self._link_template)
@@ -59,7 +59,7 @@ class TreeRenderer:
 
 
 def _legend(subject: Subject, cells: Sequence[Cells], width: int) -> Iterator[Line]:
-    """What the signs mean that are shown, as many on a line as there is room for."""
+    """The meaning of the signs that appear, as many on a line as fit."""
     meanings = {sign: role_words(role, subject) for role, sign in ROLE_SIGNS.items()}
     meanings |= {BELOW: "shown further down", ABOVE: "shown further up", MATCH: "match"}
     shown = {cell.sign for cell in cells} | ({MATCH} if any(cell.is_match for cell in cells) else set())
@@ -76,7 +76,7 @@ def _legend(subject: Subject, cells: Sequence[Cells], width: int) -> Iterator[Li
 
 
 def _remarks(subject: Subject, table: Table, width: int) -> Iterator[Line]:
-    """What the tree does not say by itself: the program's error, what is folded, what could not be recorded."""
+    """The facts that the tree does not show: the program's error, what is folded, what could not be recorded."""
     capture = subject.capture
     size = counted(len(subject.graph.nodes), "autograd node") + f" in {clean(capture.program.name)}"
     yield from ([Span(line)] for line in wrap(size, max(width, 20)))
