@@ -1,1 +1,1 @@
-"""A replay of the backward pass as text and as pictures."""
+"""The backward pass step by step, as text and as pictures."""

@@ -1,4 +1,4 @@
-"""Frames of a replay on a page: all in one picture, in rows, or each in one of its own."""
+"""Frames of a replay on pages: all in one picture, in rows, or each in its own picture."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gradviz.rendering.svg.style import ThemeChoice, style_sheet
 from gradviz.rendering.svg.svg import Drawing
 
 MAX_FRAMES = 60
-"""In one picture; a page of more is no help to anybody."""
+"""In one picture; a larger one helps nobody."""
 _WIDTH = 1300.0
 _MARGIN = 24.0
 _GAP = 36.0
@@ -34,7 +34,7 @@ _HEADS = (("carries", 9), ("carried", 7))
 
 @dataclass(frozen=True)
 class StripLook:
-    """How the pictures look."""
+    """The appearance of the pictures."""
 
     direction: Direction = "TB"
     theme: ThemeChoice = "auto"
@@ -54,7 +54,7 @@ class ReplayStrip:
         self._notes = (*notes, *self._frames.notes)
 
     def whole(self) -> Drawing:
-        """All frames in one picture; raises `BadInput` where these are too many."""
+        """All frames in one picture; raises `BadInput` if there are too many."""
         if len(self._steps) > MAX_FRAMES:
             raise BadInput(
                 f"{len(self._steps):,} steps are too many for one picture, which shows up to {MAX_FRAMES}",
@@ -69,20 +69,22 @@ class ReplayStrip:
     def _page(self, steps: range) -> Drawing:
         frames = self._frames
         columns = max(1, min(len(steps), int((_WIDTH + _GAP) // (frames.width + _GAP))))
-        columns = ceil(len(steps) / ceil(len(steps) / columns))  # No row with one lonely frame at the end.
+        columns = ceil(len(steps) / ceil(len(steps) / columns))  # So that the last row is not nearly empty.
         inner = max(columns * (frames.width + _GAP) - _GAP, text_width(_legend_words(), SMALL_SIZE) + 130)
         title, y = self._title(inner)
-        placed = []
+        positioned = []
         for first in range(0, len(steps), columns):
             row = steps[first : first + columns]
             for column, at in enumerate(row):
                 x = _MARGIN + column * (frames.width + _GAP)
-                placed.append(f'<g transform="translate({number(x)} {number(y)})">\n{frames.frame(at)}</g>\n')
-            # Pages of one frame are of one height, so that they can be leafed through.
+                positioned.append(f'<g transform="translate({number(x)} {number(y)})">\n{frames.frame(at)}</g>\n')
+            # Pages of one frame have the same height, so that a viewer can step through them.
             words = self._steps if len(steps) == 1 else row
             y += frames.picture_height + max(map(frames.caption_height, words)) + _GAP
         footer, bottom = self._footer(y, inner)
-        return Drawing(self._document("".join((title, *placed, footer)), inner, bottom), inner + 2 * _MARGIN, bottom)
+        return Drawing(
+            self._document("".join((title, *positioned, footer)), inner, bottom), inner + 2 * _MARGIN, bottom
+        )
 
     def _document(self, body: str, inner: float, height: float) -> str:
         width, tall = number(inner + 2 * _MARGIN), number(height)
@@ -148,9 +150,9 @@ class _Inks:
 
     runs: Ink
     line: str
-    """Of what waits, and of the wires that carry the gradient now."""
+    """Of nodes that wait, and of the wires that carry the gradient now."""
     ran: str
-    """Of what has run, and of wires that have carried it."""
+    """Of nodes that have run, and of wires that have carried it."""
     ran_fill: str
 
 
@@ -159,7 +161,7 @@ _DARK_INKS = _Inks(Ink("#5a2a10", "#fb923c", "#ffe8d9"), "#fb923c", "#9a6238", "
 
 
 def replay_rules(theme: Theme) -> Iterator[str]:
-    """States of items, wires with a gradient, and numbers of steps; after the rules for roles, which they override."""
+    """Rules for states of items, wires with a gradient, and step numbers. They come after those of roles."""
     inks = _DARK_INKS if theme is DARK else _LIGHT_INKS
     yield f".is-runs .s{{fill:{inks.runs.fill};stroke:{inks.line};stroke-width:2.6}}.is-runs .i{{stroke:{inks.line}}}"
     yield f".is-runs text,.is-runs .q{{fill:{inks.runs.text}}}"

@@ -1,7 +1,7 @@
-"""A replay as pictures: the forward graph once for every step, all laid out alike, so that only the gradient moves.
+"""A replay as pictures: the forward graph once for every step, in the same layout, so that only the gradient moves.
 
-What runs is filled, what has run keeps a line in the same colour, and a wire that carries the gradient turns round and
-has its number beside it. Below each picture stand the step's formulas.
+The running node is filled. A node that has run keeps an outline in the same colour. A wire that carries the gradient
+points backwards and has its number beside it. Below each picture are the formulas of the step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gradviz.view.model import Item, Link
 
 MIN_WIDTH = 250.0
 MAX_LINES = 9
-"""Of words below a picture."""
+"""Lines of words below a picture."""
 _LINE = 15.0
 _GAP_ABOVE_WORDS = 22.0
 _HEAD = 34.0
@@ -41,7 +41,7 @@ _WORDS_BEFORE = {"formula": "", "gradient out": "", ".grad": ".grad = ", "✗ fa
 
 
 class ReplayFrames:
-    """The pictures of some steps of one replay. All have the same size, and everything stands at the same place."""
+    """The pictures of some steps of one replay. All have the same size and the same positions."""
 
     def __init__(self, words: ReplayWords, direction: Direction, steps: range) -> None:
         self._words, self._replay = words, words.replay
@@ -53,7 +53,7 @@ class ReplayFrames:
         self._starts = header_starts(self._view, self._node_labels, self._layout)
         self._depths = self._view.depths()
         self._failed = failed_item(self._view, subject.graph)
-        self._labels = self._placed_labels()
+        self._labels = self._link_labels()
         self.width = max(self._layout.width, MIN_WIDTH)
         self._captions = {at: self._caption(at) for at in steps}
         self.picture_height = _HEAD + self._layout.height
@@ -61,11 +61,11 @@ class ReplayFrames:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the layout had to leave out."""
+        """Notes on the layout."""
         return self._layout.notes
 
     def _text(self, item: Item) -> ItemText:
-        """What stands on an item in all frames: what it is, and its value."""
+        """The words on an item in all frames: its name and its value."""
         text = self._words.names.texts[item.id]
         value = self._value(item)
         if item.is_open or not value:
@@ -93,27 +93,27 @@ class ReplayFrames:
         values = graph.nodes[max(item.nodes, default=item.node)].values
         return short_nested_words(values[0], _LONGEST_VALUE) if len(values) == 1 else ""
 
-    def _placed_labels(self) -> list[LinkLabel]:
+    def _link_labels(self) -> list[LinkLabel]:
         gradients = LinkGradients(self._words.subject.words)
         words = [self._number_on(link, gradients) for link in self._view.links]
         return find_link_label_positions(self._view, self._node_labels, self._layout, words, self._starts)
 
     def _number_on(self, link: Link, gradients: LinkGradients) -> str:
-        """The gradient that flows back along a link; empty where several do, one after the other."""
+        """The gradient that flows back along a link; empty if several flow, one after the other."""
         branches = gradients.along(link)
         return short_words([branches[0].gradient]) if len(branches) == 1 else ""
 
     # -- one frame -----------------------------------------------------------------------------------------------
 
     def caption_height(self, at: int) -> float:
-        """How much room the words below a frame take."""
+        """The height of the words below a frame."""
         return _GAP_ABOVE_WORDS + _LINE * len(self._captions[at])
 
     def frame(self, at: int) -> str:
         """Markup of one frame, with its upper left corner at the origin."""
         left = (self.width - self._layout.width) / 2
         y = self.picture_height + _GAP_ABOVE_WORDS
-        caption = (line.markup(0, y + _LINE * place) for place, line in enumerate(self._captions[at]))
+        caption = (line.markup(0, y + _LINE * index) for index, line in enumerate(self._captions[at]))
         return (
             f"{self._head(at)}"
             f'<g transform="translate({number(left)} {number(_HEAD)})">\n{"".join(self._picture(at))}</g>\n'
@@ -121,7 +121,7 @@ class ReplayFrames:
         )
 
     def _head(self, at: int) -> str:
-        """The number of the step in a circle, and what runs."""
+        """The number of the step in a circle, and the name of what runs."""
         words = "forward" if at == START else one_line(self._words.names.title(self._replay.step(at)))
         sign = str(at) if at else "→"
         width = text_width(sign, SMALL_SIZE, bold=True)
@@ -137,7 +137,7 @@ class ReplayFrames:
                 yield open_box_markup(node_label, box, self._depths[item.id], failed=False)
         flows = [self._flow_state(link, at) for link in self._view.links]
         yield '<g class="l">\n'
-        # What carries the gradient lies above what does not.
+        # Wires that carry the gradient are drawn above the other ones.
         for wanted in ("", "carried", "carries"):
             for link, route, state in zip(self._view.links, self._layout.routes, flows, strict=True):
                 if route and state == wanted:
@@ -178,16 +178,16 @@ class ReplayFrames:
         parent = self._view.items[self._view.links[label.link].source].parent
         return None if parent is None else self._depths[parent]
 
-    # -- the words below it --------------------------------------------------------------------------------------
+    # -- the words below the picture ---------------------------------------------------------------------------------
 
     def _caption(self, at: int) -> list[FormulaLine]:
-        told = self._words.sums.beginning() if at == START else self._told(self._replay.step(at))
-        lines = [line for words in told for line in wrap(words, self.width, SMALL_SIZE)]
+        facts = self._words.sums.beginning() if at == START else self._facts(self._replay.step(at))
+        lines = [line for words in facts for line in wrap(words, self.width, SMALL_SIZE)]
         shown = lines if len(lines) <= MAX_LINES else [*lines[: MAX_LINES - 1], "…"]
         return [FormulaLine(line, SMALL_SIZE) for line in shown]
 
-    def _told(self, step: Step) -> Iterator[str]:
-        """What the picture does not show itself."""
+    def _facts(self, step: Step) -> Iterator[str]:
+        """The facts that the picture does not show."""
         yield from self._words.sums_in_short(step)
         for fact in self._words.facts(step):
             if fact.label in _WORDS_BEFORE:
@@ -195,7 +195,7 @@ class ReplayFrames:
 
 
 def _wire(route: Route, state: str, *, is_quiet: bool) -> str:
-    """A link: with the data, or turned round where the gradient flows or has flowed back along it."""
+    """A link: with the data, or backwards if the gradient flows or has flowed along it."""
     if state:
         return f'<path class="{state}" marker-end="url(#g-{state})" d="{rounded_route(route[::-1])}"/>\n'
     look = 'class="k" marker-end="url(#ak)"' if is_quiet else 'marker-end="url(#a)"'

@@ -1,4 +1,4 @@
-"""One gradient in words: its numbers in full where they are known and short, else its shape and norm."""
+"""One gradient in words: its numbers if they are known and short, otherwise its shape and norm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHORT_NUMBERS = 18
 
 
 def tensor_words(figures: TensorFigures | None, longest: int = LONGEST_NUMBERS) -> str:
-    """``0.5``, ``[[1, 2], [3, 4]]``, ``[8, 64] of norm 0.03``; empty where nothing was measured."""
+    """``0.5``, ``[[1, 2], [3, 4]]``, ``[8, 64] of norm 0.03``; empty if it was not measured."""
     if figures is None:
         return ""
     if figures.is_undefined:
@@ -34,14 +34,14 @@ def tensor_words(figures: TensorFigures | None, longest: int = LONGEST_NUMBERS) 
 
 
 def _numbers(figures: TensorFigures, longest: int) -> str:
-    """Every number, where these are known and short; of a single element also where it was not kept apart."""
+    """Every number, if they are known and short; a single element is always known from its minimum."""
     if figures.count == 1 and figures.values is None and figures.minimum is not None:
         return number_words(figures.minimum)
     return short_nested_words(figures, longest)
 
 
 def short_words(gradients: Iterable[TensorFigures | None]) -> str:
-    """Several gradients in a word or two: their numbers where these are few, or else the norm of all."""
+    """Several gradients in a word or two: their numbers if they are few, otherwise the norm of all."""
     known = [each for each in gradients if each is not None]
     numbers = [_numbers(each, SHORT_NUMBERS) for each in known]
     if numbers and all(numbers):

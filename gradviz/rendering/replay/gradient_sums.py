@@ -1,4 +1,4 @@
-"""What arrives at a step, branch by branch, what it makes together, and what hooks make of that."""
+"""The gradients that arrive at a step along each branch, their sum, and what hooks make of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradviz.rendering.words.common_words import counted, listed, shape_words
 
 MAX_BRANCHES = 5
 MAX_SLOTS = 4
-_OUTSIDE = "from outside of what is shown"
+_OUTSIDE = "from nodes that are not shown"
 
 
 class SumWords:
@@ -23,15 +23,15 @@ class SumWords:
     def __init__(self, names: StepNames) -> None:
         self._names, self._replay, self._graph = names, names.replay, names.graph
         self._is_part = bool(names.subject.selection_notes)
-        """Whether gradients may come from what was cut off."""
+        """Whether gradients may come from nodes that are not shown."""
 
     def amount(self, flow: Flow) -> str:
-        """A gradient; of one that nobody measured the shape, which is that of the tensor that it is for."""
+        """A gradient in words; if it was not measured, the shape of its tensor, which is the same."""
         tensor = self._graph.nodes[flow.receiver].output(flow.input_nr)
         return tensor_words(flow.gradient) or shape_words(tensor) or "?"
 
     def beginning(self) -> Iterator[str]:
-        """What backward starts from."""
+        """The gradients that backward starts from."""
         roots = list(islice(self._replay.roots_entering(), MAX_SLOTS))
         yield from (f"{self.amount(flow)}  {self._names.sender(flow)}" for flow in roots)
         if len(self._graph.roots) > len(roots):
@@ -40,7 +40,7 @@ class SumWords:
             yield _OUTSIDE
 
     def entering(self, step: Step, letter: str) -> Iterator[str]:
-        """Every branch with where it comes from, and their sum, called by the `letter` of the formulas."""
+        """Every branch with its source, and their sum, named by the `letter` of the formulas."""
         if not step.entering:
             words = listed([tensor_words(each) for each in self._names.main_node(step).arrived if each is not None])
             yield f"{words}{'  ' if words else ''}{_OUTSIDE}"
@@ -54,7 +54,7 @@ class SumWords:
             yield f"and {len(step.slots) - MAX_SLOTS:,} more"
 
     def in_short(self, step: Step, letter: str) -> Iterator[str]:
-        """The same for below a picture: ``ȳ = 0.1``, ``12 + 0.6 = 12.6 for width``; nothing where a wire says it."""
+        """The same for below a picture: ``ȳ = 0.1``, ``12 + 0.6 = 12.6 for width``; empty if a wire shows it."""
         called = f"{letter} = " if letter else ""
         for slot, flows in islice(step.slots.items(), MAX_SLOTS):
             total = tensor_words(self._replay.arrived_at(slot))
@@ -70,7 +70,7 @@ class SumWords:
                 yield f"{called}{total}"
 
     def _slot_name(self, step: Step, slot: Slot) -> str:
-        """Which of several a gradient is for: the variable that held it, or its number."""
+        """Which of several tensors a gradient is for: its variable, or its number."""
         node, output_nr = self._graph.nodes[slot[0]], slot[1]
         names = node.names_at(output_nr)
         if names or self._names.item_of(step).kind != "box":
@@ -78,7 +78,7 @@ class SumWords:
         return f"at {autograd_name(node)}"
 
     def _at_slot(self, slot: Slot, flows: Sequence[Flow], letter: str) -> Iterator[str]:
-        """What came along each branch, their sum, and what hooks made of it."""
+        """The gradient of each branch, their sum, and what hooks made of it."""
         total, arrived = self._replay.sum_at(slot), self._replay.arrived_at(slot)
         called = f"{letter} = " if letter else ""
         is_hooked = total != arrived
@@ -93,18 +93,18 @@ class SumWords:
             yield f"{called}{tensor_words(arrived)}  after {hooks}"
 
     def _branches(self, slot: Slot, flows: Sequence[Flow]) -> Iterator[str]:
-        """What is summed, a line for each."""
+        """The terms of the sum, one on each line."""
         amounts = [self.amount(flow) for flow in flows[:MAX_BRANCHES]]
         widest = max(map(len, amounts))
-        for place, (amount, flow) in enumerate(zip(amounts, flows, strict=False)):
-            yield f"{'+' if place else ' '} {amount:<{widest}}  {self._names.sender(flow)}"
+        for index, (amount, flow) in enumerate(zip(amounts, flows, strict=False)):
+            yield f"{'+' if index else ' '} {amount:<{widest}}  {self._names.sender(flow)}"
         if len(flows) > MAX_BRANCHES:
             yield f"+ {len(flows) - MAX_BRANCHES:,} more"
         if self._lacks_branches(slot, flows):
             yield f"+ {'…':<{widest}}  {_OUTSIDE}"
 
     def _lacks_branches(self, slot: Slot, flows: Sequence[Flow]) -> bool:
-        """Of a part of a graph: whether what is known to be summed does not make the sum."""
+        """For a part of a graph: whether the known gradients do not add up to the sum."""
         total = self._replay.sum_at(slot)
         parts = [flow.gradient for flow in flows if flow.gradient is not None]
         if not self._is_part or total is None or len(parts) < len(flows):
@@ -117,5 +117,5 @@ class SumWords:
 
 
 def _is_about(one: float, other: float) -> bool:
-    """Whether two numbers differ by no more than rounding; a NaN says nothing."""
+    """Whether two numbers differ only by rounding; NaN never differs."""
     return isclose(one, other, rel_tol=1e-3, abs_tol=1e-9) or one != one or other != other

@@ -1,4 +1,4 @@
-"""The files of a replay: one picture of all frames, or a folder with one of each, as SVG or PNG."""
+"""The files of a replay: one picture of all frames, or a folder with one file for each frame, as SVG or PNG."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _PNG_SCALE = 2.0
 
 @dataclass(frozen=True)
 class ReplayOutput:
-    """Where pictures of a replay go; raises `BadInput` for a name that says no format."""
+    """Where pictures of a replay are written; raises `BadInput` for a name without a known suffix."""
 
     path: Path
     is_folder: bool
 
     @classmethod
     def of(cls, name: str) -> ReplayOutput:
-        """What a name on the command line means: ``steps.svg``, ``steps.png``, or a folder: ``steps/``."""
+        """The meaning of a name on the command line: ``steps.svg``, ``steps.png``, or a folder: ``steps/``."""
         if not name:
             raise BadInput(
                 "the pictures of a replay need a name", hint="-o steps.svg, or -o steps/ for a file for each step"
@@ -51,7 +51,7 @@ class ReplayOutput:
 
     @property
     def first_file(self) -> Path:
-        """What is written first, whatever the replay holds."""
+        """The file that is written first, whatever the replay contains."""
         return self.path / "step-0.svg" if self.is_folder else self.path
 
     @property
@@ -62,7 +62,7 @@ class ReplayOutput:
 def picture_files(
     output: ReplayOutput, look: StripLook, words: ReplayWords, steps: range, notes: tuple[str, ...]
 ) -> Iterator[tuple[Path, str | bytes]]:
-    """Every file with its content; raises `BadInput` where the steps are too many."""
+    """Every file with its content; raises `BadInput` if there are too many steps."""
     strip = ReplayStrip(words, look, steps, notes)
     if not output.is_folder:
         drawing = strip.whole()

@@ -1,4 +1,4 @@
-"""What the steps of a replay are called, in their own headings and in lines that are about another step."""
+"""The names of steps, in their own headings and in lines about other steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradviz.rendering.words.item_words import ItemTexts
 from gradviz.view.model import Item
 
 LONGEST_PATH = 32
-"""Characters of a module's path, in a line about something else."""
+"""Characters of a module's path, in a line about another step."""
 
 
 class StepNames:
@@ -28,11 +28,11 @@ class StepNames:
         self.texts = ItemTexts(subject.words)
 
     def item_of(self, step: Step) -> Item:
-        """The item of a step, the first of those of a leaf."""
+        """The item of a step; for a leaf that several items show, the first."""
         return self.subject.view.items[step.items[0]]
 
     def main_node(self, step: Step) -> Node:
-        """The operation or the leaf that a step is about; of a box, the one that ran first."""
+        """The operation or the leaf of a step; for a box, the operation that ran first."""
         node = self.item_of(step).node
         if node is not None and node in step.nodes:
             return self.graph.nodes[node]
@@ -41,7 +41,7 @@ class StepNames:
         return next((each for each in nodes if each.name == named), nodes[0])
 
     def title(self, step: Step) -> str:
-        """``mul``, ``softmax dim=-1``, ``model.h.11``; the leaf's name."""
+        """``mul``, ``softmax dim=-1``, ``model.h.11``; the name of a leaf."""
         item, text = self.item_of(step), self.texts[step.items[0]]
         if item.kind == "box":
             return f"{self._path(step)}{f' ×{item.repeat:,}' if item.repeat > 1 else ''}"
@@ -50,7 +50,7 @@ class StepNames:
         return " ".join(filter(None, (text.title, text.settings)))
 
     def short_name(self, step: Step) -> str:
-        """The same for a line that is about another step: ``mul (area)``, ``x``, ``relu (step 7)``, ``…h.11.mlp``."""
+        """For a line about another step: ``mul (area)``, ``x``, ``relu (step 7)``, ``…h.11.mlp``."""
         item, text = self.item_of(step), self.texts[step.items[0]]
         if item.kind == "box":
             return _end_of(self._path(step))
@@ -65,7 +65,7 @@ class StepNames:
         return self._own_path(step) or text.path or text.title
 
     def _own_path(self, step: Step) -> str:
-        """Of a box that stands for several repetitions, the module of the one that runs: ``model.h.11.mlp``."""
+        """For a repeated box, the module of the repetition that runs: ``model.h.11.mlp``."""
         item, scopes = self.item_of(step), self.graph.scopes
         if item.scope is None or item.repeat > 1 or len(self.replay.steps_of_item(item.id)) == 1:
             return ""
@@ -74,7 +74,7 @@ class StepNames:
         return scopes[own[-depth]].path if len(own) >= depth else ""
 
     def subtitle(self, step: Step) -> str:
-        """``MulBackward0``, or of a box its class and size; and what is special about its run."""
+        """``MulBackward0``, or the class and the size of a box; and what is special about its run."""
         is_box = self.item_of(step).kind == "box"
         return " · ".join(filter(None, self._box_words(step) if is_box else self._operation_words(step)))
 
@@ -85,8 +85,8 @@ class StepNames:
             yield self._repetition(step)
 
     def _operation_words(self, step: Step) -> Iterator[str]:
-        """Its autograd name with those of the views that are merged into it; another thread than the first; how often
-        it ran, where a backward inside this one came to it again."""
+        """Its autograd name with those of the merged views; its thread if that is not the first one; how often it ran,
+        if a backward inside this one ran it again."""
         main = self.main_node(step)
         merged = dict.fromkeys(autograd_name(self.graph.nodes[node]) for node in step.nodes if node != main.id)
         yield autograd_name(main) + (f" with {listed(list(merged), 2)}" if merged else "")
@@ -97,23 +97,23 @@ class StepNames:
         yield self._repetition(step)
 
     def _repetition(self, step: Step) -> str:
-        """Which of several it is, counted forward: the engine comes to the last one first."""
+        """Which repetition it is, counted forward: the engine runs the last one first."""
         numbers = self.replay.steps_of_item(step.items[0])
-        place = len(numbers) - bisect_left(numbers, step.number)
-        return f"repetition {place:,} of {len(numbers):,}" if len(numbers) > 1 else ""
+        position = len(numbers) - bisect_left(numbers, step.number)
+        return f"repetition {position:,} of {len(numbers):,}" if len(numbers) > 1 else ""
 
-    def place(self, step: Step) -> str:
-        """``train.py:41``; empty where nobody knows, and for leaves."""
+    def location(self, step: Step) -> str:
+        """``train.py:41``; empty if it is unknown, and for leaves."""
         return self.texts[step.items[0]].line
 
     def source_line(self, step: Step) -> str:
         """The text of that line."""
         site = self.subject.words.own_site(self.main_node(step).call_site)
-        is_it = site is not None and line_words(site) == self.place(step)
+        is_it = site is not None and line_words(site) == self.location(step)
         return self.subject.words.source_text(site) if site is not None and is_it else ""
 
     def sender(self, flow: Flow) -> str:
-        """Where a gradient comes from: ``from mul (area)``, ``given to backward() for loss``."""
+        """The source of a gradient: ``from mul (area)``, ``given to backward() for loss``."""
         if flow.step == START:
             root, call = self.graph.roots[flow.edge], self.graph.backward
             given = f"given to {call.function}()" if call is not None else "that backward() would be given"
@@ -121,7 +121,7 @@ class StepNames:
         return f"from {self.short_name(self.replay.step(flow.step))}"
 
     def receiver(self, flow: Flow) -> str:
-        """Where a gradient goes: ``x``, ``mul (area)``, ``unbind, for width``."""
+        """The target of a gradient: ``x``, ``mul (area)``, ``unbind, for width``."""
         number = self.replay.step_of_node(flow.receiver)
         node = self.graph.nodes[flow.receiver]
         if number is None:
@@ -136,7 +136,7 @@ class StepNames:
 
 
 def _end_of(path: str) -> str:
-    """The last parts of a dotted path, as many as are short."""
+    """The last parts of a dotted path that are short enough together."""
     parts, kept = path.split("."), ""
     while parts and len(kept) + len(parts[-1]) < LONGEST_PATH:
         kept = f".{parts.pop()}{kept}"

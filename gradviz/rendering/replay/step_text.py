@@ -1,4 +1,4 @@
-"""A replay as pages of text, one for each step: the graph as it then is, and below it what the step does."""
+"""A replay as text, one screen for each step: the state of the graph, and below it what the step does."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from gradviz.rendering.tree.styled_text import written
 from gradviz.rendering.words.common_words import shortened
 
 USUAL_ROWS = 14
-"""Of the graph, on a page that has no height."""
+"""Rows of the graph, if the screen has no height."""
 MIN_WIDTH = 20
 MIN_ROWS = 3
-"""Fewer say nothing: the words of the step are worth more."""
+"""Fewer rows show nothing: the words of the step are worth more."""
 _LABELS = 14
 
 
 @dataclass(frozen=True, slots=True)
 class TextLook:
-    """How pages look."""
+    """The size and the appearance of screens."""
 
     width: int = 100
     color: bool = False
     ascii: bool = False
     height: int | None = None
-    """Lines of a page; without it, as many as its words need."""
+    """Lines of a screen; without it, as many as its words need."""
 
     def __post_init__(self) -> None:
         if type(self.width) is not int or self.width < MIN_WIDTH:
@@ -40,7 +40,7 @@ class TextLook:
 
 
 class ReplayText:
-    """The pages of one replay, from 0, before anything has run, to the number of its steps."""
+    """The screens of one replay, from 0, before anything has run, to the number of its steps."""
 
     def __init__(self, words: ReplayWords, look: TextLook, notes: tuple[str, ...] = ()) -> None:
         self._words, self._replay, self._look = words, words.replay, look
@@ -48,17 +48,17 @@ class ReplayText:
         self._notes = notes
 
     def joined(self, steps: Iterable[int]) -> Iterator[str]:
-        """Pages of several steps, with a line between them."""
-        for place, at in enumerate(steps):
-            yield f"{self.rule if place else ''}{self.page(at)}"
+        """Screens of several steps, with a line between them."""
+        for index, at in enumerate(steps):
+            yield f"{self.rule if index else ''}{self.page(at)}"
 
     @property
     def rule(self) -> str:
-        """A line that divides pages."""
+        """A line that separates screens."""
         return ("-" if self._look.ascii else "─") * self._look.width + "\n"
 
     def page(self, at: int) -> str:
-        """One page, as text that ends in a line feed."""
+        """One screen, as text that ends in a line feed."""
         return written(self._lines(at), color=self._look.color, ascii=self._look.ascii)
 
     def _lines(self, at: int) -> list[Line]:
@@ -67,9 +67,9 @@ class ReplayText:
         head: list[Line] = [self._headline(at), []]
         if height is None:
             return [*head, *self._rows.around(at, USUAL_ROWS), [], *facts]
-        # Two lines are the tree's own: its header, and how many rows are hidden.
-        room = height - len(head) - len(facts) - 3
-        tree = [*self._rows.around(at, room), []] if room >= MIN_ROWS else []
+        # Two lines belong to the tree: its header, and how many rows are hidden.
+        rows = height - len(head) - len(facts) - 3
+        tree = [*self._rows.around(at, rows), []] if rows >= MIN_ROWS else []
         lines = [*head, *tree, *facts]
         return lines if len(lines) <= height else [*lines[: height - 1], [Span("…")]]
 
@@ -100,21 +100,21 @@ class ReplayText:
 
     def _fact(self, fact: Fact) -> Iterator[Line]:
         label = fact.label
-        room = max(self._look.width - _LABELS, 20)
+        width = max(self._look.width - _LABELS, 20)
         for line in map(_safe, fact.lines):
             indent = " " * (len(line) - len(line.lstrip()))
-            for words in wrap(line.strip(), room, initial_indent=indent, subsequent_indent=f"{indent}  ") or [""]:
+            for words in wrap(line.strip(), width, initial_indent=indent, subsequent_indent=f"{indent}  ") or [""]:
                 yield [Span(label.ljust(_LABELS), "bold"), Span(words)]
                 label = ""
 
 
 def _safe(line: str) -> str:
-    """The line with its spaces, but nothing that moves the cursor."""
+    """The line with its spaces, but without cursor movements."""
     return without_controls(" ".join(line.splitlines()))
 
 
 def replay_notes(subject: Subject) -> tuple[str, ...]:
-    """What the reader must know of the whole replay: what was left out, and what could not be recorded."""
+    """What the user must know about the whole replay: what was left out, and what could not be recorded."""
     error = subject.capture.error
     failed = (f"the script failed: {error.type_name}: {error.message}",) if error is not None else ()
     not_recorded = (f"not recorded: {sentence}" for sentence in subject.capture.disclosures)

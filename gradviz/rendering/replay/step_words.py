@@ -1,4 +1,4 @@
-"""What is to be said of a step of a backward pass, in the terminal and in pictures: a label and lines for each fact."""
+"""The facts about a step of a backward pass, in the terminal and in pictures: a label and lines for each fact."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from gradviz.rendering.words.formula_words import NodeFormulas, node_formulas, w
 from gradviz.view.model import Item
 
 LONGEST_EQUATION = 70
-"""Characters of a formula with its numbers, and what it gives."""
+"""Characters of a formula with its numbers and its result."""
 MAX_LEAVING = 6
 MAX_INSIDE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing to be said of a step."""
+    """One fact about a step."""
 
     label: str
     lines: tuple[str, ...]
 
 
 def formula_fact(capture: Capture, formulas: NodeFormulas) -> Fact | None:
-    """What a node computes; None where nobody knows."""
+    """What a node computes; None if it is not known."""
     if not formulas.lines:
         return None
     lines = (*formulas.lines, *([listed(formulas.meanings)] if formulas.meanings else []))
@@ -55,10 +55,10 @@ class ReplayWords:
         self.progress = ReplayProgress(self.names)
 
     def facts(self, step: Step) -> Iterator[Fact]:
-        """Everything that is said of a step, in the order in which it happens."""
+        """All facts about a step, in the order in which they happen."""
         source = self.names.source_line(step)
         if source:
-            yield Fact(f"line {self.names.place(step).rpartition(':')[2]}", (source,))
+            yield Fact(f"line {self.names.location(step).rpartition(':')[2]}", (source,))
         formulas = self._formulas(step)
         yield Fact("gradient in", tuple(self.sums.entering(step, formulas.arriving)))
         if self.names.item_of(step).kind == "box":
@@ -74,7 +74,7 @@ class ReplayWords:
             yield Fact(".grad", (outcome,))
 
     def _inside(self, step: Step) -> str:
-        """What runs in a box but for views, in the order of the engine: ``NativeLayerNorm, Addmm ×4, Gelu``."""
+        """The operations in a box without views, in the order of the engine: ``NativeLayerNorm, Addmm ×4, Gelu``."""
         nodes = [node for node in (self.graph.nodes[each] for each in step.nodes) if not node.is_leaf]
         counts = Counter(stem_of(node.name) for node in ([node for node in nodes if node.kind != "view"] or nodes))
         return listed([f"{stem} ×{count:,}" if count > 1 else stem for stem, count in counts.items()], MAX_INSIDE)
@@ -84,7 +84,7 @@ class ReplayWords:
         return f": {error.type_name}: {error.message}" if error is not None else ""
 
     def sums_in_short(self, step: Step) -> Iterator[str]:
-        """What arrived, in the letters of the step's formulas, for below a picture."""
+        """The gradients that arrived, in the letters of the step's formulas, for below a picture."""
         return self.sums.in_short(step, self._formulas(step).arriving)
 
     def _formulas(self, step: Step) -> NodeFormulas:
@@ -99,12 +99,12 @@ class ReplayWords:
         shown = step.leaving[:MAX_LEAVING]
         for flow in shown:
             computed = formulas.with_numbers.get(flow.edge, "") if flow.sender == main else ""
-            yield f"{self._equation(computed, flow)} → {self.names.receiver(flow)}{self._way(flow, main)}"
+            yield f"{self._equation(computed, flow)} → {self.names.receiver(flow)}{self._path(flow, main)}"
         if len(step.leaving) > len(shown):
             yield f"and {len(step.leaving) - len(shown):,} more"
 
     def _equation(self, computed: str, flow: Flow) -> str:
-        """``ā = 0.1 · 5 = 0.5``; the gradient alone where no numbers are known, or it would say the same twice."""
+        """``ā = 0.1 · 5 = 0.5``; the gradient alone if no numbers are known or if it would be repeated."""
         amount = self.sums.amount(flow)
         if (
             not computed
@@ -114,14 +114,14 @@ class ReplayWords:
             return amount
         return computed if flow.gradient is None else f"{computed} = {with_minus(amount)}"
 
-    def _way(self, flow: Flow, main: int) -> str:
-        """Through which view that is merged into the operation it went."""
+    def _path(self, flow: Flow, main: int) -> str:
+        """The view, merged into the operation, through which the gradient flowed."""
         if flow.sender in (None, main) or self.names.item_of(self.replay.step(flow.step)).kind == "box":
             return ""
         return f", through {autograd_name(self.graph.nodes[flow.sender])}"
 
     def _leaf_outcome(self, step: Step) -> str:
-        """What became of the leaf's ``.grad``; of a box, of how many."""
+        """What happened to the leaf's ``.grad``; for a box, the number of its leaves."""
         leaves = [node for node in (self.graph.nodes[each] for each in step.nodes) if node.is_leaf]
         if self.names.item_of(step).kind == "box":
             return f"of {counted(len(leaves), 'leaf', 'leaves')} inside" if leaves else ""
@@ -138,7 +138,7 @@ class ReplayWords:
             case "accumulated":
                 return f"{after}  ({tensor_words(found.before)} was there before)"
             case "taken":
-                return "none: a hook took it away again"
+                return "none: a hook removed it"
         return "unchanged"
 
     @property
@@ -146,22 +146,22 @@ class ReplayWords:
         return self.graph.backward is not None and self.graph.backward.function == "grad"
 
 
-# How far a replay has come when a step is over: what has run, what is ready or waits, and what has arrived there.
+# The state after a step: which nodes have run, are ready or wait, and which gradients have arrived.
 
 MAX_WAITING = 3
 _LOOK_AHEAD = 200
-"""So many of the steps that follow are asked whether they wait: one that comes later than these is only counted."""
+"""Only this many following steps are examined for waiting; later ones are counted."""
 
 
 class ReplayProgress:
-    """Finds the words for what is done and what is not."""
+    """Finds the words for the state after a step."""
 
     def __init__(self, names: StepNames) -> None:
         self._names, self._replay = names, names.replay
 
     def gradient_at(self, item: Item, at: int) -> str:
-        """The gradient that has arrived at an item when the step `at` is over, in a word; ``9 + …`` where some of it
-        is still to come."""
+        """The gradient that has arrived at an item after the step `at`, in a word; ``9 + …`` if some of it is still to
+        come."""
         if item.root is not None:
             return short_words([self._replay.graph.roots[item.root].gradient])
         number = self._turn_of(item, at)
@@ -177,12 +177,12 @@ class ReplayProgress:
         return f"{words} + …" if words else f"{come:,} of {len(step.entering):,}"
 
     def _turn_of(self, item: Item, at: int) -> int | None:
-        """The step that tells how it stands with an item: of repetitions the last that ran, or the first."""
+        """The step that decides the state of an item: the last repetition that ran, or the first one."""
         numbers = self._replay.steps_of_item(item.id)
         return numbers[max(bisect_right(numbers, at) - 1, 0)] if numbers else None
 
     def _arrived(self, step: Step) -> list[TensorFigures | None]:
-        """What arrived at a step, summed, one for each of its slots."""
+        """The gradients that arrived at a step, summed, one for each of its slots."""
         if not step.slots:
             return list(self._names.main_node(step).arrived)
         return [self._replay.arrived_at(slot) for slot in step.slots]

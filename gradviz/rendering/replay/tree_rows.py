@@ -1,4 +1,4 @@
-"""The forward graph while backward runs through it: the rows of the tree, with what has run and what has arrived."""
+"""The rows of the tree while backward runs: which nodes have run, and which gradients have arrived."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ STATE_SIGNS: dict[State, Sign] = {
 STATE_WORDS: dict[State, str] = {
     "ran": "has run",
     "runs": "runs",
-    "ready": "ready: all of its gradient is there",
+    "ready": "ready: all of its gradient has arrived",
     "waits": "waits for more of it",
 }
 
 
 _SAMPLE = 1_000
-"""So many rows, evenly spaced, decide how wide the columns are."""
+"""The number of evenly spaced rows that decide the widths of the columns."""
 
 
 class ReplayRows:
-    """The tree of a replay; any part of it can be written, as it is at any step."""
+    """The tree of a replay. Any part of it can be written, as it is at any step."""
 
     def __init__(self, words: ReplayWords, width: int) -> None:
         self._words, self._replay = words, words.replay
@@ -49,18 +49,18 @@ class ReplayRows:
             Column("step", "", self._steps_words, 4, 3, is_number=True),
         )
         writer = CellWriter(subject, self._columns, frozenset(), None)
-        # Without the lines that say where a gradient is lost: here the reader sees it happen.
-        self._cell_of = lru_cache(maxsize=4 * _SAMPLE)(lambda place: list(writer.cells(self._rows[place]))[-1])
+        # Without the rows for lost gradients: the replay shows when a gradient is lost.
+        self._cell_of = lru_cache(maxsize=4 * _SAMPLE)(lambda index: list(writer.cells(self._rows[index]))[-1])
         sample = range(0, len(self._rows), -(-len(self._rows) // _SAMPLE) or 1)
-        self._table = Table([self._cell_of(place) for place in sample], self._columns, width, has_gutter=True)
-        # Where an item is shown itself, and else where it is referred to; of several rows the first.
-        self._places: dict[int | None, int] = {}
+        self._table = Table([self._cell_of(index) for index in sample], self._columns, width, has_gutter=True)
+        # The row that shows an item; if there is none, the first row that refers to it.
+        self._row_of_item: dict[int | None, int] = {}
         for kind in ("reference", "item"):
             rows = reversed(list(enumerate(self._rows)))
-            self._places.update({row.item: place for place, row in rows if row.kind == kind})
+            self._row_of_item.update({row.item: index for index, row in rows if row.kind == kind})
 
     def _longest_gradient(self, of: RowFacts) -> str:
-        """Of the words that the column will show, for its width: before the last part of a sum they are longer."""
+        """The longest words that the column will show, for its width: before a sum is complete, they are longer."""
         numbers = self._replay.steps_of_item(of.item.id)
         entering = self._replay.step(numbers[0]).entering if numbers else []
         times = [len(self._replay), *(flow.step for flow in entering[:1])]
@@ -82,18 +82,18 @@ class ReplayRows:
         first = self._first_row(self._replay.step(at) if at else None, most)
         shown = range(first, min(first + most, len(self._rows)))
         lines = [self._table.header()]
-        lines += [self._table.line(self._cell(place, at)) for place in shown]
+        lines += [self._table.line(self._cell(index, at)) for index in shown]
         beyond = ((first, "above"), (len(self) - shown.stop, "below"))
         hidden = [f"{counted(count, 'row')} {where}" for count, where in beyond if count]
         return [*lines, [Span(f"  … {', '.join(hidden)}", "dim")]] if hidden else lines
 
     def _first_row(self, step: Step | None, most: int) -> int:
-        """A third of the rows shows what has run, and the rest where the gradient goes."""
-        place = 0 if step is None else min(self._places.get(item, 0) for item in step.items)
-        return max(min(place - most // 3, len(self._rows) - most), 0)
+        """A third of the rows shows what has run, the rest where the gradient goes."""
+        index = 0 if step is None else min(self._row_of_item.get(item, 0) for item in step.items)
+        return max(min(index - most // 3, len(self._rows) - most), 0)
 
-    def _cell(self, place: int, at: int) -> Cells:
-        row, cell = self._rows[place], self._cell_of(place)
+    def _cell(self, index: int, at: int) -> Cells:
+        row, cell = self._rows[index], self._cell_of(index)
         if row.item is None or row.kind not in ("item", "reference"):
             return cell
         item = self._items[row.item]
@@ -107,7 +107,7 @@ class ReplayRows:
 
 
 def legend(width: int) -> list[Line]:
-    """What the signs before the rows mean, as many on a line as there is room for."""
+    """The meaning of the signs before the rows, as many on a line as fit."""
     lines: list[Line] = [[]]
     for state, sign in STATE_SIGNS.items():
         entry = [Span(f"{sign.character} ", sign.style), Span(STATE_WORDS[state], "italic")]

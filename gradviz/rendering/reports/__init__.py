@@ -1,1 +1,1 @@
-"""Findings, memory and explanations as text and as files for other programs."""
+"""Findings, memory, gradient flow and explanations as text for people."""

@@ -1,4 +1,4 @@
-"""The page of an operation as data for programs: ``gradviz explain --format json``."""
+"""The explanation of an operation as data for programs: ``gradviz explain --format json``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gradviz.rendering.export.json import finite_figures, schema_with_all_number
 
 
 def explanation_json(page: Explanation) -> str:
-    """The page as text."""
+    """The explanation as JSON text."""
     return json_text(replace(page, numbers=None if page.numbers is None else _finite(page.numbers)))
 
 
 def explanation_schema() -> dict[str, Any]:
-    """JSON Schema of the page."""
+    """The JSON Schema of an explanation."""
     return schema_with_all_numbers(Explanation)
 
 

@@ -1,4 +1,4 @@
-"""The page of one operation for a terminal: its formulas, what it saves, its traps, and the numbers of one node."""
+"""The explanation of an operation for a terminal: formulas, saved tensors, traps, and the numbers of one node."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ MAX_VARIANTS = 4
 
 @dataclass(frozen=True, slots=True)
 class ExplanationText:
-    """How the page looks."""
+    """The appearance of an explanation."""
 
     width: int
     color: bool = False
 
     def text(self, page: Explanation) -> str:
-        """The whole page."""
+        """The whole explanation."""
         return printed(_parts(page), self.width, color=self.color)
 
 
@@ -52,13 +52,13 @@ def _parts(page: Explanation) -> Iterator[RenderableType]:
 
 
 def _grid(rows: list[Row]) -> Table:
-    """Names to the left, what is said of them beside; without names, lines from side to side."""
+    """Names at the left, their explanations beside them; lines of full width if there are no names."""
     table = Table.grid(padding=(0, 2, 0, 0))
     if any(name for name, _ in rows):
         table.add_column(style="cyan", max_width=26, overflow="fold")
     table.add_column(overflow="fold")
     for name, said in rows:
-        # As Text, or rich would take a tensor called x[0] for markup.
+        # As Text, because rich would read a tensor called x[0] as markup.
         table.add_row(*map(Text, (name, said) if len(table.columns) > 1 else (said,)))
     return table
 
@@ -105,8 +105,8 @@ def _of_torch(page: Explanation, derivative: Derivative) -> Iterator[tuple[str, 
     rows = [(", ".join(each.inputs), each.formula) for each in derivative.inputs]
     rows += [(name, "none: it has no gradient") for name in derivative.without_gradient]
     rows += [
-        (f"result {place}", "has no history: nothing arrives for it")
-        for place, is_differentiable in enumerate(derivative.differentiable_outputs)
+        (f"result {index}", "has no history: nothing arrives for it")
+        for index, is_differentiable in enumerate(derivative.differentiable_outputs)
         if not is_differentiable
     ]
     yield f"gradients, as torch {page.torch_version} computes them", rows
@@ -127,7 +127,7 @@ def _schemas(derivative: Derivative) -> Iterator[str]:
 
 
 def _saved(derivative: Derivative) -> Iterator[Row]:
-    """Tensors, and for which gradients each is kept; the rest takes no memory to speak of."""
+    """Tensors, and the gradients for which each is kept; other saved values take little memory."""
     settings = []
     tensors = {each.name for each in tensor_arguments(derivative.schema)}
     for each in derivative.saved:
@@ -160,7 +160,7 @@ def _trap(trap: Trap) -> Iterator[Row]:
 
 
 def custom_sections(page: CustomExplanation) -> Iterator[tuple[str, list[Row]]]:
-    """Sections of the page, each with its title."""
+    """Sections of the explanation, each with its title."""
     name = file_name(page.file)
     lines = [(str(line.number), line.text) for line in page.lines]
     yield f"source{f' in {name}' if name else ''}", lines or [("", _why_no_source(page))]
@@ -168,8 +168,8 @@ def custom_sections(page: CustomExplanation) -> Iterator[tuple[str, list[Row]]]:
         yield (
             "gradients that are wanted",
             [
-                (f"input {place}", "wanted" if wants else "not wanted: backward may give None for it")
-                for place, wants in enumerate(page.wants_gradient)
+                (f"input {index}", "wanted" if wants else "not wanted: backward may give None for it")
+                for index, wants in enumerate(page.wants_gradient)
             ],
         )
     checks = [(f"argument {check.argument}", _words(check)) for check in page.checks]
@@ -178,13 +178,13 @@ def custom_sections(page: CustomExplanation) -> Iterator[tuple[str, list[Row]]]:
 
 
 def _why_no_source(page: CustomExplanation) -> str:
-    return "the recording does not hold it" + ("" if page.file else ": what exec() or a prompt defines has no file")
+    return "the recording does not have it" + ("" if page.file else ": code from exec() or a prompt has no file")
 
 
 def _why_not(page: CustomExplanation) -> str:
     if page.was_asked_for:
         return "not compared: no call of it by apply() was seen that wanted a gradient"
-    return "not compared: gradviz explain WHAT SCRIPT --gradcheck runs the script to its end and does"
+    return "not compared: gradviz explain WHAT SCRIPT --gradcheck runs the whole script and compares it"
 
 
 def _words(check: CheckedInput) -> str:
@@ -193,5 +193,5 @@ def _words(check: CheckedInput) -> str:
         given, measured = number_words(check.given), number_words(check.measured)
         return f"WRONG: {given} where the slope of forward is {measured}; {compared} compared"
     if check.verdict == "another on purpose":
-        return "another gradient than the slope of forward, which is handed on or flat: on purpose, it seems"
+        return "not the slope of forward, but forward passes its input on or is flat: probably on purpose"
     return f"{check.verdict} in {compared}" if check.compared else check.verdict

@@ -1,4 +1,4 @@
-"""What is to be said of the memory of a graph: totals, the largest lines and modules, and what would help."""
+"""The memory of a graph in text: totals, the largest lines and modules, and what would help."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ from gradviz.rendering.words import memory_words as words
 from gradviz.rendering.words.common_words import counted
 
 MemoryTable = Literal["line", "module", "operation", "dtype", "storage"]
-WAYS: tuple[MemoryTable, ...] = get_args(MemoryTable)
-"""What a table can be by."""
+TABLES: tuple[MemoryTable, ...] = get_args(MemoryTable)
+"""What the rows of a table can be."""
 
 MIN_WIDTH = 40
 _MAX_REMEDIES = 4
 _WORTH_DOING = 50
-"""What saves less than a fiftieth of the whole is not advised."""
+"""A remedy that saves less than a fiftieth of the total is not suggested."""
 
 
 def check_knows_saved_tensors(capture: Capture, graph: Graph) -> None:
-    """Raise `BadInput` for a graph that was recorded before saved tensors were."""
+    """Raise `BadInput` for a graph that was recorded by a version without saved tensors."""
     if not graph.knows_saved_tensors:
         raise BadInput(
-            f"{capture.program.name} was recorded by a gradviz that did not look at saved tensors",
+            f"{capture.program.name} was recorded by an older gradviz, without saved tensors",
             hint="record the script again",
         )
 
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """How the report looks; raises `BadInput` for a table or a number that cannot be."""
+    """The appearance of the report; raises `BadInput` for an unknown table or a wrong number."""
 
     by: MemoryTable | None = None
-    """One of `WAYS`; None for lines, then modules, then everything else."""
+    """One of `TABLES`; None for lines, then modules, then everything else."""
     rows: int = 10
     """Of the longest tables."""
     width: int = 100
@@ -63,16 +63,16 @@ class ReportOptions:
 
     def __post_init__(self) -> None:
         if self.by is not None:
-            check_choice("memory table", self.by, WAYS)
+            check_choice("memory table", self.by, TABLES)
         for name, value, least in (("rows", self.rows, 1), ("width", self.width, MIN_WIDTH)):
             if type(value) is not int or value < least:
                 raise BadInput(f"{name}={value!r} is not a whole number from {least} on")
 
 
 def memory_report(capture: Capture, graph: Graph, options: ReportOptions) -> str:
-    """Everything that is to be said of one graph, as text that ends in a line feed.
+    """The whole report of one graph, as text that ends in a line feed.
 
-    Raises `BadInput` for a graph that was recorded before saved tensors were.
+    Raises `BadInput` for a graph that was recorded by a version without saved tensors.
     """
     check_knows_saved_tensors(capture, graph)
     return printed(_Report(capture, graph, options).parts(), options.width, color=options.color)
@@ -88,15 +88,15 @@ class _Report:
         yield from self._totals()
         rows, width = self.options.rows, self.options.width
         tables = MemoryTables(self.capture, self.graph, self.memory, self.checkpointing, rows, width)
-        for way in [self.options.by] if self.options.by else ["line", "module"]:
-            if self.memory.saved_bytes and (way != "module" or self.graph.scopes or self.options.by):
+        for kind in [self.options.by] if self.options.by else ["line", "module"]:
+            if self.memory.saved_bytes and (kind != "module" or self.graph.scopes or self.options.by):
                 yield Text()
-                yield tables.by(way)
+                yield tables.by(kind)
         if self.options.by is None:
             yield from _section("against the allocator", self._balances())
             yield from _section("what would help", self._remedies())
         yield from _section("changed in place since it was saved: backward refuses it", self._changed())
-        yield from _section("not known, and in no figure", self._unknown())
+        yield from _section("not known, and not in the figures", self._unknown())
         yield from _section("notes", self.capture.disclosures)
 
     def _totals(self) -> Iterator[RenderableType]:
@@ -106,9 +106,9 @@ class _Report:
         yield Text(f"{total} kept {self._until()}, in {storages}", style="bold")
         inputs = [use.names[0] for use in memory.storages if use.kind == "input" and use.names]
         sizes = (
-            (memory.input_bytes, f"of it is input that was there before{words.names_words(inputs)}"),
-            (memory.parameter_bytes, "of parameters and buffers are not counted: they are there anyway"),
-            (memory.recomputed_bytes, "were given up by checkpointing, which computes them again in backward"),
+            (memory.input_bytes, f"of it is input that existed before{words.names_words(inputs)}"),
+            (memory.parameter_bytes, "of parameters and buffers are not counted: they exist in any case"),
+            (memory.recomputed_bytes, "were not kept: checkpointing computes them again in backward"),
         )
         for size, what in sizes:
             if size:
@@ -130,7 +130,7 @@ class _Report:
         for balance in balances(self.graph):
             yield from words.balance_words(balance)
         if not self.graph.allocators:
-            yield "not compared: no forward computation was seen to begin, or no allocator here can be asked"
+            yield "not compared: the start of forward was not recorded, or no allocator here reports its memory"
 
     def _remedies(self) -> Iterator[str]:
         least = self.memory.saved_bytes // _WORTH_DOING + 1
@@ -169,7 +169,7 @@ def _section(title: str, sentences: Iterable[str]) -> Iterator[RenderableType]:
 
 
 def _hanging(line: str) -> Iterator[RenderableType]:
-    """A line whose continuations stand below its own beginning, behind its figure if it begins with one."""
+    """A line whose continuations are indented; if it begins with a figure, to the end of the figure."""
     figure, gap, sentence = line.rpartition("  ")
     table = Table.grid()
     table.add_column(width=len(figure + gap), no_wrap=True)

@@ -1,4 +1,4 @@
-"""The tables of a memory report: what is kept, the largest first, by line, module, operation, dtype or storage."""
+"""The tables of a memory report: the memory kept by line, module, operation, dtype or storage, the largest first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gradviz.rendering.words.memory_words import first_place_words, module_words
 
 
 @dataclass(frozen=True)
-class MemoryTables:
+"""Makes the tables of one graph. Each has at most `rows` rows and one for the rest, within `width` columns."""
     """Makes the tables of one graph; each has at most `rows` rows, and one for the rest, within `width` columns."""
 
     capture: Capture
@@ -32,9 +32,9 @@ class MemoryTables:
     rows: int
     width: int
 
-    def by(self, way: str) -> Table:
+    """The table by ``line``, ``module``, ``operation``, ``dtype`` or ``storage``."""
         """The table that is by ``line``, ``module``, ``operation``, ``dtype`` or ``storage``."""
-        match way:
+        match kind:
             case "line":
                 return self._lines()
             case "module":
@@ -101,8 +101,8 @@ class MemoryTables:
         table.add_column("%", justify="right", width=_SHARE_WIDTH, no_wrap=True)
         columns = zip(headings, *(row.cells for row in rows), strict=True)
         natural = [max(map(len, column)) for column in columns]
-        room = self.width - _SIZE_WIDTH - _SHARE_WIDTH - 2 * (len(natural) + 1)
-        for heading, width in zip(headings, _fitted(natural, room), strict=True):
+        space = self.width - _SIZE_WIDTH - _SHARE_WIDTH - 2 * (len(natural) + 1)
+        for heading, width in zip(headings, _fitted(natural, space), strict=True):
             table.add_column(heading, width=width, no_wrap=True, overflow="ellipsis")
         for row in rows:
             self._add(table, row.size, map(Text, row.cells))
@@ -125,12 +125,12 @@ class _Row(NamedTuple):
     cells: Sequence[str]
 
 
-def _fitted(widths: list[int], room: int) -> list[int]:
+"""The widths, with the largest cut until all fit. The first column names the row, and is cut last."""
     """The widths, the largest of them cut until all fit; the first says what a row is about, and is cut last."""
     first, *others = widths
-    while others and first + sum(others) > room and max(others) > _MIN_WIDTH:
+    while others and first + sum(others) > space and max(others) > _MIN_WIDTH:
         others[others.index(max(others))] -= 1
-    return [max(min(first, room - sum(others)), _MIN_WIDTH), *others]
+    return [max(min(first, space - sum(others)), _MIN_WIDTH), *others]
 
 
 _MIN_WIDTH = 8

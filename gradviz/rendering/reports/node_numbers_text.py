@@ -1,4 +1,4 @@
-"""The numbers of one node: what it took and gave, the gradients, and the formula with all of them put in."""
+"""The numbers of one node: inputs, outputs, gradients, and its formula with all of them put in."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from gradviz.rendering.words.value_words import nested_words, short_nested_words
 
 Row = tuple[str, str]
 LONGEST_BESIDE = 40
-"""Characters of numbers that stand on the line of their name."""
+"""Characters of numbers on the same line as their name."""
 
 
 def node_numbers_sections(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[tuple[str, list[Row]]]:
-    """Sections of the page, each with its title."""
+    """Sections of the explanation, each with its title."""
     yield f"node:{numbers.id}" + (f" of backward {numbers.backward}" if numbers.backward else ""), list(_where(numbers))
     yield from _section("takes", [_row(each, "") for each in numbers.inputs])
     yield from _section("with", [(name, str(value)) for name, value in numbers.attributes.items()])
@@ -70,7 +70,7 @@ def _with_value(words: str, figures: TensorFigures | None) -> str:
 
 
 def _called(given: NamedTensor) -> str:
-    """Its names in the program; else the node that gave it, and what that is a view of."""
+    """Its names in the program; otherwise the node that made it, and what that is a view of."""
     if given.variables or given.node is None:
         return " = ".join(given.variables)
     of = f" of {' = '.join(given.view_of)}" if given.view_of else ""
@@ -78,7 +78,7 @@ def _called(given: NamedTensor) -> str:
 
 
 def _value(figures: TensorFigures | None) -> str:
-    """Every number where they are known, a line for each row; else how large they are together."""
+    """Every number if they are known, with a line for each row; otherwise their norm."""
     if figures is None:
         return ""
     if figures.is_undefined:
@@ -107,7 +107,7 @@ def _saved_row(saved: SavedTensor) -> Row:
 
 
 def _put_in(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[Row]:
-    """The formula of every gradient that was sent, with the numbers in place of the names that are known."""
+    """The formula of every gradient that was sent, with numbers in place of the known names."""
     tensors = (*numbers.inputs, *numbers.results, *numbers.arrived)
     plain = plain_formula(numbers.name)
     written: Mapping[str, str] = {}
@@ -123,7 +123,7 @@ def _put_in(numbers: NodeNumbers, derivative: Derivative | None) -> Iterator[Row
 
 
 _KEEPS_ITS_NAME = r"(?!\.(?:sym_|scalar_type|options|layout|dim|sizes|size|numel|defined))(?![\w(])"
-"""After a name of which only shape or type is asked."""
+"""After a name of which only the shape or the type is used."""
 
 
 def _exact(derivative: Derivative, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:

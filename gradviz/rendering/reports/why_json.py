@@ -1,4 +1,4 @@
-"""What one parameter or variable gets in backward, and why, as JSON for programs."""
+"""The gradient that one parameter or variable gets, and why, as JSON for programs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from gradviz.analysis.finding import Location, SourceText, text_at
 from gradviz.capture.encoding import json_text
 
 WHY_VERSION = 1
-"""Raised when a reader of the older form would misread the newer one.
+"""Increased when a program that reads the older form would misread the newer one.
 
 1   first form
 """
 
 
 class Said(Struct, frozen=True):
-    """One fact: words, or a line of source."""
+    """One fact: words, or a source line."""
 
     title: str
-    """``optimizer``, ``used``, ``path``; of a finding its severity."""
+    """``optimizer``, ``used``, ``path``; for a finding its severity."""
     text: str
-    """Of a line its source, empty where that is not known."""
+    """For a line its source text; empty if it is not known."""
     file: str | None = None
     line: int | None = None
 
@@ -40,7 +40,7 @@ class WhyDocument(Struct, frozen=True):
     kind: AnswerKind
     verdict: str
     decided_at: Said | None
-    """The line that decides on it."""
+    """The line that decides the answer."""
     facts: tuple[Said, ...]
 
 
@@ -60,7 +60,7 @@ def why_json(answer: Answer, program: str, sources: SourceText) -> str:
 
 
 def why_schema() -> dict[str, Any]:
-    """JSON Schema of the document."""
+    """The JSON Schema of the document."""
     return msgspec.json.schema(WhyDocument)
 
 

@@ -1,4 +1,4 @@
-"""What a finding rests on, in words: figures of one tensor together, counts with what they count.
+"""The evidence of a finding in words: the figures of one tensor together, and counts with what they count.
 
 >>> evidence_words({"backward": 1, "operand_0_minimum": 0.0, "operand_0_maximum": 8.0, "operand_0_zeros": 1})
 'backward 1; first operand from 0 to 8, 1 of them 0'
@@ -14,33 +14,33 @@ from collections.abc import Callable, Mapping
 from gradviz.graph.model import Attribute
 from gradviz.graph.words import byte_words, counted
 
-_FIGURE = re.compile(r"(operand_(?P<place>\w+)|result)_(?P<figure>minimum|maximum|zeros|nans|infs)")
+_FIGURE = re.compile(r"(operand_(?P<position>\w+)|result)_(?P<figure>minimum|maximum|zeros|nans|infs)")
 _ORDINALS = {"0": "first ", "1": "second ", "2": "third "}
 _SPECIAL = {"zeros": "0", "nans": "NaN", "infs": "Inf"}
 _CERTAINTY = {
     "by value": "the same values came back",
-    "by order": "as the order of the calls tells",
-    "by a number": "by way of a number",
+    "by order": "by the order of the calls",
+    "by a number": "through a number",
 }
 
 
 def evidence_words(evidence: Mapping[str, Attribute]) -> str:
-    """In the order of the evidence; what is 0 of what went wrong is left out."""
+    """In the order of the evidence; counts of zero are left out."""
     figures: dict[str, dict[str, Attribute]] = {}
     for name, value in evidence.items():
         found = _FIGURE.fullmatch(name)
         if found is None:
             figures[name] = {"": value}
         else:
-            figures.setdefault(_owner(found["place"]), {})[found["figure"]] = value
-    told = (_single(name, own[""]) if "" in own else _of_values(name, own) for name, own in figures.items())
-    return "; ".join(words for words in told if words)
+            figures.setdefault(_owner(found["position"]), {})[found["figure"]] = value
+    phrases = (_single(name, own[""]) if "" in own else _of_values(name, own) for name, own in figures.items())
+    return "; ".join(words for words in phrases if words)
 
 
-def _owner(place: str | None) -> str:
-    if place is None:
+def _owner(position: str | None) -> str:
+    if position is None:
         return "result"
-    return f"{_ORDINALS[place]}operand" if place in _ORDINALS else f"operand {place}"
+    return f"{_ORDINALS[position]}operand" if position in _ORDINALS else f"operand {position}"
 
 
 def _of_values(owner: str, figures: Mapping[str, Attribute]) -> str:

@@ -1,4 +1,4 @@
-"""The visible table of formats for findings."""
+"""The table of formats for findings."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Protocol, cast
 from gradviz.errors import check_choice
 
 if TYPE_CHECKING:
-    # The table below is read by ``gradviz check --help``, which loads nothing else.
+    # ``gradviz check --help`` reads the table below and loads nothing else.
     from gradviz.analysis.check.report import Report
 
 
 class FindingRenderer(Protocol):
-    """Turns a report into text that programs read."""
+    """Turns a report into text for programs."""
 
     def __call__(self, report: Report) -> str:
-        """The whole text, with a line end."""
+        """The whole text, with a line feed at its end."""
         ...
 
 
 @dataclass(frozen=True)
 class FindingFormat:
-    """How a format is called, and where its function lives."""
+    """The name of a format, and where its function is."""
 
     name: str
     location: str
@@ -31,7 +31,7 @@ class FindingFormat:
 
     @property
     def renderer(self) -> FindingRenderer:
-        """Its function, imported now."""
+        """Its function, imported only here."""
         module, _, function = self.location.partition(":")
         return cast("FindingRenderer", getattr(import_module(module), function))
 
@@ -50,11 +50,11 @@ FINDING_FORMATS = (
         "junit", "gradviz.rendering.reports.findings.junit:findings_junit", "a test report for build servers"
     ),
 )
-"""Besides ``terminal``, which is for people."""
+"""In addition to ``terminal``, which is for people."""
 
 
 def finding_format(name: str) -> FindingFormat:
-    """The format of that name; raises `BadInput` where there is none."""
+    """The format with that name; raises `BadInput` if there is none."""
     by_name = {each.name: each for each in FINDING_FORMATS}
     check_choice("format", name, ("terminal", *by_name))
     return by_name[name]

@@ -1,4 +1,4 @@
-"""Findings as commands that GitHub Actions turn into annotations beside the lines.
+"""Findings as commands that GitHub Actions turn into annotations beside the source lines.
 
 The format: https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands
 """

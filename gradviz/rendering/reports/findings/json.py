@@ -16,7 +16,7 @@ CHECK_VERSION = 1
 
 
 class FindingRecord(Struct, frozen=True):
-    """One finding. Every field is always there; what is not known is null."""
+    """One finding. Every field is always present; unknown values are null."""
 
     code: str
     cause: str
@@ -45,7 +45,7 @@ class CheckDocument(Struct, frozen=True):
     version: int
     program: str
     findings: tuple[FindingRecord, ...]
-    """The gravest first."""
+    """The most severe first."""
     checked: tuple[str, ...]
     rules: tuple[str, ...]
     suppressed: int
@@ -70,7 +70,7 @@ def findings_json(report: Report) -> str:
 
 
 def check_schema() -> dict[str, Any]:
-    """JSON Schema of the document."""
+    """The JSON Schema of the document."""
     return msgspec.json.schema(CheckDocument)
 
 

@@ -1,4 +1,4 @@
-"""Findings as a JUnit report: each is a failed test, and a clean run is a passed one."""
+"""Findings as a JUnit report: each is a failed test, and a run without findings is a passed test."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _location(place: Location) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
-    """Relative to the current folder where it lies below: so services find it in a repository."""
+    """Relative to the current folder if the file is inside it, so that services find it in a repository."""
     try:
         return Path(os.path.relpath(file)).as_posix() if Path(file).is_relative_to(Path.cwd()) else Path(file).as_uri()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Findings for people: verdict, the line, why, and what to do next."""
+"""Findings for people: verdict, source line, cause, and what to do next."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MAX_TENSORS = 6
 @dataclass(frozen=True, slots=True)
 class FindingsText:
     """How the report looks in a terminal."""
-
+"""The appearance of the report in a terminal."""
     width: int
     color: bool = False
 
     def text(self, report: Report) -> str:
         """The whole report."""
-        return printed(_parts(report), self.width, color=self.color)
+        """The whole report."""
 
 
 def _parts(report: Report) -> Iterator[RenderableType]:
