@@ -22,8 +22,8 @@ from gradviz.rendering.words.memory_words import first_place_words, module_words
 
 
 @dataclass(frozen=True)
-"""Makes the tables of one graph. Each has at most `rows` rows and one for the rest, within `width` columns."""
-    """Makes the tables of one graph; each has at most `rows` rows, and one for the rest, within `width` columns."""
+class MemoryTables:
+    """Makes the tables of one graph. Each has at most `rows` rows and one for the rest, within `width` columns."""
 
     capture: Capture
     graph: Graph
@@ -32,8 +32,8 @@ from gradviz.rendering.words.memory_words import first_place_words, module_words
     rows: int
     width: int
 
-    """The table by ``line``, ``module``, ``operation``, ``dtype`` or ``storage``."""
-        """The table that is by ``line``, ``module``, ``operation``, ``dtype`` or ``storage``."""
+    def by(self, kind: str) -> Table:
+        """The table by ``line``, ``module``, ``operation``, ``dtype`` or ``storage``."""
         match kind:
             case "line":
                 return self._lines()
@@ -125,8 +125,8 @@ class _Row(NamedTuple):
     cells: Sequence[str]
 
 
-"""The widths, with the largest cut until all fit. The first column names the row, and is cut last."""
-    """The widths, the largest of them cut until all fit; the first says what a row is about, and is cut last."""
+def _fitted(widths: list[int], space: int) -> list[int]:
+    """The widths, with the largest cut until all fit. The first column names the row, and is cut last."""
     first, *others = widths
     while others and first + sum(others) > space and max(others) > _MIN_WIDTH:
         others[others.index(max(others))] -= 1

@@ -22,14 +22,14 @@ MAX_TENSORS = 6
 
 @dataclass(frozen=True, slots=True)
 class FindingsText:
-    """How the report looks in a terminal."""
-"""The appearance of the report in a terminal."""
+    """The appearance of the report in a terminal."""
+
     width: int
     color: bool = False
 
     def text(self, report: Report) -> str:
         """The whole report."""
-        """The whole report."""
+        return printed(_parts(report), self.width, color=self.color)
 
 
 def _parts(report: Report) -> Iterator[RenderableType]:
