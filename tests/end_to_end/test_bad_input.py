@@ -144,7 +144,7 @@ def test_a_script_that_may_not_be_read_is_told(folder: Path) -> None:
             ],
             ["2 outputs", "3 formats"],
         ),
-        (["render", "train.py", "-o", "same.svg", "-o", "same.svg"], ["same.svg", "same place"]),
+        (["render", "train.py", "-o", "same.svg", "-o", "same.svg"], ["same.svg", "same file"]),
         (["render", "train.py", "--engine", "dott"], ["'dott'", "dot"]),
         (["render", "train.py", "--theme", "drak"], ["'drak'", "dark"]),
         (["render", "train.py", "--direction", "UP"], ["'UP'", "TB", "LR"]),

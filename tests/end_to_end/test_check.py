@@ -229,9 +229,7 @@ def test_why_answers_for_one_parameter_and_frozen_ones_count_as_errors_on_reques
     assert answer.startswith("net.0.bias gets no gradient: it does not require grad\n    train.py:7: net[0]")
     as_data = json.loads(gradviz("check", "run.gradviz", "--why", "0.bias", "--format", "json", cwd=tmp_path).stdout)
     assert (as_data["name"], as_data["kind"], as_data["decided_at"]["line"]) == ("net.0.bias", "frozen", 7)
-    assert "not as sarif" in refusal(
-        gradviz("check", "run.gradviz", "--why", "0.bias", "--format", "sarif", cwd=tmp_path)
-    )
+    assert "not sarif" in refusal(gradviz("check", "run.gradviz", "--why", "0.bias", "--format", "sarif", cwd=tmp_path))
     missing = refusal(gradviz("check", "run.gradviz", "--why", "net.0.bios", cwd=tmp_path))
     assert "'net.0.bias'" in missing
     strict = gradviz("check", "run.gradviz", "--all-params-get-grad", cwd=tmp_path)

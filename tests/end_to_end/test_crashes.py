@@ -68,7 +68,7 @@ def interrupted(script: Path, *options: str, cwd: Path) -> Run:
 @pytest.mark.parametrize("place", ["before backward", "forward", "custom backward", "inplace"])
 def test_a_script_that_raises_still_gets_its_graph(place: str, crash: Crash) -> None:
     assert crash.drawn.exit_code == 1
-    assert "the script failed; the graph is as it was then" in crash.drawn.stdout
+    assert "the script failed; the graph shows what ran before" in crash.drawn.stdout
     assert sorted(path.name for path in crash.folder.iterdir()) == [f"out.{suffix}" for suffix in SUFFIXES]
     assert all(path.stat().st_size > 0 for path in crash.folder.iterdir())
 
@@ -136,7 +136,7 @@ def test_a_recording_without_a_graph_does_not_replace_a_good_one(tmp_path: Path)
     written_script(tmp_path, "import torch\nraise SystemExit(3)\n")
     run = gradviz("record", script, cwd=tmp_path)
     assert run.exit_code == 1
-    assert run.stdout == "left train.gradviz as it was: this run recorded no graph\n"
+    assert run.stdout == "train.gradviz is unchanged: this run recorded no graph\n"
     assert (tmp_path / "train.gradviz").read_bytes() == good
 
 

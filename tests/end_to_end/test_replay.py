@@ -28,7 +28,7 @@ def test_a_script_is_played_with_its_numbers_a_page_for_each_step_after_one_of_t
     assert run.exit_code == 0, run.stderr
     pages = run.stdout.split(RULE)
     assert [page.split("   ")[0] for page in pages] == ["forward", *(f"step {number} of 4" for number in range(1, 5))]
-    assert "every number of tensors of up to 64 elements" in " ".join(pages[0].split())
+    assert "all numbers of tensors with at most 64 elements" in " ".join(pages[0].split())
     assert "ā = 0.1 · 5 = 0.5 → x" in pages[2]
 
 
@@ -91,7 +91,7 @@ def test_of_very_many_steps_a_pipe_gets_the_first_and_how_to_have_the_rest(tmp_p
     (tmp_path / "run.gradviz").write_bytes(write_capture(Capture(Program("train.py"), graphs=(chain_graph(400),))))
     run = gradviz("replay", "run.gradviz", "--every-node", cwd=tmp_path)
     assert run.stdout.count("─" * 100) == 300
-    assert run.stdout.endswith("104 more steps: --all prints them, --from and --to a part, --depth folds more\n")
+    assert run.stdout.endswith("104 more steps: --all prints them, --from and --to a part, --depth N folds more\n")
 
 
 def test_a_reader_that_has_seen_enough_ends_it(tmp_path: Path) -> None:

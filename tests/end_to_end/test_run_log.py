@@ -131,7 +131,7 @@ def test_tensorboard_gets_every_step(tmp_path: Path) -> None:
         (["flow", "gone.gradviz"], "no such recording: gone.gradviz"),
         (["flow", "empty.gradviz", "--over-steps"], "'empty.gradviz' is empty"),
         (["flow", "train.py", "-o", "x.svg"], "-o draws a run log, with --over-steps; 'gradviz render -o OUT'"),
-        (["flow", "cut.gradviz"], "'cut.gradviz' is cut short: its last 12 bytes are no whole record"),
+        (["flow", "cut.gradviz"], "'cut.gradviz' is cut short: its last 12 bytes are not a complete record"),
     ],
 )
 def test_what_does_not_fit_a_run_log_is_one_line_and_changes_nothing(

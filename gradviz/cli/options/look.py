@@ -65,8 +65,8 @@ def check_colors_are_recorded(options: Mapping[str, Any]) -> None:
 
     if options["color_by"] in ("gradient", "time") and not options["gradients"]:
         raise BadInput(
-            f"--color-by {options['color_by']} needs gradients, and --no-gradients records none",
-            hint="leave out one of them",
+            f"--color-by {options['color_by']} needs gradients; --no-gradients records none",
+            hint="leave out one",
         )
 
 

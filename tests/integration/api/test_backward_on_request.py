@@ -176,7 +176,7 @@ def test_what_cannot_be_measured_is_one_clear_line(make: Callable[[], Any], grad
 def test_a_recording_cannot_be_measured_again() -> None:
     with gradviz.record() as recording:
         loss = torch.ones(2, requires_grad=True).sum()
-    with pytest.raises(BadInput, match=r"measures tensors that are there.*gradviz.inspect\(loss\)"):
+    with pytest.raises(BadInput, match=r"measures existing tensors.*gradviz.inspect\(loss\)"):
         recording.backward()
     del loss
 

@@ -152,7 +152,7 @@ def test_of_a_part_of_a_graph_it_is_said_that_more_is_summed_than_is_shown() -> 
     assert [line.split("  ")[0] for line in lines_of(whole, "gradient in")] == ["1", "+ 0.657", "ȳ = 1.66"]
     first, rest, total = lines_of(part, "gradient in")
     assert first == "0.657  from sin (z)"
-    assert rest.endswith("from outside of what is shown")
+    assert rest.endswith("from nodes that are not shown")
     assert total == "ȳ = 1.66"
 
 

@@ -18,6 +18,6 @@ def test_sizes_with_and_without_units(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "GiB", "2XB", "-1GiB", "1,5GiB", "nan"])
 def test_what_is_no_size_is_shown_with_how_to_write_one(text: str) -> None:
-    with pytest.raises(BadInput, match="is no size") as refusal:
+    with pytest.raises(BadInput, match="is not a size") as refusal:
         bytes_in(text, "max-saved")
     assert "2GiB" in (refusal.value.hint or "")
