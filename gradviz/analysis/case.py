@@ -1,4 +1,4 @@
-"""A capture under examination: what several rules ask of it is worked out once."""
+"""A capture under examination: results that several rules need are computed once."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from gradviz.graph.traversal import ancestors, scopes_around
 
 
 class Case:
-    """What rules look at. Everything is read from the capture, so a saved file is examined like a run."""
+    """What rules examine. Everything is read from the capture, so a saved file is examined like a run."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
         self.flow_of = cache(self._flow_of)
         self.placed_graph = cache(lambda number: with_constants_at_users(self.graphs[number]))
-        """By number, a graph whose constants stand at the nodes that take them."""
+        """By number, a graph with each constant at the nodes that use it."""
         self._scopes_of = cache(self._scopes_by_call)
         self._own_lines_of = cache(lambda number: own_lines(self.graphs[number]))
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
-        """In the order in which their backward calls came."""
+        """In the order of their backward calls."""
         return self.capture.graphs
 
     @cached_property
     def dataflow(self) -> Dataflow:
-        """The torch calls of the run: none at all for a capture that was made without them."""
+        """The torch calls of the run; empty for a capture without them."""
         return Dataflow(self.capture.calls or CallLog())
 
     @cached_property
@@ -55,37 +55,37 @@ class Case:
 
     @cached_property
     def missing_gradients(self) -> MissingGradients:
-        """Who wants a gradient and got none."""
+        """Tensors that should have a gradient and got none."""
         return MissingGradients(self.dataflow, self.received)
 
     @cached_property
     def cut_off(self) -> tuple[CutOff, ...]:
-        """The lines that cut tensors off from the gradient that they want, the worst first."""
+        """The lines that cut tensors off from their gradient, the worst first."""
         return self.missing_gradients.cut_off
 
     @cached_property
     def zero_gradients(self) -> tuple[ZeroGradient, ...]:
-        """Operations that leave tensors without a gradient for good, by sending zero; the worst first."""
+        """Operations that only send zero to some tensors; the worst first."""
         return ZeroGradients(self.backward_calls).all()
 
     @cached_property
     def broken_gradient(self) -> BrokenGradient | None:
-        """The first NaN or Inf that came to a leaf, explained."""
+        """The first NaN or Inf that reached a leaf, explained."""
         return BrokenGradients(self.backward_calls).first()
 
     @cached_property
     def retained_graphs(self) -> tuple[Retained, ...]:
-        """Graphs of earlier steps that something held on to, by what holds them."""
+        """Graphs of earlier steps that something still holds, by their holder."""
         return RetainedGraphs(self.dataflow).groups
 
     @cached_property
     def backward_calls(self) -> BackwardCalls:
-        """The backward calls of the run, with the graphs that were kept of them."""
+        """The backward calls of the run, with their recorded graphs."""
         return BackwardCalls(self.dataflow, self.graphs)
 
     @cached_property
     def failed_backwards(self) -> FailedBackwards:
-        """Backward calls that raised because something they needed was gone."""
+        """Backward calls that raised because a saved tensor was changed or freed."""
         return FailedBackwards(self.backward_calls)
 
     @cached_property
@@ -95,7 +95,7 @@ class Case:
 
     @cached_property
     def histories(self) -> ParameterHistories:
-        """What became of every parameter."""
+        """What happened to every parameter."""
         return ParameterHistories(self.dataflow, self.received)
 
     @cached_property
@@ -105,24 +105,24 @@ class Case:
 
     @cached_property
     def rows_without_gradient(self) -> tuple[FlowRow, ...]:
-        """Of the parameters of the last graph that was measured those that no graph brought a gradient to."""
+        """The parameters of the last measured graph to which no graph brought a gradient."""
         rows = self.flow_of(self.measured_graphs[-1]).rows if self.measured_graphs else ()
         return tuple(row for row in rows if row.nothing is not None and row.name not in self._reached)
 
     def location_of(self, number: int, node: int) -> Location | None:
-        """The innermost line of the reader's own code that made a node of a graph; a library's if there is no other."""
-        return self._place_in(number, self.graphs[number].nodes[node].call_site)
+        """The innermost line of the user's own code that made a node of a graph; else a library's line."""
+        return self._location_in(number, self.graphs[number].nodes[node].call_site)
 
     def location_of_site(self, call_site: int | None) -> Location | None:
-        """The reader's own line behind a call site of the call log."""
+        """The user's own line behind a call site of the call log."""
         return location_of_line(self.dataflow.line(call_site))
 
     def tensor_name(self, number: int) -> str:
-        """What a tensor of the call log is called: its full name, or what made it where it has none."""
+        """The name of a tensor of the call log; if it has none, what made it."""
         return tensor_words(self.dataflow, number)
 
     def node_of_call(self, call: int) -> NodeAt | None:
-        """The first node that a call of the log made, where one of the graphs has it."""
+        """The first node that a call of the log made, if one of the graphs has it."""
         return next(iter(self.nodes_of_call(call)), None)
 
     def nodes_of_call(self, call: int) -> tuple[NodeAt, ...]:
@@ -149,16 +149,16 @@ class Case:
         }
 
     def location_of_call(self, row: int) -> Location | None:
-        """The reader's own line that made a call of the log."""
+        """The user's own line that made a call of the log."""
         return location_of_line(self.dataflow.line_of(row))
 
     def location_of_backward(self, number: int) -> Location | None:
-        """The reader's own line that called backward for a graph."""
+        """The user's own line that called backward for a graph."""
         backward = self.graphs[number].backward
-        return None if backward is None else self._place_in(number, backward.call_site)
+        return None if backward is None else self._location_in(number, backward.call_site)
 
-    def _place_in(self, number: int, site: int | None) -> Location | None:
-        """The reader's own line behind a call site of a graph."""
+    def _location_in(self, number: int, site: int | None) -> Location | None:
+        """The user's own line behind a call site of a graph."""
         if site is None:
             return None
         return location_of_line(self.graphs[number].call_sites[self._own_lines_of(number)[site]])
@@ -175,18 +175,18 @@ class Case:
         return names_reached(self.graphs)
 
     def source_line(self, location: Location | None) -> str | None:
-        """The text of a line, where the capture holds it."""
+        """The text of a line, if the capture contains it."""
         return text_at(self.capture.sources, location) or None
 
     def facts_of_node(self, at: tuple[int, int] | None) -> dict[str, Any]:
-        """The fields of a finding that tell of a node, by its graph and its id; none where it is not known."""
+        """The fields of a finding about a node, by its graph and its id; empty if it is unknown."""
         if at is None:
             return {}
         graph, node = at
         return {"op": self.graphs[graph].nodes[node].name, "nodes": self.nodes_in(graph, (node,))}
 
     def nodes_in(self, number: int, nodes: tuple[int, ...]) -> tuple[NodeAt, ...]:
-        """The nodes of a graph as a finding names them."""
+        """The nodes of a graph in the form that a finding needs."""
         return tuple(NodeAt(number, node) for node in nodes)
 
     def _flow_of(self, number: int) -> GradientFlow:

@@ -1,4 +1,4 @@
-"""One thing that is wrong with a recorded run, as data: facts and places, no colours and no layout."""
+"""One problem of a recorded run, as data: facts and locations, no colours and no layout."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gradviz.graph.model import Attribute, CallSite
 Severity = Literal["error", "warning", "note"]
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-"""From the gravest on: the program cannot do what it is for; it does something else than was meant; worth knowing."""
+"""The most severe first: the program cannot do its work; it does something that is not meant; worth knowing."""
 
 Symptom = Literal[
     "grad_none", "grad_zero", "grad_nan", "grad_inf", "grad_wrong", "raises", "memory_leak", "vanishing", "exploding",
     "none",
 ]  # fmt: skip
-"""What the reader notices; ``none`` where nobody would notice anything yet."""
+"""What the user notices; ``none`` if nobody would notice anything yet."""
 
 
 class Location(Struct, frozen=True, order=True):
@@ -28,7 +28,7 @@ class Location(Struct, frozen=True, order=True):
 
 
 def location_of_line(line: CallSite | None) -> Location | None:
-    """The line of a call site; None where there is none."""
+    """The line of a call site; None if there is none."""
     return None if line is None else Location(line.file, line.line)
 
 
@@ -37,7 +37,7 @@ SourceText = dict[str, dict[int, str]]
 
 
 def text_at(source: SourceText, location: Location | None) -> str:
-    """The text of a line; empty where it is not known."""
+    """The text of a line; empty if unknown."""
     return "" if location is None else source.get(location.file, {}).get(location.line, "")
 
 
@@ -49,26 +49,26 @@ class NodeAt(Struct, frozen=True):
 
 
 class DeadInput(Struct, frozen=True):
-    """A node that took, in the place of something with a gradient, what a cut gave."""
+    """A node that uses the result of a cut, instead of a tensor with a gradient."""
 
     at: NodeAt
     constant: int | None = None
-    """Index in the graph's `constants` of what it took, where that can be told."""
+    """Index in the graph's `constants` of that result, if known."""
     scope: int | None = None
     """Index in the graph's `scopes` of the module call in which the cut ran."""
     tensors: tuple[str, ...] = ()
-    """Where a line cuts several times, what gets no gradient because of this cut; else all of the finding."""
+    """If a line cuts several times, the tensors without a gradient because of this cut; else all of the finding."""
 
 
 class CutRoot(Struct, frozen=True):
-    """A tensor that backward was called on in vain, as a cut left it without a gradient."""
+    """A tensor on which backward was refused, because a cut left it without a gradient."""
 
     graph: int
     refused: int
     """Index in the graph's `refused`."""
     sources: tuple[int, ...] = ()
-    """Nodes whose results were cut, where the graph has them."""
-    way: tuple[str, ...] = ()
+    """Nodes whose results were cut, if the graph has them."""
+    path: tuple[str, ...] = ()
     """The calls after the cut, as the program writes them."""
     scope: int | None = None
     """Index in the graph's `scopes` of the module call in which the cut ran."""
@@ -99,29 +99,29 @@ class Finding(
     severity: Severity
     symptom: Symptom = "none"
     message: str
-    """The verdict in one sentence, with the names and the figures that matter."""
+    """The verdict in one sentence, with names and figures."""
     why: str = ""
-    """How the cause brings the symptom about."""
+    """How the cause leads to the symptom."""
     fix: str = ""
     """What to do."""
     changed_line: str | None = None
-    """The line at `place` as it should read, where that is certain."""
+    """The line at `location`, corrected, if that is certain."""
     location: Location | None = None
     """The line of the cause."""
     symptom_location: Location | None = None
-    """Where it shows, if that is another line."""
+    """The line of the symptom, if it is another one."""
     op: str | None = None
-    """Name of the node that it is about, as ``grad_fn.name()`` gives it."""
+    """``grad_fn.name()`` of the node that it belongs to."""
     tensors: tuple[str, ...] = ()
     """Full names of the tensors concerned."""
     nodes: tuple[NodeAt, ...] = ()
     """Nodes that renderers mark."""
     cut: CutSeen | None = None
-    """Where the gradient would have gone on; its nodes are not marked, but joined to the cut by ghost edges."""
+    """The cut, if it is about one; its nodes are not marked, but joined to the cut by cut edges."""
     path: tuple[str, ...] = ()
-    """The way through the graph that shows it, a few words for each station."""
+    """The path through the graph, a few words for each call or node."""
     evidence: dict[str, Attribute] = {}
-    """Values, versions, counts: what the verdict rests on."""
+    """Values, versions and counts that support the verdict."""
 
     def __post_init__(self) -> None:
         if self.severity not in SEVERITIES:
@@ -129,7 +129,7 @@ class Finding(
 
     @property
     def is_alarm(self) -> bool:
-        """False for what is only worth knowing."""
+        """False for findings that are only worth knowing."""
         return self.severity != "note"
 
     @property
@@ -139,5 +139,5 @@ class Finding(
 
 
 def is_at_least(severity: Severity, threshold: Severity) -> bool:
-    """Whether the first is as grave as the second, or graver."""
+    """Whether the first is at least as severe as the second."""
     return SEVERITIES.index(severity) <= SEVERITIES.index(threshold)

@@ -1,4 +1,4 @@
-"""What a rule is: one problem, known by a stable code, explained by its own docstring."""
+"""A rule: one problem, with a stable code, explained by the rule's docstring."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Severity
 
 SECTIONS = ("What it finds", "Why it matters", "Example", "Instead")
-"""Of a rule's docstring, in this order. The terminal, pages and ``gradviz rules`` print that same text."""
+"""The sections of a rule's docstring, in this order. The terminal, the page and ``gradviz rules`` print that text."""
 
 FAMILIES = {
     "GV1": "missing gradient",
@@ -28,7 +28,7 @@ FAMILIES = {
 
 
 class Rule(ABC):
-    """Looks for one cause. Instances hold nothing: what a rule knows comes from the `Case`."""
+    """Looks for one cause. Instances have no state: everything that a rule knows comes from the `Case`."""
 
     code: ClassVar[str]
     """``GV101``; the first digit is the family."""
@@ -36,10 +36,10 @@ class Rule(ABC):
     """The cause, as findings name it: ``detached``."""
     severity: ClassVar[Severity]
     yields_to: ClassVar[tuple[str, ...]] = ()
-    """Names of rules that go deeper: what one of them says about the same tensors replaces what this one says."""
+    """Names of rules that explain more: if one of them reports the same tensors, it replaces this rule's finding."""
 
     requested_by: ClassVar[str] = ""
-    """The option that asks for it; empty for rules that always run."""
+    """The option that requests it; empty for rules that always run."""
 
     @abstractmethod
     def check(self, case: Case) -> Iterator[Finding]:
@@ -63,5 +63,5 @@ class Rule(ABC):
 
 
 def is_called(code: str, name: str, word: str) -> bool:
-    """Whether a word that somebody wrote means the rule: its name, its code, or how its code begins."""
+    """Whether a user's word means the rule: its name, its code, or the start of its code."""
     return word in (name, code) or (word[:2].upper() == "GV" and code.startswith(word.upper()))

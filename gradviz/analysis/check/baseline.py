@@ -1,4 +1,4 @@
-"""Findings that were there before, kept in a file, so that only new ones count."""
+"""Findings that existed before, kept in a file, so that only new ones count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BASELINE_VERSION = 1
 
 
 class KnownFinding(Struct, frozen=True, omit_defaults=True):
-    """What a finding is known by. Not its line: that moves with every edit above it."""
+    """How a finding is recognised. Not by its line number, which changes with every edit above it."""
 
     code: str
     file: str = ""
@@ -36,26 +36,26 @@ class Baseline(Struct, frozen=True):
 
 
 def baseline_of(program: str, findings: Iterable[Finding], source: SourceText) -> bytes:
-    """A baseline's file."""
+    """The content of a baseline file."""
     known = tuple(_known(finding, source) for finding in findings)
     return json_text(Baseline(program, known)).encode()
 
 
 def read_baseline(content: bytes, name: str, program: str) -> Baseline:
-    """The baseline in a file; raises `BadInput` for what is none, or is another program's."""
+    """The baseline in a file; raises `BadInput` if it is none, or if it is another program's."""
     try:
         baseline = msgspec.json.decode(content, type=Baseline)
     except msgspec.DecodeError as error:
-        raise BadInput(f"{name} is no baseline: {error}", hint="write one with --write-baseline") from error
+        raise BadInput(f"{name} is not a baseline: {error}", hint="write one with --write-baseline") from error
     if baseline.schema != "gradviz baseline" or baseline.version != BASELINE_VERSION:
-        raise BadInput(f"{name} is no baseline that this gradviz reads", hint="write one with --write-baseline")
+        raise BadInput(f"{name} is not a baseline that this gradviz reads", hint="write one with --write-baseline")
     if not _is_same(baseline.program, writable(program)):
         raise BadInput(f"{name} is the baseline of {baseline.program}, not of {program}")
     return baseline
 
 
 def _is_same(known: str, program: str) -> bool:
-    """Whether they can be names of one program, as seen from two folders: ``train.py`` and ``src/train.py``."""
+    """Whether both can name one program, as seen from two folders: ``train.py`` and ``src/train.py``."""
     one, other = path_parts(known), path_parts(program)
     shared = min(len(one), len(other))
     return one[-shared:] == other[-shared:]
@@ -64,7 +64,7 @@ def _is_same(known: str, program: str) -> bool:
 def without_known(
     baseline: Baseline, findings: Iterable[Finding], source: SourceText
 ) -> tuple[list[Finding], list[Finding]]:
-    """Those that are new, and those that the baseline holds: each of its entries stands for one finding."""
+    """The new findings, and those that the baseline contains: each of its entries matches one finding."""
     known = Counter(baseline.findings)
     new: list[Finding] = []
     old: list[Finding] = []

@@ -1,4 +1,4 @@
-"""Runs rules over a capture, and puts what they found in order."""
+"""Runs rules over a capture, and sorts what they find."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from gradviz.analysis.rule import Rule, is_called
 from gradviz.errors import BadInput, near_matches
 
 NO_RULE = "GV000"
-"""Code of notes that no rule gives: on a rule that broke down, or that is not there."""
+"""Code of notes that no rule makes: on a rule that failed, or that does not exist."""
 
 
 class CheckResult(Struct, frozen=True):
-    """What an examination came to."""
+    """The result of a check."""
 
     findings: tuple[Finding, ...]
-    """The gravest first; of equals, in the order of the rules."""
+    """The most severe first; ties in the order of the rules."""
     rules: tuple[str, ...]
-    """Codes of the rules that ran to their end."""
+    """Codes of the rules that ran to the end."""
 
 
 def named_rules(rules: Iterable[type[Rule]], words: Sequence[str]) -> list[type[Rule]]:
-    """Those that words mean by a rule's name, its code, or how its code begins; all where there are no words.
+    """The rules with these names, codes, or starts of codes; all rules if there are no words.
 
-    Raises `BadInput` for a word that fits no rule.
+    Raises `BadInput` for a word that matches no rule.
     """
     known = list(rules)
     for word in words:
@@ -37,16 +37,16 @@ def named_rules(rules: Iterable[type[Rule]], words: Sequence[str]) -> list[type[
 
 
 def rule_names(rules: Iterable[type[Rule]]) -> list[str]:
-    """Their codes and names."""
+    """The codes and names of these rules."""
     return [name for rule in rules for name in (rule.code, rule.name)]
 
 
 def chosen_rules(
     rules: Iterable[type[Rule]], select: Sequence[str], ignore: Sequence[str], requested: Iterable[type[Rule]] = ()
 ) -> list[type[Rule]]:
-    """Those that are selected (all, where nothing is), and those that are `requested`, less those that are ignored.
+    """The selected rules (all, if none is selected) and the `requested` ones, without the ignored ones.
 
-    Raises `BadInput` for a word that fits no rule, or that selects one which only runs on request.
+    Raises `BadInput` for a word that matches no rule, or that selects a rule that only runs on request.
     """
     known = list(rules)
     chosen = [*(rule for rule in named_rules(known, select) if not rule.requested_by), *requested]
@@ -59,7 +59,7 @@ def chosen_rules(
 
 
 def check_case(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
-    """What the rules find. A rule that breaks down is told of, and costs nothing but itself."""
+    """What the rules find. A rule that fails is reported, and the other rules still run."""
     findings: list[Finding] = []
     completed: list[type[Rule]] = []
     for rule in rules:
@@ -80,13 +80,13 @@ def _breakdown(rule: type[Rule], defect: Exception) -> Finding:
         code=NO_RULE,
         cause="failed_rule",
         severity="note",
-        message=f"rule {rule.code} ({rule.name}) of {rule.__module__} broke down: {type(defect).__name__}: {defect}",
-        fix="the other rules ran; please report this to whoever wrote the rule",
+        message=f"rule {rule.code} ({rule.name}) of {rule.__module__} failed: {type(defect).__name__}: {defect}",
+        fix="the other rules ran; please report this to the author of the rule",
     )
 
 
 def _without_the_shallower(findings: Sequence[Finding], rules: Iterable[type[Rule]]) -> list[Finding]:
-    """Leave out what a rule says where one that it yields to speaks of the same tensors."""
+    """Leaves out a rule's finding if a rule that it yields to reports the same tensors."""
     explained: dict[str, set[str]] = {}
     for finding in findings:
         explained.setdefault(finding.cause, set()).update(finding.tensors)

@@ -1,6 +1,7 @@
-"""Rules that other packages bring along: entry points of the group ``gradviz.rules``.
+"""Rules of other packages: entry points of the group ``gradviz.rules``.
 
-Such an entry point names a `Rule`, or a list or tuple of them. One that cannot be used is told of, and the rest runs.
+Such an entry point names a `Rule`, or a list or tuple of rules. One that cannot be used is reported, and the others
+run.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ GROUP = "gradviz.rules"
 
 
 class RuleSet(Struct, frozen=True):
-    """All rules there are."""
+    """All available rules."""
 
     rules: tuple[type[Rule], ...]
-    """Ours, then those of other packages in the order of their codes."""
+    """gradviz's own, then those of other packages in the order of their codes."""
     unusable: tuple[Finding, ...] = ()
     """A note for each entry point that could not be used."""
 
 
 def all_rules() -> RuleSet:
-    """Ours, those on request among them, and those of installed packages."""
+    """gradviz's own, including those on request, and those of installed packages."""
     return with_installed_rules(sorted((*RULES, *ON_REQUEST), key=lambda rule: rule.code))
 
 
 def with_installed_rules(own: Iterable[type[Rule]], points: Iterable[EntryPoint] | None = None) -> RuleSet:
-    """Our rules and those of installed packages; of two with the same code or name the first one counts."""
+    """gradviz's rules and those of installed packages; of two with the same code or name only the first one counts."""
     rules = list(own)
     added: list[type[Rule]] = []
     unusable: list[Finding] = []
@@ -54,15 +55,15 @@ def _rules_of(point: EntryPoint) -> Iterable[type[Rule]]:
 
 def _check(rule: object, known: Iterable[type[Rule]]) -> None:
     if not isinstance(rule, type) or not issubclass(rule, Rule):
-        raise TypeError(f"{rule!r} is no gradviz.analysis.rule.Rule")
+        raise TypeError(f"{rule!r} is not a gradviz.analysis.rule.Rule")
     missing = [name for name in ("code", "name", "severity") if not isinstance(getattr(rule, name, None), str)]
     if missing:
         raise TypeError(f"{rule.__name__} has no {' and no '.join(missing)}")
     if rule.severity not in SEVERITIES:
-        raise ValueError(f"{rule.__name__}: {rule.severity!r} is no severity")
+        raise ValueError(f"{rule.__name__}: {rule.severity!r} is not a severity")
     for other in known:
         if rule.code == other.code or rule.name == other.name:
-            raise ValueError(f"{rule.code} {rule.name} is there already, as {other.code} {other.name}")
+            raise ValueError(f"{rule.code} {rule.name} exists already, as {other.code} {other.name}")
 
 
 def _told(point: EntryPoint, defect: Exception) -> Finding:
@@ -72,5 +73,5 @@ def _told(point: EntryPoint, defect: Exception) -> Finding:
         cause="failed_rule",
         severity="note",
         message=f"the rules {point.value}{package} cannot be used: {type(defect).__name__}: {defect}",
-        fix="the other rules ran; please report this to whoever wrote them",
+        fix="the other rules ran; please report this to the authors of these rules",
     )

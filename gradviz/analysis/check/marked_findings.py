@@ -1,4 +1,4 @@
-"""Puts findings on the nodes that they are about, for renderers to mark."""
+"""Attaches findings to the nodes that they belong to, so that renderers can mark these."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gradviz.graph.traversal import ancestors
 
 
 def with_findings(capture: Capture, findings: Iterable[Finding]) -> Capture:
-    """The capture with findings on its graphs, and ghost edges where one is about a cut.
+    """The capture with findings on its graphs, and with cut edges for findings about a cut.
 
-    One that names no nodes stands on those of its line, or of that where it shows, which are of its operation; one
-    that names no operation either stands on none: each graph has these besides.
+    A finding without nodes is attached to the nodes of its operation on its line, or on the line of its symptom. A
+    finding without an operation either belongs to no node; each graph lists these separately.
     """
     found = list(findings)
     graphs = [_marked(number, graph, found) for number, graph in enumerate(capture.graphs)]
@@ -28,7 +28,7 @@ def with_findings(capture: Capture, findings: Iterable[Finding]) -> Capture:
 
 
 def finding_notes(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """A sentence for each alarm, as some stand on no node: what gets no gradient is in no graph."""
+    """A sentence for each alarm, as some belong to no node: a parameter without a gradient is in no graph."""
     return tuple(
         f"✗ {finding.code} {finding.cause}{_line(finding.location)}: {finding.message}"
         for finding in findings
@@ -41,7 +41,7 @@ def _line(location: Location | None) -> str:
 
 
 def first_graph_with_alarm(capture: Capture) -> int:
-    """The place of the first graph with an alarm on it; else of the first one."""
+    """The index of the first graph with an alarm on it; 0 if there is none."""
     graphs = enumerate(capture.graphs)
     return next((index for index, graph in graphs if any(each.is_alarm for each in graph.all_findings)), 0)
 
@@ -80,7 +80,7 @@ def _cut_edges(number: int, graph: Graph, finding: Finding, cut: CutSeen) -> Ite
     if root is not None and root.graph == number:
         behind = {name for node in ancestors(graph, root.sources) for name in graph.nodes[node].names}
         unseen = tuple(name for name in finding.tensors if name not in behind)
-        at_root = replace(edge, refused=root.refused, sources=root.sources, path=root.way, scope=root.scope)
+        at_root = replace(edge, refused=root.refused, sources=root.sources, path=root.path, scope=root.scope)
         yield replace(at_root, tensors=unseen)
 
 

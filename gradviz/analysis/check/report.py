@@ -1,4 +1,4 @@
-"""What a check tells its reader: the findings, what was left out, and what was looked at."""
+"""The result of a check: the findings, what was left out, and what was checked."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from gradviz.graph.words import counted
 
 
 class Report(Struct, frozen=True):
-    """One examined run, ready to be shown. Every format shows this and nothing else."""
+    """One checked run, ready to be shown. Every format shows this and nothing else."""
 
     program: str
     findings: tuple[Finding, ...]
     source: SourceText
     """Text of the lines that findings name, by file and line."""
     checked: tuple[str, ...]
-    """What was looked at, a few words each: ``148 parameters, all reached``."""
+    """What was checked, a few words each: ``148 parameters, all reached``."""
     rules: tuple[str, ...] = ()
     """Codes of the rules that ran."""
     suppressed: int = 0
-    """Findings that comments in the source leave out."""
+    """The number of findings that comments in the source suppress."""
     known: int = 0
-    """Findings that the baseline holds already."""
+    """The number of findings that the baseline contains."""
     disclosures: tuple[str, ...] = ()
     raised: str | None = None
-    """The type of what ended the program, where something did."""
+    """The type of the exception that ended the program, if any."""
 
     def line_at(self, location: Location | None) -> str:
-        """The text of a line; empty where it is not known."""
+        """The text of a line; empty if unknown."""
         return text_at(self.source, location)
 
 
 def check_report(
     case: Case, rules: Iterable[type[Rule]], baseline: Baseline | None = None, besides: Iterable[Finding] = ()
 ) -> Report:
-    """What these rules find, and `besides`, less what comments in the source and the baseline leave out."""
+    """What these rules find, and `besides`, without what comments in the source or the baseline leave out."""
     capture = case.capture
     result = check_case(case, rules)
     shown, suppressed = without_suppressed(capture, (*result.findings, *besides))
@@ -106,7 +106,7 @@ def _what_was_left_out(known: Sequence[type[Rule]], ran: Sequence[str]) -> Itera
 
 
 def _rows_in_words(case: Case) -> str:
-    """Of a capture without the calls of the run: the parameters of its last graph."""
+    """For a capture without the calls of the run: the parameters of its last graph."""
     count = len(case.flow_of(case.measured_graphs[-1]).rows)
     silent = [row.name for row in case.rows_without_gradient]
     reached = f"{len(silent):,} without a gradient: {together(silent)}" if silent else "all reached"

@@ -1,4 +1,4 @@
-"""Findings that the reader's source asks to be left out: ``# gradviz: ignore[GV101]``."""
+"""Findings that a comment in the user's source suppresses: ``# gradviz: ignore[GV101]``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COMMENT = re.compile(r"#\s*gradviz:\s*ignore(?:\[([^\]]*)\])?")
 
 
 def without_suppressed(capture: Capture, findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """Those to show, and those that a comment on their line of cause or of symptom leaves out."""
+    """The findings to show, and those that a comment on their line of cause or of symptom suppresses."""
     shown: list[Finding] = []
     hidden: list[Finding] = []
     for finding in findings:
@@ -30,7 +30,7 @@ def _is_suppressed(capture: Capture, finding: Finding) -> bool:
 
 
 def _says(line: str, finding: Finding) -> bool:
-    """``ignore`` alone stands for all rules; in brackets are codes, beginnings of codes, or names."""
+    """``ignore`` alone suppresses all rules; brackets contain codes, starts of codes, or names."""
     found = _COMMENT.search(line)
     if found is None:
         return False
@@ -42,7 +42,7 @@ def _words(bracket: str) -> list[str]:
 
 
 def on_unknown_words(capture: Capture, rules: Iterable[type[Rule]]) -> Iterator[Finding]:
-    """A note on each word in such a comment that fits none of all `rules` there are: it leaves nothing out."""
+    """A note on each word in such a comment that matches none of all `rules`, so that it suppresses nothing."""
     known = list(rules)
     for file, lines in capture.sources.items():
         for number, line in lines.items():
@@ -53,7 +53,7 @@ def on_unknown_words(capture: Capture, rules: Iterable[type[Rule]]) -> Iterator[
                         code=NO_RULE,
                         cause="unknown_rule",
                         severity="note",
-                        message=f"the comment leaves nothing out: there is no rule {word!r}",
+                        message=f"the comment suppresses nothing: there is no rule {word!r}",
                         fix=near_matches(word, rule_names(known)),
                         location=Location(file, number),
                     )

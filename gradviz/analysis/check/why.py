@@ -1,4 +1,4 @@
-"""What one parameter or variable gets in backward, and why: the answer to ``gradviz check --why NAME``."""
+"""The gradient of one parameter or variable, and the reason: the answer to ``gradviz check --why NAME``."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from gradviz.graph.model import Graph, Node
 AnswerKind = Literal[
     "gradient", "zero", "not finite", "frozen", "unused", "cut off", "not reached", "passed on", "no grad"
 ]
-"""``passed on``: it was computed, so that the gradient goes through it; ``no grad``: it needs none, and was not trained
-for any; the others are what a leaf gets, or why it gets nothing."""
+"""``passed on``: it was computed, so the gradient goes through it; ``no grad``: it needs none, and should not train;
+the others are what a leaf gets, or why it gets nothing."""
 
 
 class Answer(Struct, frozen=True):
-    """What is told of one tensor."""
+    """The answer for one tensor."""
 
     name: str
     kind: AnswerKind
     verdict: str
     """In one sentence."""
     location: Location | None = None
-    """The line that decides on it."""
+    """The line that causes it."""
     facts: tuple[tuple[str, str | Location], ...] = ()
-    """Titles, and what is to be said under each."""
+    """Titles, each with its text or line."""
 
 
 def why(case: Case, findings: Iterable[Finding], name: str) -> Answer:
-    """What is known of the tensor that is called so, or whose name ends so.
+    """The answer for the tensor with this name, or whose name ends so.
 
     Raises:
-        BadInput: no tensor, or more than one, is called so; or the capture holds no calls.
+        BadInput: no tensor, or more than one, has this name; or the capture contains no calls.
     """
     if case.capture.calls is None:
         raise BadInput(
-            "this capture was made without the calls of the run, which --why needs",
+            "this capture does not contain the calls of the run, which --why needs",
             hint="check the script, or keep a capture of a check: gradviz check train.py -o run.gradviz",
         )
     histories = case.histories
@@ -57,7 +57,7 @@ def why(case: Case, findings: Iterable[Finding], name: str) -> Answer:
 
 
 def _find(histories: ParameterHistories, name: str) -> int:
-    """The newest tensor of that name: a loop's variable is bound many times."""
+    """The newest tensor with that name: a loop assigns its variable many times."""
     numbers: dict[str, int] = {}
     for number, tensor in enumerate(histories.log.tensors):
         numbers.update(dict.fromkeys((_plain(each) for each in tensor.names), number))
@@ -70,7 +70,7 @@ def _find(histories: ParameterHistories, name: str) -> int:
         raise BadInput(f"{name!r} could be several", hint=f"write one of {', '.join(several[:4])}")
     below = [each for each in numbers if f".{wanted}." in f".{each}"]
     if not ending and below:
-        raise BadInput(f"{name!r} stands for several", hint=f"write one of {', '.join(below[:4])}")
+        raise BadInput(f"{name!r} means several", hint=f"write one of {', '.join(below[:4])}")
     if not ending:
         raise BadInput(f"no parameter or variable {name!r} was seen", hint=near_matches(name, _all_names(histories)))
     return next(iter(ending))
@@ -82,12 +82,12 @@ def _all_names(histories: ParameterHistories) -> list[str]:
 
 
 def _plain(name: str) -> str:
-    """``blocks[0].weight`` and ``blocks.0.weight`` are the same to a reader."""
+    """``blocks[0].weight`` and ``blocks.0.weight`` are the same name for users."""
     return name.replace("['", ".").replace("']", "").replace("[", ".").replace("]", "")
 
 
 class _Reader:
-    """Puts together what is known of one tensor."""
+    """Collects what is known about one tensor."""
 
     def __init__(self, case: Case, histories: ParameterHistories, number: int, findings: list[Finding]) -> None:
         self._case = case
@@ -113,8 +113,8 @@ class _Reader:
         why_not = {
             "frozen": "it does not require grad",
             "unused": "nothing is ever computed from it",
-            "cut off": "the way from the loss is cut",
-            "not reached": "it is used, but no loss that backward ran on was computed from that",
+            "cut off": "the path from the loss is cut",
+            "not reached": "it is used, but no loss that backward ran on depends on the result",
         }[outcome.kind]
         if outcome.kind == "not reached" and not self._histories.backward_calls:
             why_not = "no backward() ran"
@@ -131,7 +131,7 @@ class _Reader:
             return "not finite", f"gets a gradient with {figures}", None
         if row.is_zero:
             lost = self._lost_at(row)
-            by = f": {lost[0]} made it so" if lost else ""
+            by = f": {lost[0]} made it zero" if lost else ""
             return "zero", f"gets a gradient that is exactly zero{by}", lost[1] if lost else None
         zeros = f", {row.zeros:,} of {row.count:,} numbers zero" if row.zeros else ""
         return "gradient", f"gets a gradient, of norm {row.norm:.3g}{zeros}", None
@@ -151,7 +151,7 @@ class _Reader:
         cuts = flow.cuts_reaching(number)
         if cuts:
             location = location_of_line(flow.line(cuts[0].call_site))
-            return "cut off", "does not require grad: the gradient is cut on the way to it", location
+            return "cut off", "does not require grad: the path of the gradient is cut above it", location
         is_given = all(not flow.log.calls[row].inputs for row in flow.producers(number))
         return (
             "no grad",
@@ -195,7 +195,7 @@ class _Reader:
                 yield "used", line
 
     def _passing(self) -> str | None:
-        """What went through a tensor that was computed, in the last backward call that was measured."""
+        """The gradient of a computed tensor in the last measured backward call."""
         if self._row is not None:
             return None
         names = set(self._names)
@@ -208,17 +208,17 @@ class _Reader:
         return None
 
     def _path(self) -> Sequence[str]:
-        """From the loss down to it; of what was cut off, the way on which the gradient is missing."""
+        """From the loss down to the tensor; if it is cut off, the path on which the gradient is missing."""
         if self._row is None or self._graph_number is None or not self._row.leaves:
             cut = next((finding for finding in self._findings if finding.cut is not None), None)
-            # The finding's own way begins at the first of all the tensors that the line cuts off.
+            # The finding's path starts at the first of all tensors that the line cuts off.
             return () if cut is None else (self._histories.name(self._number), *cut.path[1:])
-        way = way_to_leaf(self._case.graphs[self._graph_number], self._row.leaves[0])
-        return [*way[:-1], self._histories.name(self._number)]
+        path = path_to_leaf(self._case.graphs[self._graph_number], self._row.leaves[0])
+        return [*path[:-1], self._histories.name(self._number)]
 
     @property
     def _row(self) -> FlowRow | None:
-        """Its figures in the last backward call that was measured and reached it, or else in the last one."""
+        """Its figures in the last measured backward call that reached it, or else in the last one."""
         found = self._located
         return found[1] if found is not None else None
 
@@ -245,22 +245,22 @@ _Verdict = tuple[AnswerKind, str, Location | None]
 _TRAINABLE: frozenset[AnswerKind] = frozenset({"gradient", "zero", "not finite"})
 
 
-# The way that a gradient takes from a root of its graph to a leaf, in words.
+# The path of a gradient from a root of its graph to a leaf, in words.
 
-MAX_STATIONS = 7
+MAX_NODES = 7
 
 
-def way_to_leaf(graph: Graph, leaf: int) -> list[str]:
-    """A word for each node of the shortest way, the leaf's last; the middle of a long way is left out."""
-    words = [_word(node) for node in _way(graph, leaf)]
-    if len(words) <= MAX_STATIONS:
+def path_to_leaf(graph: Graph, leaf: int) -> list[str]:
+    """A word for each node of the shortest path, the leaf's last, without the middle of a long path."""
+    words = [_word(node) for node in _shortest_path(graph, leaf)]
+    if len(words) <= MAX_NODES:
         return words
-    left_out = len(words) - MAX_STATIONS + 1
-    return [*words[: MAX_STATIONS - 4], f"({left_out} more)", *words[-3:]]
+    left_out = len(words) - MAX_NODES + 1
+    return [*words[: MAX_NODES - 4], f"({left_out} more)", *words[-3:]]
 
 
-def _way(graph: Graph, leaf: int) -> list[Node]:
-    """The shortest way that a gradient takes from a root to a leaf."""
+def _shortest_path(graph: Graph, leaf: int) -> list[Node]:
+    """The shortest path of a gradient from a root to a leaf."""
     came_from: dict[int, int | None] = {root.node: None for root in graph.roots}
     waiting = deque(came_from)
     while waiting and leaf not in came_from:
@@ -269,12 +269,12 @@ def _way(graph: Graph, leaf: int) -> list[Node]:
             if edge is not None and edge.target not in came_from:
                 came_from[edge.target] = number
                 waiting.append(edge.target)
-    way: list[Node] = []
+    path: list[Node] = []
     step: int | None = leaf if leaf in came_from else None
     while step is not None:
-        way.append(graph.nodes[step])
+        path.append(graph.nodes[step])
         step = came_from[step]
-    return way[::-1] or [graph.nodes[leaf]]
+    return path[::-1] or [graph.nodes[leaf]]
 
 
 def _word(node: Node) -> str:

@@ -1,4 +1,4 @@
-"""What there is to say about a function of the program: its source, and whether its backward is right."""
+"""The explanation of a function of the program: its source, and whether its backward is right."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class SourceLine(Struct, frozen=True):
 
 
 class CheckedInput(Struct, frozen=True, omit_defaults=True):
-    """What came of comparing the gradient of one argument with finite differences."""
+    """The comparison of one argument's gradient with finite differences."""
 
     argument: int
-    """Place among the arguments of forward, counted from 0."""
+    """Index among the arguments of forward, from 0."""
     compared: int
-    """Elements."""
+    """The number of elements."""
     verdict: str
     """``agrees``, ``differs``, ``another on purpose`` or ``nothing to compare``."""
     given: float | None = None
-    """What backward gives where the two are furthest apart, if they differ."""
+    """The result of backward where the difference is largest, if they differ."""
     measured: float | None = None
     """The slope of forward there."""
 
@@ -40,19 +40,19 @@ class CustomExplanation(Struct, frozen=True, omit_defaults=True):
     class_name: str
     file: str
     lines: tuple[SourceLine, ...]
-    """From its ``class`` line on; empty where the recording has none of them."""
+    """From its ``class`` line on; empty if the recording has none of them."""
     wants_gradient: tuple[bool, ...] = ()
-    """Of each tensor among the arguments of forward."""
+    """For each tensor argument of forward."""
     checks: tuple[CheckedInput, ...] = ()
-    """Where the script was run with ``--gradcheck``, or checked."""
+    """If the script ran with ``--gradcheck``, or was checked."""
     unchecked: tuple[str, ...] = ()
-    """Why there are none though that was asked for."""
+    """Why there are no checks although they were requested."""
     was_asked_for: bool = False
-    """Whether the run was one that compares."""
+    """Whether the run was one that makes these checks."""
 
 
 def custom_explanation(capture: Capture, graph: Graph, node: Node) -> CustomExplanation | None:
-    """The page of a custom function's node; None for all others."""
+    """The explanation of a custom function's node; None for all other nodes."""
     if node.kind != "custom":
         return None
     found = next((each for each in graph.custom_functions if each.node_name == node.name), None)

@@ -1,4 +1,4 @@
-"""What there is to say about one kind of node, as data: the page of ``gradviz explain``."""
+"""The explanation of one kind of node, as data: the output of ``gradviz explain``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_OTHERS = 12
 
 
 class OtherNode(Struct, frozen=True, omit_defaults=True):
-    """A node that the same word stands for as well."""
+    """Another node that the same word can mean."""
 
     node: str
     what: str = ""
@@ -26,27 +26,27 @@ class OtherNode(Struct, frozen=True, omit_defaults=True):
 
 
 class Explanation(Struct, frozen=True, omit_defaults=True):
-    """The page of one node name. Whatever is not known of it is left out, and said in `disclosures`."""
+    """The explanation of one node name. Unknown parts are left out, and named in `disclosures`."""
 
     word: str
-    """What was asked for."""
+    """The word that the user asked for."""
     node: str
     """``MulBackward0``; empty for a function that has none."""
     sentence: str = ""
     calls: tuple[str, ...] = ()
-    """How users come by it: ``F.linear(x, weight, bias): AddmmBackward0``."""
+    """Calls that make the node: ``F.linear(x, weight, bias): AddmmBackward0``."""
     torch_version: str = ""
-    """Whose formulas these are."""
+    """The version of the formulas."""
     plain: Reading | None = None
-    """In mathematics."""
+    """The formula in mathematics."""
     note: str = ""
-    """What popular articles get wrong, or what the mathematics leaves out."""
+    """A common error in articles, or what the mathematics leaves out."""
     derivative: Derivative | None = None
-    """What torch says."""
+    """Torch's own formula."""
     special: SpecialNode | None = None
-    """For nodes that torch does not generate."""
+    """For nodes whose code torch does not generate."""
     terms: tuple[Term, ...] = ()
-    """Words in torch's formulas."""
+    """Terms used in torch's formulas."""
     traps: tuple[Trap, ...] = ()
     others: tuple[OtherNode, ...] = ()
     others_left_out: int = 0
@@ -58,7 +58,7 @@ class Explanation(Struct, frozen=True, omit_defaults=True):
 
 
 def explain(meaning: Meaning, known: KnownFormulas) -> Explanation:
-    """The page of what a word stands for."""
+    """The explanation of what a word means."""
     node = meaning.nodes[0] if meaning.nodes else ""
     page = explain_node(node, known) if node else Explanation("", "", _WITHOUT_NODE[meaning.kind].format(meaning.word))
     others = tuple(OtherNode(other, _what(other, known)) for other in meaning.nodes[1 : _MAX_OTHERS + 1])
@@ -68,7 +68,7 @@ def explain(meaning: Meaning, known: KnownFormulas) -> Explanation:
 
 
 def explain_node(node_name: str, known: KnownFormulas, disclosures: tuple[str, ...] = ()) -> Explanation:
-    """The page of ``grad_fn.name()``; of one that nobody knows, a page that says so."""
+    """The explanation of ``grad_fn.name()``; for an unknown name it says so."""
     derivative, special, plain = known.by_node.get(node_name), special_node(node_name), plain_formula(node_name)
     known_sentence = plain.sentence if plain else special.sentence if special else ""
     sentence = known_sentence or (f"The backward of {derivative.function}()." if derivative else "")
@@ -90,12 +90,12 @@ def explain_node(node_name: str, known: KnownFormulas, disclosures: tuple[str, .
 
 
 _WITHOUT_NODE = {
-    "cut": "{} gives numbers without their history, on purpose: no gradient goes back this way, whatever they were "
+    "cut": "{} returns numbers without their history, on purpose: no gradient goes back this way, whatever they were "
     "computed from. 'gradviz check SCRIPT' finds where that was not meant.",
-    "undifferentiable": "torch has no derivative for {}: where it gives whole numbers or booleans the result has no "
-    "history, and gradients end there without a word; otherwise backward raises.",
-    "followed": "torch has no backward for {} itself: autograd follows the operations that it is made of. "
-    "'gradviz tree SCRIPT' shows which they are.",
+    "undifferentiable": "torch has no derivative for {}: if it returns integers or booleans, the result has no "
+    "history, and gradients end there without an error; otherwise backward raises.",
+    "followed": "torch has no backward for {} itself: autograd records the operations that it consists of. "
+    "'gradviz tree SCRIPT' shows them.",
 }
 
 

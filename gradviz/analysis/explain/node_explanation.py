@@ -1,4 +1,4 @@
-"""The page of one node of a capture: what is known of its kind, and its own numbers."""
+"""The explanation of one node of a capture: its kind, and its own numbers."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ MAX_LISTED = 6
 
 
 def explain_in_graph(capture: Capture, graphs: Sequence[Graph], name: str, known: KnownFormulas) -> Explanation:
-    """The page of the node that `name` stands for, in the first graph that has it.
+    """The explanation of the node that `name` means, in the first graph that has it.
 
-    Raises `NotInThisGraph`, with near matches, where none has, and `BadInput` where it names no single node.
+    Raises `NotInThisGraph`, with near matches, if no graph has it, and `BadInput` if it names no single node.
     """
     graph, named = _found(graphs, name)
     nodes = [graph.nodes[node] for node in named.nodes]
     if named.constants:
         raise BadInput(
             f"{name!r} needs no gradient, so nothing is computed for it in backward",
-            hint=f"it is taken by {_listed(nodes)}",
+            hint=f"it is used by {_listed(nodes)}",
         )
     if named.kind in CONTAINER_KINDS and len(nodes) > 1:
-        raise BadInput(f"{name!r} stands for {len(nodes):,} operations", hint=f"name one of them: {_listed(nodes)}")
+        raise BadInput(f"{name!r} means {len(nodes):,} operations", hint=f"name one of them: {_listed(nodes)}")
     node = _result_of_first_call(nodes)
     page = _page_of_custom(capture, graph, node) or _page_of_torch(capture, graph, node, known)
     numbers = node_numbers(capture, graph, node, page.derivative)
@@ -52,7 +52,7 @@ def explain_in_graph(capture: Capture, graphs: Sequence[Graph], name: str, known
 
 
 def _result_of_first_call(nodes: Sequence[Node]) -> Node:
-    """Of the nodes that one call made, ``linear`` for one, the last: it gave the result, the others prepare it."""
+    """Of the nodes that one call made (``linear``, for instance) the last: it returned the result."""
     call, result = call_of(nodes[0]), nodes[0]
     names = {result.name}
     for node in nodes[1:]:
@@ -64,7 +64,7 @@ def _result_of_first_call(nodes: Sequence[Node]) -> Node:
 
 
 def _page_of_torch(capture: Capture, graph: Graph, node: Node, known: KnownFormulas) -> Explanation:
-    """In mathematics only what holds for the settings of this node, and conjugates where its numbers are complex."""
+    """The formula only for the settings of this node, with conjugates only if its numbers are complex."""
     page, plain = explain_node(node.name, known, other_torch_words(capture, known)), plain_formula(node.name)
     if plain is None:
         return page
@@ -78,8 +78,8 @@ def _page_of_custom(capture: Capture, graph: Graph, node: Node) -> Explanation |
     if custom is None:
         return None
     sentence = (
-        f"A function of the program, {custom.class_name}: its gradients are what its own backward gives, and torch "
-        "takes them without looking."
+        f"A function of the program, {custom.class_name}: its own backward returns its gradients, and torch does not "
+        "check them."
     )
     return Explanation(node.name, node.name, sentence, custom=custom)
 
@@ -96,7 +96,7 @@ def _found(graphs: Sequence[Graph], name: str) -> tuple[Graph, Named]:
 
 
 def other_torch_words(capture: Capture, known: KnownFormulas) -> tuple[str, ...]:
-    """That the formulas are those of another torch than the one that ran, where that is so."""
+    """A disclosure if the formulas belong to another torch than the one that ran."""
     recorded, installed = capture.program.torch_version, known.table.torch_version
     if not installed or not recorded or recorded == installed:
         return ()

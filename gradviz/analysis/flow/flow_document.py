@@ -16,24 +16,25 @@ from gradviz.graph.model import BackwardCall, CallSite, Graph
 from gradviz.graph.root_shares import LossTerm, Products, RootShares
 
 SCHEMA_VERSION = 1
-"""Raised when a reader of the older form would misread the newer one.
+"""Increased when a reader of the older form would misread the newer one.
 
 1   first form
 """
 
 
 class LossShare(Struct, frozen=True):
-    """What one loss gives to a gradient."""
+    """The part of one loss in a gradient."""
 
     loss: str
     norm: float | None
-    """L2 norm of what it brings; null where it is not finite."""
+    """L2 norm of its part; null if it is not finite."""
     share: float | None
-    """Inner product with the whole over the square of its norm; all shares make 1. Null where the whole is zero."""
+    """Inner product with the whole over the squared norm of the whole; all shares add up to 1. Null if the whole is
+    zero."""
 
 
 class LossCosine(Struct, frozen=True):
-    """The cosine of the angle between what two losses bring; null where one of them brings nothing."""
+    """The cosine of the angle between the gradients of two losses; null if one of them has none."""
 
     losses: tuple[str, str]
     cosine: float | None
@@ -45,7 +46,7 @@ class ParameterFlow(Struct, frozen=True):
     name: str
     shape: tuple[int | str, ...] | None
     count: int
-    """Elements that a gradient arrived for; 0 where none did, and `nothing` says why."""
+    """Elements for which a gradient arrived; 0 if none did, and `nothing` says why."""
     norm: float | None
     weight_norm: float | None
     ratio: float | None
@@ -77,7 +78,7 @@ class Flow(Struct, frozen=True):
     """Every parameter, in the order of the model, and then other leaves."""
     trend: Trend | None
     first_nan: int | None
-    """Id of the first node at which NaN or Inf came out of a finite gradient."""
+    """Id of the first node at which a finite gradient became NaN or Inf."""
     losses: tuple[LossTerm, ...]
     """With ``--root-shares``: roots, or the terms of the only root."""
     total: tuple[LossShare, ...]
@@ -86,7 +87,7 @@ class Flow(Struct, frozen=True):
 
 
 class FlowDocument(Struct, frozen=True, kw_only=True):
-    """The whole of it."""
+    """The whole document."""
 
     schema: Literal["gradviz flow"] = "gradviz flow"
     version: int = SCHEMA_VERSION

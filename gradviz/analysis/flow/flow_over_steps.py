@@ -1,4 +1,4 @@
-"""How gradients changed while a model trained: a run log as one series of figures for each parameter or module."""
+"""How gradients changed during training: a run log as one series of figures for each parameter or module."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from gradviz.capture.run_log import RunLog, StepFigures, floats, integers
 
 @dataclass(frozen=True)
 class Series:
-    """The gradient of one parameter, or of all in a module together, step by step.
+    """The gradient of one parameter, or of all parameters of a module together, step by step.
 
-    All its sequences have a place for each measured step.
+    All its sequences have one entry for each measured step.
     """
 
     name: str
     parameters: int
-    """How many parameters it stands for."""
+    """The number of its parameters."""
     count: int
-    """Their elements."""
+    """The number of their elements."""
     norms: tuple[float, ...]
-    """L2 norm of the finite elements; NaN where no gradient arrived or none could be measured."""
+    """L2 norm of the finite elements; NaN if no gradient arrived or none could be measured."""
     sizes: tuple[float, ...]
-    """Root mean square of the finite elements, which does not grow with the parameter; NaN where there is no norm."""
+    """Root mean square of the finite elements, which does not grow with the parameter; NaN if there is no norm."""
     zeros: tuple[float, ...]
-    """Share of the elements that are exactly zero; NaN where there is no norm."""
+    """Share of the elements that are exactly zero; NaN if there is no norm."""
     broken: tuple[bool, ...]
-    """Where NaN or Inf was among the elements."""
+    """Whether NaN or Inf was among the elements."""
 
     @property
     def first_broken(self) -> int | None:
-        """Place of the first step with NaN or Inf."""
+        """Index of the first step with NaN or Inf."""
         return next((index for index, is_broken in enumerate(self.broken) if is_broken), None)
 
     @property
     def dead_since(self) -> int | None:
-        """Place of the step from which on, to the end, every element was zero."""
+        """Index of the step since which every element has been zero until the end."""
         dead = len(self.zeros)
         while dead and self.zeros[dead - 1] == 1.0:
             dead -= 1
@@ -47,7 +47,7 @@ class Series:
 
     @property
     def is_silent(self) -> bool:
-        """True where no gradient ever arrived."""
+        """True if no gradient ever arrived."""
         return all(map(isnan, self.norms)) and not any(self.broken)
 
 
@@ -56,7 +56,7 @@ class FlowOverSteps:
     """The figures of a whole run."""
 
     steps: tuple[int, ...]
-    """Those that were measured."""
+    """The numbers of the measured steps."""
     series: tuple[Series, ...]
     """In the order of the model."""
     total: tuple[float, ...]
@@ -64,7 +64,7 @@ class FlowOverSteps:
 
 
 def flow_over_steps(log: RunLog, depth: int | None = None) -> FlowOverSteps:
-    """Series for each parameter, or for modules that lie `depth` levels below the outermost one."""
+    """Series for each parameter, or for modules `depth` levels below the outermost one."""
     parameters = log.header.parameters
     rows = [_Rows.of(figures, len(parameters)) for figures in log.steps]
     groups = list(_groups([parameter.name for parameter in parameters], depth))
@@ -77,7 +77,7 @@ def flow_over_steps(log: RunLog, depth: int | None = None) -> FlowOverSteps:
 
 
 def depth_that_fits(log: RunLog, most: int) -> int | None:
-    """The depth to fold at so that there are `most` series at most; None where nothing need be folded."""
+    """The depth at which there are at most `most` series; None if all parameters fit."""
     names = [parameter.name for parameter in log.header.parameters]
     if len(names) <= most:
         return None
@@ -86,9 +86,9 @@ def depth_that_fits(log: RunLog, most: int) -> int | None:
 
 
 def flow_of_last_step(log: RunLog) -> GradientFlow:
-    """The last measured step, as `gradient_flow` gives that of a backward call.
+    """The last measured step, in the form of the flow of a backward call.
 
-    A run log does not tell when gradients arrived: the order of the model stands for the order of its computation.
+    A run log does not contain the order of arrival, so the order of the model is used instead.
     """
     figures, parameters = log.steps[-1], log.header.parameters
     row = _Rows.of(figures, len(parameters))
@@ -137,7 +137,7 @@ class _Rows:
 
 
 def _groups(names: Sequence[str], depth: int | None) -> Iterator[tuple[str, list[int]]]:
-    """Names of series, with the places of the parameters in them: as `folded` groups the rows of a table."""
+    """Names of series, with the indices of their parameters, in the same groups as `folded` makes of a table's rows."""
     if depth is None:
         yield from ((name, [index]) for index, name in enumerate(names))
         return

@@ -1,7 +1,6 @@
-"""What gradient each parameter got, in the order of the model, and where it was lost on its way.
+"""The gradient of each parameter, in the order of the model, and where it was lost.
 
-Rows of parameters can be folded into rows of modules (`folded`); the figures of a fold are those of all elements in
-it together.
+Rows of parameters can be folded into rows of modules (`folded`); such a row has the figures of all elements together.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from gradviz.capture.capture import Capture, Parameter
 from gradviz.graph.model import Graph, Node, TensorFacts
 
 STEEP = 1e3
-"""A gradient that changes by such a factor from one end of the model to the other vanishes or explodes."""
+"""A gradient that changes by this factor from one end of the model to the other vanishes or explodes."""
 
 
 @dataclass(frozen=True)
 class FlowRow:
-    """One parameter, or all of a module."""
+    """One parameter, or all parameters of a module."""
 
     name: str
     shape: tuple[int | str, ...] | None = None
     """None for a module."""
     parameters: int = 1
     count: int = 0
-    """Elements that a gradient arrived for."""
+    """Elements for which a gradient arrived."""
     norm: float | None = None
-    """L2 norm of the gradient; None where nothing arrived, or nothing could be measured."""
+    """L2 norm of the gradient; None if nothing arrived, or nothing could be measured."""
     weight_norm: float | None = None
     zeros: int = 0
     nans: int = 0
@@ -41,13 +40,13 @@ class FlowRow:
     order: int | None = None
     """When it arrived, in the order in which the engine ran the nodes."""
     outcome: str | None = None
-    """``fresh``, ``accumulated`` (onto an older ``.grad``), ``taken`` away by a hook; None for `autograd.grad`."""
+    """``fresh``, ``accumulated`` (added to an older ``.grad``), ``taken`` away by a hook; None for `autograd.grad`."""
     nothing: str | None = None
-    """Why no gradient arrived, as far as that is known."""
+    """Why no gradient arrived, if known."""
     lost_at: int | None = None
-    """The node that turned the gradient into zeros, where all of it is zero."""
+    """The node that made the gradient zero, if all of it is zero."""
     leaves: tuple[int, ...] = ()
-    """Ids of the nodes that it arrived at."""
+    """Ids of the nodes at which it arrived."""
 
     @property
     def ratio(self) -> float | None:
@@ -56,7 +55,7 @@ class FlowRow:
 
     @property
     def is_zero(self) -> bool:
-        """True where a gradient arrived in which every element is zero."""
+        """True if a gradient arrived in which every element is zero."""
         return self.count > 0 and self.zeros == self.count
 
     @property
@@ -67,7 +66,7 @@ class FlowRow:
 
 @dataclass(frozen=True)
 class Trend:
-    """How the gradient changes on its way from the loss to the input."""
+    """How the gradient changes between the loss and the input."""
 
     near_loss: float
     """Typical size (root mean square) in the third of the profile that it reached first."""
@@ -78,7 +77,7 @@ class Trend:
 
     @property
     def factor(self) -> float:
-        """How many times as large it is near the input as near the loss."""
+        """The ratio of the gradient near the input to that near the loss."""
         return self.near_input / self.near_loss
 
 
@@ -89,18 +88,18 @@ class GradientFlow:
     rows: tuple[FlowRow, ...]
     """Every parameter, in the order of the model, and then other leaves."""
     profile: tuple[float, ...]
-    """Root mean square of the gradients of the weights (tensors of two or more dimensions, or of all parameters where
-    there are few of them), from the input to the loss; zeros are left out."""
+    """Root mean square of the gradients of the weights (tensors of two or more dimensions, or of all parameters if
+    there are few weights), from the input to the loss, without zeros."""
     trend: Trend | None
-    """None where the profile has fewer than three values."""
+    """None if the profile has fewer than three values."""
     first_nan: int | None = None
-    """The first node at which NaN or Inf came out of a finite gradient."""
+    """The first node at which a finite gradient became NaN or Inf."""
     first_nan_by: OriginKind | None = None
-    """What made them there: the node itself, the sum of what arrived at it, or a hook on that."""
+    """What made them there: the node itself, the sum of what arrived at it, or a hook."""
 
 
 def has_gradients(graph: Graph) -> bool:
-    """Whether the graph was recorded with what flowed along its edges."""
+    """Whether gradients were recorded with the graph."""
     return any(node.run is not None for node in graph.nodes)
 
 
@@ -124,15 +123,15 @@ def gradient_flow(capture: Capture, graph: Graph) -> GradientFlow:
 
 
 def flow_of_rows(rows: Sequence[FlowRow]) -> GradientFlow:
-    """The flow whose rows are these, with its profile and trend."""
+    """The flow with these rows, with its profile and trend."""
     profile = _profile(rows)
     return GradientFlow(tuple(rows), profile, _trend(profile))
 
 
 def _arrivals(graph: Graph) -> dict[int, int]:
-    """When the gradient of each leaf was there, as the engine counts nodes.
+    """When the gradient of each leaf was complete, in the engine's count of nodes.
 
-    Where gradients are only asked for, no node of a leaf runs: it is then that of the last node that sent something.
+    `autograd.grad` runs no node for a leaf: then it is the count of the last node that sent it something.
     """
     arrivals: dict[int, int] = {}
     for node in graph.nodes:
@@ -167,9 +166,9 @@ def _row_of(parameter: Parameter, leaf: Node | None, lost: LostGradients, arriva
 
 
 def folded(rows: Sequence[FlowRow], depth: int) -> list[FlowRow]:
-    """Rows of modules that lie `depth` levels below the outermost one, and of parameters above that.
+    """Rows of modules `depth` levels below the outermost one, and of parameters above that.
 
-    The only parameter of a module says more than the module.
+    If a module has only one parameter, the row is that of the parameter.
     """
     result = []
     for module, inside in groupby(rows, lambda row: module_at(row.name, depth)):
@@ -179,7 +178,7 @@ def folded(rows: Sequence[FlowRow], depth: int) -> list[FlowRow]:
 
 
 def module_at(name: str, depth: int) -> str:
-    """The module into which a parameter is folded; nothing for one that lies no deeper than `depth`."""
+    """The module into which a parameter is folded; empty for one that is not deeper than `depth`."""
     path = name.split(".")[:-1]
     return ".".join(path[: depth + 1]) if len(path) > depth else ""
 
@@ -207,25 +206,25 @@ def _together(module: str, rows: Sequence[FlowRow]) -> FlowRow:
 
 
 def deepest_that_fits(rows: Sequence[FlowRow], most: int) -> int | None:
-    """The depth to fold at so that there are `most` rows at most; None where nothing need be folded."""
+    """The depth at which there are at most `most` rows; None if all rows fit."""
     if len(rows) <= most:
         return None
     deepest = max(row.name.count(".") for row in rows)
     return next((depth for depth in range(deepest, 0, -1) if len(folded(rows, depth)) <= most), 0)
 
 
-_FEWEST = 3
+_MIN_VALUES = 3
 """Fewer values than this make no trend."""
 
 
 def _profile(rows: Iterable[FlowRow]) -> tuple[float, ...]:
     reached = sorted((-row.order, row.size, row.shape or ()) for row in rows if row.order is not None and row.size)
     weights = [size for _, size, shape in reached if len(shape) > 1]
-    return tuple(weights if len(weights) >= _FEWEST else [size for _, size, _ in reached])
+    return tuple(weights if len(weights) >= _MIN_VALUES else [size for _, size, _ in reached])
 
 
 def _trend(profile: Sequence[float]) -> Trend | None:
-    if len(profile) < _FEWEST:
+    if len(profile) < _MIN_VALUES:
         return None
     third = len(profile) // 3
     near_loss, near_input = typical(profile[-third:]), typical(profile[:third])

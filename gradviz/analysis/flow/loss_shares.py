@@ -1,4 +1,4 @@
-"""What each of several losses gives to the rows of the gradient flow, and which of them pull against each other."""
+"""The part of each of several losses in the rows of the gradient flow, and which losses pull in opposite directions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gradviz.analysis.flow.gradient_flow import FlowRow
 from gradviz.graph.root_shares import Products, RootShares
 
 CONFLICT = -0.1
-"""Two losses whose gradients have a cosine below this undo a part of each other's work."""
+"""Two losses whose gradients have a cosine below this cancel a part of each other."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two losses by their places, and the cosine between their gradients."""
+    """Two losses by their indices, and the cosine between their gradients."""
 
     one: int
     other: int
@@ -23,18 +23,18 @@ class Pair:
 
     @property
     def is_conflict(self) -> bool:
-        """True where the two pull against each other."""
+        """Whether the two pull in opposite directions."""
         return self.cosine < CONFLICT
 
 
 def products_of_rows(shares: RootShares, rows: Iterable[FlowRow]) -> list[Products | None]:
-    """For each row what arrived at its leaves; None where nothing was measured."""
+    """For each row what arrived at its leaves; None if nothing was measured."""
     by_leaf = {entry.leaf: entry for entry in shares.leaves}
     return [shares.together(by_leaf[leaf] for leaf in row.leaves if leaf in by_leaf) for row in rows]
 
 
 def pairs(shares: RootShares, products: Products) -> list[Pair]:
-    """Every two losses of which both have a gradient here, those that disagree most first."""
+    """Every two losses that both have a gradient here, those that disagree most first."""
     found = [
         Pair(one, other, cosine)
         for one, other in combinations(range(len(shares.losses)), 2)

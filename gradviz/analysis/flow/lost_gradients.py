@@ -13,13 +13,13 @@ NOT_IN_GRAPH = "not in the graph: the loss was not computed from it, or the path
 
 
 class LostGradients:
-    """Answers for all leaves of one graph, which is looked through once."""
+    """Answers for all leaves of one graph, with one pass over it."""
 
     def __init__(self, capture: Capture, graph: Graph) -> None:
         self._capture, self._graph = capture, graph
 
     def why_nothing_arrived(self, parameter: Parameter, leaf: Node | None) -> str:
-        """A few words on why this parameter, whose leaf may not be in the graph, got nothing."""
+        """In a few words, why this parameter, whose leaf may not be in the graph, got nothing."""
         if not parameter.requires_grad:
             return "frozen (requires_grad=False)"
         if leaf is None:
@@ -40,13 +40,13 @@ class LostGradients:
         return NOT_IN_GRAPH
 
     def where_it_became_zero(self, leaf: Node) -> int | None:
-        """The node that the engine ran last of those that got something else than zero, and sent zero to `leaf`."""
+        """The last node in the engine's order that got a gradient other than zero and from which `leaf` got zero."""
         found = self._last_makers.get(leaf.id)
         return None if found is None else found[1]
 
     @cached_property
     def _last_makers(self) -> dict[int, tuple[int, int]]:
-        """By node that got zero from somewhere: the last to run of those where that zero was made, and when it did."""
+        """By node that got zero: the last node to run that made such a zero, and when it ran."""
         found: dict[int, tuple[int, int]] = {}
         for number in reversed(topological_order(self._graph)):
             node = self._graph.nodes[number]

@@ -1,4 +1,4 @@
-"""Parameters that are used in several places: how much of their gradient comes from which."""
+"""Parameters with several uses: which part of their gradient comes from which use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gradviz.graph.model import Graph, Node
 
 MAX_USES = 6
-"""A weight that every step of a loop uses is no matter of a sentence."""
+"""More uses, such as one in every step of a loop, do not fit into a sentence."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The saved total against what the allocator says was retained, and what the difference consists of."""
+"""The saved total compared with the bytes that the allocator retains, and the parts of the difference."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from gradviz.graph.saved_tensors import AllocatorReading, Storage
 
 @dataclass(frozen=True)
 class Balance:
-    """Bytes that one allocator gave out during the forward computation, and did not get back; and where they are."""
+    """Bytes that one allocator gave out during the forward and did not get back, and what holds them."""
 
     reading: AllocatorReading
     saved: int
-    """Kept by nodes, and made by the forward computation."""
+    """Kept by nodes, and made by the forward."""
     in_variables: int
-    """Made by it, and kept by variables only."""
+    """Made by the forward, and kept by variables only."""
     rounding: int
-    """The allocator gives out whole blocks."""
+    """Because the allocator gives out whole blocks."""
 
     @property
     def objects(self) -> int:
-        """torch's own: nodes, and tensors apart from their data."""
+        """Torch's own objects: nodes, and tensors without their data."""
         return sum(each.count * each.bytes_of_one for each in self.reading.objects)
 
     @property
     def retained(self) -> int:
-        """What the allocator says."""
+        """The total, according to the allocator."""
         return self.reading.after - self.reading.before
 
     @property
     def rest(self) -> int:
-        """What none of these explains."""
+        """The part that none of these explains."""
         return self.retained - self.saved - self.in_variables - self.rounding - self.objects + self.reading.freed
 
 
 def balances(graph: Graph) -> list[Balance]:
-    """One for each device whose allocator was asked."""
+    """One for each device whose allocator was read."""
     kept = {saved.storage for node in graph.nodes for saved in node.saved}
     found = []
     for reading in graph.allocators:

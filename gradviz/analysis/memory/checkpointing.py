@@ -1,8 +1,8 @@
-"""What checkpointing each module would save from forward to backward, and what it would compute a second time.
+"""The memory that checkpointing each module would save between forward and backward, and what it would compute again.
 
-Worked out from the recorded graph: nothing is run again. A checkpointed call keeps what it was given and nothing that
-only it keeps now, so it saves the one without the other. What it is given counts in full where nobody is known to
-keep it already; the true saving may be larger.
+Computed from the recorded graph, without running anything again. A checkpointed call keeps its inputs and nothing that
+only this call keeps now, so the saving is the difference of the two. An input counts in full unless something else is
+known to keep it; the true saving may be larger.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass
 class Checkpointing:
-    """What would change if every call of these modules were checkpointed by itself."""
+    """The effect of checkpointing every call of these modules separately."""
 
     path: str
-    """``model.h.*`` for modules that differ in a number only."""
+    """``model.h.*`` for modules whose paths differ in a number only."""
     class_name: str
     calls: int = 0
     saved_bytes: int = 0
-    """No longer kept from forward to backward; at least so much."""
+    """At least this much is no longer kept between forward and backward."""
     largest_call: int = 0
-    """Of that, what is back for a while when the largest call is computed again."""
+    """The part of it that returns for a while when the largest call is computed again."""
     operations: int = 0
-    """How many are computed a second time."""
+    """The number of operations that are computed a second time."""
 
     @property
     def peak_bytes(self) -> int:
-        """How much lower the peak of the whole step is, at least."""
+        """By how much the peak of the whole step falls, at least."""
         return self.saved_bytes - self.largest_call
 
     def add(self, other: Checkpointing) -> None:
-        """Take further calls in."""
+        """Adds further calls."""
         self.calls += other.calls
         self.saved_bytes += other.saved_bytes
         self.largest_call = max(self.largest_call, other.largest_call)
@@ -47,22 +47,22 @@ class Checkpointing:
 
 
 def checkpointing(graph: Graph) -> dict[str, Checkpointing]:
-    """By path, for modules inside others; those that would save nothing are left out."""
+    """By path, for modules inside of others; modules that would save nothing are left out."""
     kept = _KeptInCalls(graph)
     found: dict[str, Checkpointing] = {}
     for call, scope in enumerate(graph.scopes):
-        won = kept.only_there[call] - kept.given[call]
-        if scope.parent is None or won <= 0:
-            continue  # The whole model at once needs as much again in backward: the peak would be what it is now.
+        saving = kept.only_there[call] - kept.given[call]
+        if scope.parent is None or saving <= 0:
+            continue  # The whole model at once needs as much again in backward, so the peak stays the same.
         entry = found.setdefault(scope.path, Checkpointing(scope.path, scope.class_name))
-        entry.add(Checkpointing(scope.path, scope.class_name, 1, won, won, kept.operations[call]))
+        entry.add(Checkpointing(scope.path, scope.class_name, 1, saving, saving, kept.operations[call]))
     return found
 
 
 def worth_checkpointing(found: dict[str, Checkpointing], least_bytes: int) -> list[Checkpointing]:
-    """What lowers the peak most, first; modules that differ in a number only taken together, none inside another.
+    """Those that lower the peak most, first. Modules that differ in a number only count as one, none inside another.
 
-    Backward needs one call's share again at a time, so the peak falls by what is saved without the largest call.
+    Backward needs the share of one call at a time again, so the peak falls by the saving without the largest call.
     """
     merged: dict[tuple[str, str], Checkpointing] = {}
     for path, entry in found.items():
@@ -85,7 +85,7 @@ def _pairs(one: str, other: str) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 class _KeptInCalls:
-    """For each module call, with the calls inside it: what only it keeps, what it is given, how much it computes."""
+    """For each module call, including the calls inside of it: what only it keeps, its inputs, how much it computes."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -139,7 +139,7 @@ class _KeptInCalls:
                 self.given[call] += self._graph.storages[index].bytes
 
     def _outwards(self, call: int | None, end: int | None) -> Iterator[int]:
-        """`call` and those around it, up to `end`, which is left out."""
+        """`call` and the calls around it, up to but without `end`."""
         return takewhile(lambda each: each != end, scopes_around(self._graph.scopes, call))
 
     def _around_both(self, one: int | None, other: int | None) -> int | None:
@@ -160,10 +160,10 @@ def _depths(graph: Graph) -> list[int]:
     return depths
 
 
-# Which storage each output of a node lives in, as far as saved tensors tell.
+# The storage of each output of a node, as far as saved tensors show it.
 
 Output = tuple[int, int]
-"""A node, and which of its outputs."""
+"""A node, and the number of one of its outputs."""
 
 
 def storages_of_outputs(graph: Graph) -> dict[Output, int]:
@@ -177,7 +177,7 @@ def storages_of_outputs(graph: Graph) -> dict[Output, int]:
 
 
 def bytes_of_output(graph: Graph, output: Output) -> int:
-    """What the output needs if nothing shares it; 0 where its shape is not known."""
+    """The bytes of an output that shares no storage; 0 if its shape is unknown."""
     facts = graph.nodes[output[0]].output(output[1])
     return 0 if facts is None else (facts.elements or 0) * item_size(facts.dtype)
 

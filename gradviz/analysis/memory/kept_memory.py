@@ -1,7 +1,7 @@
-"""The memory that a graph keeps until its backward has run: every storage once, and who keeps it.
+"""The memory that a graph keeps until its backward has run: every storage once, with the nodes that keep it.
 
-A storage is counted at the *first* node, in the order of the computation, that keeps it, so that the figures of lines,
-modules and operations each add up to the same total. Parameters and buffers are there anyway and are counted apart.
+A storage counts at the *first* node, in the order of the computation, that keeps it, so that the figures of lines,
+modules and operations each add up to the same total. Parameters and buffers exist anyway and count separately.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _CAN_KEEP_NOTHING = ("torch.Tensor.__setitem__", "torch.Tensor.copy_", "torch.Te
 
 
 class Holder(Struct, frozen=True, omit_defaults=True):
-    """A node that keeps a storage, by one of its slots."""
+    """A node that keeps a storage in one of its slots."""
 
     node: int
     operation: str
     """torch's name of the node: ``MulBackward0``."""
     slot: str
     bytes: int
-    """What the node sees of the storage."""
+    """The bytes of the storage that the saved tensor covers."""
     kept_in: str = "slot"
     packed_by: str | None = None
     module: str | None = None
@@ -49,9 +49,9 @@ class StorageUse(Struct, frozen=True):
     names: tuple[str, ...]
     """Variables, parameters and buffers that hold it as well."""
     made_before: bool
-    """It was there when the forward computation began."""
+    """Whether it existed before the forward."""
     seen_bytes: int
-    """How much of it the saved tensors see, taken together: far less than `bytes` where a small view keeps it."""
+    """The bytes that the saved tensors cover together: far less than `bytes` if only a small view keeps it."""
     held_by: tuple[Holder, ...]
 
     @property
@@ -61,7 +61,7 @@ class StorageUse(Struct, frozen=True):
 
 
 class Unknown(Struct, frozen=True):
-    """A saved tensor that could not be sized."""
+    """A saved tensor of unknown size."""
 
     node: int
     operation: str
@@ -85,17 +85,17 @@ class ChangedSince(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphMemory:
-    """What one graph keeps."""
+    """The memory that one graph keeps."""
 
     storages: tuple[StorageUse, ...]
     """Those that nodes keep, the largest first."""
     in_variables: tuple[Storage, ...]
-    """Those that forward made and that only variables keep."""
+    """Those that the forward made and that only variables keep."""
     unknown: tuple[Unknown, ...]
     recomputed_bytes: int
-    """What checkpointing gave up, and computes again in backward."""
+    """What checkpointing freed, and backward computes again."""
     freed_nodes: int
-    """Nodes from which an earlier backward has taken everything."""
+    """Nodes whose saved tensors an earlier backward has freed."""
 
     @property
     def saved_bytes(self) -> int:
@@ -103,7 +103,7 @@ class GraphMemory:
         return sum(use.bytes for use in self.storages if use.counts)
 
     def counted(self) -> list[StorageUse]:
-        """Without parameters and buffers, in the order in which the computation came to keep them."""
+        """Without parameters and buffers, in the order of the nodes that keep them first."""
         return sorted((use for use in self.storages if use.counts), key=lambda use: use.held_by[0].node)
 
     @property
@@ -113,7 +113,7 @@ class GraphMemory:
 
     @property
     def input_bytes(self) -> int:
-        """The part of `saved_bytes` that the program held before the forward computation."""
+        """The part of `saved_bytes` that the program held before the forward."""
         return sum(use.bytes for use in self.storages if use.kind == "input")
 
 
@@ -145,19 +145,19 @@ def memory_of(graph: Graph) -> GraphMemory:
 
 
 def kept_bytes(graph: Graph, nodes: Iterable[int]) -> int:
-    """What some nodes keep together: every storage once, also where other nodes keep it; parameters and buffers not."""
+    """What some nodes keep together: every storage once, even if other nodes keep it; no parameters and buffers."""
     kept = {saved.storage for node in nodes for saved in graph.nodes[node].saved if saved.storage is not None}
     storages = [graph.storages[index] for index in kept]
     return sum(storage.bytes for storage in storages if storage.kind not in OWNED_BY_MODULES)
 
 
 def keeps_unknown(graph: Graph, nodes: Iterable[int]) -> bool:
-    """Whether one of them keeps something that could not be sized."""
+    """Whether one of them keeps a tensor of unknown size."""
     return any(saved.state == "unknown" for node in nodes for saved in graph.nodes[node].saved)
 
 
 def changed_since(graph: Graph) -> Iterator[ChangedSince]:
-    """Saved tensors that were written to after they had been saved, as far as torch tells."""
+    """Saved tensors that were changed after they had been saved, as far as torch reports it."""
     for node in graph.nodes:
         for saved in node.saved:
             if saved.is_changed and saved.saved_version is not None and saved.version is not None:
@@ -166,7 +166,7 @@ def changed_since(graph: Graph) -> Iterator[ChangedSince]:
 
 
 def _identity(node: Node, saved: SavedTensor) -> tuple[object, ...]:
-    """The same for two slots that see the same tensor, as far as can be told."""
+    """Equal for two slots with the same tensor, as far as known."""
     if saved.source is not None:
         return (saved.source, saved.source_nr)
     return (saved.tensor,) if saved.tensor is not None else (node.id, saved.slot)
@@ -218,11 +218,11 @@ def _unknown(graph: Graph) -> Iterator[Unknown]:
                 by = f"packed by the hook {saved.packed_by}" if saved.packed_by else _nameless(saved)
                 yield Unknown(node.id, node.name, saved.slot, by, scope, *line_of(graph, node))
         if node.name.endswith("CopySlices") and node.forward_call not in _CAN_KEEP_NOTHING:
-            why = "torch does not tell what an in-place operation on a part of a tensor saved"
+            why = "torch does not show what an in-place operation on a part of a tensor saved"
             yield Unknown(node.id, node.name, "", why, scope, *line_of(graph, node))
 
 
 def _nameless(saved: SavedTensor) -> str:
     is_plain = saved.tensor is None or saved.tensor.type_name == "Tensor"
     kind = "" if saved.tensor is None or is_plain else f" of the class {saved.tensor.type_name}"
-    return f"a tensor{kind} whose memory torch does not tell"
+    return f"a tensor{kind} whose memory torch does not show"

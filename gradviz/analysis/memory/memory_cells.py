@@ -1,4 +1,4 @@
-"""The storages of a graph as nested cells: modules in modules, or lines in files, and in each what is kept there."""
+"""The storages of a graph as nested cells: modules in modules, or lines in files, with the memory that each keeps."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from gradviz.graph.query.own_line import file_name
 
 @dataclass
 class Cell:
-    """A module, a file or a line; or within it what one slot of one operation keeps at one line."""
+    """A module, a file or a line; or, inside of it, what one slot of one operation on one line keeps."""
 
     name: str
     """Path of the module or the file; torch's name of the node and its slot."""
     title: str
-    """The same, as short as it can be inside the cells around it."""
+    """The same, as short as possible inside of the cells around it."""
     kind: Literal["box", "input", "intermediate"]
     bytes: int = 0
-    """With all cells inside."""
+    """Including all cells inside."""
     file: str | None = None
     line: int | None = None
     storages: int = 0
     nodes: list[int] = field(default_factory=list)
-    """Of a slot, the nodes that keep something first, in the order of the computation."""
+    """For a slot, the nodes that keep something first, in the order of the computation."""
     inside: list[Cell] = field(default_factory=list)
 
     def sorted_inside(self) -> list[Cell]:
-        """The largest first; of equal ones in the order of the computation."""
+        """The largest first; ties in the order of the computation."""
         return sorted(self.inside, key=lambda cell: -cell.bytes)
 
 
 class _Around(NamedTuple):
-    """A cell around others: `name` tells it from all others, `title` from those beside it."""
+    """A cell around others: `name` is unique, `title` is unique among the cells beside it."""
 
     name: str
     title: str
@@ -48,12 +48,12 @@ _Path = tuple[_Around, ...]
 
 
 def cells_of(graph: Graph, memory: GraphMemory) -> Cell:
-    """One cell around everything that is counted, in modules."""
+    """One cell around all counted memory, divided into modules."""
     return _cells(memory, lambda holder: _modules_around(graph, holder))
 
 
 def cells_by_line(memory: GraphMemory) -> Cell:
-    """One cell around everything that is counted, in lines of files."""
+    """One cell around all counted memory, divided into lines of files."""
     return _cells(memory, _lines_around)
 
 

@@ -1,4 +1,4 @@
-"""What a graph keeps, as data for programs: ``gradviz memory --json``."""
+"""The memory of a graph as data for programs: ``gradviz memory --json``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class ModuleBytes(Struct, frozen=True):
     """One module, with all its calls."""
 
     module: str
-    """Dotted path; empty for what lies outside any module."""
+    """Dotted path; empty for what is outside of all modules."""
     class_name: str
     calls: int
     bytes: int
-    """With the modules inside it."""
+    """Including the modules inside of it."""
     own_bytes: int
 
 
@@ -34,23 +34,23 @@ class LineBytes(Struct, frozen=True):
     line: int | None
     text: str
     bytes: int
-    """Of storages that this line keeps first; the lines add up to `MemoryDocument.saved_bytes`."""
+    """Of storages that this line keeps first; all lines add up to `MemoryDocument.saved_bytes`."""
     shared_bytes: int
-    """Of storages that it keeps as well, counted at another line."""
+    """Of storages that it keeps as well, but that count at another line."""
     storages: int
 
 
 class MemoryDocument(Struct, frozen=True):
-    """The whole of it. Bytes are counted once for each storage."""
+    """The whole document. Each storage counts once."""
 
     saved_bytes: int
     """What nodes keep for their backward, without parameters and buffers."""
     parameter_bytes: int
-    """Parameters and buffers that nodes keep: they are there anyway."""
+    """Parameters and buffers that nodes keep: they exist anyway."""
     input_bytes: int
-    """The part of `saved_bytes` that the program held before the forward computation: batches, targets."""
+    """The part of `saved_bytes` that the program held before the forward: batches, targets."""
     unknown: tuple[Unknown, ...]
-    """Saved tensors that cannot be sized without unpacking them; they are in no figure."""
+    """Saved tensors whose size is unknown without unpacking them; no figure includes them."""
     by_module: tuple[ModuleBytes, ...]
     by_line: tuple[LineBytes, ...]
     storages: tuple[StorageUse, ...]
@@ -87,7 +87,7 @@ def _line(capture: Capture, group: Group) -> LineBytes:
 
 
 def source_text(capture: Capture, key: tuple[str | int, ...]) -> str:
-    """The line of source behind a key of `by_line`; empty where it was not kept."""
+    """The line of source for a key of `by_line`; empty if it was not recorded."""
     if len(key) != 2:
         return ""
     file, line = key

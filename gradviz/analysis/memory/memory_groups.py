@@ -1,4 +1,4 @@
-"""Which lines, modules, operations or dtypes keep the memory: the same storages, added up in several ways."""
+"""Which lines, modules, operations or dtypes keep the memory: the same storages, grouped in several ways."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradviz.graph.model import Graph
 
 @dataclass
 class Group:
-    """What is counted under one key."""
+    """The storages with one key."""
 
     key: tuple[str | int, ...]
     """File and line; module path; name of an operation; dtype."""
@@ -28,7 +28,7 @@ Key = Callable[[StorageUse, Holder], tuple[str | int, ...]]
 
 
 def by_line(memory: GraphMemory) -> list[Group]:
-    """By file and line; ``()`` for nodes whose line nobody saw."""
+    """By file and line; ``()`` for nodes without a known line."""
     return _grouped(memory, lambda _, holder: (holder.file, holder.line) if holder.file and holder.line else ())
 
 
@@ -43,7 +43,7 @@ def by_dtype(memory: GraphMemory) -> list[Group]:
 
 
 def _grouped(memory: GraphMemory, key_of: Key) -> list[Group]:
-    """The largest first; of equals, the one that was computed first."""
+    """The largest first; ties in the order of the computation."""
     groups: dict[tuple[str | int, ...], Group] = {}
     for use in memory.counted():
         first, *others = dict.fromkeys(key_of(use, holder) for holder in use.held_by)
@@ -60,7 +60,7 @@ def _grouped(memory: GraphMemory, key_of: Key) -> list[Group]:
 
 @dataclass
 class ModuleMemory:
-    """What is kept in all calls of one module, or of several that differ in a number only."""
+    """What all calls of one module keep, or of several modules that differ in a number only."""
 
     paths: dict[str, None]
     class_name: str
@@ -68,11 +68,11 @@ class ModuleMemory:
     calls: int = 0
     own_bytes: int = 0
     bytes: int = 0
-    """With the modules inside it."""
+    """Including the modules inside of it."""
 
     @property
     def path(self) -> str:
-        """Dotted path, ``model.h.*`` for several; ``""`` for what lies outside any module."""
+        """Dotted path, ``model.h.*`` for several; ``""`` for what is outside of all modules."""
         first, *others = self.paths
         return f"{first.rpartition('.')[0]}.*" if others and first.rpartition(".")[2].isdigit() else first
 
@@ -80,13 +80,13 @@ class ModuleMemory:
 def by_module(graph: Graph, memory: GraphMemory, *, merge_numbered: bool = False) -> list[ModuleMemory]:
     """Modules from the outside in, on each level the largest first.
 
-    With `merge_numbered`, modules of one class whose paths differ in numbers only are taken together.
+    With `merge_numbered`, modules of one class whose paths differ in numbers only are merged.
     """
     modules: dict[tuple[str, ...], ModuleMemory] = {}
     keys: list[tuple[str, ...]] = []
     for scope in graph.scopes:
         outer = keys[scope.parent] if scope.parent is not None else ()
-        # The class stands in the key: neighbours in a Sequential differ in a number, too.
+        # The class is part of the key, because neighbours in a Sequential differ in a number as well.
         is_merged = merge_numbered and scope.path.rpartition(".")[2].isdigit()
         key = (*outer, f"*{scope.class_name}" if is_merged else scope.path.rpartition(".")[2] + f" {scope.class_name}")
         keys.append(key)
@@ -95,8 +95,8 @@ def by_module(graph: Graph, memory: GraphMemory, *, merge_numbered: bool = False
         module.calls += 1
     for use in memory.storages:
         if use.counts:
-            place = graph.nodes[use.held_by[0].node].scope
-            key = keys[place] if place is not None else ()
+            scope_index = graph.nodes[use.held_by[0].node].scope
+            key = keys[scope_index] if scope_index is not None else ()
             modules.setdefault(key, ModuleMemory({"": None}, "", 0)).own_bytes += use.bytes
     children: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for key in sorted(modules, key=len, reverse=True):
@@ -111,7 +111,7 @@ def _outermost_first(
     children: dict[tuple[str, ...], list[tuple[str, ...]]], modules: dict[tuple[str, ...], ModuleMemory]
 ) -> list[tuple[str, ...]]:
     def smallest_first(key: tuple[str, ...]) -> list[tuple[str, ...]]:
-        # From the last to the first, so that of equal ones the first is taken first.
+        # From the last to the first, so that ties keep their order.
         inner = [each for each in reversed(children.get(key, [])) if each]
         return sorted(inner, key=lambda each: modules[each].bytes)
 

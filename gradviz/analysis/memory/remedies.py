@@ -20,7 +20,7 @@ _COPIES = {
     "Stack": "its parts side by side",
     "Repeat": "the same values several times",
 }
-"""Operations that give the values of their inputs, unchanged, in a new storage."""
+"""Operations that put the values of their inputs, unchanged, into a new storage."""
 
 _STAYS_IN_FLOAT32 = frozenset(
     {
@@ -31,7 +31,7 @@ _STAYS_IN_FLOAT32 = frozenset(
         *("Cumprod", "Cumsum", "Dist", "Sum", "LogSigmoid", "MultiMarginLoss", "SoftMarginLoss", "FusedRmsNorm"),
     }
 )
-"""What autocast computes in float32 whatever it is given; the list of torch's documentation, by node."""
+"""What autocast always computes in float32; the list of torch's documentation, by node."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class SavedTwice:
     """Values that are kept in two storages."""
 
     bytes: int
-    """Of the second one, which could go."""
+    """Of the second one, which could be saved."""
     what: str
     operation: str
     """Name of the node that made the copy."""
@@ -48,43 +48,43 @@ class SavedTwice:
 
 
 def saved_twice(graph: Graph) -> list[SavedTwice]:
-    """Copies that nodes keep as well as what was copied; the largest first."""
+    """Copies that nodes keep in addition to the source; the largest first."""
     return sorted(_copies_beside_their_source(graph), key=lambda copy: -copy.bytes)
 
 
 def _copies_beside_their_source(graph: Graph) -> Iterator[SavedTwice]:
     storages = storages_of_outputs(graph)
-    told: set[int] = set()
+    reported: set[int] = set()
     for node in graph.nodes:
         copy = storages.get((node.id, 0))
         what = _COPIES.get(stem_of(node.name))
-        if what is None or copy is None or copy in told:
+        if what is None or copy is None or copy in reported:
             continue
         edges = [edge for edge in node.edges if edge is not None]
         sources = [storages.get(behind_views(graph, edge.target, edge.input_nr)) for edge in edges]
         if sources and all(source is not None and source != copy for source in sources):
-            told.add(copy)
+            reported.add(copy)
             yield SavedTwice(graph.storages[copy].bytes, what, node.name, *line_of(graph, node))
 
 
 def large_for_small_views(memory: GraphMemory) -> list[StorageUse]:
-    """Storages of which the saved tensors see less than half, and that nothing else is known to hold."""
+    """Storages of which the saved tensors cover less than half, and that nothing else is known to hold."""
     return [use for use in memory.storages if use.counts and not use.names and use.seen_bytes * 2 < use.bytes]
 
 
 class Repeated(NamedTuple):
-    """Several forward computations of one model, all of which wait for one backward."""
+    """Several forward computations of one model that all wait for one backward."""
 
     path: str
     calls: int
     bytes: int
     """What they keep together."""
     is_chain: bool = False
-    """Each call was given what came of the one before, as in a recurrent network: no backward fits in between."""
+    """Each call used the result of the call before, as in a recurrent network: no backward can run in between."""
 
 
 def forwards_kept_at_once(graph: Graph, memory: GraphMemory) -> list[Repeated]:
-    """Outermost modules that were called several times, each time keeping memory: losses added up, or time steps."""
+    """Outermost modules that were called several times and kept memory each time: summed losses, or time steps."""
     bytes_of_call: Counter[int] = Counter()
     for use in memory.counted():
         scope = _outermost_call(graph, graph.nodes[use.held_by[0].node].scope)
@@ -108,7 +108,7 @@ def _outermost_call(graph: Graph, scope: int | None) -> int | None:
 
 
 def _feeds_itself(graph: Graph, path: str) -> bool:
-    """Whether some call of the module was computed from what another call gave."""
+    """Whether some call of the module was computed from the result of another call."""
     calls = [_outermost_call(graph, scope) for scope in range(len(graph.scopes))]
     came_from: dict[int, int] = {}
     for index in topological_order(graph):
@@ -125,7 +125,7 @@ def _feeds_itself(graph: Graph, path: str) -> bool:
 
 
 def halved_by_autocast(graph: Graph) -> int:
-    """Bytes that would go if every float32 storage that may be halved were: at most so much is won."""
+    """The bytes saved if every float32 storage that may be halved were halved: an upper limit."""
     may_be_halved: dict[int, bool] = {}
     for node in graph.nodes:
         for saved in node.saved:

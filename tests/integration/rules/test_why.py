@@ -60,7 +60,7 @@ VERDICTS = {
     ),
     "is cut off": (
         "0.weight", "h = net[0](x)\nnet[1](h.detach()).sum().backward()",
-        "cut off", "gets no gradient: the way from the loss is cut", 8,
+        "cut off", "gets no gradient: the path from the loss is cut", 8,
     ),
     "is unused": (
         "spare.weight", "net.spare = nn.Linear(3, 3)\nnet[1](net[0](x)).sum().backward()",
@@ -84,7 +84,7 @@ VERDICTS = {
     ),
     "was computed from what was cut": (
         "best", "out = net(x)\nout.sum().backward()\nbest = out.argmax(1) + 1",
-        "cut off", "does not require grad: the gradient is cut on the way to it", 9,
+        "cut off", "does not require grad: the path of the gradient is cut above it", 9,
     ),
     "is data": ("x", "net(x).sum().backward()", "no grad", "does not require grad", 6),
 }  # fmt: skip

@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from gradviz.analysis.numbers.gradient_origins import GradientOrigin, find_gradient_origins, senders, node_where_paths_split
+from gradviz.analysis.numbers.gradient_origins import (
+    GradientOrigin,
+    find_gradient_origins,
+    senders,
+    node_where_paths_split,
+)
 from gradviz.graph.gradients import NodeRun, TensorFigures
 from gradviz.graph.model import Graph
 from tests.builders import graph_of

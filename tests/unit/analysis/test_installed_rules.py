@@ -53,6 +53,6 @@ def test_what_cannot_be_used_is_told_with_its_reason_and_the_rest_is_there() -> 
     told = [finding.message for finding in found.unusable]
     assert [finding.is_alarm for finding in found.unusable] == [False] * 4
     assert "has no attribute 'Gone'" in told[0]
-    assert "GV101 detached_again is there already, as GV101 detached" in told[1]
+    assert "GV101 detached_again exists already, as GV101 detached" in told[1]
     assert "Nameless has no name and no severity" in told[2]
     assert "is no gradviz.analysis.rule.Rule" in told[3]

@@ -87,7 +87,7 @@ def test_that_complex_numbers_are_not_held_is_said_instead_of_how_to_hold_them()
     graph = graph_of("w -> Exp -> loss")
     complex_result = replace(graph.nodes[1], outputs=(replace(facts(2), dtype="complex64"),))
     (_, no_values) = numbers_of(replace(graph, nodes=(graph.nodes[0], complex_result)), 1).unsaid
-    assert no_values == "of complex tensors only norms are recorded, not every number"
+    assert no_values == "for complex tensors only norms are recorded, not single numbers"
 
 
 def test_edges_that_fit_no_schema_are_counted() -> None:

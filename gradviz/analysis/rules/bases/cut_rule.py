@@ -20,7 +20,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.cut_inputs import dead_inputs
 from gradviz.graph.call_log import Call
 
-_MAX_STATIONS = 6
+_MAX_CALLS = 6
 _MAX_NODES = 20
 _MAX_STEPS = 10_000
 """The most tensors that are visited to find a node that still exists."""
@@ -107,9 +107,9 @@ class CutRule(Rule):
     def _path(self, case: Case, flow: Dataflow, found: CutOff) -> tuple[str, ...]:
         above = case.tensor_name(found.tensors[0])
         cut, *rest = [_call_and_line(case, flow.log.calls[row]) for row in found.cut_path.calls]
-        if len(rest) > _MAX_STATIONS:
-            left_out = len(rest) - _MAX_STATIONS
-            rest = [*rest[: _MAX_STATIONS // 2], f"{left_out} more calls", *rest[-_MAX_STATIONS // 2 :]]
+        if len(rest) > _MAX_CALLS:
+            left_out = len(rest) - _MAX_CALLS
+            rest = [*rest[: _MAX_CALLS // 2], f"{left_out} more calls", *rest[-_MAX_CALLS // 2 :]]
         root = name_of(flow.log.tensors[found.root])
         return above, f"cut: {cut}", *rest, *((root,) if root is not None else ())
 
@@ -138,8 +138,8 @@ def _cut_root(case: Case, found: CutOff) -> CutRoot | None:
         return None
     sources = tuple(at.node for at in _cut_from(case, found) if at.graph == root.graph)
     calls = (case.dataflow.log.calls[row] for row in found.cut_path.calls[1:])
-    way = tuple(short_name(call.function) for call in calls)
-    return replace(root, sources=sources, way=way, scope=case.scope_of_call(root.graph, found.cut.call))
+    path = tuple(short_name(call.function) for call in calls)
+    return replace(root, sources=sources, path=path, scope=case.scope_of_call(root.graph, found.cut.call))
 
 
 def _cut_from(case: Case, found: CutOff) -> tuple[NodeAt, ...]:

@@ -44,6 +44,6 @@ class NanInMaskedBranch(BrokenGradientRule):
 
     def fix(self, facts: BrokenGradientFacts) -> str:
         return (
-            f"mask the input of {facts.operation} instead of its result: put a harmless number where you do not want "
-            "the result (x_safe = torch.where(mask, x, 1.0)), then compute, then mask"
+            f"mask the input of {facts.operation} instead of its result: put a harmless number where the result is not "
+            "wanted (x_safe = torch.where(mask, x, 1.0)), then compute, then mask"
         )
