@@ -35,7 +35,7 @@ class Subject:
     """How the view was folded, for formats in which the user can fold and unfold."""
 
     @cached_property
-    def words(self) -> SubjectFacts:
+    def facts(self) -> SubjectFacts:
         """Facts about the whole subject that the words for single items need."""
         from gradviz.rendering.words.subject_facts import SubjectFacts
 

@@ -120,11 +120,11 @@ class _Painter:
         self, subject: Subject, theme: Theme, template: str | None, color_by: ColorBy, *, backwards: bool
     ) -> None:
         self.view, self.theme, self.template, self.backwards = subject.view, theme, template, backwards
-        self.texts = item_words.item_texts(subject.words)
+        self.texts = item_words.item_texts(subject.facts)
         self.colouring, self.node_labels = drawn_colouring(subject, color_by, self.texts)
-        gradients = LinkGradients(subject.words)
+        gradients = LinkGradients(subject.facts)
         self.looks = link_looks(self.view, gradients, self.colouring)
-        self.link_texts = link_texts(subject.words, gradients, self.texts)
+        self.link_texts = link_texts(subject.facts, gradients, self.texts)
         self.failed = failed_item(self.view, subject.graph)
 
     def add_items(self, dot: graphviz.Digraph) -> None:

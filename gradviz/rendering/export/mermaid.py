@@ -121,11 +121,11 @@ class _Chart:
 
     def __init__(self, subject: Subject, theme: Theme, color_by: ColorBy, *, backwards: bool) -> None:
         self.subject, self.view, self.theme, self.backwards = subject, subject.view, theme, backwards
-        texts, gradients = item_words.item_texts(subject.words), LinkGradients(subject.words)
+        texts, gradients = item_words.item_texts(subject.facts), LinkGradients(subject.facts)
         self.colouring, self.node_labels = drawn_colouring(subject, color_by, texts)
         self.looks = link_looks(self.view, gradients, self.colouring)
         self.failed = failed_item(self.view, subject.graph)
-        self.link_texts = link_texts(subject.words, gradients, texts)
+        self.link_texts = link_texts(subject.facts, gradients, texts)
         self.links = list(drawable_links(self.view))
         self.legend = list(self._legend())
 

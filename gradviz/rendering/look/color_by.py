@@ -84,16 +84,16 @@ def colouring_of(subject: Subject, by: ColorBy) -> Colouring | None:
     """None if items have the colours of their roles; raises `BadInput` if the chosen figures were not recorded."""
     if by == "role":
         return None
-    words = subject.words
+    facts = subject.facts
     if by == "module":
-        categories, chosen = module_categories(words)
+        categories, chosen = module_categories(facts)
         tints: tuple[tuple[Tint, ...], ...] = tuple(
             () if item.is_open or item.root is not None else ("plain",) if index is None else (f"category{index}",)
             for item, index in zip(subject.view.items, chosen, strict=True)
         )
         return Colouring(by, tints, ("",) * len(tints), categories=tuple(categories))
     check_that_it_was_measured(subject.graph, by)
-    found = [measured(words, item, by) for item in subject.view.items]
+    found = [measured(facts, item, by) for item in subject.view.items]
     scale = common_scale(found, by)
     return Colouring(by, tuple(each.tints(scale) for each in found), tuple(each.figure for each in found), scale)
 
@@ -115,12 +115,12 @@ class Measured:
         return tuple(_tint(reading, scale) for reading in self.readings)
 
 
-def measured(words: SubjectFacts, item: Item, by: Quantity) -> Measured:
+def measured(facts: SubjectFacts, item: Item, by: Quantity) -> Measured:
     """The measured figures of `item`; none for an open box, and no tint for a root."""
     if item.is_open:
         return Measured()
-    readings = () if item.root is not None else _MEASURES[by](words, item)
-    return Measured(readings, _IN_WORDS[by](words, item, readings))
+    readings = () if item.root is not None else _MEASURES[by](facts, item)
+    return Measured(readings, _IN_WORDS[by](facts, item, readings))
 
 
 def common_scale(found: Iterable[Measured], by: Quantity) -> Scale | None:
@@ -187,10 +187,10 @@ def _tint(reading: Reading, scale: Scale | None) -> Tint:
     return f"step{scale.step(reading)}" if scale is not None and reading > 0 else "plain"
 
 
-def _gradients(words: SubjectFacts, item: Item) -> tuple[Reading, ...]:
+def _gradients(facts: SubjectFacts, item: Item) -> tuple[Reading, ...]:
     if item.kind in ("constant", "carried", *CUT_KINDS):
         return ("plain",)
-    return tuple(_gradient(arrived) for arrived in arrived_by_repetition(words, item)) or ("unknown",)
+    return tuple(_gradient(arrived) for arrived in arrived_by_repetition(facts, item)) or ("unknown",)
 
 
 def _gradient(arrived: Gradients) -> Reading:
@@ -200,27 +200,27 @@ def _gradient(arrived: Gradients) -> Reading:
     return "unknown" if state is None or norm is None else norm
 
 
-def _bytes(words: SubjectFacts, item: Item) -> tuple[Reading, ...]:
-    size = kept_bytes(words.graph, item.nodes)
-    return ("unknown",) if not size and keeps_unknown(words.graph, item.nodes) else (float(size),)
+def _bytes(facts: SubjectFacts, item: Item) -> tuple[Reading, ...]:
+    size = kept_bytes(facts.graph, item.nodes)
+    return ("unknown",) if not size and keeps_unknown(facts.graph, item.nodes) else (float(size),)
 
 
-def _seconds(words: SubjectFacts, item: Item) -> tuple[Reading, ...]:
+def _seconds(facts: SubjectFacts, item: Item) -> tuple[Reading, ...]:
     if not item.nodes:
         return ("plain",)
-    runs = [run for run in (words.graph.nodes[node].run for node in item.nodes) if run is not None]
+    runs = [run for run in (facts.graph.nodes[node].run for node in item.nodes) if run is not None]
     return (sum(run.seconds for run in runs),) if runs else ("unknown",)
 
 
-def _gradient_in_words(words: SubjectFacts, item: Item, _readings: Sequence[Reading]) -> str:
-    return gradient_words(words, item)
+def _gradient_in_words(facts: SubjectFacts, item: Item, _readings: Sequence[Reading]) -> str:
+    return gradient_words(facts, item)
 
 
-def _bytes_in_words(words: SubjectFacts, item: Item, _readings: Sequence[Reading]) -> str:
-    return kept_words(words.graph, item.nodes)
+def _bytes_in_words(facts: SubjectFacts, item: Item, _readings: Sequence[Reading]) -> str:
+    return kept_words(facts.graph, item.nodes)
 
 
-def _seconds_in_words(_words: SubjectFacts, _item: Item, readings: Sequence[Reading]) -> str:
+def _seconds_in_words(_facts: SubjectFacts, _item: Item, readings: Sequence[Reading]) -> str:
     return "".join(seconds_words(seconds) for seconds in readings if not isinstance(seconds, str))
 
 

@@ -128,8 +128,8 @@ class _WordsOfWires:
     def __init__(self, level: Level, nested: NestedView, flows: dict[PageFlow, int]) -> None:
         """`flows` are the known words with their numbers; new ones are added."""
         self._flows = flows
-        self._view, self._gradients = level.view, LinkGradients(level.words)
-        self._texts = LinkWords(level.words, self._gradients, level.texts)
+        self._view, self._gradients = level.view, LinkGradients(level.facts)
+        self._texts = LinkWords(level.facts, self._gradients, level.texts)
         self._links: dict[tuple[int | None, int], Link] = {}
         self._links_of_leaves: dict[int, Link] = {}
         for link, path in zip(level.view.links, nested.wiring.paths, strict=True):

@@ -34,11 +34,11 @@ class PageCategories:
 
     def add(self, level: Level) -> None:
         """Add the items that a level shows first."""
-        self._modules, modules = module_categories(level.words)
+        self._modules, modules = module_categories(level.facts)
         for item in level.closed:
             if item.root is None:
                 number, module = level.number(item.id), modules[item.id]
-                worst = worst_finding(level.words, item)
+                worst = worst_finding(level.facts, item)
                 self._tinted["module"][number] = ("plain" if module is None else f"category{module}",)
                 self._tinted["dtype"][number] = tuple(self._tints_of_dtypes(item)) or ("plain",)
                 self._tinted["finding"][number] = ("plain" if worst is None else _SEVERITIES[worst.severity],)

@@ -61,64 +61,64 @@ class PageItemDetails:
     def add(self, level: Level) -> None:
         """Add the items that a level shows first."""
         for item in (*level.closed, *level.showing_each):
-            self._found[level.number(item.id)] = self._details(level.words, item)
+            self._found[level.number(item.id)] = self._details(level.facts, item)
 
     def finished(self) -> tuple[PageDetails, ...]:
         """The details of all items, in the order of their numbers."""
         return tuple(self._found[number] for number in sorted(self._found))
 
-    def _details(self, words: SubjectFacts, item: Item) -> PageDetails:
+    def _details(self, facts: SubjectFacts, item: Item) -> PageDetails:
         node = None if item.node is None else self._graph.nodes[item.node]
         # A long loop draws a leaf beside each of its steps.
         entering = list(islice(self._edges.entering(item), MAX_EDGES + 1))
         leaving = list(islice(self._edges.leaving(item), MAX_EDGES + 1))
         shown_elsewhere = _IN_A_FORM_OF_ITS_OWN["other" if node is None else "operation"]
         return PageDetails(
-            sections=tuple(_sections(words, item, shown_elsewhere)),
-            formula=None if node is None or node.is_leaf else self._formula(words, node),
-            callers=tuple(_callers(words, item)),
+            sections=tuple(_sections(facts, item, shown_elsewhere)),
+            formula=None if node is None or node.is_leaf else self._formula(facts, node),
+            callers=tuple(_callers(facts, item)),
             entering=tuple(self._sent(edge, edge.sender) for edge in entering[:MAX_EDGES]),
             arrived=() if node is None else tuple(_arrived(node)),
             leaving=tuple(self._sent(edge, edge.receiver) for edge in leaving[:MAX_EDGES]),
             has_more_edges=max(len(entering), len(leaving)) > MAX_EDGES,
-            norms=tuple(_norms(words, item)),
-            saved=() if node is None else tuple(self._saved(words, node)),
-            findings=self._findings.numbers_of(findings_about(words, item)),
+            norms=tuple(_norms(facts, item)),
+            saved=() if node is None else tuple(self._saved(facts, node)),
+            findings=self._findings.numbers_of(findings_about(facts, item)),
         )
 
-    def _formula(self, words: SubjectFacts, node: Node) -> PageSection | None:
+    def _formula(self, facts: SubjectFacts, node: Node) -> PageSection | None:
         self._formulas += 1
         if self._formulas > MAX_FORMULAS:
             return None
-        fact = formula_fact(words.capture, node_formulas(self._graph, node))
+        fact = formula_fact(facts.capture, node_formulas(self._graph, node))
         return None if fact is None else PageSection(fact.label, tuple(map(cut, fact.lines)))
 
     def _sent(self, edge: GradientEdge, other_end: int) -> PageGradient:
         share = tuple(share_words(self._edges.share(edge)))
         return _page_gradient(self._edges.gradient(edge), node=other_end, share=share)
 
-    def _saved(self, words: SubjectFacts, node: Node) -> Iterator[PageSaved]:
+    def _saved(self, facts: SubjectFacts, node: Node) -> Iterator[PageSaved]:
         for saved in node.saved[:MAX_SLOTS]:
             keepers = [] if saved.storage is None else self._keepers[saved.storage]
             # A parameter may be kept by every step of a long loop.
             others = tuple(keeper for keeper in keepers[: MAX_SHARING + 1] if keeper != node.id)[:MAX_SHARING]
-            facts = tuple(map(cut, saved_facts(words, saved)))
-            yield PageSaved(cut(saved.slot), facts, others, max(0, len(keepers) - 1))
+            words = tuple(map(cut, saved_facts(facts, saved)))
+            yield PageSaved(cut(saved.slot), words, others, max(0, len(keepers) - 1))
         if len(node.saved) > MAX_SLOTS:
             yield PageSaved(f"and {len(node.saved) - MAX_SLOTS:,} more")
 
 
-def _sections(words: SubjectFacts, item: Item, left_out: frozenset[str]) -> Iterator[PageSection]:
-    for heading, lines in item_sections(words, item):
+def _sections(facts: SubjectFacts, item: Item, left_out: frozenset[str]) -> Iterator[PageSection]:
+    for heading, lines in item_sections(facts, item):
         shown = tuple(dict.fromkeys(cut(line) for line in lines if line))
         if shown and heading not in left_out:
             yield PageSection(heading, shown)
 
 
-def _callers(words: SubjectFacts, item: Item) -> Iterator[tuple[str, int]]:
-    site = words.common_call_site(item) if item.node is None else words.graph.nodes[item.node].call_site
+def _callers(facts: SubjectFacts, item: Item) -> Iterator[tuple[str, int]]:
+    site = facts.common_call_site(item) if item.node is None else facts.graph.nodes[item.node].call_site
     if site is not None:
-        yield from ((cut(caller.file), caller.line) for caller in islice(callers(words, site), MAX_CALLERS))
+        yield from ((cut(caller.file), caller.line) for caller in islice(callers(facts, site), MAX_CALLERS))
 
 
 def _arrived(node: Node) -> Iterator[PageGradient]:
@@ -143,9 +143,9 @@ def _page_gradient(
     )
 
 
-def _norms(words: SubjectFacts, item: Item) -> Iterable[float | None]:
+def _norms(facts: SubjectFacts, item: Item) -> Iterable[float | None]:
     """The gradient norm of each repetition, in the order of the computation; of very many, only some."""
-    repetitions = arrived_by_repetition(words, item)
+    repetitions = arrived_by_repetition(facts, item)
     if len(repetitions) < 2:
         return ()
     step = -(-len(repetitions) // MAX_NORMS)

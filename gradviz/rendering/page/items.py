@@ -72,7 +72,7 @@ class PageItems:
         for item in level.closed:
             number = level.number(item.id)
             self._items[number] = self._page_item(level, item)
-            self._measured[number] = {by: measured(level.words, item, by) for by in quantities}
+            self._measured[number] = {by: measured(level.facts, item, by) for by in quantities}
         self._add_boxes_with_each(level)
 
     def _add_boxes_with_each(self, level: Level) -> None:
@@ -117,7 +117,7 @@ class PageItems:
     def _page_item(self, level: Level, item: Item) -> PageItem:
         node_label, text = level.node_labels[item.id], level.texts[item.id]
         lines, chips = _words(node_label)
-        worst = worst_finding(level.words, item)
+        worst = worst_finding(level.facts, item)
         return PageItem(
             role=node_label.role,
             width=round(node_label.width, 1),
@@ -168,10 +168,10 @@ def _shape(node_label: NodeLabel) -> Shape:
 
 def _words(node_label: NodeLabel) -> tuple[tuple[PageLine, ...], tuple[PageChip, ...]]:
     front, _ = sheets_of(node_label, Rect(0, 0, node_label.width, node_label.height))
-    placed = positioned_words(node_label, front)
+    label_words = positioned_words(node_label, front)
     return (
-        tuple(line_on(line, css_class, left, baseline) for line, css_class, left, baseline in placed.lines),
-        tuple(chip_on(chip.text, chip.left, chip.baseline, chip.level) for chip in placed.chips),
+        tuple(line_on(line, css_class, left, baseline) for line, css_class, left, baseline in label_words.lines),
+        tuple(chip_on(chip.text, chip.left, chip.baseline, chip.level) for chip in label_words.chips),
     )
 
 

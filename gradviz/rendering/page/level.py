@@ -25,7 +25,7 @@ class Level:
     `texts` and `node_labels` are for `closed` and `opened` only: the other items have their words at another level.
     """
 
-    words: SubjectFacts
+    facts: SubjectFacts
     depth: int
     identities: Identities
     numbers: list[int | None]
@@ -38,7 +38,7 @@ class Level:
 
     @property
     def view(self) -> View:
-        return self.words.view
+        return self.facts.view
 
     @property
     def showing_each(self) -> list[Item]:
@@ -73,7 +73,7 @@ class Level:
 
 def level_of(subject: Subject, view: View, depth: int, identities: Identities) -> Level:
     """The words and labels of the items that a view shows at a depth."""
-    words = SubjectFacts(subject.capture, subject.graph, view)
+    facts = SubjectFacts(subject.capture, subject.graph, view)
     depths = view.depths()
     numbers = identities.of_view(view, depth)
     new = [item for item in view.items if identities.is_new(numbers[item.id])]
@@ -83,8 +83,8 @@ def level_of(subject: Subject, view: View, depth: int, identities: Identities) -
     texts, node_labels = [_NO_WORDS] * len(view.items), []
     for item in view.items:
         if item.id in with_words:
-            texts[item.id] = item_label_text(words, replace(item, repeat=item.each) if item.each else item)
+            texts[item.id] = item_label_text(facts, replace(item, repeat=item.each) if item.each else item)
             node_labels.append(node_label_of(subject.graph, item, texts[item.id]))
         else:
             node_labels.append(NodeLabel(role_of(item, subject.graph), 0.0, 0.0, (), is_open=item.is_open))
-    return Level(words, depth, identities, numbers, texts, node_labels, closed, opened if depth else [None])
+    return Level(facts, depth, identities, numbers, texts, node_labels, closed, opened if depth else [None])

@@ -94,7 +94,7 @@ class ReplayFrames:
         return short_nested_words(values[0], _LONGEST_VALUE) if len(values) == 1 else ""
 
     def _link_labels(self) -> list[LinkLabel]:
-        gradients = LinkGradients(self._words.subject.words)
+        gradients = LinkGradients(self._words.subject.facts)
         words = [self._number_on(link, gradients) for link in self._view.links]
         return find_link_label_positions(self._view, self._node_labels, self._layout, words, self._starts)
 

@@ -25,7 +25,7 @@ class StepNames:
     def __init__(self, subject: Subject, replay: Replay) -> None:
         self.subject, self.replay = subject, replay
         self.graph = replay.graph
-        self.texts = ItemTexts(subject.words)
+        self.texts = ItemTexts(subject.facts)
 
     def item_of(self, step: Step) -> Item:
         """The item of a step; for a leaf that several items show, the first."""
@@ -108,9 +108,9 @@ class StepNames:
 
     def source_line(self, step: Step) -> str:
         """The text of that line."""
-        site = self.subject.words.own_site(self.main_node(step).call_site)
+        site = self.subject.facts.own_site(self.main_node(step).call_site)
         is_it = site is not None and line_words(site) == self.location(step)
-        return self.subject.words.source_text(site) if site is not None and is_it else ""
+        return self.subject.facts.source_text(site) if site is not None and is_it else ""
 
     def sender(self, flow: Flow) -> str:
         """The source of a gradient: ``from mul (area)``, ``given to backward() for loss``."""

@@ -193,5 +193,5 @@ def _words(check: CheckedInput) -> str:
         given, measured = number_words(check.given), number_words(check.measured)
         return f"WRONG: {given} where the slope of forward is {measured}; {compared} compared"
     if check.verdict == "another on purpose":
-        return "not the slope of forward, but forward passes its input on or is flat: probably on purpose"
+        return "not the slope of forward, which returns its input unchanged or is flat: probably on purpose"
     return f"{check.verdict} in {compared}" if check.compared else check.verdict

@@ -18,7 +18,7 @@ from gradviz.graph.model import Graph
 from gradviz.graph.query.operation_names import stem_of
 from gradviz.graph.words import byte_words
 from gradviz.rendering.reports.terminal_tables import empty_table
-from gradviz.rendering.words.memory_words import first_place_words, module_words, place_words, tensor_words, times
+from gradviz.rendering.words.memory_words import first_location_words, location_words, module_words, tensor_words, times
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class MemoryTables:
         rows = []
         for group in groups[: self.rows]:
             text, keepers = source_text(self.capture, group.key), ", ".join(map(stem_of, group.operations))
-            rows.append(_Row(group.bytes, (place_words(group.key), text, keepers)))
+            rows.append(_Row(group.bytes, (location_words(group.key), text, keepers)))
         return self._table(("line", "source", "kept by"), rows, [group.bytes for group in groups])
 
     def _modules(self) -> Table:
@@ -79,7 +79,7 @@ class MemoryTables:
         rows = [
             _Row(
                 group.bytes,
-                (stem_of(str(group.key[0])), tensor_words(group.largest), first_place_words(group.largest)),
+                (stem_of(str(group.key[0])), tensor_words(group.largest), first_location_words(group.largest)),
             )
             for group in groups[: self.rows]
             if group.largest is not None
@@ -91,7 +91,7 @@ class MemoryTables:
         rows = []
         for use in uses[: self.rows]:
             keepers = dict.fromkeys(f"{stem_of(holder.operation)}.{holder.slot}" for holder in use.held_by)
-            cells = first_place_words(use), tensor_words(use), ", ".join(keepers), ", ".join(use.names)
+            cells = first_location_words(use), tensor_words(use), ", ".join(keepers), ", ".join(use.names)
             rows.append(_Row(use.bytes, cells))
         return self._table(("line", "tensor", "kept by", "names"), rows, [use.bytes for use in uses])
 

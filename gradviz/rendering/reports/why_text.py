@@ -26,7 +26,7 @@ def _parts(answer: Answer, sources: SourceText) -> Iterator[RenderableType]:
     yield facts_table((title, fact if isinstance(fact, str) else _line(fact, sources)) for title, fact in answer.facts)
 
 
-def _line(place: Location, sources: SourceText) -> str:
-    source = text_at(sources, place).strip()
-    words = line_words_of(place.file, place.line)
+def _line(location: Location, sources: SourceText) -> str:
+    source = text_at(sources, location).strip()
+    words = line_words_of(location.file, location.line)
     return f"{words}: {source}" if source else words

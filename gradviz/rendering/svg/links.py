@@ -59,6 +59,6 @@ def link_markup(text: LinkText, route: Route, arrows: Arrows, look: LinkLook, *,
 
 def label_markup(label: LinkLabel, depth: int | None) -> str:
     """The words beside a link, with an outline in the colour of the box around them, at `depth`."""
-    place = f'x="{number(label.box.x)}" y="{number(label.box.y + _BASELINE)}"'
+    position = f'x="{number(label.box.x)}" y="{number(label.box.y + _BASELINE)}"'
     seam = "" if depth is None else f' class="{shade(depth)}"'
-    return f"<text{seam} {place}>{escape(printable(label.words))}</text>\n"
+    return f"<text{seam} {position}>{escape(printable(label.words))}</text>\n"

@@ -80,11 +80,11 @@ class SvgRenderer:
 
     def lay_out(self, subject: Subject) -> LaidOut:
         """Everything but the frame with its legend and notes. This takes most of the time."""
-        view, words = subject.view, subject.words
-        gradients = LinkGradients(words)
-        texts = item_words.item_texts(words)
+        view, facts = subject.view, subject.facts
+        gradients = LinkGradients(facts)
+        texts = item_words.item_texts(facts)
         colouring, node_labels = drawn_colouring(subject, self.color_by, texts)
-        words_of_links = link_texts(words, gradients, texts)
+        words_of_links = link_texts(facts, gradients, texts)
         engine = lay_out_with_dot if self.engine == "dot" else lay_out
         layout = engine(view, node_labels, self.direction)
         looks = link_looks(view, gradients, colouring)

@@ -53,8 +53,8 @@ class CellWriter:
         self, subject: Subject, columns: Sequence[Column], matches: frozenset[int], link_template: str | None
     ) -> None:
         self._subject, self._columns, self._matches, self._template = subject, columns, matches, link_template
-        self._words = subject.words
-        self._texts = ItemTexts(self._words)
+        self._facts = subject.facts
+        self._texts = ItemTexts(self._facts)
         self._failed = failed_item(subject.view, subject.graph)
         self._tells_parameters = any(column.name == "params" for column in columns)
 
@@ -90,7 +90,7 @@ class CellWriter:
         number = f"#{row.number} " if row.number else ""
         if row.kind == "reference":
             return Cells(row.lines, number + clean(text.title), ABOVE if row.is_above else BELOW)
-        facts = RowFacts(item, text, self._words)
+        facts = RowFacts(item, text, self._facts)
         sign = FAILED if item.id == self._failed else ROLE_SIGNS[role_of(item, self._subject.graph)]
         title = self._titled(item, " ".join(filter(None, (text.title, text.settings))))
         is_match = item.id in self._matches

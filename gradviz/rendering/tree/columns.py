@@ -31,7 +31,7 @@ class RowFacts:
 
     item: Item
     text: ItemText
-    words: SubjectFacts
+    facts: SubjectFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +68,17 @@ def _device(of: RowFacts) -> str:
 
 def _module(of: RowFacts) -> str:
     if of.item.kind == "box":
-        return box_path(of.words, of.item)
-    node = None if of.item.node is None else of.words.graph.nodes[of.item.node]
+        return box_path(of.facts, of.item)
+    node = None if of.item.node is None else of.facts.graph.nodes[of.item.node]
     if node is not None and node.scope is not None:
-        return of.words.graph.scopes[node.scope].path
-    return of.words.enclosing_path(of.item)
+        return of.facts.graph.scopes[node.scope].path
+    return of.facts.enclosing_path(of.item)
 
 
 def _parameters(of: RowFacts) -> str:
     if of.item.kind == "box":
-        count = parameter_count(of.words, of.item)
-    elif role_of(of.item, of.words.graph) == "parameter":
+        count = parameter_count(of.facts, of.item)
+    elif role_of(of.item, of.facts.graph) == "parameter":
         count = element_count([_tensor(of)])
     else:
         return ""
@@ -86,21 +86,21 @@ def _parameters(of: RowFacts) -> str:
 
 
 def _saved(of: RowFacts) -> str:
-    return kept_words(of.words.graph, of.item.nodes)
+    return kept_words(of.facts.graph, of.item.nodes)
 
 
 def _gradient(of: RowFacts) -> str:
-    return gradient_words(of.words, of.item)
+    return gradient_words(of.facts, of.item)
 
 
 def _value(of: RowFacts) -> str:
-    graph, item = of.words.graph, of.item
+    graph, item = of.facts.graph, of.item
     if item.constant is not None:
         return value_words(graph.constants[item.constant].value)
     if item.root is not None:
         root = graph.roots[item.root]
         return value_words(next(iter(graph.nodes[root.node].values[root.output_nr : root.output_nr + 1]), None))
-    if item.node is None or len(arrived_by_repetition(of.words, item)) > 1:
+    if item.node is None or len(arrived_by_repetition(of.facts, item)) > 1:
         return ""
     # If views were merged into an operation, the last one has the value that it shows.
     given = (graph.nodes[node].values for node in sorted(item.nodes, reverse=True))
@@ -108,9 +108,9 @@ def _value(of: RowFacts) -> str:
 
 
 def _function(of: RowFacts) -> str:
-    node = None if of.item.node is None else of.words.graph.nodes[of.item.node]
-    site = of.words.common_call_site(of.item) if of.item.kind == "box" else node.call_site if node else None
-    found = of.words.own_site(site)
+    node = None if of.item.node is None else of.facts.graph.nodes[of.item.node]
+    site = of.facts.common_call_site(of.item) if of.item.kind == "box" else node.call_site if node else None
+    found = of.facts.own_site(site)
     return "" if found is None or found.function.startswith("<") else f"{found.function}()"
 
 
@@ -148,7 +148,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "role",
         "meaning of the sign before the title",
-        lambda of: ROLE_STYLES[role_of(of.item, of.words.graph)].name,
+        lambda of: ROLE_STYLES[role_of(of.item, of.facts.graph)].name,
         8,
         3,
     ),
@@ -183,7 +183,7 @@ def columns_named(names: str | None) -> tuple[Column, ...]:
 
 def _tensor(of: RowFacts) -> TensorFacts | None:
     """The tensor whose shape is shown."""
-    graph, item = of.words.graph, of.item
+    graph, item = of.facts.graph, of.item
     if item.constant is not None:
         return graph.constants[item.constant].tensor
     if item.root is not None:
@@ -191,4 +191,4 @@ def _tensor(of: RowFacts) -> TensorFacts | None:
         return root.tensor or graph.nodes[root.node].output(root.output_nr)
     if item.node is not None:
         return next((tensor for tensor in graph.nodes[item.node].outputs if tensor), None)
-    return of.words.tensor_leaving(item)
+    return of.facts.tensor_leaving(item)

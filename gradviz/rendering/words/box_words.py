@@ -65,8 +65,8 @@ def _own_words(subject: SubjectFacts, item: Item) -> str:
     if item.repeat > 1:
         return ""
     operations = counted(len(operations_in(subject, item)), "operation")
-    place = subject.places_in_row.get(item.id)
-    return operations if place is None else f"{place[0]:,} of {place[1]:,} · {operations}"
+    position = subject.positions_in_row.get(item.id)
+    return operations if position is None else f"{position[0]:,} of {position[1]:,} · {operations}"
 
 
 def _what_is_special(subject: SubjectFacts, item: Item) -> Iterator[str]:

@@ -29,16 +29,16 @@ def kept_words(graph: Graph, nodes: Sequence[int]) -> str:
     return " + ".join([byte_words(size)] * bool(size) + ["?"] * keeps_unknown(graph, nodes))
 
 
-def place_words(key: Sequence[str | int | None]) -> str:
+def location_words(key: Sequence[str | int | None]) -> str:
     """``train.py:41``, from a key of `by_line`."""
     if len(key) != 2 or key[0] is None:
         return "unknown line"
     return line_words_of(str(key[0]), int(key[1] or 0))
 
 
-def first_place_words(use: StorageUse) -> str:
+def first_location_words(use: StorageUse) -> str:
     """The line that keeps it first."""
-    return place_words((use.held_by[0].file, use.held_by[0].line))
+    return location_words((use.held_by[0].file, use.held_by[0].line))
 
 
 def module_words(path: str, depth: int) -> str:
@@ -108,7 +108,7 @@ def repeated_words(repeated: Repeated) -> str:
     )
     if repeated.is_chain:
         return (
-            f"{called}, each computed from the one before: shorter sequences, or .detach() every so many calls on what "
+            f"{called}, each computed from the one before: shorter sequences, or .detach() every few calls on what "
             "is handed on, keep fewer of them; checkpoints around several calls compute them again instead"
         )
     return (
@@ -128,18 +128,18 @@ def older_graphs_words(older: Sequence[OlderGraph]) -> str:
 
 def changed_words(changed: ChangedSince) -> str:
     """A saved tensor that was changed in place, so that backward will refuse it."""
-    place = place_words((changed.file, changed.line))
+    location = location_words((changed.file, changed.line))
     return (
-        f"{stem_of(changed.operation)}.{changed.slot} at {place}: saved at version {changed.saved_version}, "
+        f"{stem_of(changed.operation)}.{changed.slot} at {location}: saved at version {changed.saved_version}, "
         f"now at version {changed.version}"
     )
 
 
 def saved_twice_words(copy: SavedTwice) -> str:
     """A copy that is kept in addition to its source."""
-    place = place_words((copy.file, copy.line))
+    location = location_words((copy.file, copy.line))
     return (
-        f"saved twice: {stem_of(copy.operation)} at {place} keeps {byte_words(copy.bytes)}, {copy.what}, "
+        f"saved twice: {stem_of(copy.operation)} at {location} keeps {byte_words(copy.bytes)}, {copy.what}, "
         "beside what it was made from"
     )
 
@@ -148,7 +148,7 @@ def small_view_words(use: StorageUse) -> str:
     """A large storage of which only a part is needed."""
     holder = use.held_by[0]
     return (
-        f"{stem_of(holder.operation)}.{holder.slot} at {first_place_words(use)} sees "
+        f"{stem_of(holder.operation)}.{holder.slot} at {first_location_words(use)} sees "
         f"{byte_words(use.seen_bytes)} of a storage of {byte_words(use.bytes)}, and keeps all of it; "
         "a .clone() of the view would let the rest go"
     )
@@ -157,7 +157,7 @@ def small_view_words(use: StorageUse) -> str:
 def unknown_words(entry: Unknown) -> str:
     """A saved tensor of unknown size."""
     slot = f".{entry.slot}" if entry.slot else ""
-    return f"{stem_of(entry.operation)}{slot} at {place_words((entry.file, entry.line))}: {entry.why}"
+    return f"{stem_of(entry.operation)}{slot} at {location_words((entry.file, entry.line))}: {entry.why}"
 
 
 def names_words(names: Sequence[str]) -> str:

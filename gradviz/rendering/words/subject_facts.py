@@ -177,7 +177,7 @@ class SubjectFacts:
         return any(scope in (item.scope, item.last_scope) for scope in around)
 
     @cached_property
-    def places_in_row(self) -> dict[int, tuple[int, int]]:
+    def positions_in_row(self) -> dict[int, tuple[int, int]]:
         """For boxes without a name in a row of repetitions: their position in the row, and the length of the row."""
         items = self.view.items
         rows = ([items[member] for member in self._members[item.id]] for item in items if item.each)

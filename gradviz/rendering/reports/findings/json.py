@@ -75,7 +75,7 @@ def check_schema() -> dict[str, Any]:
 
 
 def _record(report: Report, finding: Finding) -> FindingRecord:
-    place, symptom = finding.location, finding.symptom_location
+    location, symptom = finding.location, finding.symptom_location
     return FindingRecord(
         finding.code,
         finding.cause,
@@ -83,9 +83,9 @@ def _record(report: Report, finding: Finding) -> FindingRecord:
         finding.severity,
         finding.message,
         finding.why,
-        place.file if place else None,
-        place.line if place else None,
-        report.line_at(place) or None,
+        location.file if location else None,
+        location.line if location else None,
+        report.line_at(location) or None,
         symptom.file if symptom else None,
         symptom.line if symptom else None,
         finding.op,

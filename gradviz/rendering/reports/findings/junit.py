@@ -30,9 +30,11 @@ def findings_junit(report: Report) -> str:
 
 
 def _add_case(suite: ElementTree.Element, report: Report, finding: Finding) -> None:
-    place = {"file": finding.location.file, "line": str(finding.location.line)} if finding.location is not None else {}
+    location = (
+        {"file": finding.location.file, "line": str(finding.location.line)} if finding.location is not None else {}
+    )
     name = printable(f"{finding.code} {finding.cause}: {finding.message}")
-    case = ElementTree.SubElement(suite, "testcase", {"classname": report.program, "name": name, **place})
+    case = ElementTree.SubElement(suite, "testcase", {"classname": report.program, "name": name, **location})
     text = "\n".join(printable(part) for part in (finding.message, finding.why, finding.fix) if part)
     if finding.is_alarm:
         failure = ElementTree.SubElement(case, "failure", type=finding.severity, message=printable(finding.message))

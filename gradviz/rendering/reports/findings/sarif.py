@@ -45,11 +45,11 @@ def _result(finding: Finding) -> dict[str, Any]:
     return result
 
 
-def _location(place: Location) -> dict[str, Any]:
+def _location(location: Location) -> dict[str, Any]:
     return {
         "physicalLocation": {
-            "artifactLocation": {"uri": _uri(place.file)},
-            "region": {"startLine": max(1, place.line)},
+            "artifactLocation": {"uri": _uri(location.file)},
+            "region": {"startLine": max(1, location.line)},
         }
     }
 

@@ -89,5 +89,5 @@ def _rows(report: Report, finding: Finding) -> Iterator[tuple[str, str]]:
         yield "", finding.changed_line.strip()
 
 
-def _at(place: Location | None) -> str:
-    return "" if place is None else f" {line_words_of(place.file, place.line)}"
+def _at(location: Location | None) -> str:
+    return "" if location is None else f" {line_words_of(location.file, location.line)}"

@@ -34,7 +34,7 @@ def coloured(graph: Graph, by: ColorBy, depth: int | None = None) -> dict[str, t
     subject = subject_of(graph, depth)
     colouring = colouring_of(subject, by)
     assert isinstance(colouring, Colouring)
-    titles = (text.title for text in item_texts(subject.words))
+    titles = (text.title for text in item_texts(subject.facts))
     return dict(zip(titles, zip(colouring.tints, colouring.figures, strict=True), strict=True))
 
 
