@@ -4,10 +4,10 @@
 
     graph_of("w -> Mul -> Sum -> loss; x -> Mul")
 
-reads in the direction of the data. A capitalised word is an operation (``Mul`` is ``MulBackward0``; ``Mul.a`` and
-``Mul.b`` are two of them), ``model.fc/Mul`` one inside a module call; a word in braces is a constant; a word that
-only gives is a leaf (an input where it starts with ``x``, a parameter otherwise); one that only takes is a root.
-`GraphBuilder` does the same step by step; the functions below it make the large graphs.
+The text follows the direction of the data. A capitalised word is an operation (``Mul`` is ``MulBackward0``; ``Mul.a`` and
+``Mul.b`` are two of them), ``model.fc/Mul`` one inside a module call; a word in braces is a constant; a word
+without inputs is a leaf (an input if it starts with ``x``, otherwise a parameter); one without outputs is a root.
+`GraphBuilder` does the same step by step; the functions below it make large graphs.
 """
 
 from __future__ import annotations
@@ -143,14 +143,14 @@ def _edge(source: int | tuple[int, int] | None) -> Edge | None:
 
 
 def graph_of(text: str, *, classes: dict[str, str] | None = None, failed: str | None = None) -> Graph:
-    """The graph that `text` draws; `classes` names module classes by path, `failed` the word that raised."""
+    """The graph of `text`; `classes` names module classes by path, `failed` the word that raised."""
     chains = [[word.strip() for word in chain.split("->")] for chain in text.split(";") if chain.strip()]
     sources: dict[str, list[str]] = {}
     for chain in chains:
         for word in chain:
             sources.setdefault(word, [])
-        for giver, taker in pairwise(chain):
-            sources[taker].append(giver)
+        for source, target in pairwise(chain):
+            sources[target].append(source)
     return _Reading(sources, classes or {}).graph(failed)
 
 
@@ -213,7 +213,7 @@ _OPERATIONS = ("Mul", "Add", "Tanh", "Relu", "Exp", "Sin", "Cos", "Sigmoid", "Di
 
 
 def irregular_graph(nodes: int, columns: int = 1) -> Graph:
-    """Nothing in it repeats: operations in columns that feed one another, and leaves among them."""
+    """A graph without repetition: columns of operations that feed each other, and leaves between them."""
     chance = Random(0)
     builder = GraphBuilder()
     row = [builder.leaf(f"w{column}") for column in range(columns)]

@@ -1,4 +1,4 @@
-"""Captures written by hand, for tests of what works from a capture alone."""
+"""Captures written by hand, for tests that need only a capture."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def small_capture() -> Capture:
 
 
 def small_call_log() -> CallLog:
-    """``x = torch.ones(2, 3)`` under ``no_grad``, the layer, and ``loss.item()``, as they would be logged."""
+    """``x = torch.ones(2, 3)`` under ``no_grad``, the layer, and ``loss.item()``, as a recording would log them."""
     ones = ValueFacts(6, 1.0, 1.0)
     x = TensorUse(0, "return", 0, False, True, ones)
     return CallLog(

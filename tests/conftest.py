@@ -1,4 +1,4 @@
-"""What holds for every test. See `tests.leftovers` for what is compared."""
+"""Fixtures of every test. See `tests.leftovers` for what is compared."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from tests.leftovers import changes, snapshot
 from tests.shared_runs import SharedFolders, shared_folders
 
-# The same examples in every run, and no clock: machines differ.
+# The same examples in every run, and no time limit, as machines differ.
 hypothesis.settings.register_profile("gradviz", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("gradviz")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What is computed once for all commands is kept for this test run, and nothing in the user's folders."""
+    """Use one cache folder for this test run, not that of the user."""
     os.environ["GRADVIZ_CACHE_DIR"] = str(tmp_path_factory.getbasetemp().parent / "cache")
 
 

@@ -1,6 +1,6 @@
-"""What ``gradviz check`` adds to the time of the corpus' scripts: python -m tests.corpus_time SCORES.json
+"""Measures what ``gradviz check`` adds to the time of the corpus' scripts: python -m tests.corpus_time SCORES.json
 
-SCORES.json is what ``tests/corpus/score.py --json`` wrote; each script is run plainly beside it.
+``tests/corpus/score.py --json`` writes SCORES.json; each script is also run under python.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def plain_seconds(case: str) -> float:
 
 
 def main(scores: str) -> None:
-    """Print the median and the worst of both."""
+    """Print median and maximum of the ratio and of the difference."""
     rows = json.loads(Path(scores).read_text())["rows"]
     added = {row["id"]: (row["seconds"], plain_seconds(row["id"])) for row in rows}
     ratios = {case: checked / plain for case, (checked, plain) in added.items()}

@@ -1,6 +1,6 @@
 """Installs the programs that some tests drive: ``python -m tests.debian_packages``.
 
-Only for the superuser of a Debian, as build servers have it. Elsewhere tests that lack theirs are skipped, and say so.
+It works only for root on Debian, as on build servers. Elsewhere, tests without their program are skipped, and say so.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import shutil
 import subprocess
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-"""What pages are opened in: the first that the machine has."""
+"""Browsers for pages; the first one that is installed is used."""
 
 _PROGRAMS = {"chromium": BROWSERS, "graphviz": ("dot",)}
 
 
 def missing_packages() -> list[str]:
-    """The packages of which the machine has no program."""
+    """The packages whose programs are not installed."""
     return [package for package, programs in _PROGRAMS.items() if not any(map(shutil.which, programs))]
 
 
 def _install(packages: list[str]) -> None:
-    """Leaves it to ``apt-get`` to say what does not work: the other tests need none of them."""
+    """Install packages; ``apt-get`` prints errors, which are not fatal as the other tests do not need them."""
     print("installing", *packages, flush=True)
     apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
     for command in (["update"], ["install", "--yes", *packages]):
@@ -29,7 +29,7 @@ def _install(packages: list[str]) -> None:
 
 
 def main() -> None:
-    """Says what it installs, and what is missing still."""
+    """Install what is missing, and print what is still missing."""
     missing = missing_packages()
     if missing and os.geteuid() == 0 and shutil.which("apt-get"):
         _install(missing)

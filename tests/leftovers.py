@@ -1,6 +1,6 @@
-"""What a recording could leave behind in Python and in torch, so that tests can tell that nothing is.
+"""Compares the state of Python and torch, so that tests notice whatever a recording leaves behind.
 
-Torch is looked at only where something else has loaded it: most tests run without it.
+Torch is examined only if it is already imported: most tests run without it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PATCHABLE = (
 
 
 def snapshot() -> Snapshot:
-    """Everything that must be the same after a test, by what it is called in the message."""
+    """Everything that must be the same after a test, by its name in the message."""
     state = _python_state()
     if "torch" in sys.modules:
         state.update(_torch_state(sys.modules["torch"]))
@@ -43,18 +43,18 @@ def snapshot() -> Snapshot:
 
 
 def changes(before: Snapshot, after: Snapshot) -> list[str]:
-    """A line for each thing that differs. What only `after` knows came with a module that was loaded meanwhile."""
+    """A line for each difference. Names that are only in `after` belong to modules that were imported in between."""
     if before == after:
         return []
     return [
         f"{name}: was {_shown(value)}, is {_shown(after.get(name))}"
         for name, value in before.items()
-        if value is not after.get(name) and value != after.get(name) and not _is_doing_of_torch(after.get(name))
+        if value is not after.get(name) and value != after.get(name) and not _is_set_by_torch(after.get(name))
     ]
 
 
 def random_state() -> tuple[object, ...]:
-    """State of every random generator in use, to be compared."""
+    """The state of every random generator in use."""
     states: list[object] = [random.getstate()]
     if "numpy" in sys.modules:
         name, keys, *rest = sys.modules["numpy"].random.get_state()
@@ -80,7 +80,7 @@ def _python_state() -> Snapshot:
         "SIGINT handler": signal.getsignal(signal.SIGINT),
         "SIGTERM handler": signal.getsignal(signal.SIGTERM),
         "working directory": os.getcwd(),  # noqa: PTH109 - text compares and prints better
-        # Libraries add finders of their own when they are first imported; only gradviz must take its own away.
+        # Other libraries add finders when they are first imported; gradviz must remove its own.
         "gradviz's import finders": [f for f in sys.meta_path if type(f).__module__.startswith("gradviz")],
     }
 
@@ -123,7 +123,7 @@ def _functions() -> Snapshot:
 
 
 _seen_last: dict[str, tuple[Snapshot, Snapshot]] = {}
-"""By owner: what was in it when it was last looked at, and the functions among that. Hardly a test changes it."""
+"""For each owner: its content at the last comparison, and the functions in it. A cache, as hardly any test changes it."""
 
 
 def _functions_in(owner_name: str, content: Snapshot) -> Snapshot:
@@ -142,7 +142,7 @@ def _loaded(name: str) -> object | None:
     return sys.modules.get(name) or getattr(sys.modules.get(module), attribute, None)
 
 
-def _is_doing_of_torch(value: object) -> bool:
+def _is_set_by_torch(value: object) -> bool:
     """Whether torch itself put this function there: the first ``torch.compile`` replaces some, for good."""
     code = getattr(value, "__code__", None)
     return "torch" in sys.modules and code is not None and code.co_filename.startswith(sys.modules["torch"].__path__[0])

@@ -1,4 +1,4 @@
-"""Run logs written by hand, for tests of what works from them alone."""
+"""Run logs written by hand, for tests that need only a run log."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gradviz.capture.run_log import (
 )
 
 BROKEN = (nan, -1)
-"""A gradient in which every element is NaN."""
+"""A gradient whose elements are all NaN."""
 
 
 def run_log(series: dict[str, list[tuple[float, int]]], *, elements: int = 4, is_ended: bool = True) -> RunLog:
-    """Norm and zeros of each parameter at steps 1, 10, 20, ...; all have so many elements."""
+    """Norm and zeros of each parameter at steps 1, 10, 20, ...; all have this many elements."""
     header = RunHeader(Program("train.py"), tuple(WatchedParameter(name, (elements,)) for name in series), every=10)
     rows = list(zip(*series.values(), strict=True))
     steps = tuple(

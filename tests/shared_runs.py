@@ -1,4 +1,4 @@
-"""Runs that several tests look at: made once, however many worker processes the tests are spread over."""
+"""Results that several tests use, made once for all worker processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Maker = Callable[[Path], None]
 
 
 class SharedFolders:
-    """Folders by name, each filled once by whoever asks first; the others wait for it."""
+    """Folders by name; the first test that asks fills a folder, others wait for it."""
 
     def __init__(self, base: Path) -> None:
         self._base = base
@@ -30,6 +30,6 @@ class SharedFolders:
 
 
 def shared_folders(factory: pytest.TempPathFactory, worker_id: str | None) -> SharedFolders:
-    """Where the folders of this test run are: beside those of the single workers, if there are any."""
+    """The folders of this test run; with several workers, in the parent of their folders."""
     base = factory.getbasetemp()
     return SharedFolders(base.parent if worker_id else base)

@@ -1,4 +1,4 @@
-"""Runs the command, or plain Python, as a user would: in a process of its own, in a folder of its own."""
+"""Runs the command, or plain Python, as a user would: in a separate process and folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OUR_LINES = ("wrote ", "next:  ", "       gradviz ")
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a process."""
+    """The result of a process."""
 
     exit_code: int
     stdout: str
@@ -50,7 +50,7 @@ def gradviz(*arguments: str | Path, cwd: Path, stdin: str = "", env: dict[str, s
 
 
 def installed_gradviz(*arguments: str | Path, cwd: Path, stdin: str = "", env: dict[str, str] | None = None) -> Run:
-    """The same from nothing, as from a shell: takes a second longer."""
+    """The same in a new Python process, as from a shell: takes a second longer."""
     return _run([GRADVIZ, *arguments], cwd, stdin, env)
 
 
@@ -63,7 +63,7 @@ def python(*arguments: str | Path, cwd: Path, stdin: str = "", env: dict[str, st
 
 
 def installed_python(*arguments: str | Path, cwd: Path, stdin: str = "", env: dict[str, str] | None = None) -> Run:
-    """The same from nothing, with whatever arguments Python takes."""
+    """The same in a new Python process, with any arguments of Python."""
     return _run([sys.executable, *arguments], cwd, stdin, env)
 
 
@@ -110,7 +110,7 @@ def _run(command: list[str | Path], cwd: Path, stdin: str, env: dict[str, str] |
 
 @contextlib.contextmanager
 def started(*arguments: str | Path, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """``gradviz ARGUMENTS`` while it runs, for who wants to press Ctrl-C; it is killed at the end of the block."""
+    """``gradviz ARGUMENTS`` while it runs, to be interrupted; it is killed at the end of the block."""
     with subprocess.Popen(
         [GRADVIZ, *arguments],
         cwd=cwd,
@@ -127,7 +127,7 @@ def started(*arguments: str | Path, cwd: Path) -> Iterator[subprocess.Popen[str]
 
 
 def refusal(run: Run) -> str:
-    """The one line with which the command refused; fails where there is more, less or something else."""
+    """The one line of an error of the command; fails if there is more or less."""
     assert run.exit_code == 2, run.stderr or run.stdout[:500]
     assert run.stdout == ""
     lines = run.stderr.splitlines()
@@ -138,13 +138,13 @@ def refusal(run: Run) -> str:
 
 
 def written_script(folder: Path, text: str, name: str = "train.py") -> Path:
-    """A script with this text in `folder`; named relative to it, as one types it there."""
+    """A script with this text in `folder`; its name is relative to it."""
     (folder / name).write_text(text, encoding="utf-8")
     return Path(name)
 
 
 def refused(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
-    """The one line with which a command is refused, after which everything in its folder is as it was."""
+    """The one line of an error; the folder must be as before."""
     before = {path: path.read_bytes() for path in cwd.rglob("*") if path.is_file()}
     found = refusal(gradviz(*arguments, cwd=cwd, env=env))
     assert {path: path.read_bytes() for path in cwd.rglob("*") if path.is_file()} == before

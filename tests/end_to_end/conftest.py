@@ -13,7 +13,7 @@ from tests.end_to_end.command import written_script
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a script and a capture in it; the script tells when it is run."""
+    """A folder with a script and a capture; the script prints a word when it runs."""
     written_script(
         tmp_path, "print('the script ran')\nimport torch\ntorch.ones(1, requires_grad=True).exp().backward()\n"
     )

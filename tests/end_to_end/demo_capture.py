@@ -23,7 +23,7 @@ SAMPLE = SAMPLES / "mlp.py"
 
 
 def recorded_sample() -> Capture:
-    """What the sample gives today, without what depends on the machine."""
+    """The recording of the sample, without what depends on the machine."""
     with TemporaryDirectory() as folder:
         run = gradviz("record", SAMPLE, "-o", "demo.gradviz", cwd=Path(folder))
         assert run.exit_code == 0, run.stderr

@@ -16,14 +16,14 @@ from tests.end_to_end.command import GRADVIZ, exit_code_of_fork
 
 _BETWEEN_KEYS = 0.2
 _CLEARED = re.compile("[^\n]*\r\x1b\\[K")
-"""A line that was cleared again, as those that tell of long work."""
+"""A line that was cleared again, such as a progress line."""
 # What the tester's own terminal is set to must not decide what the tests see.
 _OWN = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PAGER", "LESS", "GRADVIZ_PAGER", "GRADVIZ_EDITOR")
 
 
 @dataclass(frozen=True)
 class Window:
-    """What stands in the terminal in the end, and the exit code."""
+    """The final content of the terminal, and the exit code."""
 
     exit_code: int
     text: str

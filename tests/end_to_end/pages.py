@@ -1,4 +1,4 @@
-"""Pages in a real browser, for tests: what is on the screen, and nothing else, is asked of them."""
+"""Pages in a real browser, for tests, which look only at what is on the screen."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def page_of_all(graphs: Sequence[Graph], **look: object) -> str:
 
 @dataclass
 class Screen:
-    """An opened page; whatever it complains about is kept in `complaints`."""
+    """An open page; its errors and warnings are in `complaints`."""
 
     page: Page
     complaints: list[str]
@@ -68,12 +68,12 @@ class Screen:
             self.complaints.append(url)
 
     def settled(self) -> Screen:
-        """Once nothing moves any more."""
+        """Wait until nothing moves."""
         self.page.wait_for_selector("#picture[data-ready][data-settled]:not([data-moving])", timeout=20_000)
         return self
 
     def item(self, title: str) -> Locator:
-        """The item with that title; its own, not those of items inside it."""
+        """The item with that title, not an item inside it."""
         return self.page.locator(f'#picture .item:has(text.t:text-is("{title}"), text.v:text-is("{title}"))')
 
     def titles(self) -> list[str]:
@@ -81,12 +81,12 @@ class Screen:
         return self._titles("")
 
     def click(self, title: str, **options: Any) -> Screen:
-        """A click on the words of an item."""
+        """Click on the words of an item."""
         self.item(title).first.locator("text").first.click(**options)
         return self.settled()
 
     def toggle(self, title: str) -> Screen:
-        """A click on the sign that opens and closes a box."""
+        """Click on the sign that opens and closes a box."""
         self.item(title).first.locator(".toggle").click()
         return self.settled()
 
@@ -101,7 +101,7 @@ class Screen:
         self.page.click(f"#panel [role=tab]:text-is('{tab}')")
 
     def search(self, words: str) -> str:
-        """Types into the search field; what is said of it."""
+        """Types into the search field; returns what the page says about it."""
         self.page.fill("#search", words)
         return self.page.inner_text("#search-count")
 
@@ -109,15 +109,15 @@ class Screen:
         return self.page.inner_text("#panel")
 
     def heading(self) -> str:
-        """What the panel is about."""
+        """The title of the panel."""
         return self.page.inner_text("#panel h2")
 
     def in_state(self, state: str) -> list[str]:
-        """Titles of what is in a state while the backward pass is played, sorted; boxes as well."""
+        """Titles of items and boxes in a state of the replay, sorted."""
         return self._titles(f".{state}")
 
     def lit(self, way: str) -> list[str]:
-        """Titles of what lights up as ``from`` or ``to`` what is selected, sorted."""
+        """Titles of items that are highlighted as ``from`` or ``to`` the selected one, sorted."""
         return self._titles(f".lit-{way}")
 
     def _titles(self, marked: str) -> list[str]:
@@ -137,12 +137,12 @@ class Screen:
         return found[:-1]
 
     def overlaps(self) -> list[str]:
-        """Pairs of things that lie on one another without one being the box around the other."""
+        """Pairs of things that overlap although neither contains the other."""
         found: list[str] = self.page.evaluate(_OVERLAPS)
         return found
 
     def titles_on_titles(self) -> list[str]:
-        """Pairs of titles of open boxes that lie on one another."""
+        """Pairs of titles of open boxes that overlap."""
         found: list[str] = self.page.evaluate(_TITLES_ON_TITLES)
         return found
 

@@ -72,14 +72,14 @@ def both_modules(name: str, *arguments: str, cwd: Path) -> tuple[Run, Run]:
 
 
 def seen_in(run: Run) -> dict[str, Any]:
-    """What `SEEING` has printed of itself."""
+    """The output of `SEEING`."""
     assert run.exit_code == 0, run.stderr
     return {**json.loads(run.programs_output), "standard error": run.stderr}
 
 
 @pytest.fixture(scope="module")
 def facts(shared: SharedFolders) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What one script saw, first natively and then under gradviz; and what both printed to standard error."""
+    """What one script saw under python and under gradviz; and what both printed to standard error."""
 
     def fill(folder: Path) -> None:
         options: dict[str, Any] = {"cwd": folder, "stdin": "typed\n", "env": ENVIRONMENT}
@@ -160,7 +160,7 @@ def test_an_uncaught_exception_is_shown_as_python_shows_it(ending: str, tmp_path
 def test_a_script_that_leaves_by_itself_succeeds_or_fails(
     ending: str, exit_code: int, last_word: str, tmp_path: Path
 ) -> None:
-    """Whatever number a script that failed has left with, it is exit code 1 of gradviz."""
+    """A script that fails with any number gives exit code 1."""
     run = gradviz(*RECORD, SCRIPTS / "ways_to_end.py", "--", ending, cwd=tmp_path)
     assert (run.exit_code, run.stderr) == (exit_code, last_word)
     assert run.programs_output == "about to end\n"
@@ -227,7 +227,7 @@ def test_a_script_in_another_folder_finds_its_neighbours_and_works_in_ours(tmp_p
     assert (tmp_path / "train.svg").exists()
 
 
-def test_by_default_a_script_ends_politely_after_its_first_backward(tmp_path: Path) -> None:
+def test_by_default_a_script_ends_quietly_after_its_first_backward(tmp_path: Path) -> None:
     run = gradviz("render", SCRIPTS / "stops_politely.py", cwd=tmp_path)
     assert (run.exit_code, run.stderr) == (0, "")
     lines = run.stdout.splitlines()
@@ -236,7 +236,7 @@ def test_by_default_a_script_ends_politely_after_its_first_backward(tmp_path: Pa
     assert sum("stopped after it (--keep-going runs it to its end)" in line for line in lines) == 1
 
 
-def test_a_script_that_swallows_everything_runs_on_and_is_drawn_all_the_same(tmp_path: Path) -> None:
+def test_a_script_that_swallows_everything_runs_on_and_is_drawn_still(tmp_path: Path) -> None:
     run = gradviz("render", SCRIPTS / "swallows_everything.py", cwd=tmp_path)
     assert (run.exit_code, run.stderr) == (0, "")
     assert "did step 2\nthe end\n" in run.stdout
@@ -257,7 +257,7 @@ def test_what_a_script_prints_keeps_out_of_a_picture_on_standard_output(tmp_path
 
 
 def test_the_console_is_the_scripts_own(tmp_path: Path) -> None:
-    """Output of a script is not held back: it is there when the script itself looks for it."""
+    """Output of a script is not delayed: it is there when the script itself reads it."""
     script = """
 import sys, torch
 print("first", end="")

@@ -1,4 +1,4 @@
-"""Which graph is recorded: of one backward call or several, of a variable, or of what is left at the end."""
+"""Which graph is recorded: of one backward call or several, of a variable, or of the tensors at the end."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_grad_counts_as_a_backward(tmp_path: Path) -> None:
     assert document(tmp_path / "train.json")["graph"]["backward"]["function"] == "grad"
 
 
-def test_more_nodes_than_are_kept_at_once_end_the_recording_and_are_told_about(tmp_path: Path) -> None:
+def test_more_nodes_than_are_kept_at_once_end_the_recording_and_are_reported(tmp_path: Path) -> None:
     program = """
 import sys
 from functools import partial
@@ -203,13 +203,13 @@ def test_without_backward_the_graph_is_that_of_the_tensors_left_at_the_end(tmp_p
 
 
 @pytest.mark.parametrize("script", ["import torch\nx = torch.ones(2) * 2\n", "import torch\n"])
-def test_a_script_without_any_graph_is_told_so_in_one_line(script: str, tmp_path: Path) -> None:
+def test_a_script_without_any_graph_is_reported_in_one_line(script: str, tmp_path: Path) -> None:
     message = refusal(render(written_script(tmp_path, script), cwd=tmp_path))
     assert "backward()" in message
     assert sizes(tmp_path) == {}
 
 
-def test_a_script_that_never_imports_torch_is_told_so_in_one_line(tmp_path: Path) -> None:
+def test_a_script_that_never_imports_torch_is_reported_in_one_line(tmp_path: Path) -> None:
     message = refusal(render(written_script(tmp_path, "x = 1\n"), cwd=tmp_path))
     assert "never imported torch" in message
 
@@ -224,7 +224,7 @@ def test_what_needs_a_script_to_run_is_refused_for_a_capture(
 
 
 def test_the_commands_that_gradviz_suggests_work_when_pasted(tmp_path: Path) -> None:
-    """Also where the script was called with options, arguments and a name that a shell would take apart."""
+    """Also if the script was called with options, arguments and a name that needs quotes in a shell."""
     script = written_script(tmp_path, THREE.read_text(), "my train.py")
     run = render("--backward", "2", script, "--", "--lr", "a b", cwd=tmp_path)
     assert run.exit_code == 0, run.stderr

@@ -25,19 +25,19 @@ def names(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("command", ["render", "tree", "record"])
-def test_no_such_script_is_told_with_the_nearest_there_is(command: str, folder: Path) -> None:
+def test_no_such_script_is_reported_with_the_nearest_there_is(command: str, folder: Path) -> None:
     found = refused(command, "trian.py", cwd=folder)
     assert "no such script: trian.py" in found
     assert "did you mean 'train.py'" in found
 
 
 @pytest.mark.parametrize("name", ["nowhere/train.py", "train.py/train.py", "x" * 300 + ".py", "nul\N{SNOWMAN}.py"])
-def test_no_such_path_is_told(name: str, folder: Path) -> None:
+def test_no_such_path_is_reported(name: str, folder: Path) -> None:
     assert name in refused("render", name, cwd=folder)
 
 
 @pytest.mark.parametrize("command", ["render", "tree", "record"])
-def test_nothing_to_run_is_told(command: str, folder: Path) -> None:
+def test_nothing_to_run_is_reported(command: str, folder: Path) -> None:
     assert "nothing to run" in refused(command, cwd=folder)
 
 
@@ -62,7 +62,7 @@ def test_what_is_not_python_is_no_script(name: str, content: bytes, folder: Path
 
 
 @pytest.mark.parametrize("content", ["", "  \n\n"])
-def test_an_empty_script_is_told(content: str, folder: Path) -> None:
+def test_an_empty_script_is_reported(content: str, folder: Path) -> None:
     written_script(folder, content, "empty.py")
     assert "empty.py is empty" in refused("render", "empty.py", cwd=folder)
 
@@ -76,7 +76,7 @@ def test_a_syntax_error_is_shown_as_python_shows_it(content: bytes, folder: Path
     assert "train.svg" not in names(folder)
 
 
-def test_a_script_in_an_unknown_encoding_is_told(folder: Path) -> None:
+def test_a_script_in_an_unknown_encoding_is_reported(folder: Path) -> None:
     (folder / "train.py").write_bytes(b"name = '\xff\xfe'\n")
     run = gradviz("render", "train.py", cwd=folder)
     assert (run.exit_code, run.stdout) == (2, "")
@@ -102,12 +102,12 @@ def test_an_option_of_the_script_itself_is_not_taken_for_a_slip_in_one_of_ours(f
         ("", "-m"),
     ],
 )
-def test_a_module_that_cannot_be_run_is_told(module: str, word: str, folder: Path) -> None:
+def test_a_module_that_cannot_be_run_is_reported(module: str, word: str, folder: Path) -> None:
     assert word in refused("render", "-m", module, cwd=folder)
 
 
 @as_ordinary_user
-def test_a_script_that_may_not_be_read_is_told(folder: Path) -> None:
+def test_a_script_that_may_not_be_read_is_reported(folder: Path) -> None:
     (folder / "train.py").chmod(0)
     assert "cannot read train.py" in refusal(gradviz("render", "train.py", cwd=folder))
 
@@ -167,7 +167,7 @@ def test_a_wrong_word_on_the_command_line_is_named(arguments: list[str], words: 
 
 
 @pytest.mark.parametrize("option", ["--unfold", "--fold"])
-def test_a_module_path_that_the_graph_does_not_have_is_told_with_near_ones(option: str, folder: Path) -> None:
+def test_a_module_path_that_the_graph_does_not_have_is_reported_with_near_ones(option: str, folder: Path) -> None:
     found = refused("render", "run.gradviz", option, "modle", cwd=folder)
     assert "'modle'" in found
     assert "'model'" in found
@@ -182,13 +182,13 @@ def test_without_arguments_the_help_is_shown(tmp_path: Path) -> None:
 # -- captures ----------------------------------------------------------------------------------------------------
 
 
-def test_a_capture_cut_short_is_told(folder: Path) -> None:
+def test_a_capture_cut_short_is_reported(folder: Path) -> None:
     data = (folder / "run.gradviz").read_bytes()
     (folder / "run.gradviz").write_bytes(data[:-100])
     assert "'run.gradviz' is cut short" in refused("tree", "run.gradviz", cwd=folder)
 
 
-def test_a_capture_of_a_newer_gradviz_is_told(folder: Path) -> None:
+def test_a_capture_of_a_newer_gradviz_is_reported(folder: Path) -> None:
     data = (folder / "run.gradviz").read_bytes()
     newer = data.replace(b"capture %d\n" % FORMAT_VERSION, b"capture %d\n" % (FORMAT_VERSION + 1), 1)
     (folder / "run.gradviz").write_bytes(newer)
@@ -196,7 +196,7 @@ def test_a_capture_of_a_newer_gradviz_is_told(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("position", [-1, 40, 25])
-def test_a_damaged_capture_is_told(position: int, folder: Path) -> None:
+def test_a_damaged_capture_is_reported(position: int, folder: Path) -> None:
     data = bytearray((folder / "run.gradviz").read_bytes())
     data[position] ^= 0xFF
     (folder / "run.gradviz").write_bytes(data)
@@ -206,7 +206,7 @@ def test_a_damaged_capture_is_told(position: int, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no capture at all", bytes(range(256))])
-def test_a_file_that_is_only_named_like_a_capture_is_told(content: bytes, folder: Path) -> None:
+def test_a_file_that_is_only_named_like_a_capture_is_reported(content: bytes, folder: Path) -> None:
     (folder / "run.gradviz").write_bytes(content)
     assert "'run.gradviz' is" in refused("render", "run.gradviz", cwd=folder)
 

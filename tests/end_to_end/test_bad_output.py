@@ -1,4 +1,4 @@
-"""Where output cannot go is said in one line, if possible before the script runs, and nothing is left half-written."""
+"""An output that cannot be written gives one line, if possible before the script runs, and no file is half-written."""
 
 from __future__ import annotations
 
@@ -62,27 +62,27 @@ def test_a_script_with_a_suffix_of_ours_is_not_overwritten(folder: Path) -> None
 
 
 @as_ordinary_user
-def test_a_protected_folder_is_told(folder: Path) -> None:
+def test_a_protected_folder_is_reported(folder: Path) -> None:
     (folder / "protected").mkdir(mode=0o500)
     found = refused("render", "train.py", "-o", "protected/out.svg", cwd=folder)
     assert "choose a folder that you may write to" in found
 
 
 @as_ordinary_user
-def test_a_protected_file_is_told(folder: Path) -> None:
+def test_a_protected_file_is_reported(folder: Path) -> None:
     (folder / "out.svg").write_text("kept")
     (folder / "out.svg").chmod(0o400)
     assert "'out.svg' is write-protected" in refused("render", "train.py", "-o", "out.svg", cwd=folder)
 
 
-def test_a_full_disk_is_told(folder: Path) -> None:
+def test_a_full_disk_is_reported(folder: Path) -> None:
     found = refused("render", "run.gradviz", "--format", "svg", "-o", "/dev/full", cwd=folder)
     assert "No space left on device" in found
     assert "free some space" in found
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(folder: Path) -> None:
-    """A picture that is there already survives when the disk is full: here, when files may have no more than 4 kB."""
+    """An existing picture survives a full disk: here, a limit of 4 kB for files."""
     (folder / "run.svg").write_text("the old picture")
     command = f"ulimit -f 4; exec {GRADVIZ} render run.gradviz"
     run = subprocess.run(["/bin/bash", "-c", command], cwd=folder, capture_output=True, encoding="utf-8")
@@ -118,7 +118,7 @@ def test_several_pictures_do_not_go_to_one_standard_output(name: str, several_gr
         ["render", "run.gradviz"],
     ],
 )
-def test_a_reader_that_has_seen_enough_is_no_error(arguments: list[str], folder: Path) -> None:
+def test_a_reader_that_closes_the_pipe_is_no_error(arguments: list[str], folder: Path) -> None:
     """As in ``gradviz tree run.gradviz | head -0``: the pipe is closed before anything is written to it."""
     reading, writing = os.pipe()
     os.close(reading)
@@ -127,7 +127,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(arguments: list[str], folder:
     assert (run.returncode, run.stderr) == (0, "")
 
 
-def test_a_full_standard_output_is_told(folder: Path) -> None:
+def test_a_full_standard_output_is_reported(folder: Path) -> None:
     command = f"{GRADVIZ} tree run.gradviz > /dev/full"
     run = subprocess.run(["/bin/sh", "-c", command], cwd=folder, stderr=subprocess.PIPE, encoding="utf-8")
     assert run.returncode == 2

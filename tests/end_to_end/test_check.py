@@ -1,4 +1,4 @@
-"""``gradviz check``, as its users and their build servers call it."""
+"""``gradviz check``, as users and build servers call it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_finding_names_the_operation_and_the_line_and_the_exit_code_is_1(tmp_p
     assert run.stderr == "training\n"
 
 
-def test_a_healthy_script_gets_a_clean_bill_that_says_what_was_checked(tmp_path: Path) -> None:
+def test_a_healthy_script_gets_a_clean_report_that_says_what_was_checked(tmp_path: Path) -> None:
     run = gradviz("check", written_script(tmp_path, HEALTHY), cwd=tmp_path)
     assert run.exit_code == 0
     assert "nothing wrong found" in run.stdout
@@ -122,13 +122,13 @@ def test_a_script_that_trains_on_and_on_is_stopped_and_the_report_says_where(tmp
     assert "3 backward calls" in run.stdout
 
 
-def test_seconds_stop_it_too_and_stand_in_the_configuration_file(tmp_path: Path) -> None:
+def test_seconds_stop_it_too_and_can_be_in_the_configuration_file(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.gradviz]\nseconds = 0.5\n", encoding="utf-8")
     run = gradviz("check", written_script(tmp_path, ENDLESS), "--width", "200", cwd=tmp_path)
     assert "the script was stopped 0.5 s past its first backward at train.py:" in run.stdout
 
 
-def test_a_script_without_any_backward_is_told_so(tmp_path: Path) -> None:
+def test_a_script_without_any_backward_is_reported(tmp_path: Path) -> None:
     text = "import torch\nnet = torch.nn.Linear(2, 1)\nprint(net(torch.ones(3, 2)).detach())\n"
     run = gradviz("check", written_script(tmp_path, text), cwd=tmp_path)
     assert run.exit_code == 0
@@ -136,7 +136,7 @@ def test_a_script_without_any_backward_is_told_so(tmp_path: Path) -> None:
 
 
 def installed_package(folder: Path, entry_point: str, code: str) -> dict[str, str]:
-    """A package ``house`` that brings rules along, as pip would install it; the environment that sees it."""
+    """A package ``house`` with rules, as pip would install it; returns the environment that has it."""
     (folder / "house.py").write_text(code, encoding="utf-8")
     facts = folder / "house-1.0.dist-info"
     facts.mkdir()

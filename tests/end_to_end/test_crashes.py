@@ -1,4 +1,4 @@
-"""A script that fails, or is interrupted, still gets its graph: that is when people need it most."""
+"""A script that fails, or is interrupted, still gets its graph."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Crash:
 
 @pytest.fixture
 def crash(place: str, shared: SharedFolders) -> Crash:
-    """A crash at the place that the test's parameter names."""
+    """A crash where the test's parameter says."""
 
     def fill(folder: Path) -> None:
         outputs = [word for suffix in SUFFIXES for word in ("-o", f"pictures/out.{suffix}")]

@@ -1,4 +1,4 @@
-"""``gradviz demo``: the first thing that somebody sees, before there is a script."""
+"""``gradviz demo``: the first command of a new user."""
 
 from __future__ import annotations
 

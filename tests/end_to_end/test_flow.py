@@ -41,7 +41,7 @@ def fading(folder: Path) -> Path:
     return written_script(folder, FADING)
 
 
-def test_a_fading_gradient_a_dead_layer_and_unreached_parameters_are_told(fading: Path, folder: Path) -> None:
+def test_a_vanishing_gradient_a_dead_layer_and_unreached_parameters_are_reported(fading: Path, folder: Path) -> None:
     run = gradviz("flow", fading, "--width", "80", cwd=folder)
     assert run.exit_code == 0, run.stderr
     assert all(len(line) <= 80 for line in run.stdout.splitlines())
@@ -129,7 +129,7 @@ penalty = -(w * torch.tensor([1.0, 2.0, 0.0])).sum()
 """
 
 
-def test_losses_that_pull_against_each_other_are_told_with_their_shares(folder: Path) -> None:
+def test_losses_that_pull_against_each_other_are_reported_with_their_shares(folder: Path) -> None:
     script = written_script(folder, TWO_LOSSES)
     run = gradviz("flow", script, "--root-shares", "--width", "80", cwd=folder)
     assert "what each of 2 losses gives: fit, penalty" in run.stdout
@@ -137,7 +137,7 @@ def test_losses_that_pull_against_each_other_are_told_with_their_shares(folder: 
     assert all(len(line) <= 80 for line in run.stdout.splitlines())
 
 
-def test_shares_of_losses_are_kept_in_the_recording_and_told_as_json(folder: Path) -> None:
+def test_shares_of_losses_are_kept_in_the_recording_and_reported_as_json(folder: Path) -> None:
     script = written_script(folder, TWO_LOSSES)
     gradviz("record", script, "--root-shares", cwd=folder)
     (flow,) = json.loads(gradviz("flow", "train.gradviz", "--json", cwd=folder).stdout)["flows"]
@@ -165,7 +165,7 @@ loss.backward()
 """
 
 
-def test_what_ran_before_backward_failed_is_kept_and_the_place_is_told(folder: Path) -> None:
+def test_what_ran_before_backward_failed_is_kept_and_the_place_is_reported(folder: Path) -> None:
     script = written_script(folder, BROKEN)
     run = gradviz("flow", script, cwd=folder)
     assert run.exit_code == 1

@@ -123,7 +123,7 @@ def test_a_capture_from_before_saved_tensors_is_refused_and_not_called_empty(fol
     assert "record the script again" in refusal(gradviz("memory", "old.gradviz", cwd=folder))
 
 
-def test_a_crash_in_backward_still_tells_what_was_kept(tmp_path: Path) -> None:
+def test_a_crash_in_backward_still_says_what_was_kept(tmp_path: Path) -> None:
     script = written_script(tmp_path, CRASH)
 
     run = gradviz("memory", script, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""The page in a notebook's cell, in a real browser: a page of others, where it may run and where not."""
+"""The page in a notebook's cell, in a real browser, with and without permission to run scripts."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def complaints() -> list[str]:
-    """What the browser says of pages; a test that expects something takes it out."""
+    """Messages of the browser; a test that expects one removes it."""
     return []
 
 
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path, complaints: list[str]) -> Iterator[Opener]:
-    """Opens a page with cells in it, whose own style means everything; nothing may be loaded or go wrong."""
+    """Opens a page with cells and a style for every element; nothing may be loaded or fail."""
 
     def note_request(url: str) -> None:
         if not url.startswith(("file:", "data:")):
@@ -73,7 +73,7 @@ def frame_in(page: Page, place: int = 0) -> FrameLocator:
 
 
 def without_frames(html: str) -> str:
-    """What is left where frames and style sheets are not allowed, as in a notebook that is not trusted."""
+    """What remains if frames and style sheets are not allowed, as in a notebook that is not trusted."""
     return re.sub("<(iframe|style).*?</(iframe|style)>", "", html, flags=re.DOTALL)
 
 
@@ -140,7 +140,7 @@ def test_where_it_cannot_run_a_still_picture_is_seen(show: Opener, html: str, he
 
 
 SANDBOX = '<iframe sandbox="allow-scripts" style="width: 1200px; height: 800px" srcdoc="{}"></iframe>'
-"""As Colab puts outputs into one: an origin that may keep nothing."""
+"""An origin without storage, as Colab uses for outputs."""
 OF_VS_CODE = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; \
 style-src 'unsafe-inline'; img-src https: data:; font-src https:; connect-src https:; child-src https: data:">"""
 

@@ -1,4 +1,4 @@
-"""The page in a real browser: driven with mouse and keyboard, and judged by what is on the screen."""
+"""The page in a real browser, used with mouse and keyboard, and judged by what is on the screen."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Opener]:
-    """Opens the page of a graph from disk; nothing may be loaded, and nothing may go wrong."""
+    """Opens the page of a graph from disk; nothing may be loaded, and nothing may fail."""
     context = browser.new_context(viewport={"width": 1400, "height": 1700}, reduced_motion="reduce")
     context.set_default_timeout(5_000)
     screens: list[Screen] = []
@@ -140,7 +140,7 @@ def test_everything_can_be_opened_and_closed_at_once(show: Opener) -> None:
     assert screen.settled().titles() == drawn_titles(transformer(4), ViewOptions(fold=FoldOptions(depth=0)))
 
 
-def test_of_several_alike_each_can_be_shown_and_again_one(show: Opener) -> None:
+def test_of_several_similar_ones_each_can_be_shown_and_again_one(show: Opener) -> None:
     screen = show(transformer(4), view=FOLDED)
     screen.click("h.0 … h.3")
     closed, place = screen.titles(), screen.place("h.0 … h.3")
@@ -252,7 +252,7 @@ def test_details_are_unpacked_once_an_item_is_selected(show: Opener, monkeypatch
         expect(screen.page.locator("#panel math")).to_have_attribute("alttext", normalize("NFC", formula))
 
 
-def test_gradients_are_told_edge_by_edge_with_their_sizes(show: Opener) -> None:
+def test_gradients_are_reported_edge_by_edge_with_their_sizes(show: Opener) -> None:
     graph = small_capture().graphs[0]
     figures = TensorFigures((2, 4), "float32", norm=0.5, minimum=-0.3, maximum=0.3, count=8, histogram=(1, 0, 7))
     measured = (
@@ -269,7 +269,7 @@ def test_gradients_are_told_edge_by_edge_with_their_sizes(show: Opener) -> None:
     assert screen.settled().heading() == "weight"
 
 
-def test_the_backward_pass_is_played_step_by_step(show: Opener) -> None:
+def test_the_backward_pass_is_replayed_step_by_step(show: Opener) -> None:
     graph = fading(graph_of("w -> Mul -> Sin -> Sum -> loss; Mul -> Cos -> Sum"))
     for name, fields in {
         "Sin": {"gradients": (scalar(0.5),)},
@@ -301,7 +301,7 @@ def test_the_backward_pass_is_played_step_by_step(show: Opener) -> None:
     assert screen.in_state("ran") == [] and screen.heading() == "train.py"
 
 
-def test_a_folded_box_plays_all_that_is_in_it(show: Opener) -> None:
+def test_a_folded_box_runs_all_that_is_in_it(show: Opener) -> None:
     screen = show(transformer(2), view=FOLDED)
     screen.press("p", "End")
     assert screen.heading() == "weight" and "embed" in screen.panel()
@@ -487,7 +487,7 @@ def test_odd_graphs_have_a_sensible_page(show: Opener, graph: Graph) -> None:
     assert "train.py" in screen.panel()
 
 
-def test_of_a_large_picture_only_what_is_in_sight_is_drawn(show: Opener) -> None:
+def test_of_a_large_picture_only_what_is_visible_is_drawn(show: Opener) -> None:
     screen = show(transformer(60), view=ViewOptions(fold=FoldOptions(show_all=True)))
     assert 10 < len(screen.titles()) < 400 and "nll_loss" not in screen.titles()
     screen.search("nll_loss")
@@ -540,7 +540,7 @@ def test_the_picture_can_be_saved(show: Opener) -> None:
     assert png.value.path().read_bytes().startswith(b"\x89PNG")
 
 
-def test_on_paper_the_whole_picture_stands_above_what_is_told(show: Opener) -> None:
+def test_on_paper_the_whole_picture_is_above_the_panel(show: Opener) -> None:
     screen = show(transformer(4), view=ViewOptions(fold=FoldOptions(depth=9)))
     screen.page.mouse.move(300, 300)
     screen.page.mouse.down()
@@ -568,7 +568,7 @@ def test_a_small_window_shows_the_graph_and_the_panel(show: Opener) -> None:
     assert screen.heading() == "nll_loss"
 
 
-def test_of_several_graphs_one_is_chosen_and_what_changed_is_told(show: Opener) -> None:
+def test_of_several_graphs_one_is_chosen_and_what_changed_is_reported(show: Opener) -> None:
     first = graph_of("w -> Mul -> Sum -> loss")
     screen = show(first)
     screen.reopen(page_of_all([first, graph_of("w -> Mul -> Exp -> Sum -> loss")]))

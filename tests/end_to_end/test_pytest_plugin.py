@@ -1,4 +1,4 @@
-"""The pytest plugin, as a project's own tests use it."""
+"""The pytest plugin, as the tests of a project use it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def run_tests(folder: Path, files: dict[str, str], *options: str) -> Run:
 
 @pytest.fixture
 def printed(shared: SharedFolders) -> str:
-    """What a run of all these tests prints."""
+    """The output of all these tests."""
     files = {"test_fixture.py": FIXTURE, "test_marker.py": MARKER, "test_wrong_use.py": WRONG_USE}
 
     def fill(folder: Path) -> None:

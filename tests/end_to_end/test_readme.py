@@ -1,4 +1,4 @@
-"""What the README shows is what a reader gets."""
+"""The README shows the real output of commands and code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real models from script to picture: the whole graph is recorded, and what is drawn of it can be read."""
+"""Real models from script to picture: the whole graph is recorded, and the picture can be read."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ DRAWN_TWICE = tuple(program for program in PROGRAMS if program.is_drawn_twice)
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a program was made into: from a saved capture, and directly in another run of it."""
+    """The outputs for a program: from a saved capture, and directly in another run."""
 
     from_capture: Path
     directly: Path
@@ -97,7 +97,7 @@ class Drawn:
 
 @cache
 def read_document(path: Path) -> GraphDocument:
-    """The document in a file. Kept, for that of a long chain has 75 MB."""
+    """The document in a file; cached, as that of a long chain has 75 MB."""
     return msgspec.json.decode(path.read_bytes(), type=GraphDocument)
 
 

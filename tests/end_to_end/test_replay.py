@@ -1,4 +1,4 @@
-"""`gradviz replay`: pages in a pipe, keys in a terminal, and what it refuses."""
+"""`gradviz replay`: text in a pipe, keys in a terminal, and errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def capture(tmp_path: Path) -> str:
     return "run.gradviz"
 
 
-def test_a_script_is_played_with_its_numbers_a_page_for_each_step_after_one_of_the_forward_graph() -> None:
+def test_a_script_is_replayed_with_its_numbers_a_text_for_each_step_after_one_of_the_forward_graph() -> None:
     run = gradviz("replay", "log_of_product.py", "--width", "80", cwd=SAMPLES)
     assert run.exit_code == 0, run.stderr
     pages = run.stdout.split(RULE)
@@ -47,7 +47,7 @@ def test_in_a_terminal_a_page_waits_for_a_key_and_the_screen_is_given_back(captu
     assert after.strip("q") == ""
 
 
-def test_all_prints_the_pages_in_a_terminal_too(capture: str, tmp_path: Path) -> None:
+def test_all_prints_the_steps_in_a_terminal_too(capture: str, tmp_path: Path) -> None:
     shown = in_a_terminal("replay", capture, "--all", "--no-pager", cwd=tmp_path)
     assert "step 4 of 4" in shown.text
     assert "\x1b[?1049h" not in shown.text
@@ -94,7 +94,7 @@ def test_of_very_many_steps_a_pipe_gets_the_first_and_how_to_have_the_rest(tmp_p
     assert run.stdout.endswith("104 more steps: --all prints them, --from and --to a part, --depth N folds more\n")
 
 
-def test_a_reader_that_has_seen_enough_ends_it(tmp_path: Path) -> None:
+def test_a_reader_that_closes_the_pipe_ends_it(tmp_path: Path) -> None:
     (tmp_path / "run.gradviz").write_bytes(write_capture(Capture(Program("train.py"), graphs=(chain_graph(5_000),))))
     command = f"{GRADVIZ} replay run.gradviz --every-node --all | head -n 1"
     done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60)

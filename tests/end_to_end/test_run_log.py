@@ -1,4 +1,4 @@
-"""Run logs of `gradviz.watch` on the command line: a table, lines, a picture, data, TensorBoard; and one line else."""
+"""Run logs of `gradviz.watch` on the command line: tables, a picture, data, TensorBoard, and errors of one line."""
 
 from __future__ import annotations
 

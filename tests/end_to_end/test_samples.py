@@ -1,4 +1,4 @@
-"""What the samples are there to show is in their graphs; what they assert of their gradients they assert themselves."""
+"""The graphs of the samples show what the samples are for."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_the_whole_graph_of_a_sample_is_what_it_teaches(name: str, look: Look) -
 
 
 def edges_in(text: str) -> Iterator[tuple[str, str]]:
-    """The edges that a text like ``x -> Mul -> loss; y -> Mul`` speaks of."""
+    """The edges of a text like ``x -> Mul -> loss; y -> Mul``."""
     for chain in text.replace("\n", ";").split(";"):
         words = [word.strip() for word in chain.split("->")]
         yield from pairwise(words)
@@ -202,7 +202,7 @@ def test_what_is_no_leaf_retains_its_gradient_only_when_asked_to(look: Look) -> 
     assert [node.names for node in graph.nodes if node.hooks] == [("y",)]
 
 
-def test_grad_and_backward_are_told_apart(look: Look) -> None:
+def test_grad_and_backward_are_distinguished(look: Look) -> None:
     calls = [backward_of(look(f"grad_or_backward_{number}")) for number in (1, 2)]
     assert [(call.function, call.retain_graph) for call in calls] == [("grad", True), ("backward", False)]
 
@@ -253,13 +253,13 @@ def test_the_relu_that_never_fires_is_where_the_gradient_becomes_zero(look: Look
     }  # fmt: skip
 
 
-def test_every_number_of_a_chain_rule_stands_on_the_picture(look: Look) -> None:
+def test_every_number_of_a_chain_rule_is_on_the_picture(look: Look) -> None:
     svg = look("log_of_product_values").svg.decode("utf-8")
     for numbers in ("↓ 2  ↑ 0.5", "↓ 5  ↑ 0.2", "↓ 10  ↑ 0.1", "↓ 2.3  ↑ 1"):
         assert numbers in svg
 
 
-def test_nan_is_born_behind_where(look: Look) -> None:
+def test_nan_arises_behind_where(look: Look) -> None:
     graph = look("where_does_not_hide_nan_values").graph
     gradient_origins = {
         word_for(graph.nodes[node]): gradient_origin.state
@@ -268,7 +268,7 @@ def test_nan_is_born_behind_where(look: Look) -> None:
     assert gradient_origins == {"Sqrt": "nan"}
 
 
-def test_the_colours_of_one_picture_show_how_the_gradient_fades_from_layer_to_layer(look: Look) -> None:
+def test_the_colours_of_one_picture_show_how_the_gradient_vanishes_from_layer_to_layer(look: Look) -> None:
     drawn = look("vanishing_gradient_gradient")
     (bands,) = set(re.findall(rb'<linearGradient id="bands0".*?</linearGradient>', drawn.svg))
     steps = [int(step) for step in re.findall(rb'class="step(\d)"', bands)]

@@ -34,5 +34,5 @@ def test_the_schema_of_an_answer_to_why_names_its_kinds(tmp_path: Path) -> None:
     assert {"cut off", "frozen", "unused"} <= set(schema["$defs"]["WhyDocument"]["properties"]["kind"]["enum"])
 
 
-def test_an_unknown_schema_is_told_with_what_there_is(tmp_path: Path) -> None:
+def test_an_unknown_schema_is_reported_with_what_there_is(tmp_path: Path) -> None:
     assert "'json'" in refusal(gradviz("schema", "jsn", cwd=tmp_path))

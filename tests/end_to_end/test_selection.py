@@ -1,4 +1,4 @@
-"""Asking for a part of a real script's graph, and for other boxes, on the command line."""
+"""Options that select a part of a real script's graph, or other boxes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_summary_of_a_part_does_not_say_that_parameters_are_not_reached(folder
         (["--lr", "3"], "arguments of the script itself go after --"),
     ],
 )
-def test_wrong_options_are_told_before_the_script_runs(options: list[str], words: str, folder: Path) -> None:
+def test_wrong_options_are_reported_before_the_script_runs(options: list[str], words: str, folder: Path) -> None:
     (folder / "prints.py").write_text("print('I ran')")
     assert words in refused("tree", "prints.py", *options, cwd=folder)
 
@@ -105,7 +105,7 @@ def test_wrong_options_are_told_before_the_script_runs(options: list[str], words
         (["--unfold", "fcc"], "no box is named 'fcc'; did you mean 'fc'?"),
     ],
 )
-def test_names_that_fit_nothing_are_told_in_one_line(options: list[str], words: str, folder: Path) -> None:
+def test_names_that_fit_nothing_are_reported_in_one_line(options: list[str], words: str, folder: Path) -> None:
     assert words in refused("tree", "run.gradviz", *options, cwd=folder)
 
 

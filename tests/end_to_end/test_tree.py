@@ -1,4 +1,4 @@
-"""`gradviz tree` as it is lived in: windows, colours, pagers, searches, and names that are mistyped."""
+"""`gradviz tree` in use: windows, colours, pagers, searches, and misspelt names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_terminal_gets_colours_and_links_and_a_pipe_gets_neither(captures: Pat
     assert "\x1b" not in gradviz("tree", "run.gradviz", cwd=captures).stdout
 
 
-def test_colours_obey_the_reader(captures: Path) -> None:
+def test_colours_follow_the_user(captures: Path) -> None:
     assert "\x1b[" not in in_a_terminal("tree", "run.gradviz", cwd=captures, env={"NO_COLOR": "1"}).text
     assert "\x1b[" not in in_a_terminal("tree", "run.gradviz", "--color", "never", cwd=captures).text
     piped = gradviz("tree", "run.gradviz", "--color", "always", cwd=captures, env={"NO_COLOR": "1"})
@@ -42,7 +42,7 @@ def test_colours_obey_the_reader(captures: Path) -> None:
     assert LINK not in piped.stdout
 
 
-def test_lines_open_in_the_readers_editor(captures: Path) -> None:
+def test_lines_open_in_the_users_editor(captures: Path) -> None:
     shown = in_a_terminal("tree", "run.gradviz", cwd=captures, env={"GRADVIZ_EDITOR": "vscode"})
     assert f"{LINK}vscode://file/project/train.py:7\x1b\\train.py:7" in shown.text
     own = "my://open?where={file}&at={line}"
@@ -78,7 +78,7 @@ def test_without_a_pager_the_whole_text_is_there(captures: Path, pager: str) -> 
     assert shown.text.count("● add") == 200
 
 
-def test_a_reader_who_leaves_the_pager_early_makes_no_error(captures: Path) -> None:
+def test_a_user_who_leaves_the_pager_early_makes_no_error(captures: Path) -> None:
     many = Capture(Program("train.py"), graphs=(chain_graph(5_000),))
     (captures / "many.gradviz").write_bytes(write_capture(many))
     shown = in_a_terminal("tree", "many.gradviz", "--all", "--color", "never", cwd=captures, env={"PAGER": "head -n 2"})
@@ -133,13 +133,13 @@ def test_of_several_graphs_those_without_a_match_say_so(captures: Path) -> None:
         (("--color", "sometimes"), "'sometimes' is not one of 'auto', 'always', 'never'"),
     ],
 )
-def test_a_mistake_in_an_option_is_told_before_the_script_runs(
+def test_a_mistake_in_an_option_is_reported_before_the_script_runs(
     folder: Path, arguments: tuple[str, ...], words: str
 ) -> None:
     assert words in refused("tree", "train.py", *arguments, cwd=folder)
 
 
-def test_a_name_to_start_from_that_is_mistyped_is_told_with_its_like(captures: Path) -> None:
+def test_a_name_to_start_from_that_is_mistyped_is_reported_with_similar_names(captures: Path) -> None:
     run = gradviz("tree", "transformer.gradviz", "--from", "h.3.mpl.fc.weight", cwd=captures)
     assert "nothing in this graph is named 'h.3.mpl.fc.weight'; did you mean 'h.3.mlp.fc.weight'" in refusal(run)
 

@@ -1,4 +1,4 @@
-"""``gradviz view --serve`` as it is used: in a browser, until Ctrl-C."""
+"""``gradviz view --serve`` in a browser, until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at a saved capture needs no torch: not installed, and not loaded either, for it takes seconds."""
+"""Showing a saved capture neither needs torch nor imports it, as that takes seconds."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_help_is_there_without_torch(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["flow", "memory", "tree"])
-def test_a_recording_tells_its_gradients_and_memory_without_torch(command: str) -> None:
+def test_a_recording_reports_its_gradients_and_memory_without_torch(command: str) -> None:
     result = gradviz(command, DEMO)
     assert result.returncode == 0, result.stderr
     assert {"flow": "model.0.weight", "memory": "logits = model(inputs)", "tree": "NllLoss"}[command] in result.stdout
@@ -100,7 +100,7 @@ def test_the_tree_of_a_saved_capture_is_shown_without_torch(capture_path: Path) 
     assert "weight" in result.stdout
 
 
-def test_the_memory_of_a_saved_capture_is_told_without_torch(capture_path: Path) -> None:
+def test_the_memory_of_a_saved_capture_is_reported_without_torch(capture_path: Path) -> None:
     result = gradviz("memory", capture_path, "-o", capture_path.with_suffix(".svg"))
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("24 B kept")

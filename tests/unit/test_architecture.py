@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md names every folder of the package, and nothing that is not there."""
+"""ARCHITECTURE.md names every folder of the package, and nothing that does not exist."""
 
 from __future__ import annotations
 

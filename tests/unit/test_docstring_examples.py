@@ -1,4 +1,4 @@
-"""Every example in a docstring says what really happens."""
+"""Every example in a docstring is correct."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def modules_with_examples() -> list[str]:
     ]
 
 
-def test_the_doors_of_the_package_have_examples() -> None:
+def test_the_functions_of_the_package_have_examples() -> None:
     assert {"gradviz.api", "gradviz.graph.model"} <= set(modules_with_examples())
 
 

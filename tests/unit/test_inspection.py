@@ -1,4 +1,4 @@
-"""An inspection shows and saves what was recorded, with the words of the command line."""
+"""An inspection shows and saves a recording, with the options of the command line."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gradviz.capture.capture_file import load_capture
 from gradviz.errors import BadInput, GradvizError, NothingRecorded
 from gradviz.graph.model import BackwardCall, Edge, Node
 from gradviz.inspection import Inspection
-from gradviz.rendering.page.notebook import NotebookPage
 from gradviz.rendering.formats import FORMATS, format_named
+from gradviz.rendering.page.notebook import NotebookPage
 from tests.builders import graph_of
 from tests.captures import small_capture
 
@@ -41,7 +41,7 @@ def test_keywords_of_view_and_format_go_where_they_belong(inspection: Inspection
     assert max(map(len, narrow.splitlines())) <= 60
 
 
-def test_an_unknown_keyword_names_those_that_are_alike(inspection: Inspection) -> None:
+def test_an_unknown_keyword_names_similar_ones(inspection: Inspection) -> None:
     with pytest.raises(BadInput, match="svg has no option 'directon'; did you mean 'direction'"):
         inspection.svg(directon="LR")
     with pytest.raises(BadInput, match="tree has no option 'plumbin'; did you mean 'plumbing'"):
@@ -74,7 +74,7 @@ def test_a_mistake_leaves_no_file(inspection: Inspection, tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_several_graphs_the_first_is_shown_and_the_others_are_told_of(three_calls: Inspection) -> None:
+def test_of_several_graphs_the_first_is_shown_and_the_others_are_mentioned(three_calls: Inspection) -> None:
     assert three_calls.graph is three_calls.graphs[0]
     tree = three_calls.tree(width=120)
     assert "MulBackward0" in tree
@@ -149,11 +149,11 @@ def test_a_memory_report_that_cannot_be_is_refused(inspection: Inspection) -> No
     with pytest.raises(BadInput, match="width=20 is not a whole number from 40 on"):
         inspection.memory(width=20)
     old = replace(inspection.graph, knows_saved_tensors=False)
-    with pytest.raises(BadInput, match="did not look at saved tensors"):
+    with pytest.raises(BadInput, match="older gradviz, without saved tensors"):
         Inspection(replace(inspection.capture, graphs=(old,))).memory()
 
 
-def test_a_name_that_only_another_graph_has_is_told_with_the_way_to_that_graph(three_calls: Inspection) -> None:
+def test_a_name_that_only_another_graph_has_is_reported_with_the_way_to_that_graph(three_calls: Inspection) -> None:
     with pytest.raises(
         BadInput, match=r"nothing in this graph is named 'Exp'; .*backward=N shows another \(N = 2, 3\)"
     ):

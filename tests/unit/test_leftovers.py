@@ -1,4 +1,4 @@
-"""The check that runs after every test notices what a careless recorder would leave."""
+"""The check after every test notices whatever a recorder leaves behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all, and what cannot be written is known before the work starts."""
+"""Files are written completely or not at all, and what cannot be written is known before the work starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FULL_DEVICE = Path("/dev/full")
 
 
 def refusal(path: Path | str, *inputs: Path) -> str:
-    """The one line with which an output is refused in advance."""
+    """The error message for an output, before anything is written."""
     with pytest.raises(BadInput) as caught:
         check_outputs([path], inputs=inputs)
     assert "\n" not in str(caught.value)
@@ -87,7 +87,7 @@ class TestWriting:
         assert Path(os.devnull).is_char_device()
 
     @pytest.mark.skipif(not FULL_DEVICE.exists(), reason="this system has no /dev/full")
-    def test_a_full_device_is_told_in_one_line(self) -> None:
+    def test_a_full_device_is_reported_in_one_line(self) -> None:
         with pytest.raises(BadInput, match=r"cannot write '/dev/full': No space left on device; free some space"):
             write_output(FULL_DEVICE, "x")
 
@@ -114,12 +114,12 @@ class TestWriting:
             write_output("a.svg", "new")
         assert contents(Path()) == set()
 
-    def test_a_folder_in_the_way_is_told_in_one_line(self) -> None:
+    def test_a_folder_in_the_way_is_reported_in_one_line(self) -> None:
         Path("a.svg").mkdir()
         with pytest.raises(BadInput, match=r"cannot write 'a.svg': Is a directory"):
             write_output("a.svg", "x")
 
-    def test_a_file_where_a_folder_should_be_is_told_in_one_line(self) -> None:
+    def test_a_file_where_a_folder_should_be_is_reported_in_one_line(self) -> None:
         Path("out").touch()
         with pytest.raises(BadInput, match="a part of that path is a file, not a folder"):
             write_output("out/a.svg", "x")
@@ -139,12 +139,12 @@ class TestStandardOutput:
         write_output("-", "second\n")
         assert capfd.readouterr().out == "first\nsecond\n"
 
-    def test_a_reader_that_has_seen_enough_is_no_error(self) -> None:
+    def test_a_reader_that_closes_the_pipe_is_no_error(self) -> None:
         result = in_a_shell("| head -c 5")
         assert (result.returncode, result.stdout, result.stderr) == (0, "xxxxx", "")
 
     @pytest.mark.skipif(not FULL_DEVICE.exists(), reason="this system has no /dev/full")
-    def test_a_full_device_behind_it_is_told_in_one_line(self) -> None:
+    def test_a_full_device_behind_it_is_reported_in_one_line(self) -> None:
         result = in_a_shell("> /dev/full")
         assert result.stderr == "cannot write 'standard output': No space left on device; " + (
             "free some space, or choose another folder\n"
@@ -176,7 +176,7 @@ def in_a_shell(redirection: str) -> subprocess.CompletedProcess[str]:
 
 
 class TestCheckingBeforehand:
-    def test_places_that_can_be_written_are_accepted_and_left_alone(self) -> None:
+    def test_paths_that_can_be_written_are_accepted_and_left_alone(self) -> None:
         Path("old.svg").write_text("old")
         check_outputs(["-", "old.svg", Path("new.svg"), "out/of/nowhere/a.json", os.devnull])
         assert contents(Path()) == {"old.svg"}
@@ -238,7 +238,7 @@ class TestCheckingBeforehand:
         assert refusal("a.svg") == "cannot write 'a.svg': Permission denied; choose a folder that you may write to"
 
     @pytest.mark.parametrize(("first", "second"), [("a.svg", "./a.svg"), ("-", "-")])
-    def test_two_outputs_in_the_same_place_are_refused(self, first: str, second: str) -> None:
+    def test_two_outputs_of_the_same_name_are_refused(self, first: str, second: str) -> None:
         with pytest.raises(BadInput, match="are the same file; give each its own name"):
             check_outputs([first, second])
 
@@ -278,7 +278,9 @@ class TestFormats:
         assert output_format("net.json", "model-explorer").name == "model-explorer"
 
     def test_a_suffix_that_contradicts_the_format_is_refused(self) -> None:
-        with pytest.raises(BadInput, match=r"'a.svg' is named as svg, but the format asked for is json; name it 'a.json', or"):
+        with pytest.raises(
+            BadInput, match=r"'a.svg' is named as svg, but the format asked for is json; name it 'a.json', or"
+        ):
             output_format("a.svg", "json")
 
     def test_a_misspelt_format_is_refused_with_near_matches(self) -> None:

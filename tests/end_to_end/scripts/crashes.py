@@ -1,4 +1,4 @@
-"""Fails at the place that its argument names."""
+"""Fails where its argument says."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""Forks children that end in every way there is, and tells how they ended."""
+"""Forks children that end in every possible way, and prints how they ended."""
 
 import atexit
 import os

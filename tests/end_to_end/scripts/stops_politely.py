@@ -1,4 +1,4 @@
-"""Calls backward inside everything that has to be left in good order, and has to be left at all."""
+"""Calls backward inside context managers and try statements that must be left in order."""
 
 import atexit
 from collections.abc import Iterator

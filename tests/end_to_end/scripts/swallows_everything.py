@@ -1,4 +1,4 @@
-"""Has a bare except around its training step, as scripts do that must never stop."""
+"""Has a bare except around its training step."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Prints, as JSON, everything in which a script could tell that it is not run by plain python."""
+"""Prints, as JSON, everything by which a script could notice gradviz."""
 
 names_at_the_start = sorted(globals())
 

@@ -99,7 +99,7 @@ def test_the_flow_of_a_requested_backward_has_a_profile() -> None:
     assert len(gradient_flow(measured.capture, measured.graph).profile) == 3
 
 
-def test_hooks_of_the_program_run_once_more_and_that_is_told() -> None:
+def test_hooks_of_the_program_run_once_more_and_that_is_reported() -> None:
     x = torch.ones(2, requires_grad=True)
     seen: list[Tensor] = []
     x.register_hook(seen.append)

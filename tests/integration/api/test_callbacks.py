@@ -45,7 +45,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "gradviz"]
 
 
-def test_a_cut_in_a_transformers_training_is_told_once_with_its_line(
+def test_a_cut_in_a_transformers_training_is_reported_once_with_its_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "gradviz"):
@@ -56,7 +56,7 @@ def test_a_cut_in_a_transformers_training_is_told_once_with_its_line(
     assert "body.weight" in only
 
 
-def test_a_healthy_transformers_training_is_left_in_peace(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_healthy_transformers_training_is_not_disturbed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "gradviz"):
         train_with_transformers(trainer_callback(every=1), tmp_path, is_cut=False)
     assert told(caplog) == []
@@ -107,7 +107,7 @@ except CheckFailed as error:
 
 
 def test_lightning_trainings_are_checked_alike(tmp_path: Path) -> None:
-    """In a process of its own: Lightning replaces functions of torch when it is imported."""
+    """In a separate process: Lightning replaces functions of torch when it is imported."""
     run = python(written_script(tmp_path, LIGHTNING), cwd=tmp_path)
     assert run.exit_code == 0, run.stderr
     healthy, _, cut = run.stdout.partition("healthy so far\n")

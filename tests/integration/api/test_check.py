@@ -1,4 +1,4 @@
-"""`gradviz.check(loss)` and `recording.check()`, in one's own code."""
+"""`gradviz.check(loss)` and `recording.check()` in a program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def causes(result: gradviz.Checked) -> list[str]:
     return [finding.cause for finding in result.at_least("warning")]
 
 
-def test_a_loss_is_checked_where_it_stands_and_no_grad_is_touched() -> None:
+def test_a_loss_is_checked_where_it_is_and_no_grad_is_touched() -> None:
     model = nn.Linear(2, 1)
     result = gradviz.check((model(torch.zeros(3, 2)) - model.bias).sqrt().sum(), model=model)
     assert causes(result) == ["nan_from_op"]
@@ -33,7 +33,7 @@ def test_a_healthy_loss_is_true_and_can_run_its_own_backward_afterwards() -> Non
     assert model.bias.grad is not None
 
 
-def test_a_parameter_of_the_given_model_that_the_loss_does_not_reach_is_told_unless_it_is_frozen() -> None:
+def test_a_parameter_of_the_given_model_that_the_loss_does_not_reach_is_reported_unless_it_is_frozen() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
     loss = model[1](model[0](torch.ones(3, 2)).detach()).sum()
     (finding,) = gradviz.check(loss, model=model).at_least("warning")

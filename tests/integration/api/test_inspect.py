@@ -1,4 +1,4 @@
-"""`gradviz.inspect`: the graph of tensors that are there already."""
+"""`gradviz.inspect`: the graph of existing tensors."""
 
 # Much of torch has no types: backward, register_hook, Function.apply.
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -92,7 +92,7 @@ def test_a_grad_fn_or_a_gradient_edge_will_do() -> None:
         assert [graph.nodes[root.node].name for root in graph.roots] == ["SumBackward0"]
 
 
-def test_what_has_no_graph_beside_what_has_one_is_told() -> None:
+def test_what_has_no_graph_beside_what_has_one_is_reported() -> None:
     out = {"loss": weight(3).sum(), "mask": torch.ones(3), "labels": torch.ones(2)}
     inspection = gradviz.inspect(out)
     assert root_names(inspection) == ["out['loss']"]

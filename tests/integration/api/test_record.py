@@ -1,4 +1,4 @@
-"""`with gradviz.record():`, in one's own code."""
+"""`with gradviz.record():` in a program."""
 
 # Much of torch has no types: backward, register_hook, Function.apply.
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -290,7 +290,7 @@ hidden.square().sum().backward()
     assert (document["saved_bytes"], document["input_bytes"]) == (2 * 256 * 64 * 4, 256 * 64 * 4)
 
 
-def test_a_block_measures_gradients_as_the_command_does_unless_it_is_told_not_to() -> None:
+def test_a_block_measures_gradients_as_the_command_does_unless_it_is_reported_not_to() -> None:
     model, x = nn.Linear(3, 2), torch.randn(4, 3)
     with gradviz.record() as recording:
         step(model, x).backward()
@@ -314,7 +314,7 @@ def test_a_backward_in_the_block_that_was_refused_shows_its_root_and_what_else_w
         recording.replay()
 
 
-def test_a_block_that_is_open_when_python_ends_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_block_that_is_open_when_python_ends_is_reported_in_one_line(tmp_path: Path) -> None:
     script = """
 import gradviz, torch
 with gradviz.record():

@@ -1,4 +1,4 @@
-"""What a replay says of programs that really ran."""
+"""Replays of programs that really ran."""
 
 # mypy: disable-error-code="no-untyped-call"
 
@@ -12,7 +12,7 @@ import torch
 
 import gradviz
 from gradviz.analysis.replay.steps import Replay
-from gradviz.rendering.replay.step_text import TextLook, ReplayText
+from gradviz.rendering.replay.step_text import ReplayText, TextLook
 from gradviz.rendering.replay.step_words import ReplayWords
 from gradviz.rendering.subjects import subject_of
 from gradviz.view.keywords import view_options
@@ -27,7 +27,7 @@ def pages_of(recording: gradviz.Recording, **options: object) -> list[str]:
 
 
 def lines_of(page: str, label: str) -> list[str]:
-    """What is said behind a label."""
+    """The text after a label."""
     return list(_said(page.splitlines(), label))
 
 
@@ -40,7 +40,7 @@ def _said(lines: list[str], label: str) -> Iterator[str]:
         yield line[14:].strip()
 
 
-def test_a_step_tells_line_formula_and_numbers_as_one_does_by_hand() -> None:
+def test_a_step_shows_line_formula_and_numbers_as_one_does_by_hand() -> None:
     x = torch.tensor(2.0, requires_grad=True)
     y = torch.tensor(5.0, requires_grad=True)
     with gradviz.record(values=64) as recording:
@@ -52,7 +52,7 @@ def test_a_step_tells_line_formula_and_numbers_as_one_does_by_hand() -> None:
     assert lines_of(page, "gradient out") == ["ā = 0.1 · 5 = 0.5 → x", "b̄ = 0.1 · 2 = 0.2 → y"]
 
 
-def test_branches_are_told_one_by_one_and_then_their_sum() -> None:
+def test_branches_are_reported_one_by_one_and_then_their_sum() -> None:
     x = torch.tensor(3.0, requires_grad=True)
     with gradviz.record(values=64) as recording:
         y = x * x + torch.exp(0 * x)
@@ -71,7 +71,7 @@ def test_what_is_added_to_a_gradient_says_what_was_there_before() -> None:
     assert lines_of(pages_of(recording)[-1], ".grad") == ["30.1  (10 was there before)"]
 
 
-def test_a_hook_stands_between_what_came_and_what_went_on() -> None:
+def test_a_hook_is_between_what_arrived_and_what_was_sent_on() -> None:
     x = torch.tensor(3.0, requires_grad=True)
     with gradviz.record(values=64) as recording:
         y = x * 2
@@ -83,7 +83,7 @@ def test_a_hook_stands_between_what_came_and_what_went_on() -> None:
     assert second == "ȳ = 4.03e+04  after 1 hook"
 
 
-def test_no_gradient_is_told_before_it_has_arrived() -> None:
+def test_no_gradient_is_reported_before_it_has_arrived() -> None:
     x = torch.tensor([3.0, 5.0], requires_grad=True)
     with gradviz.record(values=64) as recording:
         (x * 7).sum().backward()
@@ -108,7 +108,7 @@ def test_the_gradient_that_grad_gives_back_is_the_last_step() -> None:
     assert lines_of(last, ".grad") == ["unchanged: grad() gives it back"]
 
 
-def test_a_backward_that_raised_is_played_to_the_node_that_did() -> None:
+def test_a_backward_that_raised_is_replayed_to_the_node_that_did() -> None:
     class Broken(torch.autograd.Function):
         @staticmethod
         def forward(ctx: torch.autograd.function.FunctionCtx, x: torch.Tensor) -> torch.Tensor:

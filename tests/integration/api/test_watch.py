@@ -1,4 +1,4 @@
-"""`gradviz.watch(model)`: what it notes of a training, and that the training does not notice."""
+"""`gradviz.watch(model)`: what it measures in a training, which it does not change."""
 
 # mypy: allow-untyped-calls, no-warn-return-any
 from __future__ import annotations
@@ -223,7 +223,7 @@ def test_a_model_that_is_watched_cannot_be_watched_again_until_that_is_closed(pa
     gradviz.watch(model[0], to=path).close()
 
 
-def test_a_watched_model_can_be_converted_by_swaps_and_the_log_tells_what_is_not_measured_then(path: Path) -> None:
+def test_a_watched_model_can_be_converted_by_swaps_and_the_log_says_what_is_not_measured_then(path: Path) -> None:
     model = small_model()
     torch.__future__.set_swap_module_params_on_conversion(True)
     try:
@@ -250,7 +250,7 @@ def test_two_watches_never_write_the_same_run_log(path: Path) -> None:
     gradviz.watch(discriminator, to=path).close()
 
 
-def test_a_full_disk_is_told_once_and_training_goes_on(tmp_path: Path, path: Path) -> None:
+def test_a_full_disk_is_reported_once_and_training_goes_on(tmp_path: Path, path: Path) -> None:
     full = tmp_path / "full.gradviz"
     full.symlink_to("/dev/full")
     model, plain = small_model(), small_model()
@@ -262,7 +262,9 @@ def test_a_full_disk_is_told_once_and_training_goes_on(tmp_path: Path, path: Pat
     assert all(torch.equal(a, b) for a, b in zip(found[-1], train(plain, 4)[-1], strict=True))
 
 
-def test_a_defect_of_ours_is_told_in_the_log_and_training_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_of_ours_is_reported_in_the_log_and_training_goes_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = small_model()
     with gradviz.watch(model, every=1, to=path):
         train(model, 1)

@@ -1,4 +1,4 @@
-"""Sizes of memory are read as people write them."""
+"""Sizes of memory are read in the usual notations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gradviz explain`` without any program, and of a recording."""
+"""``gradviz explain`` without a program, and for a recording."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_an_operation_is_explained_in_mathematics_and_in_torchs_own_words(capfd:
         ("GV901", "GV901 saved_memory (error, only with --max-saved)"),
     ],
 )
-def test_a_rule_has_the_page_that_gradviz_rules_prints(
+def test_a_rule_has_the_documentation_that_gradviz_rules_prints(
     word: str, title: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     page = printed(capfd, "explain", word)
@@ -87,7 +87,7 @@ def test_a_recording_without_values_says_how_to_record_them(capfd: pytest.Captur
         (("mul", "--no-gradients"), "--no-gradients needs a script to run"),
     ],
 )
-def test_what_cannot_be_explained_is_told_in_one_line(
+def test_what_cannot_be_explained_is_reported_in_one_line(
     words: tuple[str, ...], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["explain", *words]) == 2

@@ -1,4 +1,4 @@
-"""A page that is served: to whom, and which after its file has changed."""
+"""A served page: who can read it, and what it shows after its file has changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradviz.errors import BadCapture
 
 
 class Asker:
-    """Asks a server for a path below the part of the address that nobody can guess, or for any other."""
+    """Requests a path below the secret part of the address, or any other path."""
 
     def __init__(self, server: PageServer) -> None:
         self.server = server
@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ask(file: Path) -> Iterator[Asker]:
-    """Asks for a page that is the first word of a file."""
+    """Requests a page whose content is the first word of a file."""
 
     def draw(version: int) -> str:
         words = file.read_text(encoding="utf-8").split()
@@ -89,7 +89,7 @@ def test_the_page_follows_its_file(ask: Asker, file: Path) -> None:
     assert (ask("version"), ask("")) == ((200, "2"), (200, "another"))
 
 
-def test_what_cannot_be_shown_is_told_once_and_the_page_stays(
+def test_what_cannot_be_shown_is_reported_once_and_the_page_stays(
     ask: Asker, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file.write_text("", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What is said of long work, on a terminal that is one of ours."""
+"""The progress line, on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLEAR = b"\r\x1b[K"
 
 @contextmanager
 def a_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A terminal as standard error; gives the other end of it, to read from."""
+    """A terminal as standard error; yields the other end, to read from."""
     ours, theirs = os.openpty()
     monkeypatch.setenv("TERM", "xterm")
     with os.fdopen(theirs, "w") as stream:
@@ -38,7 +38,7 @@ def written_to(terminal: int) -> bytes:
 
 
 def told(terminal: int) -> bytes:
-    """What is written, up to the first words; waits until they are there."""
+    """The output up to the first words, after waiting for them."""
     seen = b""
     while b" s)" not in seen:
         seen += written_to(terminal)
@@ -46,7 +46,7 @@ def told(terminal: int) -> bytes:
     return seen
 
 
-def test_long_work_is_told_and_the_words_are_gone_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_is_reported_and_the_words_are_gone_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "DELAY", 0.0)
     with a_terminal(monkeypatch) as terminal:
         with progress.working("drawing net.svg"):
@@ -56,7 +56,7 @@ def test_long_work_is_told_and_the_words_are_gone_when_it_is_done(monkeypatch: p
     assert seen.endswith(CLEAR)
 
 
-def test_the_words_are_gone_before_an_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_words_are_gone_before_an_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "DELAY", 0.0)
     with a_terminal(monkeypatch) as terminal:
         with pytest.raises(KeyboardInterrupt), progress.working("drawing net.svg"):
@@ -74,7 +74,7 @@ def test_short_work_says_nothing_and_leaves_no_thread_behind(monkeypatch: pytest
     assert threading.active_count() == before
 
 
-def test_nothing_is_said_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_shown_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "DELAY", 0.0)
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)

@@ -63,7 +63,7 @@ def test_an_option_that_no_chosen_format_has_is_refused(capsys: pytest.CaptureFi
     assert written() == {"a.svg", "a.png"}
 
 
-def test_an_editor_in_the_environment_does_not_stand_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_editor_in_the_environment_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADVIZ_EDITOR", "vscode")
     run(["render", "run.gradviz", "-o", "a.png", "-o", "a.dot"])
     assert "vscode://file/project/train.py:7" in Path("a.dot").read_text()

@@ -1,4 +1,4 @@
-"""Keys that are pressed while a replay is played."""
+"""Keys of a replay in a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Press = Callable[..., list[str]]
 
 @pytest.fixture
 def press(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Press:
-    """Plays a replay of a graph with these keys, and gives the first line of each page, or what the last line says."""
+    """Shows a replay with these keys, and returns the first line of each screen, or the last line."""
 
     def play(
         *keys: str,

@@ -1,4 +1,4 @@
-"""What ``[tool.gradviz]`` says, what the command line says above it, and what is wrong with either."""
+"""Settings from ``[tool.gradviz]`` and from the command line, and errors in them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_broken_table_is_refused_with_its_line(table: str, refusal: str, tmp_p
         check_settings({}, folder_with(tmp_path, table))
 
 
-def test_every_option_of_the_check_itself_can_stand_in_the_table(tmp_path: Path) -> None:
+def test_every_option_of_the_check_itself_can_be_in_the_table(tmp_path: Path) -> None:
     folder = folder_with(
         tmp_path,
         """[tool.gradviz]

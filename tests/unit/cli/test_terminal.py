@@ -1,4 +1,4 @@
-"""Whether output is in colour, as terminal programs have agreed on."""
+"""Whether output is coloured follows the common conventions."""
 
 from __future__ import annotations
 

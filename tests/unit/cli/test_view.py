@@ -73,7 +73,7 @@ def test_a_wrong_option_is_refused_and_nothing_is_written(
     assert list(Path().glob("gradviz-*")) == []
 
 
-def test_a_folder_for_temporary_files_that_is_not_there_is_told_before_the_script_runs(
+def test_a_folder_for_temporary_files_that_is_not_there_is_reported_before_the_script_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("train.py").write_text("print('the script ran')", encoding="utf-8")
@@ -84,7 +84,7 @@ def test_a_folder_for_temporary_files_that_is_not_there_is_told_before_the_scrip
     assert told.out == ""
 
 
-def test_a_port_that_is_in_use_is_told_before_the_script_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_in_use_is_reported_before_the_script_runs(capsys: pytest.CaptureFixture[str]) -> None:
     Path("train.py").write_text("print('the script ran')", encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
