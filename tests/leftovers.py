@@ -14,7 +14,7 @@ from typing import Any
 
 Snapshot = dict[str, Any]
 
-PATCHABLE = (
+OWNERS = (
     "torch",
     "torch.Tensor",
     "torch._C._autograd",
@@ -29,7 +29,8 @@ PATCHABLE = (
     "torch.overrides",
     "torch.utils.checkpoint",
 )
-"""Modules and classes whose functions a tool like this one might replace."""
+"""Modules and classes whose functions a tool like this one might replace. What gradviz does replace is in a table of
+its own: see `_patches`."""
 
 
 def snapshot() -> Snapshot:
@@ -104,7 +105,21 @@ def _torch_state(torch: Any) -> Snapshot:
         "anomaly mode": torch.is_anomaly_enabled(),
         "global module hooks": _global_module_hooks(torch.nn.modules.module),
         **_functions(),
+        **_patches(),
     }
+
+
+def _patches() -> Snapshot:
+    """What stands now under every name that the table of patches allows a recording to replace."""
+    from gradviz.recording.torch_access.names import owner_of
+    from gradviz.recording.torch_access.patches import PATCHES
+
+    found: Snapshot = {}
+    for patch in PATCHES:
+        owner, name = owner_of(patch.path)
+        if owner is not None:
+            found[patch.path] = vars(owner).get(name, "nothing of its own")
+    return found
 
 
 def _global_module_hooks(module: Any) -> dict[str, int]:
@@ -115,7 +130,7 @@ def _global_module_hooks(module: Any) -> dict[str, int]:
 def _functions() -> Snapshot:
     """Functions that could have been replaced, with their full names."""
     found: Snapshot = {}
-    for owner_name in PATCHABLE:
+    for owner_name in OWNERS:
         owner = _loaded(owner_name)
         if owner is not None:
             found.update(_functions_in(owner_name, dict(vars(owner))))

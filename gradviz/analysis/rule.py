@@ -38,6 +38,9 @@ class Rule(ABC):
     yields_to: ClassVar[tuple[str, ...]] = ()
     """Names of rules that explain more: if one of them reports the same tensors, it replaces this rule's finding."""
 
+    needs: ClassVar[tuple[str, ...]] = ()
+    """What torch must have told the recorder, or there is nothing to look at: names that `Capture.missing` uses."""
+
     requested_by: ClassVar[str] = ""
     """The option that requests it; empty for rules that always run."""
 

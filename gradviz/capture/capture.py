@@ -58,3 +58,6 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     """What could not be recorded, in plain sentences. Every renderer shows them."""
     calls: CallLog | None = None
     """Every torch call, where that was asked for: what diagnoses are made from."""
+    missing: dict[str, str] = {}
+    """What the torch that it was recorded with cannot do, by name, and what is not seen for it: rules that need that
+    cannot look. Recordings made before this was noted say nothing here."""

@@ -6,7 +6,7 @@ Problems solved here:
   call, and every number in between belongs to the call, composite functions included.
 * An active function mode, or global module hooks, would break the graphs of `torch.compile`, because Dynamo traces
   them. So watching is *paused* while compiled code runs (see `compiled_code`), and its nodes are noted as one row.
-* Custom functions do not pass through ``__torch_function__``; see `torch_probes.function_apply_probe`.
+* Custom functions do not pass through ``__torch_function__``; see `torch_access.custom_functions`.
 * Everything is put back on `stop`, in whatever order it is found then.
 """
 
@@ -32,13 +32,23 @@ from gradviz.recording.forward.hooks import hook_name
 from gradviz.recording.forward.module_tree import parameters_inside
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.run.stacks import CallFrame, StackTable, calling_frame
-from gradviz.recording.torch_access import patches, reading
+from gradviz.recording.torch_access import custom_functions
+from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.modes import is_checkpointing, pause_tracing, resume_tracing
+from gradviz.recording.torch_access.modules import (
+    FUSED_WITHOUT_MODES,
+    backward_hooks,
+    backward_pre_hooks,
+    global_hook_tables,
+)
+from gradviz.recording.torch_access.nodes import peek_sequence_nr, sequence_nr_of
 from gradviz.recording.torch_access.swapped_tensors import SwappedTensors
 from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, MAKE_NO_NODES, requires_grad_of
 
 _Tensor = torch.Tensor
-_requires_grad = reading.tensor_getter("requires_grad")
-_peek = reading.peek_sequence_nr
+_requires_grad = requires_grad_of
+_peek = peek_sequence_nr
 
 
 _Note = TypeVar("_Note", bound=Callable[..., None])
@@ -49,13 +59,13 @@ def _shielded(note: _Note) -> _Note:
 
     @wraps(note)
     def shielded(watch: ForwardWatch, *args: Any) -> None:
-        tracing = reading.pause_tracing()
+        tracing = pause_tracing()
         try:
             note(watch, *args)
         except Exception as defect:
             watch.defects.note(defect)
         finally:
-            reading.resume_tracing(tracing)
+            resume_tracing(tracing)
 
     return shielded  # type: ignore[return-value]
 
@@ -78,8 +88,8 @@ class ForwardWatch:
         self._main_log = self.log.of_thread(self._main_thread)
         self._module_hooks: list[Any] = []
         self._swapped = SwappedTensors(self._let_go)
-        self._apply_probe = patches.function_apply_probe()
-        self._original_probe: Callable[..., Any] | None = None
+        way = custom_functions.working_way() if works("custom functions") else None
+        self._custom_functions = way(CustomFunctionCalls(self)) if way is not None else None
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
         self.is_watching = False
         self.defects = Defects()
@@ -155,24 +165,15 @@ class ForwardWatch:
         return any(hook.id == hook_id for hook in self._module_hooks)
 
     def _install_probe(self) -> None:
-        if self._apply_probe is not None:
-            module, name = self._apply_probe
-            self._original_probe = original = getattr(module, name)
-
-            def note_custom_function(setup_context: Any) -> Any:
-                self._note_custom_function(calling_frame())
-                return original(setup_context)
-
-            setattr(module, name, note_custom_function)
+        if self._custom_functions is not None:
+            self._custom_functions.start()
         if self.calls is not None:
             self.calls.modules.start()
             self.calls.variables.start()
 
     def _remove_probe(self) -> None:
-        if self._apply_probe is not None and self._original_probe is not None:
-            module, name = self._apply_probe
-            setattr(module, name, self._original_probe)
-            self._original_probe = None
+        if self._custom_functions is not None:
+            self._custom_functions.stop()
         if self.calls is not None:
             self.calls.modules.stop()
             self.calls.variables.stop()
@@ -214,13 +215,13 @@ class ForwardWatch:
         if self.memory.is_waiting:
             self.memory.after_first_nodes(calling_frame(), args)
         row = log.add_row(before, after, function, self._stack(calling_frame(), log, before))
-        with reading.DISABLE_TORCH_FUNCTION():
+        with DISABLE_TORCH_FUNCTION():
             constants = tuple(
                 self.log.constant(tensor, self._facts.of_tensor)
                 for tensor in _tensors_in(args, kwargs)
                 if not _requires_grad(tensor)
             )
-        if reading.is_checkpointing():
+        if is_checkpointing():
             log.checkpointed_rows.add(row)
         if kwargs and kwargs.get("inplace") is True:
             log.inplace_rows.add(row)
@@ -236,7 +237,7 @@ class ForwardWatch:
     @_shielded
     def _before_call(self, function: Any, args: tuple[Any, ...]) -> None:
         if self.memory.is_waiting:
-            if type(function) is not MethodWrapperType or function not in reading.MAKE_NO_NODES:
+            if type(function) is not MethodWrapperType or function not in MAKE_NO_NODES:
                 self.memory.before_call(args)
         else:
             self._mode.before_call = None
@@ -257,22 +258,19 @@ class ForwardWatch:
         self.log.end_call(self._log(), _peek(), set if self.calls is None else self.calls.writer.rows.scopes)
 
     @_shielded
-    def _note_custom_function(self, frame: FrameType) -> None:
-        # Called inside Function.apply just before the node is made: it gets the next number.
-        number = _peek()
+    def note_custom_function(self, frame: FrameType, number: int) -> None:
+        """A custom function was called from `frame`; its node has this number."""
         log = self._log()
         log.add_row(number, number + 1, "autograd.Function.apply", self._stack(frame, log))
-        if self.calls is not None:
-            self.calls.events.note_custom_function(frame)
 
     def _note_tensor_hook(self, args: tuple[Any, ...], handle: Any) -> None:
         # Leaves carry their hooks themselves; of other tensors only the node knows, and it does not tell.
         if len(args) < 2:
             return
-        with reading.DISABLE_TORCH_FUNCTION():
+        with DISABLE_TORCH_FUNCTION():
             grad_fn = args[0].grad_fn
             if grad_fn is not None:
-                hooks = self._main_log.tensor_hooks.setdefault(grad_fn._sequence_nr(), [])
+                hooks = self._main_log.tensor_hooks.setdefault(sequence_nr_of(grad_fn), [])
                 hooks.append((hook_name(args[1]), handle))
 
     @_shielded
@@ -289,9 +287,9 @@ class ForwardWatch:
         log.enter_scope(_peek(), scope)
         if log is not self._main_log:
             self.log.modules_elsewhere[self.log.scopes[scope].module] = None
-        if self.calls is not None and (module._backward_hooks or module._backward_pre_hooks):
+        if self.calls is not None and (backward_hooks(module) or backward_pre_hooks(module)):
             self.calls.events.note_module_hooks(module, calling_frame())
-        if log is self._main_log and isinstance(module, reading.FUSED_WITHOUT_MODES):
+        if log is self._main_log and isinstance(module, FUSED_WITHOUT_MODES):
             self._enter_fused(module, args)
 
     def _module_call_frame(self, frame: FrameType | None) -> FrameType | None:
@@ -315,11 +313,31 @@ class ForwardWatch:
 
     def _enter_fused(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         """Let inference take the fused kernel that it would take without us; it makes no nodes."""
-        with reading.DISABLE_TORCH_FUNCTION():
+        with DISABLE_TORCH_FUNCTION():
             tensors = [*_tensors_in(args, None), *parameters_inside(module)]
             differentiates = torch.is_grad_enabled() and any(_requires_grad(tensor) for tensor in tensors)
         if not module.training and not differentiates and self._mode.take_off():
             self._main_log.running_calls[-1].has_paused_mode = True
+
+
+class CustomFunctionCalls:
+    """Hands on to a watch what `torch_access.custom_functions` tells."""
+
+    def __init__(self, watch: ForwardWatch) -> None:
+        self._watch = watch
+
+    def begin(self, frame: FrameType, function: Any, number: int) -> CallRow | None:
+        """A custom function was called from `frame`; its node has this number."""
+        self._watch.note_custom_function(frame, number)
+        calls = self._watch.calls
+        return None if calls is None else calls.events.begin_custom_function(frame, function, number)
+
+    def enter(
+        self, call: CallRow | None, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType, at: int | None
+    ) -> None:
+        """Its ``forward`` is about to run."""
+        if call is not None and self._watch.calls is not None:
+            self._watch.calls.events.enter_custom_function(call, args, kwargs, frame, at)
 
 
 def _drop_broken_calls(running: list[CallFrame], enclosing: FrameType | None) -> None:
@@ -339,6 +357,6 @@ def _tensors_in(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Iterato
 
 
 def _take_hooks(ids: set[int]) -> Iterator[tuple[dict[int, Any], int, Any]]:
-    for table in patches.global_hook_tables():
+    for table in global_hook_tables():
         for key in [key for key in table if key in ids]:
             yield table, key, table.pop(key)

@@ -23,16 +23,19 @@ from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput, NothingRecorded
 from gradviz.graph.model import Graph
 from gradviz.graph.words import counted
-from gradviz.recording.forward.names import NameTable, local_variables, names_on_stack, namespaces_of_traceback
+from gradviz.recording.forward.names import NameTable, names_on_stack, namespaces_of_traceback
 from gradviz.recording.forward.structures import MAX_ELEMENTS, named_tensors, stored_attributes
 from gradviz.recording.forward_watch import ForwardWatch
+from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.recorder import Recorder, running_recorder
 from gradviz.recording.requested_backward import InspectedRoots
 from gradviz.recording.run.notebook_cells import program_name, with_cells_named
 from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.run.user_traceback import script_error, without_our_frames
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access import capabilities
+from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of
 from gradviz.recording.walk.capture_builder import CaptureBuilder
 from gradviz.recording.walk.roots import RootTensor, loose_ends, root_of
 
@@ -60,7 +63,7 @@ def inspect_values(values: tuple[Any, ...], models: Any, frame: FrameType) -> tu
 
     With it come the tensors themselves, as long as the program holds them.
     """
-    reading.check()
+    capabilities.check()
     names = names_on_stack(frame)
     given_models = names.add_models(models)
     _check_models(models, given_models)
@@ -125,7 +128,7 @@ class BlockRecorder:
         atexit.register(self._tell_that_it_is_open)
         self._calls_before = self._recorder.backward_calls
         self._graphs_before = self._recorder.graphs
-        self._first_sequence_nr = reading.peek_sequence_nr()
+        self._first_sequence_nr = peek_sequence_nr()
 
     @property
     def backward_calls(self) -> int:
@@ -269,8 +272,8 @@ def _name(path: str, tensor: torch.Tensor, names: NameTable) -> str | None:
 
 
 def _grad_fn(tensor: torch.Tensor) -> Any:
-    with reading.DISABLE_TORCH_FUNCTION():
-        return reading.grad_fn_of(tensor)
+    with DISABLE_TORCH_FUNCTION():
+        return grad_fn_of(tensor)
 
 
 # -- why there is nothing to show --------------------------------------------------------------------------------
@@ -334,7 +337,7 @@ def _no_graph(tensors: list[tuple[str, torch.Tensor]], names: NameTable) -> Noth
 
 
 def _why_without_graph(tensor: torch.Tensor) -> tuple[str, str]:
-    with reading.DISABLE_TORCH_FUNCTION():
+    with DISABLE_TORCH_FUNCTION():
         if tensor.requires_grad:
             return "is a leaf, which no operation made", "pass what was computed from it"
         if not (tensor.is_floating_point() or tensor.is_complex()):

@@ -27,7 +27,10 @@ from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.plan import RecordingPlan, StopScript
 from gradviz.recording.run.run_limit import RunLimit
 from gradviz.recording.run.stack_readers import HiddenFrames
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access import capabilities
+from gradviz.recording.torch_access.engine import is_one_of_several_processes
+from gradviz.recording.torch_access.modes import is_tracing
+from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.walk.graph_builder import CallAt
@@ -40,6 +43,8 @@ class Recorder:
     """Records from `start` to `stop`; `capture` then gives what was seen."""
 
     def __init__(self, plan: RecordingPlan) -> None:
+        """Raises `MissingDependency` where torch lacks what no recording can do without."""
+        capabilities.check()
         self._plan = plan
         self._facts = FactsTable()
         self._forward = ForwardWatch(self._facts, plan.values_up_to, logs_calls=plan.calls)
@@ -69,9 +74,8 @@ class Recorder:
     # -- starting and stopping -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to watch, on the calling thread. Raises `MissingDependency` where torch is too old for it."""
+        """Begin to watch, on the calling thread."""
         global _running
-        reading.check()
         _running = self
         self._forward.start()
         self._compiled.start()
@@ -94,7 +98,7 @@ class Recorder:
 
     def _log_backward(self, call_log: CallLogBuilder, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         """As `_on_backward`, with every call logged: those that backward makes belong to it."""
-        if self._compiled.is_running or reading.is_tracing():
+        if self._compiled.is_running or is_tracing():
             return self._on_backward(request, run)
         try:
             call_log.before_backward(request.frame)
@@ -124,7 +128,7 @@ class Recorder:
     def try_out_custom_functions(self) -> None:
         """The program has ended: compare the backward of its custom functions with finite differences."""
         calls = self._forward.calls
-        if calls is None or reading.is_one_of_several_processes():
+        if calls is None or is_one_of_several_processes():
             return  # the others would have to take part
         for name, reason in calls.try_out_custom_functions().items():
             self._builder.disclose(f"the backward of {name} was not compared with finite differences: {reason}")
@@ -132,7 +136,7 @@ class Recorder:
     def _on_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         if self._compiled.is_running:
             return run()  # the compiler differentiates what it traces; the program called nothing
-        if reading.is_tracing():
+        if is_tracing():
             self._builder.disclose(TRACED)
             return run()
         with self._lock:
@@ -142,14 +146,14 @@ class Recorder:
             try:
                 return self._run_unwanted(request, number, run)
             finally:
-                self._last_sequence_nr = reading.peek_sequence_nr()
+                self._last_sequence_nr = peek_sequence_nr()
                 self._forward.forget_what_is_old()
                 self._await_forward_of(number + 1)
         self.note_memory()
         self._limit.before_backward()
         if self._plan.keeps_one:
             self._builder.forget_graphs()
-        row = self._forward.note_backward(reading.peek_sequence_nr(), request)
+        row = self._forward.note_backward(peek_sequence_nr(), request)
         recorded = self._record_request(request, number)
         # Only an earlier call can have freed anything: the usual first one pays nothing for this.
         may_be_freed = number > 1 or self._plan.begins_midway
@@ -161,7 +165,7 @@ class Recorder:
             raise
         finally:
             self._forward.end_backward(row)
-            self._last_sequence_nr = reading.peek_sequence_nr()
+            self._last_sequence_nr = peek_sequence_nr()
             place = recorded.place if recorded is not None else None
             del recorded
         self._thin_out(place)

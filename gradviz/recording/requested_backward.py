@@ -29,7 +29,7 @@ from gradviz.recording.backward.program_state import HOOKS_RAN, program_left_as_
 from gradviz.recording.backward.refused_backward import blamed_root
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.plan import RecordingPlan
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.walk.graph_walker import Walk, leaf_variables, walk
@@ -116,7 +116,7 @@ def _same_walk(graph: Graph, tensors: Sequence[torch.Tensor], names: Sequence[st
     roots = [root_of(tensor, name) for tensor, name in zip(tensors, names, strict=True)]
     walked = walk(root.grad_fn for root in roots if root is not None)
     numbers = [node.sequence_nr for node in graph.nodes if node.sequence_nr is not None]
-    if [number for number in walked.sequence_nrs if number != reading.LEAF_SEQUENCE_NR] != numbers:
+    if [number for number in walked.sequence_nrs if number != LEAF_SEQUENCE_NR] != numbers:
         raise BadInput(
             f"the graph of {', '.join(names[:4])} was changed since it was inspected", hint="inspect it again"
         )

@@ -111,14 +111,17 @@ class _Session:
 
     def begin(self) -> None:
         """Start recording; called when torch has been imported."""
-        from gradviz.recording.recorder import Recorder
-
-        recorder = Recorder(self._plan)
+        recorder: Recorder | None = None
         try:
+            # Whatever torch lacks may show as early as here.
+            from gradviz.recording.recorder import Recorder
+
+            recorder = Recorder(self._plan)
             recorder.start()
         except Exception as defect:
             # The program is in the middle of importing torch: it must not be the one to hear of this.
-            recorder.stop()
+            if recorder is not None:
+                recorder.stop()
             self._defect = defect
         else:
             self._recorder = recorder
@@ -158,6 +161,7 @@ class _Session:
         error, printed = self.script_error(ending)
         recorder = self._recorder
         if self._defect is not None:
+            sys.stderr.write(printed or "")
             raise self._defect
         if recorder is None:
             return self._without_torch(name, arguments, ending, error, printed)

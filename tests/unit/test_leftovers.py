@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from gradviz.recording.torch_access.patches import PATCHES, Replacement
 from tests.leftovers import changes, random_state, snapshot
 
 
@@ -87,3 +88,17 @@ def test_a_drawn_random_number_shows_in_the_random_state() -> None:
     assert random_state() == before
     torch.rand(1)
     assert random_state() != before
+
+
+def test_every_patch_that_stays_is_noticed() -> None:
+    for patch in PATCHES:
+        before = snapshot()
+        left = Replacement(patch.path)
+        if not left.put(lambda _: print):
+            assert patch.path.startswith("torch._dynamo."), "only what the program may never load can be missing"
+            continue
+        try:
+            assert any(line.startswith(f"{patch.path}: was ") for line in changes(before, snapshot())), patch.path
+        finally:
+            left.take_back()
+        assert changes(before, snapshot()) == []

@@ -12,11 +12,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any, Literal
 
 from gradviz.recording.run.function_stand_in import StandIns
-from gradviz.recording.torch_access import patches, reading
+from gradviz.recording.torch_access.engine import current_graph_task_id
+from gradviz.recording.torch_access.patches import Replacement
 
 
 @dataclass(frozen=True)
@@ -65,29 +66,27 @@ class BackwardWatch:
     def __init__(self, handle: Handler, note_inner: Callable[[], None]) -> None:
         self._handle = handle
         self._note_inner = note_inner
-        self._originals: list[tuple[ModuleType, Any]] = []
+        modules = "torch.autograd", "torch.autograd.graph"
+        self._entries = [Replacement(f"{module}._engine_run_backward") for module in modules]
         self._process = os.getpid()
         self._stand_ins = StandIns()
 
     def start(self) -> None:
         """Replace torch's entry to the engine."""
-        for module in patches.backward_entry_modules():
-            original = module._engine_run_backward
-            self._originals.append((module, original))
-            module._engine_run_backward = self._watched(original)  # type: ignore[attr-defined]
+        for entry in self._entries:
+            entry.put(self._watched)
 
     def stop(self) -> None:
         """Put torch's entry back; safe to call twice."""
-        for module, original in self._originals:
-            module._engine_run_backward = original  # type: ignore[attr-defined]
-        self._originals = []
+        for entry in self._entries:
+            entry.take_back()
 
     def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def run_backward(t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
             # A forked worker is another program: it runs untouched.
             if os.getpid() != self._process:
                 return original(t_outputs, *args, **kwargs)
-            is_inner = reading.current_graph_task_id() != -1
+            is_inner = current_graph_task_id() != -1
             if is_inner:
                 self._note_inner()
             if is_inner or _unwatched.is_on:

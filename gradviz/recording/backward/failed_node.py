@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from gradviz.graph.model import Graph
 from gradviz.recording.backward.backward_watch import BackwardRequest
-from gradviz.recording.torch_access import reading
-from gradviz.recording.torch_access.reading import LEAF_SEQUENCE_NR
+from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, TELLS_SAVED_TENSORS, python_function_class, raw_slots
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.roots import slots_in
@@ -106,7 +106,7 @@ def _by_traceback(walked: Walk, order: list[int], error: BaseException) -> int |
 
 
 def _backward_code(wrapper: Any) -> Any:
-    function_class = reading.python_function_class(wrapper)
+    function_class = python_function_class(wrapper)
     backward = getattr(function_class, "backward", None)
     return getattr(getattr(backward, "__wrapped__", backward), "__code__", None)
 
@@ -120,8 +120,7 @@ def is_freed(wrapper: Any) -> bool | None:
             return True
         saved = raw if isinstance(raw, tuple) else (raw,)
         if saved and saved[0] is not None:
-            holds = reading.has_saved_data(saved[0])
-            return None if holds is None else not holds
+            return saved[0].data is None if TELLS_SAVED_TENSORS else None
     return None
 
 
@@ -131,8 +130,8 @@ _slots_of_class: dict[type, tuple[str, ...]] = {}
 def _saved_slots(node_class: type, wrapper: Any) -> tuple[str, ...]:
     slots = _slots_of_class.get(node_class)
     if slots is None:
-        slots = tuple(slot for slot in dir(wrapper) if slot.startswith("_raw_saved_"))
-        if reading.python_function_class(wrapper) is None:
+        slots = tuple(raw_slots(wrapper))
+        if python_function_class(wrapper) is None:
             _slots_of_class[node_class] = slots
     return slots
 
@@ -167,6 +166,7 @@ class FailedBackwards:
     ) -> None:
         """The call for which this was recorded ended in `error`."""
         self.has_failed = True
+        works("failed nodes")  # if not, that is disclosed
         if recorded is None:
             return
         graphs = self._builder.graphs

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from gradviz.graph.model import Graph
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.engine import current_autograd_node
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.walk.graph_walker import Walk
 
@@ -42,7 +42,7 @@ class InnerBackwards:
     def note(self) -> None:
         """A call from inside the engine is about to run; must not raise, as the program waits."""
         try:
-            node = reading.current_autograd_node()
+            node = current_autograd_node()
             for walk, places in list(self._running.values()):
                 place = walk.position.get(node)
                 if place is not None:

@@ -20,7 +20,7 @@ from gradviz.recording.backward.inner_backward import InnerBackwards
 from gradviz.recording.backward.program_state import HOOKS_RAN
 from gradviz.recording.compiled.nan_lines import CompiledReplays
 from gradviz.recording.run.plan import RecordingPlan
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.engine import why_backward_cannot_be_measured
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 
@@ -79,7 +79,7 @@ class MeasuredCalls:
         if recorded is None or not self.plan.gradients:
             return None
         graph = self.builder.graphs[recorded.place]
-        obstacle = reading.why_backward_cannot_be_measured()
+        obstacle = why_backward_cannot_be_measured()
         if obstacle is not None:
             number = graph.backward.number if graph.backward else 0
             call = f"{request.function} {number}"

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from gradviz.graph.model import Graph
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, may_be_asked
 
 HOOKS_RAN = "hooks of the program ran once more for every backward that was measured on request"
 
@@ -25,7 +25,7 @@ HOOKS_RAN = "hooks of the program ran once more for every backward that was meas
 @contextmanager
 def program_left_as_it_was(graph: Graph) -> Iterator[None]:
     """Random generators, and every ``.grad`` that a backward through `graph` may set, are afterwards what they were."""
-    with reading.DISABLE_TORCH_FUNCTION():
+    with DISABLE_TORCH_FUNCTION():
         tensors = _tensors()
         # Only others than leaves retain it; whether one is a leaf torch refuses to say of views that it gave up.
         kept = [(tensor, tensor.grad) for tensor in tensors if tensor.retains_grad]
@@ -40,7 +40,7 @@ def program_left_as_it_was(graph: Graph) -> Iterator[None]:
     finally:
         for put_back, state in states:
             put_back(state)
-        with reading.DISABLE_TORCH_FUNCTION():
+        with DISABLE_TORCH_FUNCTION():
             for tensor, grad in kept:
                 tensor.grad = grad
 
@@ -54,7 +54,7 @@ def _tensors() -> list[torch.Tensor]:
 
 
 def _is_trained_leaf(tensor: torch.Tensor) -> bool:
-    return tensor.requires_grad and reading.may_be_asked(tensor) and tensor.is_leaf
+    return tensor.requires_grad and may_be_asked(tensor) and tensor.is_leaf
 
 
 def _generator_states() -> Iterator[tuple[Callable[[Any], object], Any]]:

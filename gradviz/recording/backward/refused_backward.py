@@ -13,9 +13,11 @@ from typing import Any
 
 import torch
 
-from gradviz.recording.forward.names import NameTable, local_variables
+from gradviz.recording.forward.names import NameTable
+from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_torch_file
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.engine import is_refusal
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 
 _ARGUMENTS = {
     torch.autograd.backward.__code__: ("backward", "tensors", "grad_tensors_"),
@@ -43,7 +45,7 @@ class RefusedBackward:
 
     def words(self, names: NameTable) -> str:
         """Which root it was about, by name, and what did not fit."""
-        with reading.DISABLE_TORCH_FUNCTION():
+        with DISABLE_TORCH_FUNCTION():
             place = blamed_root(self.message, self.tensors)
             tensor = self.tensors[place]
             name = names.name_of(tensor) or (f"root {place + 1}" if len(self.tensors) > 1 else "its root")
@@ -60,9 +62,7 @@ def refused_backward(error: BaseException) -> RefusedBackward | None:
     was_refused = False
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
-        was_refused = trace.tb_frame.f_code.co_name == "_make_grads" and is_torch_file(
-            trace.tb_frame.f_code.co_filename
-        )
+        was_refused = is_refusal(trace.tb_frame.f_code.co_name) and is_torch_file(trace.tb_frame.f_code.co_filename)
         names = _ARGUMENTS.get(trace.tb_frame.f_code)
         if names is not None:
             function, outputs, gradients = names

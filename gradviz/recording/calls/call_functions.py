@@ -6,7 +6,7 @@ from enum import Enum, auto
 from typing import Any
 
 from gradviz.recording.forward.public_functions import public_name
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.modes import GRAD_SWITCH
 
 
 class FunctionKind(Enum):
@@ -79,7 +79,7 @@ class FunctionTable:
 
     def _judge(self, function: Any) -> FunctionKind:
         name = getattr(function, "__name__", "")
-        if function is reading.SET_GRAD_ENABLED:
+        if function is GRAD_SWITCH:
             return FunctionKind.GRAD_SWITCH
         if name == "__get__":
             return FunctionKind.GETTER

@@ -26,6 +26,7 @@ from gradviz.recording.forward.names import ModuleNames, NameTable, names_on_sta
 from gradviz.recording.forward.user_functions import Callback, definition_of
 from gradviz.recording.run.file_kinds import is_library_file
 from gradviz.recording.run.stacks import CallSiteTable, StackTable
+from gradviz.recording.torch_access.modules import own_buffers, own_parameters
 from gradviz.recording.walk.graph_tables import ScopeTable
 
 MAX_CLASSES = 5
@@ -78,8 +79,8 @@ class CallLogBuilder:
                     made.name = path
         with measuring():
             for module in distinct_modules((*called, *(module for module, _ in names.modules.values()))):
-                self._name_all("parameter", module._parameters, modules.parameters)
-                self._name_all("buffer", module._buffers, modules.buffers)
+                self._name_all("parameter", own_parameters(module), modules.parameters)
+                self._name_all("buffer", own_buffers(module), modules.buffers)
                 self._note_hidden(module, modules)
             for tensor, _ in names.tensors.values():
                 table = self._recorder.writer.uses.tensors
@@ -124,7 +125,7 @@ class CallLogBuilder:
         owned = [
             tensor
             for module in distinct_modules(roots)
-            for tensor in (*module._parameters.values(), *(hidden for _, hidden in hidden_tensors(module, "")))
+            for tensor in (*own_parameters(module).values(), *(hidden for _, hidden in hidden_tensors(module, "")))
             if tensor is not None and not torch.nn.parameter.is_lazy(tensor)
         ]
         with measuring():
@@ -136,7 +137,7 @@ class CallLogBuilder:
     def _note_what_other_threads_use(self) -> None:
         tensors = self._recorder.writer.uses.tensors
         modules = (self._forward.modules[place][0]() for place in self._modules_elsewhere())
-        for parameter in (each for module in modules if module is not None for each in module._parameters.values()):
+        for parameter in (each for module in modules if module is not None for each in own_parameters(module).values()):
             known = None if parameter is None else tensors.find(parameter)
             if known is not None:
                 known.is_used_elsewhere = True

@@ -27,7 +27,7 @@ from gradviz.recording.calls.call_values import (
 )
 from gradviz.recording.calls.derivative_check import NotComparable, check_derivatives
 from gradviz.recording.calls.events import CallEvents, first_line
-from gradviz.recording.calls.known_tensors import requires_grad, version_of
+from gradviz.recording.calls.known_tensors import requires_grad
 from gradviz.recording.calls.living_tensors import LivingTensors
 from gradviz.recording.calls.module_makers import ModuleMakers
 from gradviz.recording.calls.optimizers import Optimizers
@@ -38,6 +38,7 @@ from gradviz.recording.forward.user_functions import callback_of
 from gradviz.recording.run.file_kinds import is_library_file
 from gradviz.recording.run.run_limit import RunLimit
 from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.torch_access.tensors import version_of
 
 
 class Pending:

@@ -13,7 +13,7 @@ import torch
 
 from gradviz.recording.calls.rows import Row
 from gradviz.recording.run.file_kinds import is_library_file
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.tensors import can_read_values
 
 MAX_ELEMENTS = 100_000
 _MAX_FUNCTIONS = 64
@@ -57,7 +57,7 @@ class CustomSamples:
 
 def _why_not(value: Any) -> str | None:
     if type(value) in (torch.Tensor, torch.nn.Parameter):
-        if not reading.can_read_values(value) or value.layout is not torch.strided or value.is_complex():
+        if not can_read_values(value) or value.layout is not torch.strided or value.is_complex():
             return "it takes tensors that cannot be copied as plain numbers"
         return f"it takes more than {MAX_ELEMENTS:,} elements" if value.numel() > MAX_ELEMENTS else None
     if type(value) in (tuple, list):

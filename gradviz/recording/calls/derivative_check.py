@@ -27,6 +27,7 @@ from torch.overrides import TorchFunctionMode
 from gradviz.graph.call_log import DerivativeCheck
 from gradviz.recording.calls.custom_samples import Sample
 from gradviz.recording.run.file_kinds import is_library_file
+from gradviz.recording.torch_access.modes import GRAD_SWITCH
 
 MAX_SECONDS = 2.0
 """For one function."""
@@ -225,7 +226,7 @@ class _Lines(TorchFunctionMode):
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         line = _own_line(sys._getframe(1))
-        if func is torch._C._set_grad_enabled:
+        if func is GRAD_SWITCH:
             self._switched_off = None if args[0] else line
         if getattr(func, "__name__", "") in _ONLY_SHAPES and args:
             line = self._lines.get(id(args[0]), line)

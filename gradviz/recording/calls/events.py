@@ -14,9 +14,10 @@ from gradviz.recording.calls.call_values import scalars_with_places, tensors_ins
 from gradviz.recording.calls.custom_samples import CustomSamples
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row
-from gradviz.recording.forward.names import local_variables
 from gradviz.recording.forward.user_functions import backward_of, callback_of
-from gradviz.recording.torch_access import reading
+from gradviz.recording.frame_variables import local_variables
+from gradviz.recording.torch_access.modules import backward_hooks, backward_pre_hooks
+from gradviz.recording.torch_access.nodes import peek_sequence_nr
 
 
 class CallEvents:
@@ -31,24 +32,33 @@ class CallEvents:
         self.backward_error: str | None = None
         """What the last backward call raised."""
 
-    def note_custom_function(self, frame: FrameType) -> None:
-        """`frame` is that of ``Function.apply``, which is about to make its node."""
+    def begin_custom_function(self, frame: FrameType, function: Any, number: int) -> Row | None:
+        """A custom function was called from `frame`; its node has this number."""
         writer = self._writer
         if writer.is_elsewhere():
-            return
+            return None
         with writer.shield():
             writer.close_frame(id(frame))
-            variables = local_variables(frame)
-            function = variables.get("cls")
             name = getattr(function, "__qualname__", "Function").rpartition("<locals>.")[2]
             row = writer.new_row(f"{name}.apply", "custom", frame)
             row.definition = backward_of(function)
-            row.sequence_nr, row.node_count = reading.peek_sequence_nr(), 1
-            self._note_arguments(row, variables)
+            row.sequence_nr, row.node_count = number, 1
+            row.called = function
+            return row
+        return None
+
+    def enter_custom_function(
+        self, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType, at: int | None
+    ) -> None:
+        """It was given these, and runs: as long as `frame` does, or is at that instruction."""
+        writer = self._writer
+        with writer.shield():
+            self._note_arguments(row, {"args": args, "kwargs": kwargs})
             with measuring():
-                self.samples.take(function, variables.get("args", ()), row)
+                self.samples.take(row.called, args, row)
+            row.called = None
             writer.uses.await_results(row)
-            writer.open(row, frame)
+            writer.open(row, frame, at)
 
     def _note_arguments(self, row: Row, variables: dict[str, Any]) -> None:
         args, kwargs = variables.get("args", ()), variables.get("kwargs", {})
@@ -62,7 +72,7 @@ class CallEvents:
         if writer.is_elsewhere():
             return
         with writer.shield():
-            for number, hook in (*module._backward_hooks.items(), *module._backward_pre_hooks.items()):
+            for number, hook in (*backward_hooks(module).items(), *backward_pre_hooks(module).items()):
                 if number not in self._known_hooks:
                     self._known_hooks.add(number)
                     row = writer.new_row("torch.nn.Module.register_full_backward_hook", "operation", frame)
@@ -76,14 +86,14 @@ class CallEvents:
         with writer.shield():
             row = writer.new_row(function, "compiled", frame)
             self._note_arguments(row, local_variables(frame) if frame is not None else {})
-            row.sequence_nr = reading.peek_sequence_nr()
+            row.sequence_nr = peek_sequence_nr()
             return row
         return None
 
     def end_compiled(self, row: Row) -> None:
         """It has run."""
         with self._writer.shield():
-            made = reading.peek_sequence_nr() - (row.sequence_nr or 0)
+            made = peek_sequence_nr() - (row.sequence_nr or 0)
             if made > 0:
                 row.node_count = made
                 self._writer.uses.await_results(row)

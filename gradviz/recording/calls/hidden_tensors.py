@@ -9,6 +9,7 @@ import torch
 
 from gradviz.recording.forward.module_tree import modules_inside
 from gradviz.recording.forward.structures import MAX_DEPTH, MAX_ELEMENTS
+from gradviz.recording.torch_access.modules import own_parameters
 
 _OWN_ATTRIBUTES = frozenset(torch.nn.Module().__dict__)
 
@@ -38,7 +39,7 @@ def _tensors_in(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
             seen.add(id(each))
             for path, inner in modules_inside(each, place):
                 yield from (
-                    (f"{path}.{own}", tensor) for own, tensor in inner._parameters.items() if tensor is not None
+                    (f"{path}.{own}", tensor) for own, tensor in own_parameters(inner).items() if tensor is not None
                 )
         elif kind in (list, tuple, dict) and depth < MAX_DEPTH:
             seen.add(id(each))

@@ -10,18 +10,22 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradviz.graph.call_log import Holder, LeafEnd
 from gradviz.graph.tensor_facts import TensorFacts
 from gradviz.recording.forward.forward_memory import storage_of
-from gradviz.recording.torch_access import reading
 from gradviz.recording.torch_access.tensor_facts import FactsTable, answers_itself
+from gradviz.recording.torch_access.tensors import (
+    ADDRESSES_STAY_TAKEN,
+    address_of,
+    is_leaf_of,
+    may_be_asked,
+    requires_grad_of,
+    storage_address,
+    weak_storage,
+    weak_tensor,
+)
 
-_address = reading.tensor_getter("_cdata")
-_requires_grad = reading.tensor_getter("requires_grad")
-_is_leaf = reading.tensor_getter("is_leaf")
-_version = reading.tensor_getter("_version")
 _SWEEP_AFTER = 4_096
 
 
@@ -31,7 +35,7 @@ class KnownStorage:
     __slots__ = ("computed", "is_uninitialized", "parameter", "source", "weak")
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
-        self.weak = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+        self.weak = weak_storage(storage)
         self.computed: KnownTensor | None = None
         """The newest tensor with a ``grad_fn`` that lay in it."""
         self.parameter: KnownTensor | None = None
@@ -68,11 +72,11 @@ class KnownTensor:
     )
 
     def __init__(self, tensor: torch.Tensor, facts: TensorFacts, storage: KnownStorage | None) -> None:
-        self.address: int | None = _address(tensor)
-        self.weak: Any = reading.weak_tensor(tensor)
+        self.address: int | None = address_of(tensor)
+        self.weak: Any = weak_tensor(tensor)
         self.facts = facts
         self.storage = storage
-        self.requires_grad: bool = _requires_grad(tensor)
+        self.requires_grad: bool = requires_grad_of(tensor)
         self.is_leaf = is_leaf(tensor, self.requires_grad)
         self.status = self.requires_grad, self.is_leaf
         """The same, as it was when the tensor was last seen."""
@@ -103,7 +107,10 @@ class KnownTensors:
 
     def find(self, tensor: torch.Tensor) -> KnownTensor | None:
         """What is known of the tensor; None for one that was not seen yet."""
-        return self._tensors.get(_address(tensor))
+        known = self._tensors.get(address_of(tensor))
+        if known is not None and not ADDRESSES_STAY_TAKEN and known.weak.expired():
+            return None  # another tensor has its address by now
+        return known
 
     def add(self, tensor: torch.Tensor) -> KnownTensor:
         """Note a tensor that was not seen yet."""
@@ -114,7 +121,7 @@ class KnownTensors:
             known.storage.computed = known
         if known.storage is not None and known.role == "parameter" and known.storage.parameter is None:
             known.storage.parameter, known.storage.source = known, known.storage.computed
-        self._tensors[_address(tensor)] = known
+        self._tensors[address_of(tensor)] = known
         return known
 
     def known(self, tensor: torch.Tensor) -> KnownTensor:
@@ -126,9 +133,9 @@ class KnownTensors:
         storage = None if answers_itself(type(tensor)) else storage_of(tensor)
         if storage is None:
             return None
-        known = self._storages.get(storage._cdata)
+        known = self._storages.get(storage_address(storage))
         if known is None:
-            known = self._storages[storage._cdata] = KnownStorage(storage)
+            known = self._storages[storage_address(storage)] = KnownStorage(storage)
         return known
 
     def living(self) -> list[KnownTensor]:
@@ -138,7 +145,7 @@ class KnownTensors:
 
     def let_go(self, tensor: torch.Tensor) -> None:
         """Refer to this tensor no more; when it is seen again, it is another one."""
-        known = self._tensors.pop(_address(tensor), None)
+        known = self._tensors.pop(address_of(tensor), None)
         if known is not None:
             known.weak = known.address = None
 
@@ -156,7 +163,7 @@ class KnownTensors:
                 del self._tensors[address]
                 known.weak = known.address = None
         for address, storage in list(self._storages.items()):
-            if storage.weak.expired():  # type: ignore[no-untyped-call]
+            if storage.weak.expired():
                 del self._storages[address]
         self._sweep_at = max(_SWEEP_AFTER, 2 * len(self._tensors))
 
@@ -165,17 +172,9 @@ def is_leaf(tensor: torch.Tensor, requires_grad: bool) -> bool:
     """Whether torch calls it a leaf, without asking where torch might have to make a node for that."""
     if not requires_grad:
         return True
-    return reading.may_be_asked(tensor) and bool(_is_leaf(tensor))
-
-
-def version_of(tensor: torch.Tensor) -> int | None:
-    """The version counter; None for inference tensors."""
-    try:
-        return int(_version(tensor))
-    except (RuntimeError, NotImplementedError):
-        return None
+    return may_be_asked(tensor) and bool(is_leaf_of(tensor))
 
 
 def requires_grad(tensor: torch.Tensor) -> bool:
     """As torch has it, past what a subclass may say."""
-    return bool(_requires_grad(tensor))
+    return bool(requires_grad_of(tensor))

@@ -19,6 +19,7 @@ from gradviz.recording.calls.known_tensors import KnownTensor
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row
 from gradviz.recording.forward.structures import MAX_ELEMENTS, closure_variables, stored_attributes
+from gradviz.recording.torch_access.modules import own_buffers, own_modules
 
 _MAX_LOOKS = 50_000
 _DEEPEST = 8
@@ -87,7 +88,8 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     elif issubclass(kind, torch.nn.Module):
         stored = vars(value)
         own = ((f".{name}", inner) for name, inner in list(stored.items()) if name not in _OF_EVERY_MODULE)
-        children = ((f".{name}", inner) for table in ("_modules", "_buffers") for name, inner in stored[table].items())
+        tables = own_modules(value), own_buffers(value)
+        children = ((f".{name}", inner) for table in tables for name, inner in table.items())
         yield from _of_interest(own)
         yield from _of_interest(children)
     elif not kind.__module__.startswith(("torch", "builtins")):

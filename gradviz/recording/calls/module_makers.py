@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row
-from gradviz.recording.forward.names import local_variables
+from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.stacks import calling_frame
-from gradviz.recording.torch_access import patches
+from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.patches import Replacement
+
+_MODULE_IS_MADE = "python.nn_module"
+"""What the function is called with by ``Module.__init__``, which is not replaced: that would show in the program's
+tracebacks, and to whoever inspects it."""
 
 
 class ModuleMakers:
@@ -18,30 +24,25 @@ class ModuleMakers:
 
     def __init__(self, writer: CallWriter) -> None:
         self._writer = writer
-        self._probe = patches.module_made_probe()
-        self._original: Any = None
+        self._replacement = Replacement("torch._C._log_api_usage_once")
         self._rows: dict[int, tuple[weakref.ref[Any], Row]] = {}
 
     def start(self) -> None:
         """Replace that function."""
-        if self._probe is None or self._original is not None:
-            return
-        owner, name, event = self._probe
-        self._original = original = getattr(owner, name)
-
-        def note(told: str) -> Any:
-            if told == event:
-                self._note(calling_frame())
-            return original(told)
-
-        setattr(owner, name, note)
+        if works("making of modules"):
+            self._replacement.put(self._telling)
 
     def stop(self) -> None:
         """Put it back; safe to call twice."""
-        if self._probe is not None and self._original is not None:
-            owner, name, _ = self._probe
-            setattr(owner, name, self._original)
-            self._original = None
+        self._replacement.take_back()
+
+    def _telling(self, original: Callable[[str], Any]) -> Callable[[str], Any]:
+        def note(told: str) -> Any:
+            if told == _MODULE_IS_MADE:
+                self._note(calling_frame())
+            return original(told)
+
+        return note
 
     def row_of(self, module: Any) -> Row | None:
         """The row of a module that was made while this watched."""

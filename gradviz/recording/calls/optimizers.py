@@ -18,14 +18,15 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from gradviz.graph.call_log import CallKind
 from gradviz.recording.backward.gradients.hooks import measuring
-from gradviz.recording.calls.known_tensors import KnownTensor, requires_grad, version_of
+from gradviz.recording.calls.known_tensors import KnownTensor, requires_grad
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.forward.module_tree import modules_inside
-from gradviz.recording.forward.names import local_variables
+from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import torch_folder
 from gradviz.recording.run.stacks import calling_frame
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.modules import own_modules, own_parameters
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, version_of
 
 
 @dataclass(eq=False)
@@ -140,7 +141,7 @@ class Optimizers:
         writer = self._writer
         if writer.is_elsewhere():
             return
-        with writer.shield(), reading.DISABLE_TORCH_FUNCTION():
+        with writer.shield(), DISABLE_TORCH_FUNCTION():
             known = self.find(optimizer)
             self.note_groups(known)
             row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", calling_frame())
@@ -175,8 +176,8 @@ class Optimizers:
         if writer.is_elsewhere() or not _is_tensor(parameter):
             return
         with writer.shield():
-            old = module._parameters.get(name)
-            with reading.DISABLE_TORCH_FUNCTION():
+            old = own_parameters(module).get(name)
+            with DISABLE_TORCH_FUNCTION():
                 storage = writer.uses.tensors.storage(parameter)
             source = storage.computed if storage is not None else None
             shared = storage.parameter if storage is not None else None
@@ -199,14 +200,14 @@ class Optimizers:
         if writer.is_elsewhere():
             return
         with writer.shield():
-            old = module._modules.get(name)
+            old = own_modules(module).get(name)
             if old is None or old is child or child is None:
                 return
             row = self._registration(module, "register_module", name)
-            with reading.DISABLE_TORCH_FUNCTION():
+            with DISABLE_TORCH_FUNCTION():
                 for word, each in (("new", child), ("old", old)):
                     for path, inner in modules_inside(each, word):
-                        for own_name, tensor in inner._parameters.items():
+                        for own_name, tensor in own_parameters(inner).items():
                             if tensor is not None:
                                 row.inputs.append(_plain_use(writer, tensor, f"{path}.{own_name}", row))
 

@@ -15,11 +15,12 @@ from gradviz.recording.calls.rows import Row, Rows
 from gradviz.recording.calls.tensor_uses import TensorUses
 from gradviz.recording.forward.grad_mode_watch import GradModeWatch
 from gradviz.recording.run.recording_failures import Defects
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.modes import is_any_autocast_enabled
 from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 
-OpenFrame = tuple[int, CodeType]
-"""A frame by its address, which keeps nothing alive, and its code."""
+OpenFrame = tuple[int, CodeType, int | None]
+"""A frame by its address, which keeps nothing alive, and its code; with the instruction at which it stays."""
 
 Where = Callable[[FrameType | None], tuple[int, int]]
 """Stack and module scope of a frame of the program."""
@@ -71,7 +72,7 @@ class CallWriter:
 
     def place(self, row: Row, frame: FrameType | None) -> Row:
         """Note where and under which modes the call is made."""
-        with reading.DISABLE_TORCH_FUNCTION():
+        with DISABLE_TORCH_FUNCTION():
             self._note_modes(row, frame)
             row.stack, row.scope = self._where(frame)
             row.inside = self._enclosing(frame)
@@ -84,7 +85,7 @@ class CallWriter:
             row.grad_mode = "no_grad"
         if row.grad_mode != "enabled":
             row.grad_mode_place = self.grad_mode.place(frame, is_inference=row.grad_mode == "inference")
-        row.is_autocast = reading.is_any_autocast_enabled()
+        row.is_autocast = is_any_autocast_enabled()
 
     def _enclosing(self, frame: FrameType | None) -> Row | None:
         """The innermost running call that has a row; custom functions that are over are forgotten."""
@@ -96,10 +97,10 @@ class CallWriter:
             self._open.pop()
         return None
 
-    def open(self, row: Row, frame: FrameType | None = None) -> None:
-        """What follows happens inside of it; with a frame, as long as that runs."""
+    def open(self, row: Row, frame: FrameType | None = None, at: int | None = None) -> None:
+        """What follows happens inside of it; with a frame, as long as that runs, or is at that instruction."""
         row.is_open = True
-        self._open.append((row, None if frame is None else (id(frame), frame.f_code)))
+        self._open.append((row, None if frame is None else (id(frame), frame.f_code, at)))
 
     def close(self, row: Row) -> None:
         """It is over, and whatever began inside of it."""
@@ -123,6 +124,6 @@ def _is_on_stack(known: OpenFrame, frame: FrameType | None) -> bool:
     while frame is not None:
         # A frame that is over leaves its address to others, but those seldom run the same code.
         if id(frame) == known[0] and frame.f_code is known[1]:
-            return True
+            return known[2] is None or frame.f_lasti == known[2]
         frame = frame.f_back
     return False

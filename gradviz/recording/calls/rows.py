@@ -39,6 +39,7 @@ class Row:
     """One call, as `gradviz.graph.call_log.Call` describes it."""
 
     __slots__ = (
+        "called",
         "definition",
         "function",
         "grad_mode",
@@ -85,6 +86,8 @@ class Row:
         self.optimizer: Any = None
         self.name: str | None = None
         self.definition: Callback | None = None
+        self.called: Any = None
+        """The custom function, until its arguments are known."""
         self.number = -1
         """Its place, given when the log is built."""
 

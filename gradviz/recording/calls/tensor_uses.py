@@ -14,10 +14,11 @@ import torch
 
 from gradviz.graph.call_log import ValueFacts
 from gradviz.recording.calls.call_values import tensors_with_places
-from gradviz.recording.calls.known_tensors import KnownTensor, KnownTensors, is_leaf, requires_grad, version_of
+from gradviz.recording.calls.known_tensors import KnownTensor, KnownTensors, is_leaf, requires_grad
 from gradviz.recording.calls.rows import Row, RowUse
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.nodes import sequence_nr_of
 from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.torch_access.tensors import can_read_values, grad_fn_of, version_of
 
 _MAX_UNCLAIMED = 1_000
 
@@ -77,8 +78,8 @@ class TensorUses:
             known.from_numpy_of = self.arrays.origin_of(tensor)
         elif self._unclaimed:
             # The node of such a call is a Python object anyway, or else a single one.
-            node = reading.grad_fn_of(tensor)
-            maker = self._unclaimed.get(node._sequence_nr()) if node is not None else None
+            node = grad_fn_of(tensor)
+            maker = self._unclaimed.get(sequence_nr_of(node)) if node is not None else None
             if maker is not None and maker is not row:
                 self._give_to(maker, known)
 
@@ -172,7 +173,7 @@ class ValueReader:
 
     def facts(self, tensor: torch.Tensor) -> ValueFacts | None:
         """None where there is nothing to read: no elements, or nothing that torch would tell quietly."""
-        if type(tensor) not in _PLAIN or tensor.layout is not torch.strided or not reading.can_read_values(tensor):
+        if type(tensor) not in _PLAIN or tensor.layout is not torch.strided or not can_read_values(tensor):
             return None
         if not (count := tensor.numel()):
             return None

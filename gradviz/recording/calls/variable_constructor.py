@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from gradviz.recording.backward.gradients.hooks import measuring
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row
 from gradviz.recording.run.stacks import calling_frame
-from gradviz.recording.torch_access import patches
+from gradviz.recording.torch_access.patches import Replacement
 
 
 class VariableConstructor:
@@ -19,13 +21,18 @@ class VariableConstructor:
 
     def __init__(self, writer: CallWriter) -> None:
         self._writer = writer
-        self._maker = patches.variable_maker()
-        self._is_listening = False
+        self._replacement = Replacement("torch.autograd.variable.VariableMeta.__call__")
 
     def start(self) -> None:
         """Give the class of `Variable` a call of its own."""
-        if self._maker is None or self._is_listening:
-            return
+        if "__call__" not in vars(type(torch.autograd.Variable)):  # otherwise it is somebody's own affair
+            self._replacement.put(self._telling)
+
+    def stop(self) -> None:
+        """Take it away; safe to call twice."""
+        self._replacement.take_back()
+
+    def _telling(self, _: Any) -> Any:
         make = type.__call__
 
         def call(kind: Any, *args: Any, **kwargs: Any) -> Any:
@@ -34,14 +41,7 @@ class VariableConstructor:
             self._end(row, made)
             return made
 
-        self._maker.__call__ = call  # type: ignore[method-assign]
-        self._is_listening = True
-
-    def stop(self) -> None:
-        """Take it away; safe to call twice."""
-        if self._maker is not None and self._is_listening:
-            del self._maker.__call__
-            self._is_listening = False
+        return call
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Row | None:
         writer = self._writer

@@ -9,16 +9,18 @@ this; where the program imports it later, `ImportNotice` tells.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.stacks import calling_frame
-from gradviz.recording.torch_access import patches
 from gradviz.recording.torch_access.import_notice import ImportNotice
+from gradviz.recording.torch_access.modules import global_hook_tables
+from gradviz.recording.torch_access.names import find
+from gradviz.recording.torch_access.patches import Replacement
 
 _MODULE = "torch._dynamo.eval_frame"
-_SWITCH = "_maybe_set_eval_frame"
 
 
 class CompiledCodeWatch:
@@ -31,8 +33,8 @@ class CompiledCodeWatch:
         self._compiled_call: FrameType | None = None
         """The frame of Dynamo's wrapper that entered compiled code first; the same one will leave it."""
         self._is_leaving = False
-        self._original: Any = None
-        self._original_hook_question: Any = None
+        self._switch = Replacement("torch._dynamo.eval_frame._maybe_set_eval_frame")
+        self._hook_question = Replacement("torch.nn.modules.module._has_any_global_hook")
         self._notice = ImportNotice(_MODULE, self.install)
 
     def start(self) -> None:
@@ -42,12 +44,8 @@ class CompiledCodeWatch:
     def stop(self) -> None:
         """Put Dynamo and the import system back."""
         self._notice.stop()
-        if self._original is not None:
-            module = patches.dynamo_eval_frame()
-            if module is not None:
-                setattr(module, _SWITCH, self._original)
-            self._original = None
-            patches.restore_global_hook_question(self._original_hook_question)
+        self._switch.take_back()
+        self._hook_question.take_back()
 
     @property
     def is_running(self) -> bool:
@@ -56,11 +54,16 @@ class CompiledCodeWatch:
 
     def install(self) -> None:
         """Replace Dynamo's switch by one that pauses the watch as well."""
-        module = patches.dynamo_eval_frame()
-        if module is None or self._original is not None:
-            return
-        self._original = original = getattr(module, _SWITCH)
+        # It is not tried before: Dynamo is being imported, and what would try it waits for that.
+        if find(self._switch.path) is not None and self._switch.put(self._pausing):
+            self._hook_question.put(lambda _: self._has_any_global_hook)
 
+    def _has_any_global_hook(self) -> bool:
+        """Dynamo's question, after which it prints a warning, passes over ours."""
+        owns = self._watch.owns_hook
+        return any(not owns(hook) for table in global_hook_tables() for hook in table)
+
+    def _pausing(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def switch(callback: Any) -> Any:
             # Whatever Python runs while a callback is set is compiled, our own functions included: pause before it
             # is set, resume after it is gone.
@@ -70,8 +73,7 @@ class CompiledCodeWatch:
                 self._after_compiled_call()
             return result
 
-        setattr(module, _SWITCH, switch)
-        self._original_hook_question = patches.replace_global_hook_question(self._watch.owns_hook)
+        return switch
 
     def _before_switch(self, wrapper: FrameType, *, enters_compiled_code: bool) -> None:
         if not self._watch.is_watching or threading.get_ident() != self._thread:

@@ -20,6 +20,8 @@ from msgspec.structs import replace
 
 from gradviz.graph.model import CallSite, Graph
 from gradviz.recording.backward.gradients.hooks import measuring
+from gradviz.recording.torch_access.engine import compiled_backward_of
+from gradviz.recording.torch_access.nodes import TELLS_SAVED_TENSORS, python_function_class, saved_in
 from gradviz.recording.walk.graph_walker import Walk
 
 BROKEN_BY = "broken_by"
@@ -93,11 +95,9 @@ class CompiledReplays:
 
 def _compiled_nodes(walk: Walk) -> Iterator[tuple[int, _Kept]]:
     for place, wrapper in enumerate(walk.wrappers):
-        module = getattr(
-            getattr(getattr(wrapper, "_forward_cls", None), "_lazy_backward_info", None), "bw_module", None
-        )
+        module = compiled_backward_of(python_function_class(wrapper)) if TELLS_SAVED_TENSORS else None
         if isinstance(module, torch.fx.GraphModule):
-            slots = wrapper._raw_saved_tensors
+            slots = saved_in(wrapper, "_raw_saved_tensors")
             saved = [slot.data for slot in slots if slot.unpack_hook is None and isinstance(slot.data, torch.Tensor)]
             if len(saved) == len(slots):
                 yield place, _Kept(module, saved)

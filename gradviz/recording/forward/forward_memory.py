@@ -13,18 +13,25 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradviz.graph.saved_tensors import AllocatorReading, TorchObjects
 from gradviz.recording.forward.module_tree import distinct_modules, parameters_inside
 from gradviz.recording.forward.names import NameTable, names_on_stack
-from gradviz.recording.torch_access import allocators, reading
+from gradviz.recording.torch_access import allocators
+from gradviz.recording.torch_access.modules import own_buffers, own_parameters
+from gradviz.recording.torch_access.tensors import (
+    DISABLE_TORCH_FUNCTION,
+    requires_grad_of,
+    storage_address,
+    unwrapped,
+    weak_storage,
+)
 
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
     """The tensor's storage; None for those that have none, sparse ones for example."""
     try:
-        return reading.unwrapped(tensor).untyped_storage()
+        return unwrapped(tensor).untyped_storage()
     except (NotImplementedError, RuntimeError):
         return None
 
@@ -38,7 +45,7 @@ class ForwardMemory:
         self._before: dict[str, allocators.InUse] = {}
         self._candidate: dict[str, allocators.InUse] = {}
         self._after: dict[str, allocators.InUse] = {}
-        self._known: dict[int, tuple[StorageWeakRef, int, str]] = {}
+        self._known: dict[int, tuple[Any, int, str]] = {}
         self._modules_before = self._imported = 0
 
     def arm(self) -> None:
@@ -53,18 +60,18 @@ class ForwardMemory:
 
     def before_call(self, args: tuple[Any, ...]) -> None:
         """A torch call is about to run that may turn out to make the first nodes."""
-        with reading.DISABLE_TORCH_FUNCTION():
+        with DISABLE_TORCH_FUNCTION():
             if torch.is_grad_enabled() and any(_may_need_gradient(value) for value in args):
                 self._candidate = allocators.read()
 
     def after_first_nodes(self, frame: FrameType | None, args: tuple[Any, ...]) -> None:
         """That call did, and no module was running: the forward began with it."""
-        with reading.DISABLE_TORCH_FUNCTION():
+        with DISABLE_TORCH_FUNCTION():
             self._begin(self._candidate or allocators.read(), frame, _tensors(args))
 
     def enter_module(self, frame: FrameType | None, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         """An outermost module call is about to run."""
-        with reading.DISABLE_TORCH_FUNCTION():
+        with DISABLE_TORCH_FUNCTION():
             if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters_inside(module)):
                 self._begin(allocators.read(), frame, [*_tensors(args), *_of_module(module)])
 
@@ -117,22 +124,18 @@ class ForwardMemory:
         of_modules = [tensor for module, _ in names.modules.values() for tensor in _of_module(module)]
         for tensor in (*held, *of_modules, *tensors):
             storage = storage_of(tensor)
-            if storage is not None and storage._cdata not in self._known:
-                self._known[storage._cdata] = (_weak(storage), storage.nbytes(), str(storage.device))
+            if storage is not None and storage_address(storage) not in self._known:
+                self._known[storage_address(storage)] = (weak_storage(storage), storage.nbytes(), str(storage.device))
 
 
-def _weak(storage: torch.UntypedStorage) -> StorageWeakRef:
-    return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-
-
-def _is_gone(reference: StorageWeakRef) -> bool:
-    return bool(reference.expired())  # type: ignore[no-untyped-call]
+def _is_gone(reference: Any) -> bool:
+    return bool(reference.expired())
 
 
 def _of_module(root: torch.nn.Module) -> Iterable[torch.Tensor]:
     """Parameters, their gradients, and buffers."""
     for module in distinct_modules([root]):
-        for tensor in (*module._parameters.values(), *module._buffers.values()):
+        for tensor in (*own_parameters(module).values(), *own_buffers(module).values()):
             if tensor is not None:
                 yield tensor
                 if tensor.is_leaf and tensor.grad is not None:
@@ -149,4 +152,4 @@ def _may_need_gradient(value: Any) -> bool:
     return issubclass(type(value), torch.Tensor) and bool(_requires_grad(value))
 
 
-_requires_grad = reading.tensor_getter("requires_grad")
+_requires_grad = requires_grad_of

@@ -23,13 +23,14 @@ from gradviz.graph.saved_tensors import SavedTensor
 from gradviz.recording.backward.gradients.gradient_sums import Slot
 from gradviz.recording.backward.gradients.hooks import measuring
 from gradviz.recording.backward.gradients.meter import GradientMeter
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.modes import is_transforming
+from gradviz.recording.torch_access.names import tensor_attribute
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 
 MAX_KEPT = 100_000
 
-_requires_grad = reading.tensor_getter("requires_grad")
-_output_nr = reading.tensor_getter("output_nr")
+_requires_grad = tensor_attribute("requires_grad")
+_output_nr = tensor_attribute("output_nr")
 
 
 class ForwardValues:
@@ -69,7 +70,7 @@ class ForwardValues:
         """The number by which `_figures` will know its values; None where they are not wanted."""
         if not self.is_taking or self._count >= MAX_KEPT:
             return None
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or reading.is_transforming():
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or is_transforming():
             return None
         with measuring():
             number = self._meter.take(tensor) if tensor.numel() <= self.up_to else None

@@ -14,12 +14,13 @@ from typing import Any, Protocol
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from gradviz.recording.run.function_stand_in import StandIns
-from gradviz.recording.torch_access import patches, reading
+from gradviz.recording.torch_access.modes import pop_function_mode, push_function_mode, swallow_next_push
+from gradviz.recording.torch_access.nodes import peek_sequence_nr
 
 Note = Callable[[int, int, Any, tuple[Any, ...], Any, Any], None]
 """Gets: sequence number before and after, function, arguments, keyword arguments, result."""
 
-_peek = reading.peek_sequence_nr
+_peek = peek_sequence_nr
 _DISPATCHER = handle_torch_function.__code__
 
 
@@ -91,7 +92,7 @@ class CallMode(TorchFunctionMode):
     def put_on(self) -> None:
         """Begin to see the calls of this thread."""
         self.is_on = True
-        patches.push_function_mode(self)
+        push_function_mode(self)
 
     def take_off(self) -> bool:
         """See no more calls of this thread; False where there was nothing on its stack to take off.
@@ -100,12 +101,12 @@ class CallMode(TorchFunctionMode):
         """
         above = []
         found = False
-        while not found and (top := patches.pop_function_mode()) is not None:
+        while not found and (top := pop_function_mode()) is not None:
             found = top is self
             if not found:
                 above.append(top)
         for other in reversed(above):
-            patches.push_function_mode(other)
+            push_function_mode(other)
         if found:
             self.is_on = False
         return found
@@ -114,4 +115,4 @@ class CallMode(TorchFunctionMode):
         """The same at the end of the recording, also from inside the handler."""
         self.is_on = False
         if not self.take_off() and self._is_handling:
-            patches.swallow_next_push(self)
+            swallow_next_push(self)

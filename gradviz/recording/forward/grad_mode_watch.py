@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from gradviz.recording.forward.names import local_variables
+from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_torch_file
 from gradviz.recording.run.stacks import function_name
 
 _WORDS = ("no_grad", "inference_mode", "set_grad_enabled")
-_DECORATED = frozenset({"decorate_context", "generator_context"})
+_DECORATED = frozenset({"ctx_factory", "func"})
+"""Variables of the frame in which torch runs a decorated function; the name of that frame differs between releases."""
 _MAX_SWITCHES = 1_000
 
 
@@ -89,7 +90,7 @@ class GradModeWatch:
 
 def _decorator_line(frame: FrameType) -> Location | None:
     """The line of the decorator, for the frame in which torch runs a decorated function."""
-    if frame.f_code.co_name not in _DECORATED or not is_torch_file(frame.f_code.co_filename):
+    if not _DECORATED.issubset(frame.f_code.co_freevars) or not is_torch_file(frame.f_code.co_filename):
         return None
     code = _code_of(local_variables(frame).get("func"))
     if code is None or is_torch_file(code.co_filename):

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from gradviz.recording.torch_access.tensors import hook_table_of, hooks_before_accumulation, post_accumulate_hooks
+
 
 def hook_name(hook: Any) -> str:
     """A readable name for a hook: the qualified name of its function, or its class."""
@@ -16,7 +18,7 @@ def hook_name(hook: Any) -> str:
 
 def _table_of(handle: Any) -> Any:
     """The table in which a handle's hook stood; None where that is gone, or not told."""
-    return getattr(handle, "hooks_dict_ref", lambda: None)()
+    return hook_table_of(handle)
 
 
 def hooks_still_on(hooks: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
@@ -37,8 +39,7 @@ def hooks_behind(hooks: Sequence[tuple[str, Any]]) -> list[Any]:
 
 def hooks_on(tensor: torch.Tensor) -> list[Any]:
     """The hooks that a leaf carries, before and after its gradient is accumulated."""
-    tables = (getattr(tensor, "_backward_hooks", None), getattr(tensor, "_post_accumulate_grad_hooks", None))
-    return [hook for table in tables if table for hook in table.values()]
+    return [*hooks_before_accumulation(tensor).values(), *post_accumulate_hooks(tensor).values()]
 
 
 def names_of_hooks(tensor: torch.Tensor) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
+from gradviz.recording.torch_access.modules import own_modules, own_parameters
+
 
 def modules_inside(root: torch.nn.Module, prefix: str = "") -> Iterator[tuple[str, torch.nn.Module]]:
     """Dotted path and module of `root` and all below it; one that is shared, once for each place that holds it."""
@@ -16,7 +18,7 @@ def modules_inside(root: torch.nn.Module, prefix: str = "") -> Iterator[tuple[st
         yield path, module
         if id(module) not in opened:
             opened.add(id(module))
-            children = [(f"{path}.{name}", child) for name, child in module._modules.items() if child is not None]
+            children = [(f"{path}.{name}", child) for name, child in own_modules(module).items() if child is not None]
             waiting.extend(reversed(children))
 
 
@@ -30,15 +32,15 @@ def distinct_modules(roots: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Modu
             if id(module) not in opened:
                 opened.add(id(module))
                 yield module
-                if module._modules:
-                    waiting += [child for child in reversed(module._modules.values()) if child is not None]
+                if own_modules(module):
+                    waiting += [child for child in reversed(tuple(own_modules(module).values())) if child is not None]
 
 
 def parameters_inside(*roots: torch.nn.Module) -> list[torch.nn.Parameter]:
     """Every parameter of modules and all below them, ties once, without those whose shape is not known yet."""
     found: dict[int, torch.nn.Parameter] = {}
     for module in distinct_modules(roots):
-        for parameter in module._parameters.values():
+        for parameter in own_parameters(module).values():
             if parameter is not None and not torch.nn.parameter.is_lazy(parameter):
                 found[id(parameter)] = parameter
     return list(found.values())

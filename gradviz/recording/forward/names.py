@@ -6,7 +6,6 @@ and from modules, whose parameters get full dotted names. Library frames are lef
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from types import FrameType, ModuleType, TracebackType
@@ -16,8 +15,10 @@ import torch
 
 from gradviz.recording.forward.module_tree import distinct_modules, modules_inside, outermost
 from gradviz.recording.forward.structures import MAX_ELEMENTS, named_tensors, stored_attributes
+from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 from gradviz.recording.run.user_traceback import BOUNDARY
+from gradviz.recording.torch_access.modules import own_buffers, own_modules, own_parameters
 
 _CO_OPTIMIZED = 0x1
 
@@ -139,25 +140,6 @@ def own_namespaces(frame: FrameType | None) -> Iterator[Mapping[str, Any]]:
         frame = frame.f_back
 
 
-def local_variables(frame: FrameType) -> dict[str, Any]:
-    """A copy of a frame's variables that leaves nothing alive behind.
-
-    Up to Python 3.12 reading ``f_locals`` of a function makes a snapshot that the frame keeps, and with it every
-    tensor in it, until the function returns. It is emptied again, unless the program itself holds it (``locals()``).
-    """
-    snapshot = frame.f_locals
-    copy = dict(snapshot)
-    is_snapshot = sys.version_info < (3, 13) and frame.f_code.co_flags & _CO_OPTIMIZED
-    if is_snapshot and not _has_other_holders(snapshot, frame):
-        snapshot.clear()
-    return copy
-
-
-def _has_other_holders(snapshot: dict[str, Any], frame: FrameType) -> bool:
-    # References: the frame's own, `snapshot` in the caller, our argument, and the one of the call itself.
-    return sys.getrefcount(snapshot) > 4
-
-
 def namespaces_of_traceback(trace: TracebackType | None, *, with_libraries: bool = True) -> list[Mapping[str, Any]]:
     """Variables of every frame that an exception passed through: the reader's own first, innermost first."""
     own: list[Mapping[str, Any]] = []
@@ -204,7 +186,7 @@ class ModuleNames:
             if id(module) in named_before:
                 continue
             self.paths.setdefault(id(module), path)
-            for table, tensors in ((self.parameters, module._parameters), (self.buffers, module._buffers)):
+            for table, tensors in ((self.parameters, own_parameters(module)), (self.buffers, own_buffers(module))):
                 for name, tensor in tensors.items():
                     if tensor is not None:
                         _append_once(table.setdefault(id(tensor), []), f"{path}.{name}")
@@ -213,7 +195,7 @@ class ModuleNames:
 def _elements_of_lists(owners: Iterable[torch.nn.Module]) -> set[int]:
     """Ids of what lies in the module lists of `owners`."""
     lists = (module for module in distinct_modules(owners) if issubclass(type(module), torch.nn.ModuleList))
-    return {id(element) for each in lists for element in each._modules.values()}
+    return {id(element) for each in lists for element in own_modules(each).values()}
 
 
 def _strangeness(name: str) -> tuple[bool, bool, int]:

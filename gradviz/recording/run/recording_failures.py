@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.modes import pause_tracing, resume_tracing
 
 
 class Defects:
@@ -25,13 +25,13 @@ class Defects:
 
         To it the shape of a tensor that is asked for would be a node of the traced graph.
         """
-        tracing = reading.pause_tracing()
+        tracing = pause_tracing()
         try:
             yield
         except Exception as defect:
             self.note(defect)
         finally:
-            reading.resume_tracing(tracing)
+            resume_tracing(tracing)
 
     def sentences(self, what: str) -> list[str]:
         """How often each of them kept us from something; in `what`, ``{}`` stands for the number."""

@@ -10,14 +10,16 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from itertools import islice
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 import torch
 
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_hook_detour
 from gradviz.recording.run.user_traceback import BOUNDARY, direct_call_in
-from gradviz.recording.torch_access import patches, reading
+from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.modes import keeps_node_metadata
+from gradviz.recording.torch_access.patches import Replacement
 
 _DISPATCHER = "handle_torch_function"
 
@@ -26,25 +28,20 @@ class HiddenFrames:
     """Replaces torch's readers of the stack between `start` and `stop`."""
 
     def __init__(self) -> None:
-        self._originals: list[tuple[ModuleType, str, Any]] = []
+        self._stacks = Replacement("torch.fx.traceback.format_stack")
+        self._names = Replacement("torch.jit._trace._create_interpreter_name_lookup_fn")
 
     def start(self) -> None:
         """Replace the readers that this torch has."""
-        self._replace(patches.ANOMALY_STACKS, _stack_formatter)
-        self._replace(patches.TRACED_NAMES, _name_finders)
-
-    def _replace(self, reader: tuple[str, str], replacement: Callable[[Any], Any]) -> None:
-        module, name = sys.modules.get(reader[0]), reader[1]
-        original = getattr(module, name, None)
-        if module is not None and original is not None:
-            self._originals.append((module, name, original))
-            setattr(module, name, replacement(original))
+        if works("stacks of anomaly mode"):
+            self._stacks.put(_stack_formatter)
+        if works("names of traced values"):
+            self._names.put(_name_finders)
 
     def stop(self) -> None:
         """Put them back; safe to call twice."""
-        for module, name, original in self._originals:
-            setattr(module, name, original)
-        self._originals = []
+        self._stacks.take_back()
+        self._names.take_back()
 
 
 def frames_of_program(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
@@ -70,7 +67,7 @@ def frames_of_program(frame: FrameType | None) -> Iterator[tuple[FrameType, int]
 
 def _stack_formatter(original: Callable[[], list[str]]) -> Callable[[], list[str]]:
     def format_stack() -> list[str]:
-        if reading.keeps_node_metadata():
+        if keeps_node_metadata():
             return original()  # which then looks at no frame
         stack = traceback.StackSummary.extract(frames_of_program(sys._getframe(1)))
         stack.reverse()

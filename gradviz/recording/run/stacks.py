@@ -15,7 +15,7 @@ from types import CodeType, FrameType
 from gradviz.graph.model import CallSite
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 from gradviz.recording.run.user_traceback import BOUNDARY
-from gradviz.recording.torch_access import patches
+from gradviz.recording.torch_access.frames import module_call_code
 
 _KEEP, _SKIP, _MODULE_CALL, _END = range(4)
 NO_STACK = -1
@@ -43,7 +43,7 @@ class StackTable:
         self._codes: dict[int, CodeType] = {}
         """Keeps the code objects alive, whose ids serve as keys."""
         self._verdicts: dict[int, int] = {}
-        self.module_call_code = patches.module_call_code()
+        self.module_call_code = module_call_code()
 
     def current(self, frame: FrameType | None, running_calls: list[CallFrame]) -> int:
         """Id of the stack from `frame` upwards; `running_calls` are the module calls that it is inside of."""
@@ -73,18 +73,23 @@ class StackTable:
                     pending.append((segment, call))
                     segment = []
             elif verdict == _END:
-                del running_calls[:depth]
+                self._drop(running_calls, depth)
                 break
             frame = frame.f_back
         else:
             # The top was reached, but these calls were not on the way: a `BaseException` ended them.
-            del running_calls[:depth]
+            self._drop(running_calls, depth)
         if segment or not pending:
             above = self._intern(segment, above)
         for inner_segment, call in reversed(pending):
             call.stack_above = above
             above = self._intern(inner_segment, above)
         return above
+
+    def _drop(self, running_calls: list[CallFrame], count: int) -> None:
+        """Forget the outermost calls, unless nothing tells in which frames modules are called."""
+        if self.module_call_code is not None:
+            del running_calls[:count]
 
     def _intern(self, segment: list[int], above: int) -> int:
         if not segment:

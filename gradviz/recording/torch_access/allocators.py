@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import torch
 
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.modes import DISABLE_DISPATCH_MODES
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 
 CUDA_BLOCK = 512
 """CUDA's caching allocator gives out multiples of so many bytes."""
@@ -64,7 +65,7 @@ def bytes_from_malloc() -> Callable[[], int] | None:
         return int(info.uordblks) + int(info.hblkhd)
 
     before = in_use()
-    with reading.DISABLE_TORCH_FUNCTION(), reading.DISABLE_DISPATCH_MODES():
+    with DISABLE_TORCH_FUNCTION(), DISABLE_DISPATCH_MODES():
         probe = torch.empty(_PROBE_BYTES, dtype=torch.uint8, device="cpu")
     is_counted = in_use() - before >= _PROBE_BYTES
     del probe

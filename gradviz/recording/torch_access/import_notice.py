@@ -61,6 +61,10 @@ class _TellingLoader:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
         self._loader.exec_module(module)
+        if module.__spec__ is not None:
+            # It is whole now. Until Python has noted that, another thread that imports it waits for this one: for
+            # ever, if what is called next waits for such a thread.
+            module.__spec__._initializing = False  # type: ignore[attr-defined]
         self._then()
 
     def __getattr__(self, name: str) -> Any:

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from gradviz.recording.torch_access import patches
+from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.patches import Replacement
 
 
 class SwappedTensors:
@@ -21,22 +22,16 @@ class SwappedTensors:
 
     def __init__(self, let_go: Callable[[torch.Tensor], None]) -> None:
         self._let_go = let_go
-        self._probe = patches.swap_probe()
-        self._original: Any = None
+        self._replacement = Replacement("torch.utils.weakref")
 
     def start(self) -> None:
         """Begin to listen, where this torch can be listened to."""
-        if self._probe is not None:
-            module, name = self._probe
-            self._original = getattr(module, name)
-            setattr(module, name, _Questions(self._let_go))
+        if works("swapped tensors"):
+            self._replacement.put(lambda _: _Questions(self._let_go))
 
     def stop(self) -> None:
         """Put torch back; safe to call twice."""
-        if self._probe is not None and self._original is not None:
-            module, name = self._probe
-            setattr(module, name, self._original)
-            self._original = None
+        self._replacement.take_back()
 
 
 class _Questions:

@@ -9,7 +9,8 @@ import torch
 from msgspec.structs import replace
 
 from gradviz.graph.model import TensorFacts
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.names import tensor_attribute
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 
 UNREADABLE = TensorFacts(shape=("?",), dtype="?", device="?")
 """What stands in where even the shape cannot be read without running somebody's code."""
@@ -48,7 +49,7 @@ class FactsTable:
         type_name = "Tensor" if kind is torch.nn.Parameter else kind.__name__
         if answers_itself(kind):
             return replace(UNREADABLE, type_name=type_name)
-        with reading.DISABLE_TORCH_FUNCTION():
+        with DISABLE_TORCH_FUNCTION():
             try:
                 key = (_sizes(tensor), _dtype(tensor), _device(tensor), _plain(_layout(tensor)), type_name)
             except Exception:  # a subclass may compute its sizes, and fail in whatever way
@@ -63,7 +64,7 @@ class FactsTable:
 
 
 _shape, _dtype, _device, _layout, _is_nested = (
-    reading.tensor_getter(name) for name in ("shape", "dtype", "device", "layout", "is_nested")
+    tensor_attribute(name) for name in ("shape", "dtype", "device", "layout", "is_nested")
 )
 
 

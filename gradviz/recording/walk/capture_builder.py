@@ -23,7 +23,7 @@ from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.names import ModuleNames, NameTable
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.kept_lines import kept_lines
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access import capabilities
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.graph_builder import CallAt, GraphBuilder
 from gradviz.recording.walk.graph_walker import Walk, leaf_variables, walk
@@ -86,9 +86,6 @@ class CaptureBuilder:
             recorded = Recorded(walked, next(self._next_place))
             self.graphs[recorded.place] = graph
             self.node_count += len(walked.wrappers)
-        for wrapper in walked.wrappers[-1:]:
-            for what in reading.untold(wrapper):
-                self.disclose(f"torch {torch.__version__} does not tell {what}")
         self._note_parameters(models, module_names)
         return recorded
 
@@ -126,7 +123,7 @@ class CaptureBuilder:
 
     def disclosures(self) -> tuple[str, ...]:
         """What could not be recorded, each in a sentence."""
-        return tuple(dict.fromkeys([*self._disclosures, *self._unknowns()]))
+        return tuple(dict.fromkeys([*capabilities.disclosures(), *self._disclosures, *self._unknowns()]))
 
     def capture(
         self,
@@ -149,6 +146,7 @@ class CaptureBuilder:
             backward_calls=backward_calls,
             disclosures=self.disclosures(),
             calls=calls,
+            missing=capabilities.unseen(),
         )
 
     def _log_of_graph(self) -> ThreadLog | None:

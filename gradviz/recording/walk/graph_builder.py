@@ -23,9 +23,9 @@ from gradviz.recording.forward.hooks import hooks_behind, hooks_on, hooks_still_
 from gradviz.recording.forward.names import ModuleNames, NameTable
 from gradviz.recording.forward.public_functions import public_name
 from gradviz.recording.run.stacks import CallSiteTable, StackTable
-from gradviz.recording.torch_access import reading
-from gradviz.recording.torch_access.reading import LEAF_SEQUENCE_NR
+from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, TELLS_SAVED_TENSORS, sequence_nr_of
 from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_there_already, unwrapped
 from gradviz.recording.walk.graph_tables import ConstantTable, ScopeTable
 from gradviz.recording.walk.graph_walker import Walk, leaf_variables, without_collector
 from gradviz.recording.walk.node_classes import NodeClass, plain_value, read_class, saves_for_recomputation
@@ -87,7 +87,7 @@ class GraphBuilder:
             call_sites=one.sites.sites,
             constants=one.constants_with_values(),
             storages=storages,
-            knows_saved_tensors=True,
+            knows_saved_tensors=TELLS_SAVED_TENSORS,
             allocators=self.memory.readings(one.objects(nodes, storages)),
             older_graphs=older_graphs(walk, modules.variables) if backward is not None else (),
             custom_functions=one.custom_functions,
@@ -191,8 +191,8 @@ class _OneGraph:
         if not hasattr(wrapper, "variable"):
             return replace(node, sequence_nr=None)
         tensor = wrapper.variable
-        own = reading.unwrapped(tensor)
-        with reading.DISABLE_TORCH_FUNCTION():
+        own = unwrapped(tensor)
+        with DISABLE_TORCH_FUNCTION():
             names = (*self.modules.parameters.get(id(own), ()), *self.names.variables_of(own))
             has_grad = tensor.grad is not None
             held = HeldTensor(names, tensor.is_leaf, tensor.requires_grad, tensor.retains_grad, has_grad)
@@ -242,7 +242,7 @@ class _OneGraph:
 
     def storages(self) -> tuple[Storage, ...]:
         """Memory that the nodes keep, with what else holds it; to be called when they have been built."""
-        with reading.DISABLE_TORCH_FUNCTION():
+        with DISABLE_TORCH_FUNCTION():
             return tuple(
                 self._saved.storages.storages(self.modules, self.builder.log.called_modules(), self.builder.memory)
             )
@@ -259,8 +259,8 @@ class _OneGraph:
         for place, variable in leaf_variables(self.walk):
             yield place, 0, variable
         for tensor, _ in self.names.tensors.values():
-            with reading.DISABLE_TORCH_FUNCTION():
-                place_of_maker = self.walk.position.get(reading.grad_fn_there_already(tensor))
+            with DISABLE_TORCH_FUNCTION():
+                place_of_maker = self.walk.position.get(grad_fn_there_already(tensor))
                 if place_of_maker is not None:
                     yield place_of_maker, tensor.output_nr, tensor
 
@@ -277,8 +277,8 @@ class _OneGraph:
     def _held_tensors(self) -> dict[int, tuple[HeldTensor, ...]]:
         held: dict[int, tuple[HeldTensor, ...]] = {}
         for tensor, _ in self.names.tensors.values():
-            with reading.DISABLE_TORCH_FUNCTION():
-                place = self.walk.position.get(reading.grad_fn_there_already(tensor))
+            with DISABLE_TORCH_FUNCTION():
+                place = self.walk.position.get(grad_fn_there_already(tensor))
                 if place is not None:
                     entry = HeldTensor(
                         self.names.variables_of(tensor),
@@ -305,12 +305,12 @@ _NO_ATTRIBUTES: dict[str, Attribute] = {}
 
 def older_graphs(walked: Walk, names: NameTable) -> tuple[OlderGraph, ...]:
     """By variable, those with most tensors first."""
-    numbers = [number for number in walked.sequence_nrs if number != reading.LEAF_SEQUENCE_NR]
+    numbers = [number for number in walked.sequence_nrs if number != LEAF_SEQUENCE_NR]
     first = min(numbers, default=0)
     found: Counter[str] = Counter()
     for tensor, paths in names.tensors.values():
-        with reading.DISABLE_TORCH_FUNCTION():
-            maker = reading.grad_fn_there_already(tensor)
-            if maker is not None and maker not in walked.position and maker._sequence_nr() < first:
+        with DISABLE_TORCH_FUNCTION():
+            maker = grad_fn_there_already(tensor)
+            if maker is not None and maker not in walked.position and sequence_nr_of(maker) < first:
                 found[paths[0].partition("[")[0]] += 1
     return tuple(OlderGraph(name, tensors) for name, tensors in found.most_common())

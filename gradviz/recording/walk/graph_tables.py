@@ -10,7 +10,7 @@ from gradviz.graph.model import Constant, ModuleScope
 from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog
 from gradviz.recording.forward.module_tree import parameters_inside
 from gradviz.recording.forward.names import ModuleNames
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, base_of
 
 
 class ScopeTable:
@@ -55,7 +55,7 @@ class ScopeTable:
 
     def _parameter_count(self, place: int, module: torch.nn.Module) -> int:
         if place not in self._parameter_counts:
-            with reading.DISABLE_TORCH_FUNCTION():
+            with DISABLE_TORCH_FUNCTION():
                 self._parameter_counts[place] = sum(parameter.numel() for parameter in parameters_inside(module))
         return self._parameter_counts[place]
 
@@ -111,6 +111,6 @@ class ConstantTable:
 
 def _whole_base(tensor: torch.Tensor) -> torch.Tensor | None:
     """What a tensor shows in another shape, if that is all of it: ``labels`` for ``labels.view(-1)``."""
-    with reading.DISABLE_TORCH_FUNCTION():
-        base: torch.Tensor | None = tensor._base
+    with DISABLE_TORCH_FUNCTION():
+        base: torch.Tensor | None = base_of(tensor)
         return base if base is not None and base.numel() == tensor.numel() else None

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradviz.graph.model import Edge
-from gradviz.recording.torch_access.reading import LEAF_SEQUENCE_NR
+from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, sequence_nr_of
 from gradviz.recording.walk import destruction
 
 Followers = tuple[tuple[Any, int], ...]
@@ -86,7 +86,7 @@ def _collect(roots: Iterable[Any], found: dict[Any, Followers]) -> None:
 def _in_creation_order(found: dict[Any, Followers]) -> Walk:
     """Operations by sequence number, each leaf just before the first operation that uses it."""
     nodes = list(found)
-    numbers = [node._sequence_nr() for node in nodes]
+    numbers = list(map(sequence_nr_of, nodes))
     by_number = sorted(range(len(nodes)), key=numbers.__getitem__)
     position: dict[Any, int] = {}
     order: list[int] = []

@@ -9,7 +9,13 @@ from typing import Any
 
 from gradviz.graph.model import Attribute, CustomFunction, NodeKind, Scalar
 from gradviz.recording.forward.user_functions import custom_function_of
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.nodes import (
+    TELLS_SAVED_TENSORS,
+    python_function_class,
+    raw_slots,
+    saved_in,
+    unpacking_slots,
+)
 from gradviz.recording.walk.node_kinds import is_checkpointed, kind_of_function_class, kind_of_operation
 
 _TOP_BIT = 2**63
@@ -54,18 +60,17 @@ class NodeClass:
 
 def read_class(wrapper: Any) -> NodeClass:
     """Look up what the class of this node has; ``dir()`` is far too slow to ask for each node."""
-    slots = dir(wrapper)
-    raw = {slot.removeprefix("_raw") for slot in slots if slot.startswith("_raw_saved_")}
-    function_class = reading.python_function_class(wrapper)
-    plain = [slot for slot in slots if slot.startswith("_saved_") and slot not in raw and not _repeats_shapes(slot)]
+    raw = {slot.removeprefix("_raw") for slot in raw_slots(wrapper)}
+    function_class = python_function_class(wrapper)
+    plain = [slot for slot in unpacking_slots(wrapper) if slot not in raw and not _repeats_shapes(slot)]
     name = wrapper.name()
     kind = kind_of_operation(name) if function_class is None else kind_of_function_class(function_class)
     return NodeClass(
         name=name,
         kind=kind,
         attributes=tuple((slot.removeprefix("_saved_"), slot) for slot in plain),
-        first_saved="_raw" + min(raw) if raw and function_class is None else None,
-        saved=tuple(_saved_slot(slot) for slot in sorted(raw)),
+        first_saved="_raw" + min(raw) if raw and function_class is None and TELLS_SAVED_TENSORS else None,
+        saved=tuple(_saved_slot(slot) for slot in sorted(raw)) if TELLS_SAVED_TENSORS else (),
         definition=custom_function_of(function_class, name) if function_class and kind == "custom" else None,
     )
 
@@ -73,7 +78,7 @@ def read_class(wrapper: Any) -> NodeClass:
 def saves_for_recomputation(wrapper: Any, node_class: NodeClass) -> bool:
     """True inside non-reentrant checkpointing, where nobody saw the call: reads one packed slot, unpacks nothing."""
     try:
-        raw = getattr(wrapper, node_class.first_saved or "")
+        raw = saved_in(wrapper, node_class.first_saved or "")
     except RuntimeError:
         return False  # freed by an earlier backward
     first = raw[0] if isinstance(raw, tuple) and raw else raw

@@ -9,8 +9,7 @@ import torch
 from msgspec.structs import replace
 
 from gradviz.graph.model import TensorFacts
-from gradviz.recording.torch_access import reading
-from gradviz.recording.torch_access.reading import LEAF_SEQUENCE_NR
+from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, input_metadata
 from gradviz.recording.torch_access.tensor_facts import UNREADABLE, FactsTable, is_unreadable
 from gradviz.recording.walk.graph_walker import Walk
 
@@ -24,7 +23,7 @@ class OutputReader:
 
     def of_walk(self, walk: Walk) -> list[tuple[TensorFacts | None, ...]]:
         """Facts of what the forward of each node produced; nothing yet for leaves, which tell it themselves."""
-        read, single = reading.input_metadata, self.facts.single
+        read, single = input_metadata, self.facts.single
         result: list[tuple[TensorFacts | None, ...]] = []
         for wrapper, number in zip(walk.wrappers, walk.sequence_nrs, strict=True):
             try:
@@ -50,7 +49,7 @@ class OutputReader:
 
     def _outputs_one_by_one(self, wrapper: Any) -> tuple[TensorFacts | None, ...]:
         try:
-            metadata = reading.input_metadata(wrapper)
+            metadata = input_metadata(wrapper)
         except RuntimeError:
             self.unreadable["shapes"] += 1
             return ()

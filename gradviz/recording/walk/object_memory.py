@@ -20,6 +20,7 @@ from gradviz.graph.model import Graph, Node
 from gradviz.graph.saved_tensors import AllocatorReading, Storage, TorchObjects
 from gradviz.recording.torch_access.allocators import bytes_from_malloc
 from gradviz.recording.torch_access.own_thread import result_of_own_thread
+from gradviz.recording.torch_access.tensors import address_of, is_view
 from gradviz.recording.walk.graph_walker import without_collector
 
 NODES, SLOTS, TENSORS, VIEWS, DETACHED, STORAGES = "nodes", "slots", "tensors", "views", "results", "storages"
@@ -47,10 +48,10 @@ class ObjectCounter:
     def add(self, tensor: torch.Tensor, storage: int) -> None:
         """A tensor in a node's own slot. Reads nothing that could make a node."""
         self._slots += 1
-        if tensor._is_view():
-            self._sorts[tensor._cdata] = VIEWS, storage
+        if is_view(tensor):
+            self._sorts[address_of(tensor)] = VIEWS, storage
         elif type(tensor) is torch.Tensor:
-            self._sorts[tensor._cdata] = TENSORS if tensor.requires_grad else DETACHED, storage
+            self._sorts[address_of(tensor)] = TENSORS if tensor.requires_grad else DETACHED, storage
 
     def counted(self, nodes: Sequence[Node], storages: Sequence[Storage]) -> tuple[TorchObjects, ...]:
         """How many of each sort the forward made, with sizes still to be measured."""

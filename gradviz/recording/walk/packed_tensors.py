@@ -12,7 +12,7 @@ import torch
 
 from gradviz.recording.forward.hooks import hook_name
 from gradviz.recording.forward.structures import closure_variables, named_tensors, stored_attributes
-from gradviz.recording.torch_access.reading import CHECKPOINT_MODULE
+from gradviz.recording.torch_access.nodes import CHECKPOINT_MODULE, CheckpointRecord, checkpoint_record
 
 
 def packer_of(unpack_hook: Any) -> str:
@@ -49,10 +49,7 @@ class CheckpointedTensors:
 
     def frame_of(self, unpack_hook: Any) -> Any:
         """The record of one checkpointed call; None where this torch keeps it elsewhere."""
-        for _, value in closure_variables(unpack_hook):
-            if type(value).__module__ == CHECKPOINT_MODULE and hasattr(value, "weak_holders"):
-                return value
-        return None
+        return checkpoint_record(value for _, value in closure_variables(unpack_hook))
 
     def is_new(self, frame: Any) -> bool:
         """True the first time that this call's record is met."""
@@ -62,7 +59,7 @@ class CheckpointedTensors:
         """What checkpointing noted of the tensor that `holder` stands for: a dict with its shape, or None."""
         places = self._places_in(frame)
         place = places.get(id(holder))
-        noted = getattr(frame, "x_metadatas", ())
+        noted = CheckpointRecord(frame).noted()
         facts = noted[place] if place is not None and place < len(noted) else None
         return facts if isinstance(facts, dict) else None
 
@@ -70,14 +67,12 @@ class CheckpointedTensors:
         # The frame is kept beside its table, so that its id stays its own.
         known = self._places.get(id(frame))
         if known is None:
-            holders = (reference() for reference in frame.weak_holders)
+            holders = CheckpointRecord(frame).holders()
             known = self._places[id(frame)] = (frame, {id(each): place for place, each in enumerate(holders)})
         return known[1]
 
     def inputs_of(self, frame: Any) -> Iterator[tuple[str, torch.Tensor]]:
         """Arguments that the checkpointed call keeps to run again."""
-        for place, saved in enumerate(getattr(frame, "saved_args", ())):
-            # Newer torches pack them as saved tensors of their own, which must not be unpacked either.
-            tensor = saved.data if hasattr(saved, "unpack_hook") else saved
+        for place, tensor in enumerate(CheckpointRecord(frame).inputs()):
             if issubclass(type(tensor), torch.Tensor):
                 yield f"argument {place}", tensor

@@ -11,7 +11,8 @@ from gradviz.errors import BadInput
 from gradviz.recording.forward.names import NameTable
 from gradviz.recording.forward.structures import named_tensors
 from gradviz.recording.run.root_expression import parse_root
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.nodes import sequence_nr_of
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of, node_of_leaf
 from gradviz.recording.walk.graph_walker import Walk, leaf_variables, walk
 
 
@@ -37,13 +38,13 @@ def root_of(value: Any, name: str | None) -> RootTensor | None:
     if not isinstance(value, torch.Tensor):
         node = getattr(value, "node", None)
         return None if node is None else RootTensor(name, None, node, int(value.output_nr))
-    with reading.DISABLE_TORCH_FUNCTION():
+    with DISABLE_TORCH_FUNCTION():
         if not value.requires_grad:
             return None
-        grad_fn = reading.grad_fn_of(value)
+        grad_fn = grad_fn_of(value)
         if grad_fn is not None:
             return RootTensor(name, value, grad_fn, value.output_nr)
-        return RootTensor(name, value, reading.node_of_leaf(value), 0)
+        return RootTensor(name, value, node_of_leaf(value), 0)
 
 
 def slots_in(walked: Walk, values: Iterable[Any]) -> list[tuple[int, int] | None]:
@@ -57,13 +58,13 @@ def slots_in(walked: Walk, values: Iterable[Any]) -> list[tuple[int, int] | None
     def slot_of(value: Any) -> tuple[int, int] | None:
         if id(value) in leaves:
             return leaves[id(value)], 0
-        if isinstance(value, torch.Tensor) and reading.grad_fn_of(value) is None:
+        if isinstance(value, torch.Tensor) and grad_fn_of(value) is None:
             return None
         root = root_of(value, None)
         place = walked.position.get(root.grad_fn) if root is not None else None
         return None if root is None or place is None else (place, root.output_nr)
 
-    with reading.DISABLE_TORCH_FUNCTION():
+    with DISABLE_TORCH_FUNCTION():
         return [slot_of(value) for value in values]
 
 
@@ -77,9 +78,9 @@ def loose_ends(names: NameTable, *, since: int = 0) -> list[RootTensor]:
     """
     candidates: list[RootTensor] = []
     for tensor, _ in names.tensors.values():
-        with reading.DISABLE_TORCH_FUNCTION():
-            grad_fn = reading.grad_fn_of(tensor)
-            if grad_fn is not None and grad_fn._sequence_nr() >= since:
+        with DISABLE_TORCH_FUNCTION():
+            grad_fn = grad_fn_of(tensor)
+            if grad_fn is not None and sequence_nr_of(grad_fn) >= since:
                 candidates.append(RootTensor(names.variables_of(tensor)[0], tensor, grad_fn, tensor.output_nr))
     del candidates[MAX_CANDIDATES:]
     walked = walk(candidate.grad_fn for candidate in candidates)
@@ -88,7 +89,7 @@ def loose_ends(names: NameTable, *, since: int = 0) -> list[RootTensor]:
     for candidate in candidates:
         if walked.position[candidate.grad_fn] not in consumed:
             ends.setdefault((candidate.grad_fn, candidate.output_nr), candidate)
-    return sorted(ends.values(), key=lambda end: end.grad_fn._sequence_nr())
+    return sorted(ends.values(), key=lambda end: sequence_nr_of(end.grad_fn))
 
 
 def roots_of_expression(expression: str, namespace: Mapping[str, Any]) -> list[RootTensor]:

@@ -18,9 +18,16 @@ from msgspec.structs import replace
 from gradviz.graph.saved_tensors import KeptIn, SavedTensor
 from gradviz.graph.tensor_facts import TensorFacts
 from gradviz.recording.forward.forward_values import ForwardValues
-from gradviz.recording.torch_access import reading
-from gradviz.recording.torch_access.reading import DISABLE_TORCH_FUNCTION
+from gradviz.recording.torch_access.modes import DISABLE_DISPATCH_MODES
+from gradviz.recording.torch_access.nodes import python_function_class
 from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.torch_access.tensors import (
+    DISABLE_TORCH_FUNCTION,
+    may_be_asked,
+    sparse_parts,
+    unwrapped,
+    version_of,
+)
 from gradviz.recording.walk.captured_tensors import tensors_of_hook, tensors_on_ctx
 from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.node_classes import NodeClass, SavedSlot
@@ -86,7 +93,7 @@ class SavedTensorReader:
             elif raw is not None:
                 found += self._of_slot(place, wrapper, slot, raw)
         # Of Python functions the first reading tells: it raises where they were freed.
-        if not found and known.kind not in _PYTHON_KINDS and _is_freed(wrapper, known):
+        if not found and known.first_saved is not None and _is_freed(wrapper, known):
             return (SavedTensor(known.saved[0].name, state="freed"),)
         if known.kind in _PYTHON_KINDS:
             for name, tensor in tensors_on_ctx(wrapper):
@@ -105,7 +112,7 @@ class SavedTensorReader:
         # The usual case, spelled out: a strided tensor of torch's own class, saved as it is.
         key = (tuple(data.shape), data.dtype, data.device)
         (facts,) = self._facts.single.get(key) or self._facts.new_single(key)
-        version = None if data.is_inference() else data._version
+        version = version_of(data)
         source, source_nr = None, 0
         if slot.result_nr is not None:
             source, source_nr = place, slot.result_nr
@@ -166,7 +173,7 @@ class SavedTensorReader:
         self, name: str, tensor: torch.Tensor, kept_in: KeptIn, packed_by: str | None = None
     ) -> Iterator[SavedTensor]:
         """A tensor of any class; one that consists of others (sparse, wrapped) as several."""
-        tensor = reading.unwrapped(tensor)
+        tensor = unwrapped(tensor)
         parts = _parts(tensor)
         if parts is None:
             facts = self._facts.of_tensor(tensor)
@@ -175,7 +182,7 @@ class SavedTensorReader:
             except (NotImplementedError, RuntimeError):
                 yield SavedTensor(name, facts, kept_in=kept_in, state="unknown", packed_by=packed_by)
                 return
-            version = None if tensor.is_inference() else tensor._version
+            version = version_of(tensor)
             saved_version = version if not version else None
             yield SavedTensor(
                 name, facts, size, place, kept_in, packed_by=packed_by, saved_version=saved_version, version=version
@@ -197,7 +204,7 @@ def _is_own_result(wrapper: Any, tensor: torch.Tensor) -> bool:
 
     Of a view that was changed torch may have to make the ``grad_fn`` anew, so it is not asked for one.
     """
-    if type(tensor) not in _PLAIN_TYPES or not tensor.requires_grad or tensor._is_view():
+    if type(tensor) not in _PLAIN_TYPES or not tensor.requires_grad or not may_be_asked(tensor):
         return False
     return tensor.grad_fn is wrapper
 
@@ -218,7 +225,7 @@ def _version_when_saved(wrapper: Any, slot: SavedSlot, tensor: torch.Tensor) -> 
     Only torch's own check tells it, which hands the tensor out if all is well, and with it all others of its list.
     Functions written in Python are not asked: some give their tensors up when they are read so.
     """
-    if reading.python_function_class(wrapper) is not None:
+    if python_function_class(wrapper) is not None:
         return None
     raw = getattr(wrapper, slot.attribute)
     together = [each for each in (raw if type(raw) is tuple else (raw,)) if each is not None]
@@ -229,14 +236,14 @@ def _version_when_saved(wrapper: Any, slot: SavedSlot, tensor: torch.Tensor) -> 
     except RuntimeError as error:
         versions = _VERSIONS.search(str(error))
         # The first of a list that has another version than expected: certain only where no other was written to.
-        is_this_one = sum(each.data is not None and each.data._version > 0 for each in together) == 1
+        is_this_one = sum(each.data is not None and bool(version_of(each.data)) for each in together) == 1
         return int(versions.group(2)) if versions and is_this_one else None
-    return tensor._version
+    return version_of(tensor)
 
 
 def _may_be_checked(raw: Any) -> bool:
     """Whether torch's check of the version does nothing else: it would run an unpack hook, or make a node."""
-    return raw.unpack_hook is None and (raw.data is None or reading.may_be_asked(raw.data))
+    return raw.unpack_hook is None and (raw.data is None or may_be_asked(raw.data))
 
 
 def _parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]] | None:
@@ -247,20 +254,8 @@ def _parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]] | None:
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         stored = vars(tensor) if hasattr(tensor, "__dict__") else {}
         return [(name, value) for name, value in stored.items() if issubclass(type(value), torch.Tensor)]
-    names = _SPARSE_PARTS.get(tensor.layout)
-    if names is None:
-        return None
-    with torch.no_grad(), reading.DISABLE_DISPATCH_MODES():
-        return [(name.strip("_"), getattr(tensor, name)()) for name in names]
-
-
-_SPARSE_PARTS = {
-    torch.sparse_coo: ("_indices", "_values"),
-    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
-    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
-    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
-    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
-}
+    with torch.no_grad(), DISABLE_DISPATCH_MODES():
+        return sparse_parts(tensor)
 
 
 def _facts_noted(noted: dict[str, Any] | None) -> TensorFacts | None:

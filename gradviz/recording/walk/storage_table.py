@@ -15,7 +15,8 @@ from gradviz.graph.saved_tensors import Storage, StorageKind
 from gradviz.recording.forward.forward_memory import ForwardMemory, storage_of
 from gradviz.recording.forward.module_tree import distinct_modules
 from gradviz.recording.forward.names import ModuleNames
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.modules import own_buffers, own_parameters
+from gradviz.recording.torch_access.tensors import may_be_asked, storage_address
 
 
 @dataclass(slots=True)
@@ -38,9 +39,9 @@ class StorageTable:
     def place_of(self, tensor: torch.Tensor) -> int:
         """Index of the tensor's storage. Raises `NotImplementedError` for tensors that have none (sparse, opaque)."""
         storage = tensor.untyped_storage()
-        place = self._places.get(storage._cdata)
+        place = self._places.get(storage_address(storage))
         if place is None:
-            place = self._places[storage._cdata] = len(self._entries)
+            place = self._places[storage_address(storage)] = len(self._entries)
             kind: StorageKind | None = "parameter" if issubclass(type(tensor), torch.nn.Parameter) else None
             self._entries.append(_Entry(storage.nbytes(), str(storage.device), kind))
         return place
@@ -52,14 +53,14 @@ class StorageTable:
         known = memory.storages_before()
         for tensor, _ in modules.variables.tensors.values():
             storage = storage_of(tensor)
-            if storage is not None and memory.has_begun and storage._cdata not in known:
+            if storage is not None and memory.has_begun and storage_address(storage) not in known:
                 self.place_of(tensor)
             self._note(tensor, _kind_of_variable(tensor, memory), modules.variables.variables_of(tensor))
         return [self._storage(key, place, known) for key, place in self._places.items()]
 
     def _note(self, tensor: torch.Tensor, kind: StorageKind | None, names: Iterable[str]) -> None:
         storage = storage_of(tensor)
-        place = None if storage is None else self._places.get(storage._cdata)
+        place = None if storage is None else self._places.get(storage_address(storage))
         if place is not None:
             entry = self._entries[place]
             entry.kind = entry.kind or kind
@@ -80,16 +81,16 @@ def _kind_of_variable(tensor: torch.Tensor, memory: ForwardMemory) -> StorageKin
 
 
 def _is_leaf(tensor: torch.Tensor) -> bool:
-    return not tensor.requires_grad or (reading.may_be_asked(tensor) and tensor.is_leaf)
+    return not tensor.requires_grad or (may_be_asked(tensor) and tensor.is_leaf)
 
 
 def _owned_by_modules(
     modules: ModuleNames, called: Iterable[torch.nn.Module]
 ) -> Iterator[tuple[torch.Tensor, StorageKind, list[str]]]:
     for module in distinct_modules((*called, *(module for module, _ in modules.variables.modules.values()))):
-        for parameter in module._parameters.values():
+        for parameter in own_parameters(module).values():
             if parameter is not None:
                 yield parameter, "parameter", modules.parameters.get(id(parameter), [])
-        for buffer in module._buffers.values():
+        for buffer in own_buffers(module).values():
             if buffer is not None:
                 yield buffer, "buffer", modules.buffers.get(id(buffer), [])

@@ -29,7 +29,7 @@ from gradviz.errors import BadInput
 from gradviz.graph.words import counted
 from gradviz.recording.backward.gradients.hooks import measuring
 from gradviz.recording.run.notebook_cells import program_name
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.engine import why_backward_cannot_be_measured
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import program_of
 from gradviz.recording.watch.measured_step import MeasuredStep
@@ -130,7 +130,7 @@ class ModelWatch:
                 self._measured = MeasuredStep(step, scale)
 
     def _is_measurable(self) -> bool:
-        obstacle = reading.why_backward_cannot_be_measured()
+        obstacle = why_backward_cannot_be_measured()
         if obstacle is not None:
             self._defects[obstacle] += 1
         return obstacle is None

@@ -16,9 +16,9 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from gradviz.recording.forward.module_tree import modules_inside
-from gradviz.recording.torch_access import reading
-
-_address = reading.tensor_getter("_cdata")
+from gradviz.recording.torch_access.engine import current_graph_task_id, is_inside_custom_backward
+from gradviz.recording.torch_access.modules import own_parameters
+from gradviz.recording.torch_access.tensors import address_of, post_accumulate_hooks
 
 
 class WatchedParameters:
@@ -26,7 +26,7 @@ class WatchedParameters:
 
     def __init__(self, model: torch.nn.Module, training: Mapping[str, torch.Tensor]) -> None:
         self._model = weakref.ref(model)
-        self._addresses = {name: _address(parameter) for name, parameter in training.items()}
+        self._addresses = {name: address_of(parameter) for name, parameter in training.items()}
         self._handles: list[RemovableHandle] = []
 
     def __len__(self) -> int:
@@ -47,16 +47,16 @@ class WatchedParameters:
     def has_any_of(self, parameters: Iterable[torch.Tensor]) -> bool:
         """Whether one of these has a hook of ours."""
         ours = {handle.id for handle in self._handles}
-        return any(not ours.isdisjoint(reading.post_accumulate_hooks(parameter)) for parameter in parameters)
+        return any(not ours.isdisjoint(post_accumulate_hooks(parameter)) for parameter in parameters)
 
     def replaced(self) -> list[str]:
         """Names under which the model now holds another parameter, or the same object with other contents."""
         model = self._model()
         modules = modules_inside(model) if model is not None else ()
         now = {
-            f"{path}.{name}".lstrip("."): _address(parameter)
+            f"{path}.{name}".lstrip("."): address_of(parameter)
             for path, module in modules
-            for name, parameter in module._parameters.items()
+            for name, parameter in own_parameters(module).items()
             if parameter is not None
         }
         return [name for name, address in self._addresses.items() if now.get(name, address) != address]
@@ -82,7 +82,7 @@ class CallCounter:
 
     def is_new_call(self, place: int) -> bool:
         """Note that the parameter at `place` got a gradient; True where it is the first of a new call."""
-        task = reading.current_graph_task_id()
+        task = current_graph_task_id()
         is_new = task != self._task and self._begins(task, place)
         self._last_seen[place] = self.calls
         return is_new
@@ -93,7 +93,7 @@ class CallCounter:
             if task <= self._newest_task:
                 return False  # an outer or a concurrent call goes on
             self._newest_task = task
-            is_inside = reading.is_inside_custom_backward(sys._getframe(1))
+            is_inside = is_inside_custom_backward(sys._getframe(1))
             # Where all parameters are inside checkpoints, nothing tells the outer call but that they come once more.
             if is_inside and not (self._comes_again(place) and (self._began_inside or not self.calls)):
                 return False

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
+from gradviz.analysis import rules as of_gradviz
 from gradviz.analysis.case import Case
 from gradviz.analysis.check.baseline import baseline_of, read_baseline
 from gradviz.analysis.check.checker import check_case, chosen_rules
@@ -14,6 +16,9 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.capture.capture import Capture, Program
 from gradviz.errors import BadInput
+from gradviz.recording.torch_access.capabilities import CAPABILITIES
+from gradviz.rendering.reports.finding_formats import FINDING_FORMATS, finding_format
+from gradviz.rendering.reports.findings_text import FindingsText
 
 LINES = {"train.py": {3: "h = h.detach()  # a cut", 4: "h = h.round()  # gradviz: ignore[GV2]", 5: "loss.backward()"}}
 CAPTURE = Capture(Program("train.py"), sources=LINES)
@@ -141,3 +146,40 @@ def test_a_comment_that_names_no_rule_is_told_with_its_line_and_near_names() -> 
 def test_a_file_that_is_no_baseline_of_this_program_is_refused(content: bytes, refusal: str) -> None:
     with pytest.raises(BadInput, match=refusal):
         read_baseline(content, "known.json", "train.py")
+
+
+class Blind(Rule):
+    code, name, severity, needs = "GV603", "custom_function_wrong_backward", "error", ("custom functions",)
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        yield self.finding("guessed from nothing")
+
+
+BLIND = replace(CAPTURE, missing={"custom functions": "custom functions are not seen"})
+TOLD = "not looked for on this torch: GV603 (custom functions are not seen)"
+
+
+def test_a_rule_that_lacks_what_it_needs_does_not_run_and_is_named_with_the_reason() -> None:
+    result = check_case(Case(BLIND), [Blind, Deep])
+    assert [finding.code for finding in result.findings] == ["GV101"]
+    assert [(each.code, each.reason) for each in result.not_looked_for] == [("GV603", "custom functions are not seen")]
+    assert check_case(Case(CAPTURE), [Blind]).not_looked_for == ()
+
+
+def test_nothing_wrong_is_never_said_without_what_was_not_looked_for() -> None:
+    text = FindingsText(100).text(check_report(Case(BLIND), [Blind]))
+    assert text.splitlines()[0] == "train.py: nothing wrong found"
+    assert TOLD in text
+
+
+@pytest.mark.parametrize("name", [each.name for each in FINDING_FORMATS])
+def test_every_format_says_what_was_not_looked_for(name: str) -> None:
+    said = finding_format(name).renderer(check_report(Case(BLIND), [Blind]))
+    assert "GV603" in said
+    assert "custom functions are not seen" in said
+    assert "GV603" not in finding_format(name).renderer(check_report(Case(CAPTURE), []))
+
+
+def test_rules_need_nothing_but_what_the_table_of_capabilities_has() -> None:
+    known = {capability.name for capability in CAPABILITIES}
+    assert {name for rule in (*of_gradviz.RULES, *of_gradviz.ON_REQUEST) for name in rule.needs} <= known

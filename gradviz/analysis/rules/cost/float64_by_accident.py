@@ -46,6 +46,7 @@ class Float64ByAccident(Rule):
     code = "GV904"
     name = "float64_by_accident"
     severity = "note"
+    needs = ("saved tensors",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         for row, call in enumerate(case.dataflow.log.calls):

@@ -50,6 +50,7 @@ class ReentrantCheckpoint(Rule):
     code = "GV801"
     name = "reentrant_checkpoint"
     severity = "error"
+    needs = ("custom functions",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow

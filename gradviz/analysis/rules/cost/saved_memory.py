@@ -46,6 +46,7 @@ class SavedMemory(Rule):
     code = "GV901"
     name = "saved_memory"
     severity = "error"
+    needs = ("saved tensors",)
     requested_by = "--max-saved"
     limit: ClassVar[int] = 0
     """Bytes."""

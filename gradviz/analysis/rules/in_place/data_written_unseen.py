@@ -52,6 +52,7 @@ class DataWrittenUnseen(Rule):
     code = "GV405"
     name = "data_access"
     severity = "error"
+    needs = ("versions of tensors", "saved tensors")
 
     def check(self, case: Case) -> Iterator[Finding]:
         for found in unseen_writes(case.backward_calls):

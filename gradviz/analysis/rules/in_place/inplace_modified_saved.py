@@ -52,6 +52,7 @@ class InplaceModifiedSaved(Rule):
     code = "GV401"
     name = "inplace_modified_saved"
     severity = "error"
+    needs = ("versions of tensors",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, failed = case.dataflow, case.failed_backwards

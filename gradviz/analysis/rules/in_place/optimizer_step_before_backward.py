@@ -51,6 +51,7 @@ class OptimizerStepBeforeBackward(Rule):
     code = "GV402"
     name = "optimizer_step_before_backward"
     severity = "error"
+    needs = ("versions of tensors",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, failed = case.dataflow, case.failed_backwards

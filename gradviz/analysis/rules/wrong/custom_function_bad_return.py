@@ -69,6 +69,7 @@ class CustomFunctionBadReturn(Rule):
     code = "GV604"
     name = "custom_function_bad_return"
     severity = "error"
+    needs = ("custom functions",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow

@@ -71,6 +71,7 @@ class CustomFunctionWrongBackward(Rule):
     code = "GV603"
     name = "custom_function_wrong_backward"
     severity = "error"
+    needs = ("custom functions",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         checks = case.dataflow.log.derivatives

@@ -78,6 +78,7 @@ class DoubleBackwardUnsupported(Rule):
     code = "GV605"
     name = "double_backward_unsupported"
     severity = "error"
+    needs = ("custom functions",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow

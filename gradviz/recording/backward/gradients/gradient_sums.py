@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 
 from gradviz.graph.gradients import BranchShare
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.engine import current_stream
 
 Slot = tuple[int, int]
 """One output of a node: its place in the walk, and which output. Of a sender: which edge."""
@@ -92,7 +92,7 @@ class Joins:
         self._held_bytes -= held.matrix.nbytes
         if not held.matrix.is_cpu:
             # It was made on the stream of a sender, and must not be used anew before this one has read it.
-            held.matrix.record_stream(reading.current_stream(held.matrix.device))
+            held.matrix.record_stream(current_stream(held.matrix.device))
         there = min(next(held.next_row), len(held.rows))
         rows = held.matrix[:there]
         whole = rows.sum(0)

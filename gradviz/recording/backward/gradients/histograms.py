@@ -9,7 +9,7 @@ import torch
 
 from gradviz.graph.gradients import FIRST_DECADE
 from gradviz.recording.backward.gradients.statistics import decades, histograms
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.engine import wait_for
 
 SAMPLE = 128
 """So many elements, evenly spaced, stand for all of a tensor."""
@@ -49,7 +49,7 @@ class Sampler:
     def histograms(self) -> Iterator[tuple[int, Histogram]]:
         """The histogram of each number. Waits for the device."""
         self._flush()
-        reading.wait_for(self._device)
+        wait_for(self._device)
         for numbers, codes in self._sampled:
             for number, counts in zip(numbers, histograms(codes.cpu()), strict=True):
                 filled = [place for place, count in enumerate(counts) if count]

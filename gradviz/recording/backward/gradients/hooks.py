@@ -26,7 +26,13 @@ import torch
 from gradviz.recording.backward.gradients.gradient_sums import Joins, Slot
 from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.run.recording_failures import Defects
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.modes import (
+    DISABLE_DISPATCH_MODES,
+    computes_forward_gradients,
+    has_dispatch_modes,
+    without_forward_gradients,
+)
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 from gradviz.recording.walk.graph_walker import Walk, without_collector
 
 UNDEFINED = -1
@@ -117,12 +123,12 @@ class GradientWatch:
         self._last_end[ident] = perf_counter()
 
     def _measure(self, place: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
-        if torch.is_grad_enabled() or reading.has_dispatch_modes() or reading.computes_forward_gradients():
+        if torch.is_grad_enabled() or has_dispatch_modes() or computes_forward_gradients():
             with measuring():
                 self._take_all(place, sent, received)
         else:
             # The usual case, ten times as cheap.
-            with reading.DISABLE_TORCH_FUNCTION():
+            with DISABLE_TORCH_FUNCTION():
                 self._take_all(place, sent, received)
 
     def _take_all(self, place: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
@@ -175,9 +181,9 @@ _NOTHING_SENT = (0, UNDEFINED)
 def measuring() -> Iterator[None]:
     """No graph is made of what is done inside, and no mode or subclass of the program sees it."""
     with (
-        reading.DISABLE_TORCH_FUNCTION(),
-        reading.DISABLE_DISPATCH_MODES(),
+        DISABLE_TORCH_FUNCTION(),
+        DISABLE_DISPATCH_MODES(),
         torch.no_grad(),
-        reading.without_forward_gradients(),
+        without_forward_gradients(),
     ):
         yield

@@ -9,6 +9,7 @@ from typing import Any
 from gradviz.graph.gradients import LeafGradient, TensorFigures
 from gradviz.recording.backward.gradients.hooks import UNDEFINED, Flow, measuring
 from gradviz.recording.backward.gradients.meter import GradientMeter
+from gradviz.recording.torch_access.tensors import post_accumulate_hooks
 from gradviz.recording.walk.graph_walker import Walk, leaf_variables
 
 
@@ -51,7 +52,7 @@ class LeafGradients:
             del flow.arrived[place, 0]
         if variable.grad is None:
             return _Change("taken", before)
-        if before is None and not came_in_parts and not getattr(variable, "_post_accumulate_grad_hooks", None):
+        if before is None and not came_in_parts and not post_accumulate_hooks(variable):
             return _Change("fresh", None, arrived)
         after = self._meter.take(variable.grad)
         if before is not None:

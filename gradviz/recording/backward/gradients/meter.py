@@ -26,8 +26,9 @@ from msgspec.structs import replace
 from gradviz.graph.gradients import TensorFigures
 from gradviz.recording.backward.gradients.histograms import Histogram, Sampler
 from gradviz.recording.backward.gradients.statistics import figures_of, norm_of
-from gradviz.recording.torch_access import reading
+from gradviz.recording.torch_access.engine import current_stream, wait_for
 from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.torch_access.tensors import has_storage
 from gradviz.recording.walk.graph_walker import without_collector
 
 MAX_COPIED = 131_072
@@ -58,7 +59,7 @@ class GradientMeter:
         if type(gradient) not in _MEASURED_CLASSES or gradient.is_nested:
             self._note_unmeasured(number, gradient)
             return number
-        stream = None if gradient.is_cpu else reading.current_stream(gradient.device)
+        stream = None if gradient.is_cpu else current_stream(gradient.device)
         key = gradient.shape, gradient.dtype, gradient.device, gradient.layout, stream, get_ident()
         shelf = self._shelves.get(key)
         if shelf is None:
@@ -146,7 +147,7 @@ def _why_not_measured(gradient: torch.Tensor) -> str | None:
         return None
     if gradient.layout is not torch.strided:
         return f"its layout is {str(gradient.layout).removeprefix('torch.')}"
-    if not reading.has_storage(gradient):
+    if not has_storage(gradient):
         return "vmap runs over it"
     if gradient.numel() and _has_no_memory(gradient):
         # As sharded training does with parameters. To read it would end the process.
@@ -202,7 +203,7 @@ class _Shelf:
         """The figures of everything that was measured, with its number."""
         if not self._measured:
             return
-        reading.wait_for(self._measured[0].figures.device)
+        wait_for(self._measured[0].figures.device)
         rows = iter(torch.cat([measured.figures for measured in self._measured]).tolist())
         for measured in self._measured:
             values = measured.values.tolist() if measured.values is not None else [None] * len(measured.numbers)

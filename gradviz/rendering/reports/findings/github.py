@@ -5,15 +5,18 @@ The format: https://docs.github.com/actions/reference/workflows-and-actions/work
 
 from __future__ import annotations
 
-from gradviz.analysis.check.report import Report
+from gradviz.analysis.check.report import Report, words_for_blind_rules
 from gradviz.analysis.finding import Finding
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def findings_github(report: Report) -> str:
-    """One line for each finding."""
-    return "".join(_command(finding) + "\n" for finding in report.findings)
+    """One line for each finding, and for what could not be looked for."""
+    blind = (
+        f"::notice title=not looked for on this torch::{_escaped(words)}" for words in words_for_blind_rules(report)
+    )
+    return "".join(f"{line}\n" for line in (*map(_command, report.findings), *blind))
 
 
 def _command(finding: Finding) -> str:

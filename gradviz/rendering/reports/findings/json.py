@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from gradviz.analysis.check.checker import NotLookedFor
 from gradviz.analysis.check.report import Report
 from gradviz.analysis.finding import Finding, NodeAt, Severity, Symptom
 from gradviz.capture.encoding import json_text
@@ -51,6 +52,8 @@ class CheckDocument(Struct, frozen=True):
     suppressed: int
     known: int
     disclosures: tuple[str, ...]
+    not_looked_for: tuple[NotLookedFor, ...]
+    """Rules that had nothing to look at on the torch of the recording, and why."""
 
 
 def findings_json(report: Report) -> str:
@@ -65,6 +68,7 @@ def findings_json(report: Report) -> str:
         report.suppressed,
         report.known,
         report.disclosures,
+        report.not_looked_for,
     )
     return json_text(document)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from gradviz.analysis.check.report import Report
+from gradviz.analysis.check.report import Report, words_for_blind_rules
 from gradviz.analysis.finding import Finding
 from gradviz.rendering.look.node_label import printable
 
@@ -17,13 +17,20 @@ def findings_junit(report: Report) -> str:
         suites,
         "testsuite",
         name="gradviz check",
-        tests=str(max(1, len(report.findings))),
+        tests=str(max(1, len(report.findings) + len(words_for_blind_rules(report)))),
         failures=str(failures),
         errors="0",
+        skipped=str(len(words_for_blind_rules(report))),
     )
     for finding in report.findings:
         _add_case(suite, report, finding)
-    if not report.findings:
+    blind = words_for_blind_rules(report)
+    for words in blind:
+        name = printable(f"not looked for on this torch: {words}")
+        ElementTree.SubElement(
+            ElementTree.SubElement(suite, "testcase", classname=report.program, name=name), "skipped", message=name
+        )
+    if not report.findings and not blind:
         ElementTree.SubElement(suite, "testcase", classname=report.program, name="nothing found")
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gradviz._version import __version__
-from gradviz.analysis.check.report import Report
+from gradviz.analysis.check.report import Report, words_for_blind_rules
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rules import ON_REQUEST, RULES
 from gradviz.capture.encoding import json_text
@@ -30,9 +30,24 @@ def findings_sarif(report: Report) -> str:
     log = {
         "$schema": _SCHEMA,
         "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": [_result(finding) for finding in report.findings]}],
+        "runs": [
+            {
+                "tool": {"driver": driver},
+                "results": [_result(finding) for finding in report.findings],
+                "invocations": [_invocation(report)],
+            }
+        ],
     }
     return json_text(log)
+
+
+def _invocation(report: Report) -> dict[str, Any]:
+    """That the examination ran, and what it could not look for."""
+    blind = [
+        {"level": "note", "message": {"text": f"not looked for on this torch: {words}"}}
+        for words in words_for_blind_rules(report)
+    ]
+    return {"executionSuccessful": True, "toolExecutionNotifications": blind}
 
 
 def _result(finding: Finding) -> dict[str, Any]:

@@ -151,7 +151,7 @@ def test_the_last_call_takes_the_place_of_all_before_it() -> None:
 
 def test_what_is_so_of_every_call_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "gradviz.recording.torch_access.reading.why_backward_cannot_be_measured", lambda: "compiled autograd runs it"
+        "gradviz.recording.backward.measured_calls.why_backward_cannot_be_measured", lambda: "compiled autograd runs it"
     )
     model = Net()
     with gradviz.record() as recording:

@@ -1,0 +1,78 @@
+"""What the engine does, what else it may run, and the devices that it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import torch
+
+from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.frames import custom_backward_code
+from gradviz.recording.torch_access.modes import is_transforming
+from gradviz.recording.torch_access.names import attribute, find
+
+_tells_position = works("position of the engine")
+current_graph_task_id: Callable[[], int] = find("torch._C._current_graph_task_id") if _tells_position else lambda: -1
+"""-1 outside the autograd engine: tells the script's own backward from one that a node runs inside it."""
+
+current_autograd_node: Callable[[], Any] = find("torch._C._current_autograd_node") if _tells_position else lambda: None
+"""The node that the engine runs on this thread."""
+
+_custom_backward = custom_backward_code() if works("custom backward") else None
+
+
+def is_inside_custom_backward(frame: FrameType | None) -> bool:
+    """Whether a custom function's backward runs above `frame`: what reentrant checkpointing runs is inside one."""
+    while frame is not None and _custom_backward is not None:
+        if frame.f_code is _custom_backward:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def why_backward_cannot_be_measured() -> str | None:
+    """Why hooks that measure would change what this backward call does, if they would."""
+    if find("torch._dynamo.compiled_autograd.compiled_autograd_enabled"):
+        return "compiled autograd runs it"
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
+        return "a CUDA graph is being captured"
+    if is_transforming():
+        return "a transform of torch.func runs it"
+    return None
+
+
+def current_stream(device: torch.device) -> Any:
+    """The stream on which work for the device is queued now; None for devices that have none."""
+    current = getattr(getattr(torch, device.type, None), "current_stream", None)
+    return current(device) if current is not None else None
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until everything that was queued for the device is done."""
+    synchronize = getattr(getattr(torch, device.type, None), "synchronize", None)
+    if synchronize is not None and device.type != "cpu":
+        synchronize()
+
+
+def is_one_of_several_processes() -> bool:
+    """True while other processes train together with this one."""
+    distributed = torch.distributed
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+
+
+_lazy_backward = attribute("CompiledFunction._lazy_backward_info")
+
+
+def compiled_backward_of(function_class: Any) -> Any:
+    """The fx graph that a compiled function's backward is made from; None where it is gone or not told."""
+    try:
+        return getattr(_lazy_backward(function_class), "bw_module", None)
+    except AttributeError:
+        return None
+
+
+def is_refusal(code_name: str) -> bool:
+    """Whether torch's function of that name checks what backward is to start from."""
+    return code_name == "_make_grads"

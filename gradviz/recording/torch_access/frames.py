@@ -1,0 +1,25 @@
+"""Frames of torch that are known by their code."""
+
+from __future__ import annotations
+
+from types import CodeType
+
+from gradviz.recording.torch_access.names import find
+
+
+def module_call_code() -> CodeType | None:
+    """Code of the frame in which `Module._call_impl` runs a call while any hook is registered.
+
+    That is a function inside it; None where there is no such function any more.
+    """
+    own = getattr(find("torch.nn.modules.module.Module._call_impl"), "__code__", None)
+    if own is None:
+        return None
+    nested = (constant for constant in own.co_consts if isinstance(constant, CodeType))
+    return next((code for code in nested if code.co_name == "inner"), own)
+
+
+def custom_backward_code() -> CodeType | None:
+    """Code of the frame from which the engine runs the backward of a custom function."""
+    apply = getattr(find("torch.autograd.function.BackwardCFunction"), "apply", None)
+    return getattr(apply, "__code__", None)

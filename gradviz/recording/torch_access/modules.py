@@ -1,0 +1,63 @@
+"""Modules: what they hold, and in which frame torch calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.names import attribute, find
+
+_tells_contents = works("contents of modules")
+_NO_HOOKS: Mapping[int, Any] = {}
+
+own_parameters: Callable[[Any], Mapping[str, torch.nn.Parameter | None]] = (
+    attribute("Module._parameters")
+    if _tells_contents
+    else lambda module: dict(module.named_parameters(recurse=False, remove_duplicate=False))
+)
+"""Those that the module itself holds, by name."""
+
+own_buffers: Callable[[Any], Mapping[str, torch.Tensor | None]] = (
+    attribute("Module._buffers")
+    if _tells_contents
+    else lambda module: dict(module.named_buffers(recurse=False, remove_duplicate=False))
+)
+
+own_modules: Callable[[Any], Mapping[str, torch.nn.Module | None]] = (
+    attribute("Module._modules") if _tells_contents else lambda module: dict(module.named_children())
+)
+
+backward_hooks: Callable[[Any], Mapping[int, Any]] = (
+    attribute("Module._backward_hooks") if _tells_contents else lambda _: _NO_HOOKS
+)
+"""Full backward hooks of the module, by number."""
+
+backward_pre_hooks: Callable[[Any], Mapping[int, Any]] = (
+    attribute("Module._backward_pre_hooks") if _tells_contents else lambda _: _NO_HOOKS
+)
+
+
+_HOOK_TABLES = (
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_forward_hooks_always_called",
+    "_global_forward_hooks_with_kwargs",
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
+)
+
+
+def global_hook_tables() -> list[dict[int, Any]]:
+    """torch's tables of hooks on all modules, by hook id."""
+    return [table for name in _HOOK_TABLES if (table := find(f"torch.nn.modules.module.{name}")) is not None]
+
+
+FUSED_WITHOUT_MODES = tuple(
+    getattr(torch.nn, name)
+    for name in ("TransformerEncoder", "TransformerEncoderLayer", "MultiheadAttention")
+    if hasattr(torch.nn, name)
+)
+"""Modules that run one fused kernel for inference, which gives other numbers, unless a function mode is active."""

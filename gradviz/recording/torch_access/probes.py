@@ -1,0 +1,463 @@
+"""Tiny programs that try what gradviz takes from torch's insides: each is true where it works.
+
+They run on a thread of their own, which has its own modes and numbers its own nodes, draw no random numbers, and start
+no engine: the engine asks every device for its number when it first runs, and forking is restricted from then on. What
+raises does not work; see `capabilities`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import suppress
+from types import CodeType
+from typing import Any
+
+import torch
+
+from gradviz.recording.torch_access.names import attribute, attributes_like, find, method, owner_of, tensor_attribute
+
+
+def _leaf() -> torch.Tensor:
+    return torch.ones(2, dtype=torch.float32, device="cpu", requires_grad=True)
+
+
+def _node() -> Any:
+    """A node that saved both of its inputs."""
+    return (_leaf() * _leaf()).grad_fn
+
+
+def sequence_numbers() -> bool:
+    """The counter says which number the next node gets, and nodes tell their own; leaves have the highest."""
+    peek, number_of = find("torch._C._autograd._get_sequence_nr"), method("Node._sequence_nr")
+    first = peek()
+    node = _node()
+    leaf = node.next_functions[0][0]
+    return bool(first == number_of(node) == peek() - 1 and number_of(leaf) == 2**64 - 1)
+
+
+def function_modes() -> bool:
+    """A function mode that is pushed sees a call, and can be taken off."""
+    seen = []
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    push, pop = find("torch._C._push_on_torch_function_stack"), find("torch._C._pop_torch_function_stack")
+    depth, mode = find("torch._C._len_torch_function_stack"), Mode()
+    before = depth()
+    push(mode)
+    try:
+        torch.neg(torch.ones((), device="cpu"))
+    finally:
+        taken = pop()
+    return taken is mode and len(seen) > 0 and depth() == before
+
+
+def engine_entry() -> bool:
+    """Both ways into the engine pass a global of their module."""
+    return all(
+        callable(find(f"{module}._engine_run_backward")) for module in ("torch.autograd", "torch.autograd.graph")
+    )
+
+
+def unseen_reading() -> bool:
+    """Inside `DisableTorchFunction` a mode sees nothing."""
+    seen = []
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    tensor, disable = _leaf(), find("torch._C.DisableTorchFunction")
+    with Mode(), disable():
+        _ = tensor.requires_grad, tensor + tensor
+    return not seen
+
+
+def tensor_identity() -> bool:
+    """A tensor's address stays, another has another, and a weak reference tells when it is gone."""
+    address, weak = tensor_attribute("_cdata"), find("torch._C._WeakTensorRef")
+    one, other = _leaf(), _leaf()
+    before, reference = address(one), weak(one)
+    is_told = address(one) == before != address(other) and not reference.expired()
+    del one
+    return is_told and bool(reference.expired())
+
+
+def storage_identity() -> bool:
+    """Views share the address of their storage, and a weak reference tells when that is gone."""
+    weak, address = find("torch.multiprocessing.reductions.StorageWeakRef"), attribute("Storage._cdata")
+    one = torch.ones(2, device="cpu")
+    reference = weak(one.untyped_storage())
+    is_shared = address(one[:1].untyped_storage()) == address(one.untyped_storage())
+    is_told = not reference.expired()
+    del one
+    return is_shared and is_told and bool(reference.expired())
+
+
+def versions() -> bool:
+    """Writing in place counts."""
+    version = tensor_attribute("_version")
+    tensor = torch.ones(2, device="cpu")
+    before = version(tensor)
+    tensor.add_(1)
+    return bool(version(tensor) == before + 1)
+
+
+def views() -> bool:
+    """A view is told from what is none, and knows its base."""
+    is_view, base = method("Tensor._is_view"), attribute("Tensor._base")
+    whole = torch.ones(2, device="cpu")
+    part = whole[:1]
+    return bool(is_view(part)) and not is_view(whole) and base(part) is whole and base(whole) is None
+
+
+def input_metadata() -> bool:
+    """A node tells the shape, dtype and device of what it gave."""
+    (told,) = attribute("Node._input_metadata")(_node())
+    return tuple(told.shape) == (2,) and told.dtype is torch.float32 and told.device.type == "cpu"
+
+
+def python_functions() -> bool:
+    """A node of a Python function knows its class, and is told from others."""
+    class_of, function = attribute("Node._forward_cls"), tiny_function()
+    return class_of(function.apply(_leaf()).grad_fn) is function and not hasattr(_node(), "_forward_cls")
+
+
+def tiny_function() -> Any:
+    """A custom function that does nothing."""
+
+    class Tiny(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(value)
+            return value.view_as(value)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            return gradient
+
+    return Tiny
+
+
+def custom_backward() -> bool:
+    """A custom backward is called from the method ``apply`` of its node."""
+    from gradviz.recording.torch_access.frames import custom_backward_code
+
+    code = custom_backward_code()
+    codes: list[CodeType] = []
+
+    class Tiny(tiny_function()):  # type: ignore[misc]
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            frame = sys._getframe(1)
+            while frame.f_back is not None:
+                codes.append(frame.f_code)
+                frame = frame.f_back
+            return gradient
+
+    Tiny.apply(_leaf()).grad_fn.apply(torch.ones(2, device="cpu"))
+    return code in codes
+
+
+def slots_of_nodes() -> bool:
+    """A node has a raw slot for each tensor that it saved, and another for the same unpacked."""
+    left = _leaf()
+    result = left * left
+    raw, plain = (attributes_like(f"Node.{beginning}", result.grad_fn) for beginning in ("_raw_saved_", "_saved_"))
+    return raw == ["_raw_saved_other", "_raw_saved_self"] and plain == ["_saved_other", "_saved_self"]
+
+
+def raw_saved_tensors() -> bool:
+    """What a node saved is told without unpacking, with hooks and without."""
+    left, right = _leaf(), _leaf()
+    # Both results are kept: what a raw slot hands out is part of its node, and reading it when that is gone crashes.
+    plain = left * right
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: "packed", lambda packed: left):
+        packed = left * right
+    raw, hooked = (attribute("Node._raw_saved_self")(result.grad_fn) for result in (plain, packed))
+    data, hook = attribute("SavedTensor.data"), attribute("SavedTensor.unpack_hook")
+    return data(raw) is left and hook(raw) is None and data(hooked) == "packed" and hook(hooked) is not None
+
+
+def saved_tensor_hooks() -> bool:
+    """The hooks that are in force are told; none where there are none."""
+    top = find("torch._C._autograd._top_saved_tensors_default_hooks")
+
+    def pack(tensor: Any) -> Any:
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, pack):
+        inside = top(False)
+    return top(False) is None and inside is not None and inside[0] is pack
+
+
+def checkpoint_records() -> bool:
+    """A non-reentrant checkpoint keeps its record where the unpack hook can reach it, with its inputs and holders."""
+    import torch.utils.checkpoint  # which the program's own checkpoints need as well
+
+    value = _leaf()
+    given = torch.utils.checkpoint.checkpoint(torch.sin, value, use_reentrant=False, preserve_rng_state=False)
+    raw = attribute("Node._raw_saved_self")(given.grad_fn)
+    holder = attribute("SavedTensor.data")(raw)
+    cells = attribute("SavedTensor.unpack_hook")(raw).__closure__ or ()
+    (record,) = (cell.cell_contents for cell in cells if type(cell.cell_contents).__name__ == "_CheckpointFrame")
+    (reference,) = attribute("_CheckpointFrame.weak_holders")(record)
+    (noted,) = attribute("_CheckpointFrame.x_metadatas")(record)
+    inputs = attribute("_CheckpointFrame.saved_args")(record)
+    kept = [each.data if hasattr(each, "unpack_hook") else each for each in inputs]
+    return reference() is holder and tuple(noted["shape"]) == (2,) and any(each is value for each in kept)
+
+
+def grad_switch() -> bool:
+    """A function mode is told of a switch of gradients by the function that is looked for."""
+    seen = []
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Mode(), torch.no_grad():
+        pass
+    return find("torch._C._set_grad_enabled") in seen
+
+
+def tracing() -> bool:
+    """Nothing is being traced here, and saying so again changes nothing."""
+    state, set_state = find("torch._C._get_tracing_state"), find("torch._C._set_tracing_state")
+    set_state(state())
+    return state() is None
+
+
+def autocast() -> bool:
+    """Autocast on any device shows."""
+    is_on = find("torch._C._is_any_autocast_enabled")
+    with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
+        inside = is_on()
+    return bool(inside) and not is_on()
+
+
+def function_transforms() -> bool:
+    """A transform shows while it runs, and what it wraps can be unwrapped."""
+    peek = find("torch._C._functorch.peek_interpreter_stack")
+    is_wrapped = find("torch._C._functorch.is_functorch_wrapped_tensor")
+    unwrap, has_storage = find("torch._C._functorch.get_unwrapped"), find("torch._C._has_storage")
+    enter, leave, wrap = (
+        find(f"torch._C._functorch.{name}")
+        for name in ("_vmap_increment_nesting", "_vmap_decrement_nesting", "_add_batch_dim")
+    )
+    tensor = torch.ones(2, device="cpu")
+    if peek() is not None or is_wrapped(tensor) or not has_storage(tensor):
+        return False
+    level = enter(2, "error")  # what torch.vmap does; calling that loads a thousand modules in some releases
+    try:
+        wrapped = wrap(tensor, 0, level)
+        return peek() is not None and is_wrapped(wrapped) and unwrap(wrapped) is tensor and not has_storage(wrapped)
+    finally:
+        leave()
+
+
+def forward_gradients() -> bool:
+    """Nothing computes with dual numbers here, and their switch can be entered."""
+    with find("torch.autograd.forward_ad._set_fwd_grad_enabled")(False):
+        return bool(find("torch.autograd.forward_ad._current_level") < 0)
+
+
+def dispatch_modes() -> bool:
+    """A dispatch mode is counted, and sees nothing where it is told to."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    count, disable = find("torch._C._len_torch_dispatch_stack"), find("torch._C._DisableTorchDispatch")
+    before = count()
+    with Mode():  # type: ignore[no-untyped-call]
+        inside = count()
+        with disable():
+            torch.ones(2, device="cpu").neg()
+    return inside == before + 1 == count() + 1 and not seen
+
+
+def module_made() -> bool:
+    """A function that is called first when a module is made can be listened to."""
+    owner, name = owner_of("torch._C._log_api_usage_once")
+    original, told = getattr(owner, name), []
+
+    def note(event: str) -> Any:
+        told.append(event)
+        return original(event)
+
+    setattr(owner, name, note)
+    try:
+        torch.nn.Module()
+    finally:
+        setattr(owner, name, original)
+    return "python.nn_module" in told
+
+
+def swapped_tensors() -> bool:
+    """Who swaps tensors asks this global for weak references first."""
+    owner, name = owner_of("torch.utils.weakref")
+    original, asked = getattr(owner, name), []
+
+    class Questions:
+        def __getattr__(self, which: str) -> Any:
+            asked.append(which)
+            return getattr(original, which)
+
+    setattr(owner, name, Questions())
+    try:
+        torch.utils.swap_tensors(torch.ones(1, device="cpu"), torch.zeros(1, device="cpu"))  # type: ignore[no-untyped-call]
+    finally:
+        setattr(owner, name, original)
+    return "getweakrefs" in asked
+
+
+def anomaly_stacks() -> bool:
+    """Anomaly mode asks this global for the stack of every node."""
+    owner, name = owner_of("torch.fx.traceback.format_stack")
+    if find("torch.fx.traceback.has_preserved_node_meta")() or threading.active_count() > 1:
+        return callable(getattr(owner, name))  # no stack is asked for now, or threads of the program would see the mode
+    original, asked = getattr(owner, name), []
+
+    def format_stack() -> Any:
+        asked.append(name)
+        return []
+
+    was_on, checks_nan = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    setattr(owner, name, format_stack)
+    try:
+        torch.set_anomaly_enabled(True, False)  # detect_anomaly would print a warning
+        _node()
+    finally:
+        torch.set_anomaly_enabled(was_on, checks_nan)
+        setattr(owner, name, original)
+    return bool(asked)
+
+
+def traced_names() -> bool:
+    """The function is there that makes the one which names traced values; tracing itself would cost too much."""
+    return callable(find("torch.jit._trace._create_interpreter_name_lookup_fn"))
+
+
+def module_contents() -> bool:
+    """A module's tables hold what was put into it."""
+    parameters, buffers, modules = (attribute(f"Module.{name}") for name in ("_parameters", "_buffers", "_modules"))
+    before, after = attribute("Module._backward_hooks"), attribute("Module._backward_pre_hooks")
+    module, inner, tensor = torch.nn.Module(), torch.nn.Module(), torch.ones(1, device="cpu")
+    weight = torch.nn.Parameter(tensor)
+    # Past torch's own way of registering them, of which the program may have asked to be told.
+    modules(module)["part"], buffers(module)["held"], parameters(module)["weight"] = inner, tensor, weight
+    is_told = module.part is inner and module.held is tensor and module.weight is weight
+    return is_told and not before(module) and not after(module)
+
+
+def module_calls() -> bool:
+    """A module that has a hook is called from the frame that is looked for."""
+    from gradviz.recording.torch_access.frames import module_call_code
+
+    codes: list[CodeType] = []
+
+    class Probe(torch.nn.Module):
+        def forward(self, value: torch.Tensor) -> torch.Tensor:
+            frame = sys._getframe(1)
+            while frame.f_back is not None:
+                codes.append(frame.f_code)
+                frame = frame.f_back
+            return value
+
+    probe = Probe()
+    probe.register_forward_pre_hook(lambda *_: None)
+    has_any = find("torch.nn.modules.module._has_any_global_hook")
+    if has_any is not None and has_any():
+        return True  # the program's own hooks must not see this call, and they are there by the same tables
+    probe(torch.ones(1, device="cpu"))
+    return module_call_code() in codes
+
+
+def hooks_of_leaves() -> bool:
+    """A leaf tells its hooks, and a handle knows the table of its own."""
+    leaf = _leaf()
+    handle = leaf.register_hook(lambda gradient: None)  # type: ignore[no-untyped-call]
+    after = leaf.register_post_accumulate_grad_hook(lambda _: None)  # type: ignore[no-untyped-call]
+    tables = attribute("Tensor._backward_hooks")(leaf), attribute("Tensor._post_accumulate_grad_hooks")(leaf)
+    is_told = handle.id in tables[0] and after.id in tables[1]
+    return is_told and handle.id in attribute("RemovableHandle.hooks_dict_ref")(handle)()
+
+
+def engine_position() -> bool:
+    """Outside the engine there is no task and no node; what is told inside is first asked when one runs."""
+    return find("torch._C._current_graph_task_id")() == -1 and find("torch._C._current_autograd_node")() is None
+
+
+def mode_pushes() -> bool:
+    """A handler that ends puts its mode back by a global of ``torch.overrides``."""
+    owner, name = owner_of("torch.overrides._push_mode")
+    original, pushed = getattr(owner, name), []
+
+    def push(mode: Any) -> None:
+        pushed.append(mode)
+        original(mode)
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    tensor = torch.ones((), device="cpu")
+    with Mode() as mode:
+        setattr(owner, name, push)
+        try:
+            torch.functional.norm(tensor)  # written in Python: only such functions come by there
+        finally:
+            setattr(owner, name, original)
+    return mode in pushed
+
+
+def failed_node() -> bool:
+    """A node that ran lost what it saved, the one that failed did not. Starts the engine, as the program has."""
+    from gradviz.recording.backward.backward_watch import unwatched
+
+    one, two = _leaf(), _leaf()
+
+    class Failing(tiny_function()):  # type: ignore[misc]
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            raise ArithmeticError
+
+    not_run = one * two
+    ran = Failing.apply(not_run) * two
+    saved = [attribute("Node._raw_saved_other")(result.grad_fn) for result in (ran, not_run)]
+    with unwatched(), suppress(ArithmeticError):
+        torch.autograd.grad(ran.sum(), [one])
+    data = attribute("SavedTensor.data")
+    return data(saved[0]) is None and data(saved[1]) is not None
+
+
+def compiled_code() -> bool:
+    """Compiled code is entered and left by a global of Dynamo."""
+    import torch._dynamo
+
+    owner, name = owner_of("torch._dynamo.eval_frame._maybe_set_eval_frame")
+    original, switched = getattr(owner, name), []
+
+    def switch(callback: Any) -> Any:
+        switched.append(callback)
+        return original(callback)
+
+    setattr(owner, name, switch)
+    try:
+        torch._dynamo.run(lambda: None)()  # by the way of compiled code, and compiles nothing
+    finally:
+        setattr(owner, name, original)
+    before, after = (find(f"torch.nn.modules.module._global_forward_{which}") for which in ("pre_hooks", "hooks"))
+    return len(switched) == 2 and isinstance(before, dict) and isinstance(after, dict)

@@ -1,0 +1,224 @@
+"""Reading tensors, without consequences for them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.names import attribute, find, method, tensor_attribute
+from gradviz.recording.torch_access.own_thread import result_of_own_thread
+
+
+@contextmanager
+def _without_modes() -> Iterator[None]:
+    """What `DisableTorchFunction` does, by taking off every function mode of this thread."""
+    depth = find("torch._C._len_torch_function_stack")
+    pop, push = find("torch._C._pop_torch_function_stack"), find("torch._C._push_on_torch_function_stack")
+    modes = [pop() for _ in range(depth())]
+    try:
+        with torch._C.DisableTorchFunctionSubclass():
+            yield
+    finally:
+        for mode in reversed(modes):
+            push(mode)
+
+
+DISABLE_TORCH_FUNCTION: Callable[[], Any] = (
+    find("torch._C.DisableTorchFunction") if works("unseen reading") else _without_modes
+)
+"""While entered, reading a tensor's attributes reaches no mode and no subclass of the user."""
+
+requires_grad_of = tensor_attribute("requires_grad")
+is_leaf_of = tensor_attribute("is_leaf")
+grad_fn_as_torch_has_it = tensor_attribute("grad_fn")
+
+
+class _PythonReference:
+    """Stands for torch's own weak reference: the Python object of a tensor may go before the tensor does."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._reference = weakref.ref(tensor)
+
+    def expired(self) -> bool:
+        """Whether it is gone."""
+        return self._reference() is None
+
+
+_tells_identity = works("identity of tensors")
+ADDRESSES_STAY_TAKEN = _tells_identity
+"""Whether nobody else gets the address of a tensor for as long as a weak reference to it is there."""
+
+address_of: Callable[[torch.Tensor], int] = tensor_attribute("_cdata") if _tells_identity else id
+"""Where the C++ object of a tensor is."""
+
+weak_tensor: Callable[[torch.Tensor], Any] = find("torch._C._WeakTensorRef") if _tells_identity else _PythonReference
+"""A weak reference of torch's own, which knows ``expired()`` and keeps the address of the C++ object taken."""
+
+
+class _LivingStorage:
+    """Stands for a weak reference where there is none."""
+
+    def __init__(self, storage: Any) -> None:
+        pass
+
+    def expired(self) -> bool:
+        """Nobody knows."""
+        return False
+
+
+_tells_storages = works("identity of storages")
+storage_address: Callable[[Any], int] = attribute("Storage._cdata") if _tells_storages else method("Storage.data_ptr")
+"""Where the C++ object of a storage is. The address of the *data* copies a storage that torch copies lazily."""
+
+weak_storage: Callable[[Any], Any] = (
+    find("torch.multiprocessing.reductions.StorageWeakRef") if _tells_storages else _LivingStorage
+)
+"""A weak reference that knows ``expired()`` and keeps the address taken."""
+
+_read_version: Callable[[Any], Any] = tensor_attribute("_version") if works("versions of tensors") else lambda _: None
+
+
+def version_of(tensor: torch.Tensor) -> int | None:
+    """How often it was changed in place; None for inference tensors, and where this torch does not tell."""
+    try:
+        return _read_version(tensor)  # type: ignore[no-any-return]
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+_tells_views = works("views")
+_is_view: Callable[[Any], bool] = method("Tensor._is_view") if _tells_views else lambda _: True
+base_of: Callable[[torch.Tensor], Any] = attribute("Tensor._base") if _tells_views else lambda _: None
+"""The tensor that a view is a view of, else None."""
+
+
+def is_view(tensor: torch.Tensor) -> bool:
+    """Whether it is a view of another tensor; False where this torch does not tell."""
+    return _tells_views and _is_view(tensor)
+
+
+def may_be_asked(tensor: torch.Tensor) -> bool:
+    """Whether a tensor that requires grad can be asked for ``grad_fn`` and ``is_leaf`` without consequences.
+
+    For a view whose base was changed in place torch makes a new node then, or refuses, unless the base needs no
+    gradient. The program's later nodes would get other sequence numbers, and by these the engine orders its sums.
+    """
+    if not _is_view(tensor):
+        return True
+    if version_of(tensor) == 0:
+        return True
+    base = base_of(tensor)
+    return base is not None and not base.requires_grad
+
+
+def grad_fn_of(tensor: torch.Tensor) -> Any:
+    """The tensor's ``grad_fn``; None for leaves, and where torch refuses to tell it.
+
+    It refuses for a view made by ``unbind`` or ``split`` whose base was changed in place since.
+    """
+    try:
+        return tensor.grad_fn if tensor.requires_grad else None
+    except RuntimeError:
+        return None
+
+
+def grad_fn_there_already(tensor: torch.Tensor) -> Any:
+    """The same as `grad_fn_of`, but None where torch might first have to make that node."""
+    return tensor.grad_fn if tensor.requires_grad and may_be_asked(tensor) else None
+
+
+def node_of_leaf(leaf: torch.Tensor) -> Any:
+    """The ``AccumulateGrad`` of a leaf, which is made if nothing was computed from it yet.
+
+    torch tells it only to a node that is computed from the leaf. Each thread counts sequence numbers on its own: that
+    node is made by a thread of ours, so that it takes none of the program's.
+    """
+
+    def ask() -> Any:
+        with DISABLE_TORCH_FUNCTION():
+            return torch.autograd.graph.get_gradient_edge(leaf).node
+
+    return result_of_own_thread(ask)
+
+
+_tells_hooks = works("hooks of leaves")
+_Hooks = Mapping[int, Any]
+_NO_HOOKS: _Hooks = {}
+_read_hooks: Callable[[Any], _Hooks | None] = attribute("Tensor._backward_hooks") if _tells_hooks else lambda _: None
+_read_late_hooks: Callable[[Any], _Hooks | None] = (
+    attribute("Tensor._post_accumulate_grad_hooks") if _tells_hooks else lambda _: None
+)
+_read_table: Callable[[Any], Any] = attribute("RemovableHandle.hooks_dict_ref") if _tells_hooks else lambda _: None
+
+
+def hooks_before_accumulation(tensor: torch.Tensor) -> _Hooks:
+    """Those that were put on a leaf with ``register_hook``, by number."""
+    return _read_hooks(tensor) or _NO_HOOKS
+
+
+def post_accumulate_hooks(tensor: torch.Tensor) -> _Hooks:
+    """Those that were put on it with ``register_post_accumulate_grad_hook``."""
+    return _read_late_hooks(tensor) or _NO_HOOKS
+
+
+def hook_table_of(handle: Any) -> Any:
+    """The table in which a handle's hook stood; None where that is gone, or not told."""
+    try:
+        reference = _read_table(handle)
+    except AttributeError:  # a handle of another kind
+        return None
+    return None if reference is None else reference()
+
+
+_functorch = works("transforms")
+_is_wrapped = find("torch._C._functorch.is_functorch_wrapped_tensor")
+_unwrap = find("torch._C._functorch.get_unwrapped")
+
+has_storage: Callable[[torch.Tensor], bool] = find("torch._C._has_storage") if _functorch else lambda _: True
+"""Whether the tensor has memory of its own: those that vmap wraps around others have none."""
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The program's own tensor inside those that ``torch.func`` wraps around it for the time of a transform."""
+    while _functorch and _is_wrapped(tensor):
+        tensor = _unwrap(tensor)
+    return tensor
+
+
+def sparse_parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]] | None:
+    """The tensors that one of a sparse layout consists of, by name; None for other layouts."""
+    names = _SPARSE_PARTS.get(tensor.layout)
+    if names is None:
+        return None
+    return [(name.strip("_"), getattr(tensor, name)()) for name in names]
+
+
+_SPARSE_PARTS = {
+    torch.sparse_coo: ("_indices", "_values"),  # without the underscore they refuse what is not coalesced
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
+
+MAKE_NO_NODES = frozenset(
+    getattr(getattr(torch.Tensor, name), access)
+    for name in ("grad", "grad_fn", "requires_grad", "is_leaf", "shape", "dtype", "device", "layout", "data")
+    for access in ("__get__", "__set__")
+    if hasattr(getattr(torch.Tensor, name, None), access)
+)
+"""Readings of a tensor that programs make by the thousand, as ``zero_grad`` does, and that compute nothing."""
+
+
+def can_read_values(tensor: torch.Tensor) -> bool:
+    """False where reading would fail or break what the program does: no data, a transform, a CUDA graph."""
+    from gradviz.recording.torch_access.modes import is_transforming
+
+    if tensor.is_meta or is_transforming():
+        return False
+    return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())

@@ -1,0 +1,121 @@
+"""Whatever torch lacks, the program runs as it would alone, the loss is told, and nothing else is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradviz.recording.torch_access.capabilities import CAPABILITIES, Capability
+
+HERE = Path(__file__).parent
+PROGRAM = HERE / "child_programs" / "step.py"
+
+ALSO_LOST: dict[str, set[str]] = {
+    "identity of storages": {"storages"},
+    "versions of tensors": {"saved"},
+    "shapes of results": {"outputs"},
+    "classes of custom functions": {"kind", "custom_functions", "findings"},
+    "custom functions": {"call_site", "forward_call", "module", "constants", "findings"},
+    "slots of nodes": {"attributes", "saved", "storages", "allocators", "kind", "knows_saved_tensors"},
+    "saved tensors": {"saved", "storages", "allocators", "kind", "knows_saved_tensors"},
+    "hooks on saved tensors": {"kind"},
+    "records of checkpoints": {"saved", "storages"},
+    "hooks of leaves": {"hooks", "before_hooks"},
+    "identity of tensors": {"findings"},
+}
+"""What the loss of a capability may change in the graph or in the findings besides what is disclosed."""
+
+NAMES = [(capability, name) for capability in CAPABILITIES for name in capability.names]
+
+
+class Run:
+    """``gradviz check`` of the program, on a torch without one name."""
+
+    def __init__(self, lacking: str, folder: Path) -> None:
+        drawing = folder / "graph.json"
+        command = [sys.executable, str(HERE / "child.py"), lacking, "check", "--format", "json", "-o", str(drawing)]
+        root = HERE.parents[2]
+        done = subprocess.run(
+            [*command, str(PROGRAM)],
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(root)},
+            timeout=120,
+        )
+        self.exit_code = done.returncode
+        self.standard_error = done.stderr
+        self.program_output = done.stderr if "{" not in done.stdout else done.stdout
+        self.report: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :]) if "{" in done.stdout else {}
+        self.printed = done.stdout.partition("{")[0] + done.stderr
+        self.graph: dict[str, Any] = json.loads(drawing.read_text())["graph"] if drawing.exists() else {}
+
+    def numbers(self) -> list[str]:
+        """What the program printed."""
+        return [line for line in self.printed.splitlines() if line[:1].isdigit()]
+
+
+@cache
+def complete(folder: Path) -> Run:
+    return Run("-", folder)
+
+
+@cache
+def alone() -> list[str]:
+    done = subprocess.run([sys.executable, str(PROGRAM)], capture_output=True, text=True, check=True, timeout=120)
+    return done.stdout.splitlines()
+
+
+def lost_in(run: Run, whole: Run) -> set[str]:
+    """Fields that differ: of nodes, of the graph, of the report."""
+    fields = {key for key in whole.graph if key != "nodes" and run.graph.get(key) != whole.graph[key]}
+    nodes = zip(run.graph["nodes"], whole.graph["nodes"], strict=True)
+    fields |= {key for mine, theirs in nodes for key in {*mine, *theirs} if mine.get(key) != theirs.get(key)}
+    return fields | {key for key in ("findings",) if run.report[key] != whole.report[key]}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return complete(tmp_path_factory.mktemp("whole"))
+
+
+def test_with_all_names_nothing_is_missing(whole: Run) -> None:
+    assert whole.report["disclosures"] == []
+    assert whole.report["not_looked_for"] == []
+    assert whole.numbers() == alone()
+
+
+@pytest.mark.parametrize(("capability", "name"), NAMES, ids=[f"{each.name}-{name}" for each, name in NAMES])
+def test_a_missing_name_costs_what_is_told_and_no_more(
+    capability: Capability, name: str, whole: Run, tmp_path: Path
+) -> None:
+    run = Run(name, tmp_path)
+    assert run.numbers() == alone()
+    if capability.is_essential:
+        assert run.exit_code == 2, run.printed
+        assert "cannot be recorded: it does not tell" in run.standard_error
+        return
+    assert run.exit_code == 1, run.printed  # the custom function of the program is wrong
+    told = " ".join(run.report["disclosures"])
+    assert "defect" not in told
+    losing = [each for each in CAPABILITIES if each.lost and f"does not tell {each.lost}" in told]
+    has_another_way = capability.name == "custom functions"  # one for either half of the releases
+    if capability.name not in NOT_USED_HERE and not has_another_way and capability.lost:
+        assert capability in losing
+    allowed = {field for each in losing for field in ALSO_LOST.get(each.name, ())}
+    assert lost_in(run, whole) <= allowed
+    blind = {each["code"] for each in run.report["not_looked_for"]}
+    assert {each["code"] for each in whole.report["findings"]} - {
+        each["code"] for each in run.report["findings"]
+    } <= blind
+
+
+NOT_USED_HERE = {"failed nodes", "compiled code"}
+"""What is only tried when a backward raises, or Dynamo is loaded."""
