@@ -4,7 +4,7 @@
 
     graph_of("w -> Mul -> Sum -> loss; x -> Mul")
 
-The text follows the direction of the data. A capitalised word is an operation (``Mul`` is ``MulBackward0``; ``Mul.a`` and
+It follows the direction of the data. A capitalised word is an operation (``Mul`` is ``MulBackward0``; ``Mul.a`` and
 ``Mul.b`` are two of them), ``model.fc/Mul`` one inside a module call; a word in braces is a constant; a word
 without inputs is a leaf (an input if it starts with ``x``, otherwise a parameter); one without outputs is a root.
 `GraphBuilder` does the same step by step; the functions below it make large graphs.

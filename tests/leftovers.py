@@ -138,7 +138,7 @@ def _functions() -> Snapshot:
 
 
 _seen_last: dict[str, tuple[Snapshot, Snapshot]] = {}
-"""For each owner: its content at the last comparison, and the functions in it. A cache, as hardly any test changes it."""
+"""For each owner: its content at the last comparison, and the functions in it; few tests change it."""
 
 
 def _functions_in(owner_name: str, content: Snapshot) -> Snapshot:
