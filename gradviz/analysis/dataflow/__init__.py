@@ -1,1 +1,1 @@
-"""What was computed from what: questions to the log of torch calls."""
+"""What was computed from what, according to the log of torch calls."""

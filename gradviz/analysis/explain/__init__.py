@@ -1,1 +1,1 @@
-"""The page of one kind of node, and of one node of a capture, as data."""
+"""The explanation of one kind of node, and of one node of a capture, as data."""

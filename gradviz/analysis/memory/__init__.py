@@ -1,1 +1,1 @@
-"""The memory that a graph keeps for its backward, and what would reduce it."""
+"""The memory that a graph keeps for its backward, and how to reduce it."""

@@ -1,1 +1,1 @@
-"""What became of every parameter in a run."""
+"""What happened to every parameter in a run."""

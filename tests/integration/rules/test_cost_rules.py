@@ -1,4 +1,4 @@
-"""What costs memory for nothing, told as notes, beside programs that need it."""
+"""Needless use of memory is noted, and programs that need the memory are not."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ COSTLY = {
 
 
 @pytest.mark.parametrize("name", COSTLY)
-def test_what_costs_for_nothing_is_noted_with_its_line(name: str, tmp_path: Path) -> None:
+def test_needless_cost_is_noted_with_its_line(name: str, tmp_path: Path) -> None:
     cause, line, program = COSTLY[name]
     assert notes_in(program, tmp_path) == [(cause, line)]
 
@@ -100,11 +100,11 @@ NEEDED = {
 
 
 @pytest.mark.parametrize("name", NEEDED)
-def test_what_is_needed_is_not_noted(name: str, tmp_path: Path) -> None:
+def test_needed_cost_is_not_noted(name: str, tmp_path: Path) -> None:
     assert notes_in(NEEDED[name], tmp_path) == []
 
 
-def test_what_a_stopped_program_would_have_used_is_not_noted(tmp_path: Path) -> None:
+def test_cost_that_a_stopped_program_may_have_needed_is_not_noted(tmp_path: Path) -> None:
     program = """
     while True:
         out = net(x)

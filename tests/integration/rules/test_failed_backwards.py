@@ -1,4 +1,4 @@
-"""What an in-place change or an earlier backward took away is explained by the line that did it."""
+"""A saved tensor that was changed or freed is explained by the line that did it."""
 
 from __future__ import annotations
 
@@ -171,17 +171,17 @@ def marked_line(program: str) -> int:
         ("leaf_inplace", ROW_OF_AN_EMBEDDING),
     ],
 )
-def test_the_line_that_took_away_what_backward_needs_is_named(cause: str, program: str, tmp_path: Path) -> None:
+def test_the_line_that_changed_or_freed_a_saved_tensor_is_named(cause: str, program: str, tmp_path: Path) -> None:
     finding = findings_in(program, tmp_path)[0]
     assert finding.location is not None
     assert (finding.cause, finding.location.line) == (cause, marked_line(program))
 
 
-def test_in_place_changes_that_autograd_can_follow_are_no_findings(tmp_path: Path) -> None:
+def test_in_place_changes_that_autograd_records_are_no_findings(tmp_path: Path) -> None:
     assert findings_in(CHANGES_THAT_ARE_FINE, tmp_path) == ()
 
 
-def test_a_change_through_views_is_told_from_saving_to_backward(tmp_path: Path) -> None:
+def test_a_change_through_views_is_reported_from_saving_to_backward(tmp_path: Path) -> None:
     (finding,) = findings_in(SLICE_OF_A_SAVED_RESULT, tmp_path)
     assert "through 3 views" in finding.message
     assert finding.op == "TanhBackward0"
@@ -193,7 +193,7 @@ def test_a_change_through_views_is_told_from_saving_to_backward(tmp_path: Path) 
     ]  # fmt: skip
 
 
-def test_a_result_without_a_name_is_told_once_by_what_made_and_saved_it(tmp_path: Path) -> None:
+def test_a_result_without_a_name_is_described_once_by_the_call_that_made_and_saved_it(tmp_path: Path) -> None:
     program = """
 w = torch.randn(3, requires_grad=True)
 h = [act(w) for act in (torch.tanh,)]
@@ -211,7 +211,7 @@ def test_no_line_is_proposed_for_a_change_by_what_is_no_method_of_the_tensor(cha
     assert (finding.cause, finding.changed_line) == ("inplace_modified_saved", None)
 
 
-def test_views_whose_gradient_torch_refuses_to_tell_cost_the_examination_nothing(tmp_path: Path) -> None:
+def test_views_whose_gradient_torch_refuses_to_show_do_not_stop_the_check(tmp_path: Path) -> None:
     program = "h = torch.randn(3, requires_grad=True).exp()\nfirst, *_ = h.unbind()\nh[0] = 3\nh.sum().backward()\n"
     (finding,) = findings_in(program, tmp_path)
     assert finding.cause == "inplace_modified_saved"

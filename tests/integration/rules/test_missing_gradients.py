@@ -1,4 +1,4 @@
-"""Which line is to blame for a gradient that never came, and that cuts which cost nobody a gradient are not blamed."""
+"""Which line is to blame for a missing gradient; cuts without a missing gradient are not blamed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ END = """\
 
 
 def findings_in(middle: str, folder: Path, beginning: str = BEGINNING, end: str = END) -> list[Finding]:
-    """What `check` says of a training whose step is `middle`."""
+    """The findings of `check` for a training whose step is `middle`."""
     found = check_case(Case(recorded(middle, folder, beginning, end)), RULES).findings
     return [finding for finding in found if finding.is_alarm]
 
@@ -105,11 +105,11 @@ HEALTHY = {
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_a_cut_that_costs_nobody_a_gradient_is_not_blamed(name: str, tmp_path: Path) -> None:
+def test_a_cut_without_a_missing_gradient_is_not_blamed(name: str, tmp_path: Path) -> None:
     assert findings_in(HEALTHY[name], tmp_path) == []
 
 
-def test_a_model_that_is_only_asked_for_targets_wants_nothing_where_another_is_trained_by_hand(tmp_path: Path) -> None:
+def test_a_target_network_is_not_missing_gradients_if_another_model_is_trained_by_hand(tmp_path: Path) -> None:
     beginning = BEGINNING.replace("optimizer = ", "# ")
     middle = "with torch.no_grad():\n    y = body(x)[:, :2]\nloss = (head(x) - y).square().mean()"
     end = """\
@@ -138,11 +138,11 @@ def test_a_refused_backward_is_explained_by_what_cut_the_loss_off(tmp_path: Path
 
 
 TAKEN_IN_NO_GRAPH = {"choice of what runs", "bounds of a slice"}
-"""These only decide what is computed: no node takes what they give."""
+"""These only decide what is computed: no node uses their results."""
 
 
 @pytest.mark.parametrize("name", [name for name in CUTS if name not in TAKEN_IN_NO_GRAPH])
-def test_the_node_that_took_what_the_cut_gave_is_known(name: str, tmp_path: Path) -> None:
+def test_the_node_that_used_the_result_of_the_cut_is_known(name: str, tmp_path: Path) -> None:
     first = findings_in(CUTS[name][1], tmp_path)[0]
     assert first.cut is not None
     in_graphs = [each.at.graph for each in first.cut.inputs]
@@ -150,7 +150,7 @@ def test_the_node_that_took_what_the_cut_gave_is_known(name: str, tmp_path: Path
     assert first.nodes == tuple(each.at for each in first.cut.inputs[:1])
 
 
-def test_every_node_that_took_it_is_told_with_the_constant_that_it_took(tmp_path: Path) -> None:
+def test_every_node_that_used_it_is_reported_with_its_constant(tmp_path: Path) -> None:
     middle = "h = body(x).detach()\nloss = (head(x) + torch.tanh(h)[:, :2]).mean() + head(h).mean()"
     (finding,) = findings_in(middle, tmp_path)
     assert finding.cut is not None
@@ -159,7 +159,7 @@ def test_every_node_that_took_it_is_told_with_the_constant_that_it_took(tmp_path
     assert len({each.constant for each in first_step} - {None}) == 2
 
 
-def test_a_line_that_cuts_several_times_tells_of_each_cut_what_it_costs(tmp_path: Path) -> None:
+def test_a_line_that_cuts_several_times_lists_the_tensors_of_each_cut(tmp_path: Path) -> None:
     middle = "loss = x.sum()\nfor layer in (body, head):\n    loss = loss + layer(x).detach().sum() + layer.bias.sum()"
     (finding,) = findings_in(middle, tmp_path)
     assert finding.tensors == ("body.weight", "head.weight")
@@ -167,7 +167,7 @@ def test_a_line_that_cuts_several_times_tells_of_each_cut_what_it_costs(tmp_path
     assert [each.tensors for each in finding.cut.inputs if each.at.graph == 0] == [("body.weight",), ("head.weight",)]
 
 
-def test_a_line_that_is_left_out_is_told_where_that_is_certain(tmp_path: Path) -> None:
+def test_a_corrected_line_is_proposed_if_it_is_certain(tmp_path: Path) -> None:
     (finding,) = findings_in("loss = (head(x) + body(x).detach()[:, :2]).square().mean()", tmp_path)
     assert finding.changed_line == "    loss = (head(x) + body(x)[:, :2]).square().mean()"
 
@@ -201,7 +201,7 @@ REFUSED = {
         ("requires_grad=False", (), ("body.weight", "body.bias", "head.weight", "head.bias"), ()),
     ),
 }
-"""Each with the cut, what holds the nodes before it, what gets nothing and is in no graph, and the calls after it."""
+"""Each with the cut, the nodes before it, tensors without a gradient that are in no graph, and the calls after it."""
 
 
 @pytest.mark.parametrize("name", REFUSED)

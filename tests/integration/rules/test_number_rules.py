@@ -266,11 +266,11 @@ train(loss, m.parameters())
 
 
 @pytest.mark.parametrize("program", HEALTHY.values(), ids=HEALTHY)
-def test_what_only_looks_suspicious_is_left_alone(program: str, tmp_path: Path) -> None:
+def test_suspicious_but_correct_programs_have_no_findings(program: str, tmp_path: Path) -> None:
     assert alarms(tmp_path, program) == []
 
 
-def test_nan_of_compiled_code_is_told_with_the_line_inside_of_it(tmp_path: Path) -> None:
+def test_nan_of_compiled_code_is_reported_with_the_line_inside_of_it(tmp_path: Path) -> None:
     program = """
 w = nn.Parameter(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))
 @torch.compile(backend="aot_eager")
@@ -286,7 +286,7 @@ train(lambda: (unit(w) - 1).square().sum(), [w], steps=1)
     assert "compiled code (aten.div.Tensor)" in finding.message
 
 
-def test_nan_is_told_with_the_values_that_made_it_and_the_call_that_hid_it(tmp_path: Path) -> None:
+def test_nan_is_reported_with_the_values_that_made_it_and_the_call_that_hid_it(tmp_path: Path) -> None:
     program = """
 w = nn.Parameter(torch.tensor([0.0, 2.0]))
 train(lambda: torch.where(w > 0, w.log(), torch.zeros(2)).sum(), [w], steps=1)

@@ -1,4 +1,4 @@
-"""Causes in shapes other than the pages of their rules show: cases of the corpus on which rules had failed once."""
+"""Causes in other shapes than the documentation shows: cases of the corpus on which rules once failed."""
 
 from __future__ import annotations
 
@@ -74,5 +74,5 @@ def test_the_cause_is_named_with_its_line(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CONTROLS)
-def test_what_is_healthy_alarms_nobody(case: str, tmp_path: Path) -> None:
+def test_a_healthy_program_raises_no_alarm(case: str, tmp_path: Path) -> None:
     assert alarms(case, tmp_path) == []

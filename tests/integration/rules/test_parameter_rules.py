@@ -1,4 +1,4 @@
-"""Rules on parameters and optimizers, on programs of other shapes than their pages show, and on healthy look-alikes."""
+"""Rules on parameters and optimizers: other programs than the documentation shows, and similar but correct ones."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def test_the_fault_is_named_with_its_line(program: Path) -> None:
 
 
 @pytest.mark.parametrize("program", HEALTHY, ids=lambda program: program.stem)
-def test_nothing_is_said_against_a_healthy_program(program: Path) -> None:
+def test_a_healthy_program_has_no_findings(program: Path) -> None:
     assert checked(program)[1] == []
 
 
-def test_every_parameter_is_accounted_for() -> None:
+def test_every_parameter_has_an_outcome() -> None:
     case, findings = checked(PARTLY_FROZEN)
     assert counted_outcomes(case) == "4 parameters: 2 reached, 2 frozen at a_part_that_was_frozen_before.py:8"
     assert why(case, findings, "net[0].weight").verdict == "gets no gradient: it does not require grad"
@@ -54,7 +54,7 @@ def test_every_parameter_is_accounted_for() -> None:
 
 
 @pytest.mark.parametrize(("name", "hint"), [("net.2.wieght", "net.2.weight"), ("weight", "net.0.weight, net.2.weight")])
-def test_a_name_that_nobody_has_gets_near_matches(name: str, hint: str) -> None:
+def test_an_unknown_name_gets_near_matches(name: str, hint: str) -> None:
     case, findings = checked(PARTLY_FROZEN)
     with pytest.raises(BadInput) as told:
         why(case, findings, name)

@@ -1,4 +1,4 @@
-"""Graphs of earlier steps that are kept alive are found, with who holds them and since which line."""
+"""Graphs of earlier steps that are kept alive are found, with their holder and its line."""
 
 from __future__ import annotations
 
@@ -145,7 +145,9 @@ for _ in range(5):
         ("ctx.kept[1]", RESULT_ON_CTX),
     ],
 )
-def test_who_holds_the_graphs_is_named_with_the_line_that_keeps_them(holder: str, program: str, tmp_path: Path) -> None:
+def test_the_holder_of_the_graphs_is_named_with_the_line_that_keeps_them(
+    holder: str, program: str, tmp_path: Path
+) -> None:
     finding = findings_in(program, tmp_path)[0]
     assert finding.location is not None
     assert (finding.cause, finding.location.line) == ("graph_retained_leak", marked_line(program))

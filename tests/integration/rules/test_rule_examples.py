@@ -1,4 +1,4 @@
-"""Every rule's page: its four sections are there, its example is found, and what it says to do instead is clean."""
+"""Every rule's documentation has four sections, its example is found, and its remedy has no findings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ every_rule = pytest.mark.parametrize("rule", (*RULES, *REQUESTED), ids=lambda ru
 
 
 def causes_in(example: str, folder: Path, rules: Iterable[type[Rule]], also: str) -> set[str]:
-    """Of alarms, and of notes of the rule `also`."""
+    """The causes of alarms, and of notes of the rule `also`."""
     script = folder / "example.py"
     script.write_text(f"import torch\n\ntorch.manual_seed(0)\n{example}\n")
     with warnings.catch_warnings():
@@ -34,7 +34,7 @@ def causes_in(example: str, folder: Path, rules: Iterable[type[Rule]], also: str
 
 
 @every_rule
-def test_a_rule_has_a_code_of_a_family_and_a_page_with_all_sections(rule: type[Rule]) -> None:
+def test_a_rule_has_a_code_of_a_family_and_documentation_with_all_sections(rule: type[Rule]) -> None:
     assert rule.code[:3] in FAMILIES
     assert tuple(rule.documentation()) == SECTIONS
     assert all(rule.documentation().values())

@@ -1,4 +1,4 @@
-"""What ``--why`` answers for a parameter or a variable: each verdict, by a program of its own."""
+"""The answers of ``--why`` for a parameter or a variable: each verdict with another program."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ VERDICTS = {
     ),
     "gets zeros": (
         "0.weight", "h = net[0](x) - 100\nnet[1](h.relu()).sum().backward()",
-        "zero", "gets a gradient that is exactly zero: ReluBackward0 made it so", 8,
+        "zero", "gets a gradient that is exactly zero: ReluBackward0 made it zero", 8,
     ),
     "gets NaN": (
         "1.bias", "(net(x) * 0).sqrt().sum().backward()",
@@ -91,24 +91,24 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("name", VERDICTS)
-def test_the_verdict_is_told_with_the_line_that_decides(name: str, tmp_path: Path) -> None:
+def test_the_verdict_comes_with_the_line_that_causes_it(name: str, tmp_path: Path) -> None:
     asked, middle, kind, words, line = VERDICTS[name]
     told = answer(asked, middle, tmp_path)
     assert (told.kind, words in told.verdict) == (kind, True), told.verdict
     assert (told.location and told.location.line) == line
 
 
-def test_what_the_last_backward_did_not_reach_is_told_of_the_last_that_did(tmp_path: Path) -> None:
+def test_the_figures_are_those_of_the_last_backward_that_reached_the_tensor(tmp_path: Path) -> None:
     told = answer("0.weight", "net(x).sum().backward()\nnet[1](torch.ones(2, 4)).sum().backward()", tmp_path)
     assert told.verdict.startswith("gets a gradient, of norm ")
     assert dict(told.facts)["path"] == "Sum > Addmm > Addmm > T > net.0.weight"
 
 
-def test_of_what_was_cut_off_the_missing_way_is_shown(tmp_path: Path) -> None:
+def test_the_missing_path_of_a_tensor_that_was_cut_off_is_shown(tmp_path: Path) -> None:
     told = answer("0.bias", "loss = net[1](net[0](x).detach()).sum()\nloss.backward()", tmp_path)
     assert dict(told.facts)["path"] == "net.0.bias > cut: detach (line 7) > linear (line 7) > sum (line 7) > loss"
 
 
-def test_a_module_is_answered_with_what_is_in_it(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"'net\.0' stands for several; write one of net\.0\.weight"):
+def test_a_module_is_answered_with_its_parameters(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"'net\.0' means several; write one of net\.0\.weight"):
         answer("net.0", "net(x).sum().backward()", tmp_path)

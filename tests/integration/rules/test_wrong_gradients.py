@@ -1,4 +1,4 @@
-"""Causes that make a gradient wrong, in many shapes, and programs that look like them and are healthy."""
+"""Causes that make a gradient wrong, in many shapes, and similar programs that are correct."""
 
 from __future__ import annotations
 
@@ -597,7 +597,7 @@ def alarms(capture: Capture) -> list[Finding]:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(("cause", "shape"), WRONG)
-def test_the_cause_and_its_line_are_told_first(cause: str, shape: str, tmp_path: Path) -> None:
+def test_the_cause_and_its_line_come_first(cause: str, shape: str, tmp_path: Path) -> None:
     found = alarms(recorded(WRONG[cause, shape], tmp_path))
     lines = (tmp_path / "train.py").read_text().splitlines()
     place = found[0].location
@@ -606,14 +606,14 @@ def test_the_cause_and_its_line_are_told_first(cause: str, shape: str, tmp_path:
     assert "HERE" in lines[place.line - 1]
 
 
-def test_a_hook_is_told_of_in_a_capture_that_holds_only_graphs(tmp_path: Path) -> None:
+def test_a_hook_is_reported_in_a_capture_with_graphs_only(tmp_path: Path) -> None:
     capture = recorded(WRONG["hook_alters_grad", "a hook of a module"], tmp_path)
     assert [finding.cause for finding in alarms(replace(capture, calls=None))] == ["hook_alters_grad"]
 
 
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
 @pytest.mark.parametrize("look", HEALTHY)
-def test_what_only_looks_like_it_alarms_nobody(look: str, tmp_path: Path) -> None:
+def test_similar_but_correct_programs_raise_no_alarm(look: str, tmp_path: Path) -> None:
     capture = recorded(HEALTHY[look], tmp_path)
     assert capture.error is None
     assert alarms(capture) == []
@@ -639,7 +639,7 @@ def test_a_limit_on_saved_memory_names_the_line_that_keeps_most(tmp_path: Path) 
     assert check_case(Case(capture), [saved_memory_above(2**20)]).findings == ()
 
 
-def test_what_a_function_prints_when_it_is_tried_out_is_not_shown(
+def test_output_of_a_function_that_is_called_again_is_not_shown(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     script = WRONG["custom_function_wrong_backward", "the incoming gradient is not used"]

@@ -27,7 +27,7 @@ def relu_and_square() -> Graph:
 
 
 def stack_of_blocks(count: int) -> Graph:
-    """Blocks that keep 1,000 bytes of what they are given, and 4,000 bytes that only they know."""
+    """Blocks that keep 1,000 bytes of their inputs, and 4,000 bytes that only they use."""
     builder = GraphBuilder()
     model = builder.scope("model", "Net")
     given = builder.operation("Mul", builder.leaf("w"), scope=model, shape=(250,))

@@ -1,4 +1,4 @@
-"""Findings that were there before."""
+"""Findings that existed before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradviz.errors import BadInput
 ODD = "tr\udce4in.py"
 
 
-def test_a_finding_in_a_file_whose_name_is_not_utf8_is_known_again() -> None:
+def test_a_finding_in_a_file_whose_name_is_not_utf8_is_recognised_again() -> None:
     finding = Finding(
         code="GV101", cause="detached", severity="error", message="w", location=Location(ODD, 3), tensors=("w\udce4",)
     )

@@ -1,4 +1,4 @@
-"""Where the first NaN of a run was born, from graphs made by hand."""
+"""Where the first NaN of a run began, from graphs made by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.analysis.work import lines_run
 
 
 def masked_again_and_again(length: int) -> Graph:
-    """Every second node makes NaN, the next one drops it, and backward failed where none of that leads."""
+    """Every second node makes NaN, the next one drops it, and backward failed at a node that none of it reaches."""
     states = ((FINE, NAN), (NAN, FINE))
     nodes = [
         Node(number, "ExpBackward0", edges=(Edge(number - 1),), arrived=(came,), gradients=(sent,), run=NodeRun(0))
@@ -25,7 +25,7 @@ def masked_again_and_again(length: int) -> Graph:
     )
 
 
-def test_births_that_lead_nowhere_are_left_out_in_one_pass() -> None:
+def test_origins_that_reach_no_broken_leaf_are_left_out_in_one_pass() -> None:
     def looked_for(length: int) -> int:
         graph = masked_again_and_again(length)
         return lines_run(BrokenGradients(BackwardCalls(Dataflow(CallLog()), (graph,))).first)

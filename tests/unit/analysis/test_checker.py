@@ -1,10 +1,12 @@
-"""Rules run one by one: chosen by their codes, kept apart when one breaks down, the deeper one before the shallower."""
+"""Rules run one by one: chosen by their codes, not stopped by one that fails, without findings that others explain."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from gradviz.rendering.reports.finding_formats import FINDING_FORMATS, finding_format
+from gradviz.rendering.reports.findings_text import FindingsText
 from msgspec.structs import replace
 
 from gradviz.analysis import rules as of_gradviz
@@ -17,8 +19,6 @@ from gradviz.analysis.rule import Rule
 from gradviz.capture.capture import Capture, Program
 from gradviz.errors import BadInput
 from gradviz.recording.torch_access.capabilities import CAPABILITIES
-from gradviz.rendering.reports.finding_formats import FINDING_FORMATS, finding_format
-from gradviz.rendering.reports.findings_text import FindingsText
 
 LINES = {"train.py": {3: "h = h.detach()  # a cut", 4: "h = h.round()  # gradviz: ignore[GV2]", 5: "loss.backward()"}}
 CAPTURE = Capture(Program("train.py"), sources=LINES)
@@ -68,16 +68,16 @@ def messages(*rules: type[Rule]) -> list[str]:
     return [finding.message for finding in check_case(Case(CAPTURE), rules).findings]
 
 
-def test_the_gravest_findings_come_first() -> None:
+def test_the_most_severe_findings_come_first() -> None:
     assert messages(Rounded, Deep) == ["w is cut off", "round has no slope"]
 
 
-def test_what_a_deeper_rule_explains_is_not_said_again() -> None:
+def test_a_finding_that_another_rule_explains_is_left_out() -> None:
     assert messages(Shallow) == ["w got nothing", "b got nothing"]
     assert messages(Shallow, Deep) == ["b got nothing", "w is cut off"]
 
 
-def test_a_rule_that_breaks_down_is_told_of_and_the_others_run() -> None:
+def test_a_rule_that_fails_is_reported_and_the_others_run() -> None:
     result = check_case(Case(CAPTURE), (Broken, Deep))
     verdict, breakdown = result.findings
     assert verdict.message == "w is cut off"
@@ -105,7 +105,7 @@ def test_an_unknown_rule_is_refused_with_those_most_like_it() -> None:
         chosen_rules(RULES, ["GV102"], [])
 
 
-def test_a_rule_on_request_runs_where_it_is_asked_for_and_can_be_ignored() -> None:
+def test_a_rule_on_request_runs_only_if_requested_and_can_be_ignored() -> None:
     rules = (*RULES, Strict)
     assert Strict not in chosen_rules(rules, [], [])
     assert chosen_rules(rules, ["GV1"], [], [Strict])[-1] is Strict
@@ -115,13 +115,13 @@ def test_a_rule_on_request_runs_where_it_is_asked_for_and_can_be_ignored() -> No
     assert refusal.value.hint == "--strictly asks for it"
 
 
-def test_a_comment_on_the_line_leaves_a_finding_out_and_is_counted() -> None:
+def test_a_comment_on_the_line_suppresses_a_finding_and_is_counted() -> None:
     report = check_report(Case(CAPTURE), (Rounded, Deep))
     assert [finding.code for finding in report.findings] == ["GV101"]
     assert report.suppressed == 1
 
 
-def test_only_what_a_baseline_does_not_hold_is_new_also_when_lines_have_moved() -> None:
+def test_only_findings_that_are_not_in_the_baseline_are_new_even_if_lines_moved() -> None:
     before = check_report(Case(CAPTURE), (Deep,))
     known = read_baseline(baseline_of("train.py", before.findings, before.source), "known.json", "train.py")
     lines = {"train.py": {3: "h = h.detach()  # a cut", 5: "loss.backward()"}}
@@ -130,7 +130,7 @@ def test_only_what_a_baseline_does_not_hold_is_new_also_when_lines_have_moved() 
     assert report.known == 1
 
 
-def test_a_comment_that_names_no_rule_is_told_with_its_line_and_near_names() -> None:
+def test_a_comment_that_names_no_rule_is_reported_with_its_line_and_near_names() -> None:
     lines = {"train.py": {3: "h = h.detach()  # gradviz: ignore[detachd, GV2]"}}
     report = check_report(Case(Capture(Program("train.py"), sources=lines)), (Deep,))
     shown, unknown = report.findings
@@ -141,7 +141,11 @@ def test_a_comment_that_names_no_rule_is_told_with_its_line_and_near_names() -> 
 
 @pytest.mark.parametrize(
     ("content", "refusal"),
-    [(b"{", "no baseline"), (b'{"program": "train.py"}', "no baseline"), (baseline_of("a.py", (), {}), "of a.py, not")],
+    [
+        (b"{", "not a baseline"),
+        (b'{"program": "train.py"}', "not a baseline"),
+        (baseline_of("a.py", (), {}), "of a.py, not"),
+    ],
 )
 def test_a_file_that_is_no_baseline_of_this_program_is_refused(content: bytes, refusal: str) -> None:
     with pytest.raises(BadInput, match=refusal):

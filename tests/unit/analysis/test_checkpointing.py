@@ -14,7 +14,7 @@ def test_a_block_saves_what_only_it_keeps_and_still_keeps_what_it_was_given() ->
     }
 
 
-def test_blocks_that_differ_in_a_number_are_advised_together() -> None:
+def test_blocks_that_differ_in_a_number_share_one_advice() -> None:
     (advice,) = worth_checkpointing(checkpointing(stack_of_blocks(3)), least_bytes=1)
 
     assert (advice.path, advice.calls, advice.saved_bytes, advice.largest_call) == ("model.h.*", 3, 12_000, 4000)

@@ -1,4 +1,4 @@
-"""What the calls of a run tell, from logs made by hand."""
+"""Answers from the calls of a run, from logs made by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run log as series: folds, sizes, and where gradients died or broke."""
+"""A run log as series: folds, sizes, and where gradients became zero, NaN or Inf."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_parameters_of_a_module_fold_into_the_figures_of_all_their_elements() ->
     assert depth_that_fits(log, 2) == 1
 
 
-def test_what_was_zero_to_the_end_is_dead_since_its_first_such_step() -> None:
+def test_a_gradient_that_stays_zero_to_the_end_is_dead_since_the_first_zero() -> None:
     alive, dead = (1.0, 0), (0.0, 4)
     log = run_log({"a": [dead, alive, dead, dead], "b": [dead, dead, dead, alive]})
     assert [series.dead_since for series in flow_over_steps(log).series] == [2, None]
@@ -47,7 +47,7 @@ def test_findings_name_the_first_step_and_count_the_later_ones() -> None:
     assert list(findings(log, flow_over_steps(log))) == ["NaN or Inf first at step 10: a, b; later 1 more"]
 
 
-def test_a_gradient_that_shrinks_towards_the_input_is_told_and_an_even_one_is_not() -> None:
+def test_a_gradient_that_shrinks_towards_the_input_is_reported_and_an_even_one_is_not() -> None:
     vanishing = run_log({f"layers.{place}": [(10.0 ** (place - 6), 0)] for place in range(7)})
     assert list(findings(vanishing, flow_over_steps(vanishing))) == [
         "vanishing at step 1: from the loss to the input the gradient shrinks 1e+05 times"
@@ -64,7 +64,7 @@ def test_the_last_step_says_which_parameters_got_nothing() -> None:
     ]
 
 
-def test_a_run_that_broke_off_says_so() -> None:
+def test_a_stopped_run_says_so() -> None:
     assert list(what_is_missing(run_log({"a": [(1.0, 0)]}, is_ended=False))) == [
         "the run did not end, or still goes on: steps after the last one here may be missing"
     ]

@@ -71,7 +71,7 @@ def test_rows_are_in_the_order_of_the_model_with_the_norm_over_the_weights_norm(
 @pytest.mark.parametrize(
     ("step", "verdict"), [(1.0, "steady"), (0.1, "exploding"), (10.0, "vanishing")], ids=["level", "up", "down"]
 )
-def test_the_trend_is_told_from_the_loss_to_the_input(step: float, verdict: str) -> None:
+def test_the_trend_goes_from_the_loss_to_the_input(step: float, verdict: str) -> None:
     graph = chain([figures(step**place) for place in range(9)])
     trend = gradient_flow(capture(graph), graph).trend
     assert trend is not None
@@ -118,7 +118,7 @@ def test_the_first_node_that_makes_nan_out_of_finite_gradients_is_found() -> Non
     assert first == max(node.id for node in graph.nodes if any(sent and sent.nans for sent in node.gradients))
 
 
-def test_nan_that_a_hook_makes_of_what_arrives_is_laid_to_the_hook() -> None:
+def test_nan_that_a_hook_makes_is_blamed_on_the_hook() -> None:
     graph = graph_of("w -> Mul -> Sum -> loss")
     mul, total = (node.id for node in graph.nodes if not node.is_leaf)
     nodes = list(graph.nodes)
@@ -132,7 +132,7 @@ def test_nan_that_a_hook_makes_of_what_arrives_is_laid_to_the_hook() -> None:
     assert (flow.first_nan, flow.first_nan_by) == (mul, "hook")
 
 
-def test_why_nothing_arrived_is_told_for_each_parameter() -> None:
+def test_each_parameter_without_a_gradient_has_a_reason() -> None:
     graph = chain([figures(1.0), UNDEFINED])
     graph = replace(
         graph, nodes=tuple(replace(n, run=NodeRun(1)) if n.names == (NAMES[1],) else n for n in graph.nodes)

@@ -1,4 +1,4 @@
-"""Where gradients become zero, NaN or Inf is told apart from where that is passed on."""
+"""The nodes where gradients become zero, NaN or Inf, and not those that only pass it on."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from gradviz.analysis.numbers.gradient_origins import (
     GradientOrigin,
     find_gradient_origins,
-    senders,
     node_where_paths_split,
+    senders,
 )
 from gradviz.graph.gradients import NodeRun, TensorFigures
 from gradviz.graph.model import Graph
@@ -27,7 +27,7 @@ Flow = Mapping[str, tuple[TensorFigures, Sequence[TensorFigures]]]
 
 
 def with_flow(text: str, flow: Flow) -> Graph:
-    """`flow` says for a leaf or an operation what arrived, and what it sent on."""
+    """`flow` has what arrived at each leaf or operation, and what it sent."""
     graph = graph_of(text)
     nodes = list(graph.nodes)
     for name, (arrived, sent) in flow.items():
@@ -45,14 +45,14 @@ def by_node(text: str, flow: Flow) -> dict[str, GradientOrigin]:
     }
 
 
-def test_zero_is_born_in_the_node_that_got_something_and_passed_on_by_the_others() -> None:
+def test_zero_begins_in_the_node_that_got_a_gradient_and_the_others_pass_it_on() -> None:
     flow = {"Sum": (FINE, [FINE]), "Sign": (FINE, [ZERO]), "Mul": (ZERO, [ZERO, ZERO]), "w": (ZERO, [])}
     assert by_node("w -> Mul -> Sign -> Sum -> loss; b -> Mul", flow) == {
         "SignBackward0": GradientOrigin("zero", "node")
     }
 
 
-def test_one_lost_branch_is_a_birth_even_where_the_others_live_on() -> None:
+def test_one_lost_branch_is_an_origin_even_if_the_others_go_on() -> None:
     flow = {"Mul": (FINE, [ZERO, FINE]), "Exp": (ZERO, [ZERO]), "w": (ZERO, [])}
     assert by_node("w -> Exp -> Mul -> loss; b -> Mul", flow) == {"MulBackward0": GradientOrigin("zero", "node")}
 
@@ -64,12 +64,12 @@ def test_a_weight_alone_that_gets_zero_is_an_aside() -> None:
     }
 
 
-def test_inf_that_turns_into_nan_further_on_was_born_once() -> None:
+def test_inf_that_turns_into_nan_later_has_one_origin() -> None:
     flow = {"Sum": (FINE, [FINE]), "Log": (FINE, [INF]), "Mul": (INF, [NAN]), "w": (NAN, [])}
     assert by_node("w -> Mul -> Log -> Sum -> loss", flow) == {"LogBackward0": GradientOrigin("inf", "node")}
 
 
-def test_nan_can_be_born_of_zeros_alone() -> None:
+def test_nan_can_begin_in_zeros_alone() -> None:
     flow = {"Where": (FINE, [ZERO]), "Sqrt": (ZERO, [NAN]), "w": (NAN, [])}
     assert by_node("w -> Sqrt -> Where -> loss", flow) == {
         "SqrtBackward0": GradientOrigin("nan", "zeros"),
@@ -87,13 +87,13 @@ def test_what_changes_on_a_single_edge_was_changed_by_a_hook() -> None:
     assert by_node("w -> Sum -> loss", flow) == {"w": GradientOrigin("zero", "hook")}
 
 
-def test_nobody_is_blamed_for_what_was_not_measured() -> None:
+def test_no_node_is_blamed_for_gradients_that_were_not_measured() -> None:
     assert by_node("w -> Sum -> loss", {"Sum": (UNKNOWN, [ZERO]), "w": (ZERO, [])}) == {}
     assert by_node("w -> Sum -> loss", {"Sum": (FINE, [UNKNOWN]), "w": (ZERO, [])}) == {}
     assert by_node("w -> Sum -> loss", {}) == {}
 
 
-def test_a_node_that_sends_no_tensor_is_told_from_one_that_sends_zeros() -> None:
+def test_a_node_that_sends_no_tensor_differs_from_one_that_sends_zeros() -> None:
     flow = {"Mine": (FINE, [NOTHING]), "w": (NOTHING, [])}
     graph = with_flow("w -> Mine -> loss", flow)
     assert list(find_gradient_origins(graph).by_node.values()) == [GradientOrigin("none", "node")]
@@ -104,13 +104,13 @@ def test_where_no_gradient_was_asked_for_none_is_missing() -> None:
     assert by_node("w -> Add -> loss; b -> Add", {"Add": (FINE, [FINE, NOTHING]), "w": (FINE, [])}) == {}
 
 
-def test_ways_that_cancel_where_they_meet_part_at_the_nearest_node_that_both_went_through() -> None:
+def test_paths_that_cancel_where_they_meet_split_at_the_nearest_common_node() -> None:
     graph = graph_of("w -> Exp -> Mean -> Expand -> Sub -> Sum -> loss; Exp -> Sub")
     numbers = {node.name: node.id for node in graph.nodes}
     assert node_where_paths_split(senders(graph), numbers["ExpBackward0"]) == numbers["SubBackward0"]
 
 
-def test_ways_from_two_roots_never_part() -> None:
+def test_paths_from_two_roots_have_no_common_node() -> None:
     graph = graph_of("w -> Exp -> Sum -> loss; Exp -> Mean -> other")
     (shared,) = (node.id for node in graph.nodes if node.name == "ExpBackward0")
     assert node_where_paths_split(senders(graph), shared) is None

@@ -1,4 +1,4 @@
-"""Rules of other packages run beside ours, and one that cannot be used costs nothing but itself."""
+"""Rules of other packages run beside gradviz's own, and one that cannot be used does not stop the others."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def rule_set(*names: str) -> RuleSet:
     return with_installed_rules([Ours], points)
 
 
-def test_a_package_brings_one_rule_or_several_and_they_stand_after_ours_by_code() -> None:
+def test_rules_of_a_package_come_after_gradvizs_own_sorted_by_code() -> None:
     assert rule_set("Theirs").rules == (Ours, Theirs)
     assert rule_set("PAIR").rules == (Ours, Theirs, Another)
 
 
-def test_what_cannot_be_used_is_told_with_its_reason_and_the_rest_is_there() -> None:
+def test_an_unusable_entry_point_is_reported_with_its_reason_and_the_others_are_used() -> None:
     found = rule_set("Gone", "SameCode", "Nameless", "__name__", "Theirs")
     assert found.rules == (Ours, Theirs)
-    told = [finding.message for finding in found.unusable]
+    messages = [finding.message for finding in found.unusable]
     assert [finding.is_alarm for finding in found.unusable] == [False] * 4
-    assert "has no attribute 'Gone'" in told[0]
-    assert "GV101 detached_again exists already, as GV101 detached" in told[1]
-    assert "Nameless has no name and no severity" in told[2]
-    assert "is no gradviz.analysis.rule.Rule" in told[3]
+    assert "has no attribute 'Gone'" in messages[0]
+    assert "GV101 detached_again exists already, as GV101 detached" in messages[1]
+    assert "Nameless has no name and no severity" in messages[2]
+    assert "is not a gradviz.analysis.rule.Rule" in messages[3]

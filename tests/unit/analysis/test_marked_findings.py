@@ -1,4 +1,4 @@
-"""Findings stand on the nodes that they are about, in every picture and whatever part of the graph it shows."""
+"""Findings are marked on their nodes, in every picture and in every part of the graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SQRT = Finding(
 
 
 def on_lines(graph: Graph) -> Graph:
-    """Each node on a line of its own: node 0 on line 1."""
+    """Each node on another line: node 0 on line 1."""
     sites = tuple(CallSite("train.py", node.id + 1) for node in graph.nodes)
     nodes = tuple(replace(node, call_site=node.id) for node in graph.nodes)
     return replace(graph, nodes=nodes, call_sites=sites)
@@ -43,13 +43,13 @@ def guilty(graph: Graph) -> list[str]:
     return [graph.nodes[each.node].name for each in graph.findings]
 
 
-def test_a_finding_that_names_nodes_stands_on_them_in_its_own_graph_only() -> None:
+def test_a_finding_that_names_nodes_is_attached_to_them_in_its_own_graph_only() -> None:
     capture = marked(replace(SQRT, nodes=(NodeAt(1, 2),)))
     assert [guilty(graph) for graph in capture.graphs] == [[], ["ExpBackward0"]]
     assert first_graph_with_alarm(capture) == 1
 
 
-def test_one_that_names_its_operation_and_line_is_found_there() -> None:
+def test_a_finding_that_names_its_operation_and_line_is_attached_there() -> None:
     assert guilty(marked(SQRT).graphs[0]) == ["SqrtBackward0"]
     nowhere = marked(replace(SQRT, location=Location("train.py", 9))).graphs[1]
     assert guilty(nowhere) == [] and [each.code for each in nowhere.unplaced_findings] == ["GV301"]
@@ -66,12 +66,12 @@ def test_a_part_of_the_graph_keeps_the_findings_on_what_it_shows() -> None:
 
 
 def _unpacked(text: str) -> str:
-    """With the data of a page, which are packed."""
+    """With the data of the page, which is compressed."""
     data = re.search(r'<script class="data"[^>]*>([^<]+)<', text)
     return text if data is None else text + zlib.decompress(b64decode(data[1]), -15).decode()
 
 
-def test_every_format_tells_the_finding_on_its_node() -> None:
+def test_every_format_shows_the_finding_on_its_node() -> None:
     capture = marked(SQRT)
     subject = subject_of(capture, capture.graphs[0], ViewOptions())
     for entry in FORMATS:
@@ -97,15 +97,15 @@ def test_a_cut_gives_cut_edges_and_marks_no_node() -> None:
 
 
 REFUSED = replace(GRAPH, roots=(), refused=(RefusedRoot("total", TensorFacts((), "float32")),))
-"""The same graph, of whose end nothing but values came to the root of backward."""
+"""The same graph, but only the values of its end reached the root of backward."""
 AT_ROOT = replace(CUT, nodes=(), cut=CutSeen("detach", root=CutRoot(1, 0, (4,), ("square", "mean"))))
 
 
-def test_every_format_tells_the_cut_its_line_and_what_gets_nothing() -> None:
+def test_every_format_shows_the_cut_its_line_and_the_tensors_without_a_gradient() -> None:
     _expect_cut_in_every_format(marked(CUT))
 
 
-def test_every_format_tells_the_root_that_was_refused_and_what_cut_it_off() -> None:
+def test_every_format_shows_the_refused_root_and_what_cut_it_off() -> None:
     capture = with_findings(Capture(Program("train.py"), (GRAPH, REFUSED)), [AT_ROOT])
     _expect_cut_in_every_format(capture, "total", "requires no grad")
     tree = str(format_named("tree").renderer(width=70).render(subject_of(capture, capture.graphs[1], ViewOptions())))
@@ -130,7 +130,7 @@ def _expect_cut_in_every_format(capture: Capture, *more: str) -> None:
             assert [word for word in wanted if word not in text] == [], entry.name
 
 
-def test_a_tree_draws_the_way_of_the_gradient_that_did_not_flow_with_dots() -> None:
+def test_a_tree_draws_the_path_of_the_missing_gradient_with_dots() -> None:
     capture = marked(CUT)
     tree = str(format_named("tree").renderer(width=70).render(subject_of(capture, capture.graphs[1], ViewOptions())))
     assert tree.splitlines()[4:10] == [
@@ -143,7 +143,7 @@ def test_a_tree_draws_the_way_of_the_gradient_that_did_not_flow_with_dots() -> N
     ]
 
 
-def test_a_folded_box_tells_of_a_cut_that_it_hides() -> None:
+def test_a_folded_box_reports_a_cut_inside_of_it() -> None:
     graph = graph_of("x -> net/Addmm -> net/Exp -> Sum -> loss")
     inside = DeadInput(NodeAt(0, 1), scope=0)
     finding = replace(CUT, severity="note", cut=CutSeen("detach", (inside,)))
@@ -152,6 +152,6 @@ def test_a_folded_box_tells_of_a_cut_that_it_hides() -> None:
     assert "GV101 detached inside" in str(format_named("svg").renderer().render(subject))
 
 
-def test_alarms_are_told_in_the_notes_as_some_stand_on_no_node() -> None:
+def test_alarms_are_in_the_notes_because_some_belong_to_no_node() -> None:
     note = replace(SQRT, severity="note")
     assert finding_notes([SQRT, note]) == ("✗ GV301 nan_from_op (train.py:4): sqrt has no slope at 0",)

@@ -1,4 +1,4 @@
-"""Sums of what is kept: each storage once, the same total however it is grouped."""
+"""Sums of kept memory: each storage counts once, and every grouping has the same total."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_shared_storage_is_counted_once_and_parameters_apart() -> None:
     assert (memory.saved_bytes, memory.parameter_bytes, memory.input_bytes) == (800, 80, 400)
 
 
-def test_a_line_is_charged_for_what_it_keeps_first_and_told_what_it_shares() -> None:
+def test_a_line_counts_what_it_keeps_first_and_reports_what_it_shares() -> None:
     first, second = by_line(memory_of(relu_and_square()))
 
     assert (first.key, first.bytes, first.shared_bytes) == (("train.py", 3), 800, 0)
@@ -44,7 +44,7 @@ def test_every_grouping_adds_up_to_the_same_total(graph: Graph) -> None:
     assert set(sums) == {memory.saved_bytes}
 
 
-def test_numbered_modules_of_one_class_are_taken_together_on_request() -> None:
+def test_numbered_modules_of_one_class_are_merged_on_request() -> None:
     graph = stack_of_blocks(3)
     memory = memory_of(graph)
 
@@ -58,7 +58,7 @@ def test_numbered_modules_of_one_class_are_taken_together_on_request() -> None:
     ]
 
 
-def test_a_small_view_is_told_from_several_views_that_see_everything() -> None:
+def test_a_small_view_differs_from_several_views_that_cover_everything() -> None:
     builder = GraphBuilder()
     small, split = builder.storage(9000), builder.storage(9000)
     leaf = builder.leaf("w")
@@ -73,7 +73,7 @@ def test_a_small_view_is_told_from_several_views_that_see_everything() -> None:
     assert (found.held_by[0].operation, found.seen_bytes) == ("PowBackward0", 12)
 
 
-def test_several_calls_of_a_model_that_wait_for_one_backward_are_told() -> None:
+def test_several_calls_of_a_model_that_wait_for_one_backward_are_reported() -> None:
     builder = GraphBuilder()
     calls = [builder.scope("model", "Net") for _ in range(3)]
     for scope in calls:
@@ -84,7 +84,7 @@ def test_several_calls_of_a_model_that_wait_for_one_backward_are_told() -> None:
     assert forwards_kept_at_once(graph, memory_of(graph)) == [("model", 3, 300, False)]
 
 
-def test_calls_of_a_cell_that_follow_from_each_other_are_told_from_independent_ones() -> None:
+def test_calls_of_a_cell_that_use_the_result_of_another_differ_from_independent_ones() -> None:
     builder = GraphBuilder()
     state = builder.leaf("state")
     for scope in [builder.scope("cell", "RNNCell") for _ in range(3)]:

@@ -1,4 +1,4 @@
-"""What a node of a capture had to do with, by the names that its formula uses."""
+"""The numbers of a node of a capture, by the names in its formula."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_inputs_have_the_names_of_arguments_also_those_without_gradient() -> Non
     assert found.unsaid == ()
 
 
-def test_constants_that_the_call_takes_in_another_order_than_the_node_are_told_by_what_was_saved() -> None:
+def test_constants_in_another_order_than_in_the_node_are_named_by_saved_tensors() -> None:
     build = GraphBuilder()
     data, bias = build.constant("data", (4, 2)), build.constant("bias", (3,))
     saved = [SavedTensor("mat1", facts(4, 2))]
@@ -77,13 +77,13 @@ def test_the_indices_of_an_indexing_are_counted() -> None:
     assert found == ["self", "indices[0]", "indices[1]"]
 
 
-def test_what_was_not_recorded_is_said_with_how_to_record_it() -> None:
+def test_missing_numbers_are_disclosed_with_how_to_record_them() -> None:
     (unmeasured, no_values) = numbers_of(graph_of("w -> Exp -> loss"), 1).unsaid
     assert "did not run this node" in unmeasured
     assert "--values" in no_values
 
 
-def test_that_complex_numbers_are_not_held_is_said_instead_of_how_to_hold_them() -> None:
+def test_for_complex_tensors_the_disclosure_does_not_offer_an_option() -> None:
     graph = graph_of("w -> Exp -> loss")
     complex_result = replace(graph.nodes[1], outputs=(replace(facts(2), dtype="complex64"),))
     (_, no_values) = numbers_of(replace(graph, nodes=(graph.nodes[0], complex_result)), 1).unsaid
@@ -103,7 +103,7 @@ def test_of_several_nodes_the_first_is_explained_and_the_others_are_named() -> N
     assert [each.node for each in page.others] == ["node:2"]
 
 
-def test_of_the_nodes_of_one_call_the_one_that_gave_the_result_is_meant() -> None:
+def test_a_name_of_several_nodes_of_one_call_means_the_one_with_the_result() -> None:
     build = GraphBuilder()
     weight = build.leaf("w")
     call = "torch.nn.functional.linear"
@@ -120,18 +120,18 @@ def test_of_the_nodes_of_one_call_the_one_that_gave_the_result_is_meant() -> Non
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("model.fc", "stands for 2 operations; name one of them: node:2 (MulBackward0), node:3 (AddBackward0)"),
+        ("model.fc", "means 2 operations; name one of them: node:2 (MulBackward0), node:3 (AddBackward0)"),
         ("mask", "'mask' needs no gradient"),
     ],
 )
-def test_what_is_no_single_node_is_refused_with_the_nodes_to_choose_from(name: str, said: str) -> None:
+def test_a_name_of_several_operations_is_refused_with_the_nodes_to_choose_from(name: str, said: str) -> None:
     graph = graph_of("w -> model.fc/Mul -> model.fc/Add -> loss; b -> model.fc/Add; {mask} -> model.fc/Mul")
     with pytest.raises(BadInput) as refusal:
         explain_in_graph(Capture(PROGRAM, (graph,)), (graph,), name, known_formulas())
     assert said in str(refusal.value)
 
 
-def test_the_first_graph_that_has_the_name_is_meant() -> None:
+def test_a_name_means_the_first_graph_that_has_it() -> None:
     first, second = graph_of("w -> Exp -> loss"), graph_of("w -> Log -> loss")
     capture = Capture(PROGRAM, (first, second))
     assert explain_in_graph(capture, capture.graphs, "log", known_formulas()).node == "LogBackward0"
@@ -139,7 +139,7 @@ def test_the_first_graph_that_has_the_name_is_meant() -> None:
         explain_in_graph(capture, capture.graphs, "sin", known_formulas())
 
 
-def test_formulas_of_another_torch_than_the_one_that_ran_are_told_as_such() -> None:
+def test_formulas_of_another_torch_than_the_one_that_ran_are_disclosed() -> None:
     graph = graph_of("w -> Exp -> loss")
     page = explain_in_graph(
         Capture(Program("old.py", torch_version="2.4.0"), (graph,)), (graph,), "exp", known_formulas()

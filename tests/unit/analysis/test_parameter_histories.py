@@ -1,4 +1,4 @@
-"""What became of parameters, from logs made by hand."""
+"""What happened to parameters, from logs made by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradviz.graph.tensor_facts import TensorFacts
 from tests.unit.analysis.work import lines_run
 
 
-def test_finding_the_optimizers_of_all_parameters_takes_one_look_at_each() -> None:
+def test_finding_the_optimizers_of_all_parameters_visits_each_once() -> None:
     def looked_for(parameters: int) -> int:
         uses = tuple(TensorUse(number, "0", 0, True, True) for number in range(parameters))
         made = Call("torch.optim.SGD.add_param_group", kind="add_param_group", inputs=uses, optimizer=0)

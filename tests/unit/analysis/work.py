@@ -1,4 +1,4 @@
-"""How much work something is, where a clock would tell of the machine."""
+"""The amount of work, counted in lines, because time depends on the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lines_run(ask: Callable[[], object]) -> int:
-    """Lines of Python that run, each time that they do."""
+    """The number of executed lines of Python, repetitions included."""
     count = 0
 
     def trace(_frame: FrameType, event: str, _argument: object) -> Any:

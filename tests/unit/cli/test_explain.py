@@ -78,7 +78,7 @@ def test_a_recording_without_values_says_how_to_record_them(capfd: pytest.Captur
         (("mul", "--format", "yaml"), "unknown format 'yaml'"),
         (("GV101", "--format", "json"), "the documentation of a rule (GV101) is text"),
         (("no_such", "run.gradviz"), "nothing in this graph is named 'no_such'"),
-        (("model", "run.gradviz"), "stands for"),
+        (("model", "run.gradviz"), " means "),
         (("mul", "missing.py"), "missing.py"),
         (("mul", "run.gradviz", "--values"), "--values needs a script"),
         (("mul", "run.gradviz", "--gradcheck"), "--gradcheck needs a script to run; run.gradviz is a capture"),

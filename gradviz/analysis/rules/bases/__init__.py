@@ -1,1 +1,1 @@
-"""What several rules have in common."""
+"""Base classes and helpers that several rules share."""

@@ -1,1 +1,1 @@
-"""GV8xx and GV9xx: what costs more than it needs to."""
+"""GV8xx and GV9xx: memory and time that could be saved, and reentrant checkpoints."""

@@ -123,11 +123,11 @@ def _written_unseen(flow: Dataflow, row: int, call: Call) -> Iterator[int]:
         yield call.inputs[0].tensor
         return
     for use in call.changed:
-        ways = (use.tensor, *(base for way in views_between(flow, use.tensor, row) for base in _outputs(flow, way)))
-        readers = [maker for tensor in ways for maker in flow.producers(tensor, row)[:1]]
-        for reader in readers:
-            if flow.log.calls[reader].function == _READ:
-                yield flow.log.calls[reader].inputs[0].tensor
+        views = views_between(flow, use.tensor, row)
+        tensors = (use.tensor, *(base for view in views for base in _outputs(flow, view)))
+        for maker in (maker for tensor in tensors for maker in flow.producers(tensor, row)[:1]):
+            if flow.log.calls[maker].function == _READ:
+                yield flow.log.calls[maker].inputs[0].tensor
 
 
 def _outputs(flow: Dataflow, row: int) -> list[int]:

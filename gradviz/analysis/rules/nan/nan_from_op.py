@@ -36,7 +36,7 @@ class NanFromOp(BrokenGradientRule):
     name = "nan_from_op"
 
     def verdict(self, facts: BrokenGradientFacts) -> str:
-        made = f"gives {facts.results}" if facts.in_forward and facts.results else f"sends {facts.kind} back"
+        made = f"returns {facts.results}" if facts.in_forward and facts.results else f"sends {facts.kind} back"
         return f"{facts.operation_with_operands} {made}; {facts.effect}"
 
     def why(self, facts: BrokenGradientFacts) -> str:

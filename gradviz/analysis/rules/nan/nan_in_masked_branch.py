@@ -34,7 +34,7 @@ class NanInMaskedBranch(BrokenGradientRule):
     name = "nan_in_masked_branch"
 
     def verdict(self, facts: BrokenGradientFacts) -> str:
-        made = f"gives {facts.results}" if facts.in_forward and facts.results else "has no finite slope everywhere"
+        made = f"returns {facts.results}" if facts.in_forward and facts.results else "has no finite slope everywhere"
         hidden = f"{facts.hider} hides that in forward, not in backward"
         return f"{facts.operation_with_operands} {made}; {hidden}: {facts.effect}"
 
