@@ -31,7 +31,7 @@ class DrawnGraphs:
             subject = self._drawn(self.number(backward), showing)
         except NotInThisGraph as refusal:
             if backward is None and len(self.capture.graphs) > 1:
-                refusal.hint = f"{refusal.hint or ''}; {self._other_graphs()}".removeprefix("; ")
+                refusal.add_hint(self._other_graphs())
             raise
         is_one_of_several = backward is None and len(self.capture.graphs) > 1
         return _with_notes(subject, [self._other_graphs()] if is_one_of_several else [])

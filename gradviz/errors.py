@@ -30,6 +30,11 @@ class GradvizError(Exception):
         self.message = message
         self.hint = hint
 
+    def add_hint(self, more: str) -> None:
+        """Add a phrase to the hint."""
+        gap = " " if self.hint and self.hint.endswith("?") else "; "
+        self.hint = f"{self.hint}{gap}{more}" if self.hint else more
+
     def __str__(self) -> str:
         return f"{self.message}; {self.hint}" if self.hint else self.message
 

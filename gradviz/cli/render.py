@@ -138,8 +138,7 @@ def _raise_first(refusals: Sequence[GradvizError]) -> None:
         return
     first, *others = refusals
     if others:
-        more = f"{len(others)} more could not be written"
-        first.hint = f"{first.hint}; {more}" if first.hint else more
+        first.add_hint(f"{len(others)} more could not be written")
     raise first
 
 

@@ -45,7 +45,7 @@ def view_command(serve: bool, port: int | None, **others: Any) -> int:
     if port is not None:
         from gradviz.errors import BadInput
 
-        raise BadInput(f"--port {port} needs --serve", hint="add --serve")
+        raise BadInput(f"--port {port} has no effect without --serve", hint="add --serve")
     return _open_file(viewer)
 
 

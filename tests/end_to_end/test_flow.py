@@ -132,8 +132,8 @@ penalty = -(w * torch.tensor([1.0, 2.0, 0.0])).sum()
 def test_losses_that_pull_against_each_other_are_reported_with_their_shares(folder: Path) -> None:
     script = written_script(folder, TWO_LOSSES)
     run = gradviz("flow", script, "--root-shares", "--width", "80", cwd=folder)
-    assert "what each of 2 losses gives: fit, penalty" in run.stdout
-    assert "pulling against each other over all parameters: fit and penalty (-0.60)" in run.stdout
+    assert "what each of 2 losses adds to each gradient: fit, penalty" in run.stdout
+    assert "conflicts over all parameters: fit and penalty (-0.60)" in run.stdout
     assert all(len(line) <= 80 for line in run.stdout.splitlines())
 
 

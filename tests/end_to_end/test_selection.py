@@ -84,7 +84,7 @@ def test_a_summary_of_a_part_does_not_say_that_parameters_are_not_reached(folder
     [
         (["--hide", "("], "'(' is not a regular expression: missing ), unterminated subpattern"),
         (["--group-by", "functions"], "cannot group by 'functions'; did you mean 'function'?"),
-        (["--radius", "2"], "around what?; name the middle with --around NAME"),
+        (["--radius", "2"], "needs a middle; name the middle with --around NAME"),
         (["--all", "--depth", "0"], "--all folds nothing, and --depth asks to fold; leave out one of the two"),
         (["--all", "--fold", "fc"], "--all folds nothing, and --fold asks to fold; leave out one of the two"),
         (["--find", ""], "an empty expression matches everything; write a word or a regular expression"),

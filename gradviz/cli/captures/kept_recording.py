@@ -35,5 +35,4 @@ def _keep(source: Source, options: SourceOptions, error: GradvizError) -> None:
         write_output(path, write_capture(source.capture))
     except GradvizError:
         return  # cannot be written there either; the first error is enough
-    kept = f"the recording is kept in {path}"
-    error.hint = f"{error.hint}; {kept}" if error.hint else kept
+    error.add_hint(f"the recording is kept in {path}")

@@ -96,7 +96,9 @@ class FlowTable:
     def _losses(self, shares: RootShares, rows: Sequence[FlowRow]) -> Iterator[RenderableType]:
         names = listed([loss.name for loss in shares.losses], len(shares.losses))
         yield Text()
-        yield wrapped(f"what each of {len(shares.losses)} losses gives: {names}", self.look.width, "bold")
+        yield wrapped(
+            f"what each of {len(shares.losses)} losses adds to each gradient: {names}", self.look.width, "bold"
+        )
         yield loss_table(shares, rows, self.look.width, self.look.ellipsis)
         for sentence in conflicts(shares, rows):
             yield wrapped(sentence, self.look.width, "")
@@ -233,7 +235,7 @@ def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
         yield f"all zero since {_node_words(graph, graph.nodes[node])}: {listed(names, MAX_NAMES)}", "yellow"
     older = [row.name for row in flow.rows if row.outcome == "accumulated"]
     if older:
-        yield f"added to an older .grad, which is not counted here: {listed(older, MAX_NAMES)}", ""
+        yield f"added to a .grad from before, which is not counted here: {listed(older, MAX_NAMES)}", ""
     for shared in islice(shared_weights(graph), MAX_SHARED):
         name = next(iter(shared.leaf.names), "a parameter")
         parts = [f"{share:.0%} from {_use_words(graph, node)}" for node, share in shared.uses]

@@ -1,4 +1,4 @@
-"""The table of what each loss adds to every gradient, and which losses pull against each other."""
+"""The table of what each loss adds to every gradient, and which losses conflict."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def loss_table(shares: RootShares, rows: Sequence[FlowRow], width: int, ellipsis
 
 
 def conflicts(shares: RootShares, rows: Sequence[FlowRow]) -> Iterator[str]:
-    """Which losses pull against each other over all parameters, and in how many rows some do."""
+    """Which losses conflict over all parameters, and in how many rows some do."""
     products = shares.together()
     found = pairs(shares, products) if products is not None else []
     if not found:
@@ -58,11 +58,11 @@ def conflicts(shares: RootShares, rows: Sequence[FlowRow]) -> Iterator[str]:
     worst = [next(iter(pairs(shares, own)), None) for own in products_of_rows(shares, rows) if own is not None]
     count = sum(pair is not None and pair.is_conflict for pair in worst)
     if against:
-        yield f"pulling against each other over all parameters: {listed(against, _MAX_PAIRS)}"
+        yield f"conflicts over all parameters: {listed(against, _MAX_PAIRS)}"
     else:
-        yield "over all parameters no two losses pull against each other"
+        yield "no two losses conflict over all parameters"
     if count:
-        yield f"in {count:,} of {len(worst):,} rows two of them do (cosine below {CONFLICT})"
+        yield f"in {count:,} of {len(worst):,} rows two losses conflict (cosine below {CONFLICT})"
 
 
 def _cells(products: Products, loss: int, *, has_norm: bool) -> list[str]:
