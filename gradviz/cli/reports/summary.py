@@ -57,7 +57,7 @@ def _several_graphs(subjects: list[Subject]) -> list[str]:
 
 def _origin(graph: Graph) -> str:
     if graph.backward is not None:
-        return f"{graph.backward.function} {graph.backward.number}{_place(graph, graph.backward.call_site)}"
+        return f"{graph.backward.function} {graph.backward.number}{_at(graph, graph.backward.call_site)}"
     roots = ", ".join(root.name or "an unnamed tensor" for root in graph.roots[:4])
     return f"graph of {roots}" + (f" and {len(graph.roots) - 4} more" if len(graph.roots) > 4 else "")
 
@@ -70,7 +70,7 @@ def _size(graph: Graph) -> str:
     return f"{nodes}, {leaves:,} of them {'a leaf' if leaves == 1 else 'leaves'}"
 
 
-def _place(graph: Graph, call_site: int | None) -> str:
+def _at(graph: Graph, call_site: int | None) -> str:
     return "" if call_site is None else f" at {line_words(graph.call_sites[own_line(graph.call_sites, call_site)])}"
 
 
