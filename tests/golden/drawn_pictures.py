@@ -1,4 +1,4 @@
-"""Every picture of the gallery, drawn once for all the tests that look at it or at the graph that it shows."""
+"""Every picture of the gallery, drawn once for all tests of the picture or its graph."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _WITH_PAGE = Picture("gpt2")
 
 @dataclass(frozen=True)
 class DrawnPicture:
-    """What came of drawing a picture."""
+    """The result of drawing a picture."""
 
     svg: bytes
     document: GraphDocument
     stdout: str
-    """What the sample printed, and what gradviz said after it."""
+    """The output of the sample, followed by that of gradviz."""
 
     @property
     def graph(self) -> Graph:
@@ -30,11 +30,11 @@ class DrawnPicture:
 
 
 def drawn_picture(picture: Picture, shared: SharedFolders) -> DrawnPicture:
-    """The picture as it is drawn now, from whoever asked for it first."""
+    """The picture as it is drawn now; it is drawn only for the first test that needs it."""
     folder = _folder(picture, shared)
     return DrawnPicture(
         svg=(folder / "picture.svg").read_bytes(),
-        # JSON has no NaN: there it is a text.
+        # JSON has no NaN, so it is a text there.
         document=msgspec.json.decode((folder / "graph.json").read_bytes(), type=GraphDocument, strict=False),
         stdout=(folder / "stdout.txt").read_text(encoding="utf-8"),
     )
@@ -50,7 +50,7 @@ def _folder(picture: Picture, shared: SharedFolders) -> Path:
 
 
 def _draw_to_the_end(picture: Picture, folder: Path) -> None:
-    """Let the sample go on after its backward, to what it asserts about its own gradients."""
+    """Let the sample continue after its backward, to its assertions about its gradients."""
     page = ("-o", folder / "page.html") if picture == _WITH_PAGE else ()
     run = draw(picture, folder / "picture.svg", "-o", folder / "graph.json", *page, "--keep-going")
     (folder / "stdout.txt").write_text(run.stdout, encoding="utf-8")

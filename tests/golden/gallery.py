@@ -27,10 +27,10 @@ class Picture:
 
     sample: str
     backward: int | None = None
-    """Which backward call it shows, where the sample makes several that are worth a picture."""
+    """The backward call that it shows, if the sample makes several."""
     exit_code: int = 0
     color_by: str | None = None
-    """Never ``time``: no two runs take the same."""
+    """Never ``time``: it differs from run to run."""
     with_values: bool = False
     is_checked: bool = False
 
@@ -41,7 +41,7 @@ class Picture:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What follows ``gradviz render``, seen from the folder that holds ``samples``."""
+        """The arguments of ``gradviz render``, run in the folder of ``samples``."""
         options = () if self.backward is None else ("--backward", str(self.backward))
         colours = () if self.color_by is None else ("--color-by", self.color_by)
         values = ("--values",) if self.with_values else ()
@@ -50,7 +50,7 @@ class Picture:
 
     @property
     def file(self) -> Path:
-        """Where the picture is kept."""
+        """The file of the picture."""
         return GALLERY / f"{self.name}.svg"
 
 
@@ -110,7 +110,7 @@ REPLAY = GALLERY / "replay" / "log_of_product.svg"
 
 
 def draw_replay(file: Path) -> Run:
-    """Draw it into `file`, from the repository, as the README says."""
+    """Draw it into `file`, in the repository, as the README says."""
     return gradviz("replay", "samples/log_of_product.py", "-o", file, cwd=SAMPLES.parent)
 
 
@@ -118,7 +118,7 @@ PICTURES = tuple(picture for pictures in GROUPS.values() for picture in pictures
 
 
 def draw(picture: Picture, file: Path, *more_words: str | Path) -> Run:
-    """Draw it into `file`, and do whatever `more_words` ask for; from the repository, as the page says."""
+    """Draw it into `file` with `more_words` as further arguments, in the repository, as the page says."""
     run = gradviz("render", *picture.words, "-o", file, *more_words, cwd=SAMPLES.parent)
     if run.exit_code != picture.exit_code:
         raise RuntimeError(f"gradviz render {' '.join(picture.words)} ended with {run.exit_code}:\n{run.stderr}")
@@ -126,7 +126,7 @@ def draw(picture: Picture, file: Path, *more_words: str | Path) -> Run:
 
 
 def page() -> str:
-    """The page that shows the pictures, from what the samples say about themselves."""
+    """The page that shows the pictures, with sentences from the docstrings of the samples."""
     return "\n".join(_page_lines()) + "\n"
 
 
@@ -152,7 +152,7 @@ PAGE_PICTURES = (
     ),
     ("mlp_backward", "The backward pass of a small network, played: the step that runs, its formula and its gradients"),
 )
-"""Those of `tests.golden.page_views` that are shown, with what is seen on each."""
+"""The views of `tests.golden.page_views` that are shown, with a description of each."""
 
 
 def _pages() -> Iterator[str]:
@@ -201,7 +201,7 @@ def _redraw_pages(folder: Path) -> None:
 
 
 def redraw() -> None:
-    """Replace the whole gallery; nothing is replaced when one of the pictures cannot be drawn."""
+    """Replace the whole gallery; if one picture cannot be drawn, nothing is replaced."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         files = [Path(folder) / picture.file.name for picture in PICTURES]
         for picture, _ in zip(PICTURES, pool.map(draw, PICTURES, files), strict=True):

@@ -1,4 +1,4 @@
-"""Five views of pages, as they are seen in a browser: what is shown, and what was clicked before.
+"""Five views of pages in a browser: the page, and the clicks before the picture.
 
 `python -m tests.golden.gallery` takes them anew; `test_page_views` compares them with what is seen now.
 """
@@ -22,11 +22,11 @@ from tests.end_to_end.pages import Screen, page_of
 VIEWS_FOLDER = SAMPLES / "gallery" / "page"
 
 COARSE = 4
-"""So many pixels are averaged in each direction: how letters are smoothed differs from one machine to the next."""
+"""The number of pixels averaged in each direction: machines smooth letters differently."""
 NOTICEABLE = 40
 """Of 255, in one of the colours."""
 TOLERATED = 0.01
-"""The part of the picture that may differ noticeably: three buttons of the bar are more."""
+"""The part of the picture that may differ noticeably: less than three buttons of the bar."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PageView:
 
     @property
     def file(self) -> Path:
-        """Where its picture is kept."""
+        """The file of its picture."""
         return VIEWS_FOLDER / f"{self.name}.png"
 
 
@@ -66,7 +66,7 @@ VIEWS = (
 
 @cache
 def demo_page() -> str:
-    """Of the recording of samples/mlp.py that comes with gradviz: its figures are the same everywhere."""
+    """The page of the recording of samples/mlp.py in gradviz: its figures are the same on every machine."""
     capture = load_capture(Path(gradviz.cli.demo.__file__).with_name("demo.gradviz"))
     return page_of(capture.graphs[0], capture)
 
@@ -87,7 +87,7 @@ def take(browser: Browser, view: PageView, page: str, folder: Path) -> Path:
 
 
 def take_all(browser: Browser, pages: dict[str, str], folder: Path) -> None:
-    """Replace the committed pictures, in fewer colours: they stay small."""
+    """Replace the committed pictures, with fewer colours so that they stay small."""
     VIEWS_FOLDER.mkdir(exist_ok=True)
     for view in VIEWS:
         with Image.open(take(browser, view, pages[view.sample], folder)) as picture:
@@ -95,7 +95,7 @@ def take_all(browser: Browser, pages: dict[str, str], folder: Path) -> None:
 
 
 def difference(one: Path, other: Path) -> float:
-    """The part of two pictures that differs noticeably; all of it where they are not of one size."""
+    """The part of two pictures that differs noticeably; everything if their sizes differ."""
     first, second = _coarse(one), _coarse(other)
     if first.size != second.size:
         return 1.0

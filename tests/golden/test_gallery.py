@@ -1,7 +1,7 @@
-"""The committed pictures are what the samples are drawn as today, byte for byte.
+"""The committed pictures equal the pictures of the samples today, byte for byte.
 
-But for the figures of gradients in the small print: sums of floating-point numbers end differently on another machine,
-and where a gradient is zero but for rounding, all its digits do. What those figures say is tested on numbers by hand.
+Except the figures of gradients in tooltips: sums of floating-point numbers differ between machines, and of a gradient
+that is zero except for rounding, every digit differs. Tests with numbers by hand check what those figures say.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TOOLTIP = re.compile(rb"<title>[^<]*</title>")
 
 
 def without_measured(svg: bytes) -> bytes:
-    """The picture without the figures of gradients in its tooltips; the lines in which they stand remain."""
+    """The picture without the figures of gradients in its tooltips; their lines remain."""
     return _TOOLTIP.sub(lambda tooltip: _MEASURED.sub(rb"\1", tooltip[0]), svg)
 
 
@@ -44,7 +44,7 @@ def test_a_sample_is_drawn_as_its_committed_picture(picture: Picture, shared: Sh
     )
 
 
-def test_the_replay_that_the_readme_shows_is_what_is_drawn(tmp_path: Path) -> None:
+def test_the_replay_in_the_readme_is_drawn_the_same_today(tmp_path: Path) -> None:
     drawn = tmp_path / REPLAY.name
     assert draw_replay(drawn).exit_code == 0
     if drawn.read_bytes() == REPLAY.read_bytes():

@@ -1,4 +1,4 @@
-"""The page looks as in the committed pictures, but for how letters are smoothed."""
+"""The page looks as in the committed pictures, except for the smoothing of letters."""
 
 from __future__ import annotations
 

@@ -127,10 +127,10 @@ class ReplayWords:
             return f"of {counted(len(leaves), 'leaf', 'leaves')} inside" if leaves else ""
         node = self.names.main_node(step)
         if not node.is_leaf:
-            return "" if node.run is not None or not self._gives_back else "is given back by grad() here"
+            return "" if node.run is not None or not self._is_returned else "is returned by grad() here"
         found = node.leaf_gradient
         if found is None:
-            return "unchanged: grad() gives it back" if self._gives_back else ""
+            return "unchanged: grad() returns it" if self._is_returned else ""
         after = tensor_words(found.after)
         match found.outcome:
             case "fresh":
@@ -142,7 +142,7 @@ class ReplayWords:
         return "unchanged"
 
     @property
-    def _gives_back(self) -> bool:
+    def _is_returned(self) -> bool:
         return self.graph.backward is not None and self.graph.backward.function == "grad"
 
 

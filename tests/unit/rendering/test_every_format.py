@@ -1,4 +1,4 @@
-"""What holds for all formats alike. The table is the list of them, so that a new format is held to it as well."""
+"""Requirements for all formats. The list is the table of formats, so a new format is tested too."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def subject_of(graph: Graph, options: ViewOptions | None = None, capture: Captur
 
 
 def named_everywhere(name: str) -> Subject:
-    """A graph in which `name` stands wherever a user's text can stand."""
+    """A graph with `name` wherever a user's text can be."""
     weight = Node(0, "torch::autograd::AccumulateGrad", "parameter", outputs=(facts(2),), held=(HeldTensor((name,)),))
     custom = Node(
         1,
@@ -76,7 +76,7 @@ def named_everywhere(name: str) -> Subject:
 
 
 def rendered(chosen: Format, subject: Subject) -> bytes:
-    """The bytes of the file. What a format cannot hold, it refuses in one line."""
+    """The bytes of the file. A format refuses in one line what it cannot represent."""
     content = chosen.renderer().render(subject)
     return content if isinstance(content, bytes) else content.encode()
 
@@ -115,7 +115,7 @@ def test_a_view_of_5000_items_is_written_or_refused_in_one_line(chosen: Format) 
 
 
 @every_format
-def test_notes_on_what_is_left_out_reach_the_reader(chosen: Format) -> None:
+def test_notes_on_what_is_left_out_reach_the_user(chosen: Format) -> None:
     viewed = view_of(graph_of("w -> Mul -> Log -> loss"))
     note = "Only what lies between w and loss is shown"
     view = type(viewed.view)(viewed.view.items, viewed.view.links, (note,))

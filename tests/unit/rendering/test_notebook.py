@@ -1,4 +1,4 @@
-"""Pictures in a notebook's page: none rules another, and each follows the notebook's theme."""
+"""Pictures in a notebook's page: none changes another, and each follows the notebook's theme."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_same_picture_is_the_same_html_every_time() -> None:
     assert html_of(picture()) == html_of(picture())
 
 
-def test_text_and_pictures_show_themselves() -> None:
+def test_text_and_pictures_display_themselves() -> None:
     assert repr(TreeText("a\n  b\n")) == "a\n  b"
     shown = SvgPicture(picture())._repr_mimebundle_()
     assert set(shown) == {"text/html", "image/svg+xml", "text/plain"}

@@ -35,7 +35,7 @@ class Sketch:
         return item
 
     def op(self, title: str, *sources: int, kind: NodeKind = "operation", **words: object) -> int:
-        """An operation (or whatever `kind` says) on `sources`."""
+        """An operation (or another `kind`) on `sources`."""
         node = len(self._nodes)
         self._nodes.append(Node(node, title, kind=kind))
         return self._from(self._add(title, words, kind="node", node=node, nodes=(node,)), sources)
@@ -51,7 +51,7 @@ class Sketch:
         return self._add(title, {"shape": shape}, kind="constant", constant=len(self._constants) - 1)
 
     def carried(self, title: str) -> int:
-        """What an earlier repetition gave; it stands for an operation to come."""
+        """A result of an earlier repetition; it represents an operation that is added later."""
         return self._add(title, {"shape": "[8, 64]"}, kind="carried", source=0)
 
     def root(self, title: str, source: int) -> int:
@@ -65,7 +65,7 @@ class Sketch:
 
     @contextmanager
     def box(self, title: str, *, repeat: int = 1, **words: object) -> Iterator[int]:
-        """An open box: what is added inside the ``with`` lies in it."""
+        """An open box: items that are added inside the ``with`` are in it."""
         number = self._add(title, words, kind="box", is_open=True, repeat=repeat)
         self._open.append(number)
         yield number

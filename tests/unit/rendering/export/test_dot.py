@@ -1,4 +1,4 @@
-"""DOT text: Graphviz accepts it whatever the names, and it says the same as the picture."""
+"""DOT text: Graphviz accepts it whatever the names, and its words are those of the picture."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_open_boxes_become_clusters_and_links_become_edges(monkeypatch: pytest.M
     assert dot.count("{") == dot.count("}")
 
 
-def test_what_a_loop_carries_is_a_node_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_of_an_earlier_repetition_is_a_separate_node(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "<B>↻ previous tanh</B>" in source(monkeypatch, views.recurrent())
 
 
@@ -65,7 +65,7 @@ def test_any_name_is_taken_literally(monkeypatch: pytest.MonkeyPatch, name: str)
     assert layout_of(dot).count("\nnode ") == 2
 
 
-def test_boxes_may_nest_deeper_than_python_may_recurse(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_boxes_may_nest_deeper_than_the_recursion_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     sketch = Sketch()
     boxes = [sketch.box("b") for _ in range(1_200)]
     for box in boxes:
@@ -73,7 +73,9 @@ def test_boxes_may_nest_deeper_than_python_may_recurse(monkeypatch: pytest.Monke
     assert source(monkeypatch, sketch).count("subgraph") == 1_200
 
 
-def test_arrows_follow_the_gradient_on_request_and_constants_have_none_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrows_follow_the_gradient_on_request_and_constants_then_have_no_arrow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sketch = views.perceptron()
     monkeypatch.setattr(item_words, "item_texts", lambda *_: tuple(sketch.texts))
     dot = DotRenderer(arrows="gradient").render(sketch.subject())

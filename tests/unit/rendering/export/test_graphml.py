@@ -1,4 +1,4 @@
-"""GraphML: networkx reads back what was recorded."""
+"""GraphML: networkx reads back the recorded graph."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def read_back(graph: Graph | None = None) -> networkx.MultiDiGraph[str]:
     return made
 
 
-def test_every_node_comes_back_with_what_is_known_of_it() -> None:
+def test_every_node_is_read_back_with_its_attributes() -> None:
     graph, recorded = read_back(), small_capture().graphs[0]
     assert [data["grad_fn"] for _, data in graph.nodes(data=True)] == [node.name for node in recorded.nodes]
     assert graph.nodes["0"]["names"] == "model.weight" and graph.nodes["0"]["is_leaf"] is True
 
 
-def test_edges_follow_the_data_and_have_names_of_their_own() -> None:
+def test_edges_follow_the_data_and_have_unique_ids() -> None:
     graph = read_back()
     assert list(graph.edges()) == [("0", "1"), ("1", "2"), ("2", "3")]
     assert len({name for _, _, name in graph.edges(keys=True)}) == 3
 
 
-def test_what_could_not_be_recorded_is_said() -> None:
+def test_the_file_says_what_could_not_be_recorded() -> None:
     assert read_back().graph["notes"] == small_capture().disclosures[0]
 
 

@@ -1,4 +1,4 @@
-"""The JSON of a graph holds all that was recorded, in a form that its schema describes."""
+"""The JSON of a graph has everything that was recorded, as its schema describes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def graph() -> Graph:
 def test_everything_recorded_is_in_the_file(graph: Graph) -> None:
     document = msgspec.json.decode(rendered(graph), type=GraphDocument)
     capture = small_capture()
-    # What an allocator says differs from run to run.
+    # Readings of an allocator differ from run to run.
     assert document.graph == replace(graph, allocators=())
     assert document.program == capture.program
     assert document.parameters == capture.parameters
@@ -60,7 +60,7 @@ def test_the_same_graph_gives_the_same_text(graph: Graph) -> None:
     assert rendered(graph) == rendered(small_capture().graphs[0])
 
 
-def test_every_part_is_named_even_when_there_is_nothing_in_it(graph: Graph) -> None:
+def test_every_field_is_present_even_if_it_is_empty(graph: Graph) -> None:
     calm = replace(small_capture(), error=None, disclosures=(), parameters=(), sources={})
     document = json.loads(JsonRenderer().render(Subject(calm, graph, NOTHING_DRAWN)))
     assert set(document) == set(graph_schema()["$defs"]["GraphDocument"]["properties"])
@@ -77,7 +77,7 @@ def test_names_in_any_script_stay_readable() -> None:
     assert '"Größe </script>"' in rendered(Graph(nodes=(Node(id=0, name="Größe </script>"),)))
 
 
-def test_infinite_numbers_of_a_tensor_that_was_kept_whole_are_text_and_not_null() -> None:
+def test_infinite_numbers_of_a_recorded_tensor_are_text_and_not_null() -> None:
     figures = TensorFigures(count=3, nans=1, infs=1, values=(1.5, float("nan"), float("-inf")))
     node = Node(id=0, name="LogBackward0", values=(figures,), arrived=(figures,))
     written = parsed(Graph(nodes=(node,)))["graph"]["nodes"][0]

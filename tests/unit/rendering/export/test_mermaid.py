@@ -31,7 +31,7 @@ def test_open_boxes_become_subgraphs_and_links_become_arrows(monkeypatch: pytest
     assert links(text) == [(f"i{link.source}", f"i{link.target}") for link in sketch.links]
 
 
-def test_arrows_with_the_gradient_leave_everything_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrows_with_the_gradient_change_no_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     forward, backward = (chart(monkeypatch, views.tiny(), arrows=way) for way in ("data", "gradient"))
     assert "flowchart TB\n" in forward and "flowchart BT\n" in backward
     assert links(backward) == [(target, source) for source, target in links(forward)]

@@ -40,7 +40,7 @@ def test_the_form_is_that_of_a_graph_collection() -> None:
         assert all(isinstance(entry["value"], str) for entry in node.get("attrs", []))
 
 
-def test_edges_join_nodes_that_are_there_at_the_right_places() -> None:
+def test_edges_join_existing_nodes_at_the_right_inputs() -> None:
     found = nodes(small_capture().graphs[0])
     assert all(edge["sourceNodeId"] in found for node in found.values() for edge in node.get("incomingEdges", []))
     assert found["n2"]["incomingEdges"] == [
@@ -50,7 +50,7 @@ def test_edges_join_nodes_that_are_there_at_the_right_places() -> None:
     assert found["r0"]["incomingEdges"][0]["sourceNodeId"] == "n3"
 
 
-def test_layers_are_module_calls_and_a_second_call_is_a_layer_of_its_own() -> None:
+def test_layers_are_module_calls_and_a_second_call_is_another_layer() -> None:
     builder = GraphBuilder()
     outer = builder.scope("model", "Net")
     first = builder.scope("model.h.0", "Block", outer)
@@ -65,7 +65,7 @@ def test_layers_are_module_calls_and_a_second_call_is_a_layer_of_its_own() -> No
     assert found["n1"]["namespace"] == "model/h", "a shared leaf lies in what its users have in common"
 
 
-def test_what_could_not_be_recorded_is_said() -> None:
+def test_the_file_says_what_could_not_be_recorded() -> None:
     capture = small_capture()
     facts = collection(capture.graphs[0], capture)["graphs"][0]["groupNodeAttributes"][""]
     assert facts["note 1"] == capture.disclosures[0] and "ValueError" in facts["error"]

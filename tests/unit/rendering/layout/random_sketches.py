@@ -42,7 +42,7 @@ class _Drawing:
         self.operations.append(self.sketch.op(title, *self._sources(), *leaves, shape="[8, 64]"))
 
     def _sources(self) -> list[int]:
-        """One or two operations, those before more often than those long ago."""
+        """One or two operations, recent ones more often than old ones."""
         if not self.operations:
             return []
         count = self.choices.choice([1, 1, 1, 2])

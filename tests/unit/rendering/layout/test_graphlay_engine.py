@@ -1,4 +1,4 @@
-"""Where things are put: nothing overlaps, routes meet what they join, and size never runs away."""
+"""Positions: nothing overlaps, routes meet the items that they join, and sizes stay small."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_routes_have_only_right_angles(sketch: Callable[[], Sketch]) -> None:
 
 
 @pytest.mark.parametrize("sketch", SKETCHES)
-def test_every_item_has_room_for_its_words(sketch: Callable[[], Sketch]) -> None:
+def test_every_item_is_large_enough_for_its_words(sketch: Callable[[], Sketch]) -> None:
     _, node_labels, layout = laid_out(sketch())
     for node_label, box in zip(node_labels, layout.boxes, strict=True):
         assert box.width >= node_label.width - 0.1 and box.height >= node_label.height - 0.1
@@ -104,7 +104,7 @@ def test_the_main_column_of_a_transformer_block_is_straight() -> None:
     assert max(middles) - min(middles) < 1.0
 
 
-def test_a_parameter_stands_beside_its_user_and_costs_no_height() -> None:
+def test_a_parameter_is_beside_its_user_and_costs_no_height() -> None:
     sketch = Sketch()
     data = sketch.linear(sketch.input("x"))
     sketch.root("loss", data)
@@ -115,7 +115,7 @@ def test_a_parameter_stands_beside_its_user_and_costs_no_height() -> None:
     assert user.y <= weight.center.y <= user.bottom and user.y <= bias.center.y <= user.bottom
 
 
-def test_the_inputs_of_the_first_operation_stand_above_it() -> None:
+def test_the_inputs_of_the_first_operation_are_above_it() -> None:
     sketch = views.tiny()
     _, _, layout = laid_out(sketch)
     assert layout.boxes[0].bottom < layout.boxes[2].y and layout.boxes[1].bottom < layout.boxes[2].y
@@ -181,7 +181,7 @@ def tangle(size: int) -> Sketch:
 @pytest.mark.parametrize(
     "sketch", [lambda: chain(3_000), lambda: fan(600), lambda: shared_leaf(400), lambda: tangle(500)]
 )
-def test_a_box_that_is_too_much_for_the_engine_gets_a_simpler_layout_and_a_note(sketch: Callable[[], Sketch]) -> None:
+def test_a_box_that_is_too_large_for_the_engine_gets_a_simpler_layout_and_a_note(sketch: Callable[[], Sketch]) -> None:
     view, _, layout = laid_out(sketch())
     assert len(layout.notes) == 1 and "simpler layout" in layout.notes[0]
     assert not any(overlap(layout.boxes[a.id], layout.boxes[b.id]) for a, b in pairwise(view.items))
@@ -189,7 +189,7 @@ def test_a_box_that_is_too_much_for_the_engine_gets_a_simpler_layout_and_a_note(
         assert touches(route[0], layout.boxes[link.source]) and touches(route[-1], layout.boxes[link.target])
 
 
-def test_many_boxes_that_are_too_much_are_counted_in_one_note() -> None:
+def test_many_boxes_that_are_too_large_are_counted_in_one_note() -> None:
     sketch = Sketch()
     for number in range(6):
         with sketch.box(f"part{number}"):
@@ -197,7 +197,7 @@ def test_many_boxes_that_are_too_much_are_counted_in_one_note() -> None:
     assert laid_out(sketch)[2].notes[-1] == "So are 3 more boxes."
 
 
-def test_boxes_may_nest_deeper_than_python_may_recurse() -> None:
+def test_boxes_may_nest_deeper_than_the_recursion_limit() -> None:
     sketch = Sketch()
     data = sketch.input("x")
     open_boxes = []
@@ -212,7 +212,7 @@ def test_boxes_may_nest_deeper_than_python_may_recurse() -> None:
     assert len(layout.boxes) == len(view.items)
 
 
-def test_links_that_run_in_a_circle_are_drawn_all_the_same() -> None:
+def test_links_that_form_a_cycle_are_drawn() -> None:
     sketch = Sketch()
     first = sketch.op("one")
     second = sketch.op("two", first)
@@ -225,7 +225,7 @@ def test_an_empty_view_has_a_layout() -> None:
     assert laid_out(Sketch())[2].boxes == ()
 
 
-def test_equal_siblings_stand_in_the_order_in_which_they_were_made() -> None:
+def test_equal_siblings_are_in_the_order_in_which_they_were_made() -> None:
     sketch = views.transformer_block()
     _, _, layout = laid_out(sketch)
     places = {text.title: layout.boxes[number].x for number, text in enumerate(sketch.texts)}
@@ -243,7 +243,7 @@ def test_rows_of_equal_siblings_keep_their_wires() -> None:
         assert touches(route[0], layout.boxes[link.source]) and touches(route[-1], layout.boxes[link.target])
 
 
-def test_two_inputs_stand_symmetrically_above_their_operation() -> None:
+def test_two_inputs_are_symmetric_above_their_operation() -> None:
     sketch = Sketch()
     product = sketch.op("mul", sketch.input("x", "[1]"), sketch.input("y", "[1]"), subtitle="MulBackward0")
     _, _, layout = laid_out(sketch)
@@ -251,7 +251,7 @@ def test_two_inputs_stand_symmetrically_above_their_operation() -> None:
     assert abs((left + right) / 2 - layout.boxes[product].center.x) < 1.0
 
 
-def test_a_shared_leaf_runs_in_one_lane_of_the_simpler_layout() -> None:
+def test_the_wires_of_a_shared_leaf_share_a_lane_in_the_simpler_layout() -> None:
     _, _, layout = laid_out(shared_leaf(400))
     columns = {point.x for route in layout.routes for point in route}
     assert len(columns) < 10 and layout.width < 500

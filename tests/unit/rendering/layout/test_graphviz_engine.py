@@ -38,13 +38,13 @@ def test_items_do_not_overlap_and_routes_arrive(sketch: Callable[[], Sketch], di
         assert touches(route[0], layout.boxes[link.source]) and touches(route[-1], layout.boxes[link.target])
 
 
-def test_a_missing_program_is_named_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingDependency, match="`dot` program is not installed; install it"):
         laid_out(views.tiny())
 
 
-def test_a_layout_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layout_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(*_: Any, **__: Any) -> None:
         raise subprocess.TimeoutExpired("dot", 60)
 
@@ -53,7 +53,7 @@ def test_a_layout_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatc
         laid_out(views.tiny())
 
 
-def test_what_the_program_complains_about_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_the_program_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: Any, **__: Any) -> None:
         raise subprocess.CalledProcessError(1, "dot", stderr=b"Error: out of memory\n")
 

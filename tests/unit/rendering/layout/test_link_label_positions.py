@@ -1,4 +1,4 @@
-"""Where the words of links stand."""
+"""Where the words of links are drawn."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_no_label_touches_an_item_a_wire_or_another_label(seed: int, direction: 
     assert not any(overlap(one.box, other.box) for one, other in combinations(labels, 2))
 
 
-def test_a_label_stands_beside_its_own_wire() -> None:
+def test_a_label_is_beside_its_own_wire() -> None:
     sketch = Sketch()
     mul = sketch.op("mul")
     sketch.op("sum", mul)
@@ -46,7 +46,7 @@ def test_a_label_stands_beside_its_own_wire() -> None:
     assert start.y < label.box.y and label.box.bottom < end.y and 0 < label.box.x - start.x < 10
 
 
-def test_a_label_without_room_is_left_out() -> None:
+def test_a_label_without_space_is_left_out() -> None:
     sketch = Sketch()
     sketch.linear(sketch.op("x"))
     beside = [number for number, link in enumerate(sketch.links) if sketch.texts[link.source].title == "weight"]

@@ -1,4 +1,4 @@
-"""What sticks out of a block is kept free."""
+"""The space beside blocks is kept free."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _around(start: Point, end: Point) -> Rect:
 
 
 def side_by_side(problem: BoxProblem) -> BoxSolution:
-    """What an engine does that keeps no room but 20 pixels between widths, and draws wires straight down."""
+    """An engine that keeps only 20 pixels between blocks, and draws wires straight down."""
     centers, x = [], 0.0
     for block in problem.blocks:
         centers.append(Point(x + block.width / 2, 0.0))
@@ -37,14 +37,14 @@ def side_by_side(problem: BoxProblem) -> BoxSolution:
     return BoxSolution(tuple(centers), tuple((Point(0, -50), Point(0, -40)) for _ in problem.wires))
 
 
-def test_a_block_whose_room_an_engine_ignores_is_made_wide_enough() -> None:
+def test_a_block_whose_space_the_engine_ignores_is_made_wide_enough() -> None:
     problem = BoxProblem((Block(100, 20, right=60), Block(100, 20)), ())
     solution = solve_with_side_space(problem, side_by_side)
     assert solution is not None
     assert solution.centers[1].x - 50 >= solution.centers[0].x + 50 + 60
 
 
-def test_only_one_of_two_neighbours_that_want_the_same_room_is_widened() -> None:
+def test_only_one_of_two_neighbours_that_need_the_same_space_is_widened() -> None:
     asked: list[BoxProblem] = []
 
     def engine(problem: BoxProblem) -> BoxSolution:
@@ -68,5 +68,5 @@ def test_the_ends_of_wires_stay_where_they_were_when_a_block_is_widened() -> Non
     assert asked[-1].wires == (Wire(0, 1, source_position=0.5, target_position=0.5),)
 
 
-def test_an_engine_that_gives_up_is_not_asked_again() -> None:
+def test_an_engine_that_refuses_is_not_asked_again() -> None:
     assert solve_with_side_space(BoxProblem((Block(10, 10, left=5),), ()), lambda _: None) is None

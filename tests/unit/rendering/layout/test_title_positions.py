@@ -26,15 +26,15 @@ def start_of_title(*route: tuple[float, float], width: float = 300) -> float:
     return header_starts(VIEW, (NODE, TITLE, NODE), Layout(width, 300, boxes, (points,)))[BOX]
 
 
-def test_a_title_stands_at_the_left_where_nothing_is_in_its_way() -> None:
+def test_a_title_is_at_the_left_if_no_wire_is_there() -> None:
     assert start_of_title((200, 30), (200, 200)) == SIDE
 
 
-def test_a_title_makes_way_for_a_wire_that_enters_there() -> None:
+def test_a_title_moves_aside_for_a_wire_that_enters_there() -> None:
     assert start_of_title((30, 30), (30, 200)) == 30 + CLEARANCE
 
 
-def test_a_wire_that_turns_beside_the_title_pushes_it_past_its_whole_length() -> None:
+def test_a_title_starts_after_a_wire_that_turns_beside_it() -> None:
     assert start_of_title((30, 30), (30, 115), (130, 115), (130, 200)) == 130 + CLEARANCE
 
 
@@ -42,7 +42,7 @@ def test_a_wire_below_the_title_does_not_matter() -> None:
     assert start_of_title((20, 160), (20, 200)) == SIDE
 
 
-def test_a_title_without_room_elsewhere_stays() -> None:
+def test_a_title_without_space_elsewhere_stays() -> None:
     assert start_of_title((30, 30), (30, 200), width=70) == SIDE
 
 

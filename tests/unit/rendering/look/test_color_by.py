@@ -1,4 +1,4 @@
-"""Pictures coloured by what was measured: which step each item has, and what is said where nothing was."""
+"""Pictures coloured by measured figures: the step of each item, and the words if nothing was measured."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_a_gradient_that_fades_runs_through_the_colours() -> None:
     }
 
 
-def test_what_stands_for_several_shows_each_of_them() -> None:
+def test_an_item_that_represents_repetitions_shows_the_tint_of_each() -> None:
     graph = fading(stack_of_blocks(3))
     tints, figure = coloured(graph, "gradient", depth=1)["h.0 … h.2"]
     assert (tints, figure) == (("step2", "step4", "step6"), "1e-05 … 0.1")
 
 
-def test_zero_nan_and_the_unknown_are_no_steps() -> None:
+def test_zero_nan_and_unknown_gradients_are_not_on_the_scale() -> None:
     flow = {"Sum": (FINE, [FINE]), "Mul": (NAN, [NAN]), "w": (ZERO, [])}
     found = coloured(with_flow("w -> Mul -> Exp -> Sum -> loss; {data} -> Mul", flow), "gradient")
     assert {title: tints for title, (tints, _) in found.items()} == {
@@ -78,7 +78,7 @@ def test_zero_nan_and_the_unknown_are_no_steps() -> None:
     }  # fmt: skip
 
 
-def test_memory_is_that_of_each_item_and_leaves_keep_none() -> None:
+def test_memory_is_counted_for_each_item_and_leaves_keep_none() -> None:
     graph = relu_and_square()
     found = coloured(graph, "memory")
     assert found["w"] == (("plain",), "")
@@ -87,12 +87,12 @@ def test_memory_is_that_of_each_item_and_leaves_keep_none() -> None:
     assert whole["model"] == (("step6",), "14.6 KiB")
 
 
-def test_time_is_the_sum_of_what_an_item_stands_for() -> None:
+def test_time_is_the_sum_over_the_repetitions_of_an_item() -> None:
     found = coloured(fading(stack_of_blocks(2)), "time", depth=0)
     assert found["model"] == (("step6",), "28 ms")
 
 
-def test_modules_have_colours_at_the_deepest_level_at_which_these_suffice() -> None:
+def test_modules_are_coloured_at_the_deepest_level_with_enough_colours() -> None:
     subject = subject_of(transformer(12))
     colouring = colouring_of(subject, "module")
     assert colouring is not None
@@ -102,7 +102,7 @@ def test_modules_have_colours_at_the_deepest_level_at_which_these_suffice() -> N
 
 
 @pytest.mark.parametrize("by", ["gradient", "memory", "time"])
-def test_what_was_not_recorded_is_refused_with_the_way_to_get_it(by: ColorBy) -> None:
+def test_a_colouring_without_recorded_figures_is_refused_with_what_to_do(by: ColorBy) -> None:
     with pytest.raises(BadInput, match="recorded") as refusal:
         colouring_of(subject_of(replace(graph_of("w -> Sum -> loss"), knows_saved_tensors=False)), by)
     assert refusal.value.hint

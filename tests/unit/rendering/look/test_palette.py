@@ -1,4 +1,4 @@
-"""Every role is readable and tells itself apart without colour."""
+"""Every role is readable and can be distinguished without colour."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_steps_of_a_ramp_look_equally_far_apart_and_keep_their_order_without
 
 
 @pytest.mark.parametrize("name", ["light", "dark"])
-def test_modules_have_colours_that_can_be_told_apart(name: ThemeName) -> None:
+def test_the_colours_of_modules_can_be_distinguished(name: ThemeName) -> None:
     fills = [oklab(ink.fill) for ink in THEMES[name].tints.categories]
     assert len(fills) == CATEGORIES
     assert min(dist(one, other) for one, other in combinations(fills, 2)) > 0.04

@@ -1,4 +1,4 @@
-"""Figures find their step, and the ends of a scale say what they are."""
+"""Figures get their steps, and the ends of a scale have words."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ def test_gradients_that_hardly_differ_have_one_colour() -> None:
     assert {scale.step(value) for value in (0.3, 0.5, 0.9)} == {6}
 
 
-def test_what_is_below_the_largest_by_far_shares_the_lowest_step() -> None:
+def test_figures_far_below_the_largest_share_the_lowest_step() -> None:
     scale = scale_for("gradient", [1e-30, 1.0])
     assert scale is not None
     assert scale.low_words == "≤ 1e-16"
     assert scale.step(1e-30) == 0
 
 
-def test_bytes_have_a_logarithmic_scale_and_time_an_even_one() -> None:
+def test_bytes_have_a_logarithmic_scale_and_time_a_linear_one() -> None:
     memory, time = scale_for("memory", [1024.0, 1024.0**2]), scale_for("time", [1e-6, 2e-3])
     assert memory is not None and time is not None
     assert (memory.low_words, memory.high_words, memory.step(32 * 1024.0)) == ("1.00 KiB", "1.00 MiB", 3)
     assert (time.low_words, time.high_words, time.step(1e-3)) == ("0", "2 ms", 3)
 
 
-def test_one_figure_is_a_scale_and_none_or_zeros_are_not() -> None:
+def test_one_figure_makes_a_scale_but_no_figure_or_zeros_do_not() -> None:
     for quantity in ("gradient", "memory", "time"):
         assert scale_for(quantity, [5.0]) is not None
         assert scale_for(quantity, [0.0]) is None
 
 
-def test_seconds_are_told_in_the_unit_that_suits_them() -> None:
+def test_seconds_are_written_in_a_suitable_unit() -> None:
     assert [seconds_words(value) for value in (3.5e-5, 1.234e-3, 2.5)] == ["35 µs", "1.23 ms", "2.5 s"]

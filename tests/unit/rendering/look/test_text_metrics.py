@@ -5,12 +5,12 @@ from __future__ import annotations
 from gradviz.rendering.look.text_metrics import FONT_FOLDER, shorten_middle, text_width, wrap
 
 
-def test_wide_letters_take_more_room_than_narrow_ones() -> None:
+def test_wide_letters_are_wider_than_narrow_ones() -> None:
     assert text_width("WWW", 12) > 2 * text_width("iii", 12)
     assert text_width("loss", 12, bold=True) > text_width("loss", 12)
 
 
-def test_a_sign_that_the_font_lacks_gets_a_full_em() -> None:
+def test_a_character_that_the_font_lacks_gets_a_full_em() -> None:
     assert text_width("漢", 12) == 12
 
 
@@ -21,7 +21,7 @@ def test_a_long_name_keeps_both_ends() -> None:
     assert short.startswith("transformer") and short.endswith("weight") and "…" in short
 
 
-def test_a_text_that_fits_is_left_alone() -> None:
+def test_a_text_that_fits_is_not_changed() -> None:
     assert shorten_middle("loss", 160, 12) == "loss"
 
 

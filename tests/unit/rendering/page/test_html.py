@@ -66,7 +66,7 @@ def test_notes_of_a_page_name_no_options_of_the_command_line() -> None:
     assert any("around 'h.1'" in note for note in notes) and not any("--" in note for note in notes)
 
 
-def test_all_that_a_box_holds_lies_within_it() -> None:
+def test_everything_in_a_box_is_inside_its_borders() -> None:
     found = document(transformer(3))
     for box in found.boxes:
         for cluster in box.clusters:
@@ -75,14 +75,14 @@ def test_all_that_a_box_holds_lies_within_it() -> None:
                 assert 0 <= x <= x + item.width <= box.width and 0 <= y <= y + item.height <= box.height
 
 
-def test_of_too_many_alike_only_the_first_is_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_repetitions_only_the_first_is_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gradviz.rendering.page.repetitions.MAX_REPETITIONS", 3)
     many = document(transformer(40))
     assert len(many.items) == len(document(transformer(4)).items) < len(document(transformer(3)).items)
     assert "1 row of alike parts can be shown only by the first of them." in many.notes
 
 
-def test_of_long_repetitions_each_is_in_the_file_but_not_what_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_repetitions_are_in_the_file_without_their_contents(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any("opened only" in note for note in document(transformer(5)).notes)
     monkeypatch.setattr("gradviz.rendering.page.repetitions.MAX_OPERATIONS", 3)
     found = document(transformer(5))

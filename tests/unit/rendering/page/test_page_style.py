@@ -1,4 +1,4 @@
-"""A page has the colours of everything that it may show, as it cannot know what will be unfolded."""
+"""A page has the colours of all items that it may show, because users can unfold every box."""
 
 from __future__ import annotations
 

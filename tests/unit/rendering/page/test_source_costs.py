@@ -1,4 +1,4 @@
-"""What source lines cost, in the margin of the page's source view."""
+"""The cost of source lines, in the margin of the page's source view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of a replay: what is marked in which frame, when numbers appear, and formulas that the font cannot write."""
+"""Pictures of a replay: the states in each frame, the numbers, and formulas that the font cannot write."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def strip_of(graph: Graph, look: StripLook | None = None, **options: object) -> 
 
 
 def states(markup: str) -> list[str]:
-    """Of the items of a frame, in the order of the graph, without the legend's."""
+    """The states of the items of a frame, in the order of the graph, without the legend."""
     return re.findall(r'<g class="is-(\w+)"><g class="\w+" data-item', markup)
 
 
@@ -79,7 +79,7 @@ def test_the_number_on_a_wire_appears_when_the_gradient_has_flowed() -> None:
     ]
 
 
-def test_single_pictures_are_of_one_size_so_that_they_can_be_leafed_through() -> None:
+def test_single_pictures_have_one_size() -> None:
     strip, count = strip_of(measured())
     assert len({(drawing.width, drawing.height) for drawing in map(strip.single, range(count))}) == 1
 
@@ -110,7 +110,7 @@ def test_words_can_be_read_on_what_runs_and_numbers_on_the_page(theme: ThemeName
     assert contrast(number[1], page) >= 4.5
 
 
-def test_a_bar_stands_above_its_letter_and_a_ring_takes_its_place() -> None:
+def test_a_bar_is_above_its_letter_and_a_ring_has_its_own_position() -> None:
     line = FormulaLine("x̄ = ȳ ∘ b", 10)
     root = ElementTree.fromstring(line.markup(0, 0))
     assert "".join(root.itertext()).split() == ["x", "=", "y", "b"]
@@ -127,7 +127,7 @@ def test_indices_are_small_letters_below_and_above_the_line() -> None:
     assert re.findall(r'y="([-\d.]+)"', high) == ["0", "-3.2"]
 
 
-def test_other_accents_and_lonely_bars_do_no_harm() -> None:
+def test_other_accents_and_bars_without_a_letter_are_drawn() -> None:
     for words in ("café = ñ", "\u0304x", "A™"):
         root = ElementTree.fromstring(FormulaLine(words, 10).markup(0, 0))
         assert "".join(root.itertext()) == words.replace("\u0304", "")

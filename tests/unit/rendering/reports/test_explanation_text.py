@@ -1,4 +1,4 @@
-"""The page of an operation in a terminal."""
+"""The explanation of an operation in a terminal."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ differentiable twice
 """
 
 
-def test_a_page_says_the_formulas_what_is_saved_for_which_and_whether_it_can_be_differentiated_twice() -> None:
+def test_an_explanation_has_formulas_saved_tensors_and_whether_a_second_derivative_exists() -> None:
     page = Explanation("scale", "ScaleBackward0", torch_version="2.13.0", derivative=DERIVATIVE)
     assert ExplanationText(80).text(page) == PAGE
 
 
-def test_names_of_a_program_are_no_markup_and_matrices_have_a_line_for_each_row() -> None:
+def test_names_of_a_program_are_not_markup_and_matrices_have_a_line_for_each_row() -> None:
     value = TensorFigures(shape=(2, 2), count=4, values=(1.0, 2.0, -3.0, float("nan")))
     given = NamedTensor("self", ("[red]x[0]",), TensorFacts((2, 2), "float32"), value)
     page = Explanation("x", "ScaleBackward0", numbers=NodeNumbers(3, "ScaleBackward0", inputs=(given,)))
     assert "  self  [red]x[0]  [2, 2]\n        [[1, 2],\n         [-3, NaN]]\n" in ExplanationText(80).text(page)
 
 
-def test_a_formula_of_torch_gets_the_numbers_where_nobody_wrote_it_in_mathematics() -> None:
+def test_the_formula_of_torch_gets_the_numbers_if_there_is_none_in_plain_mathematics() -> None:
     def scalar(name: str, value: float) -> NamedTensor:
         return NamedTensor(name, (), TensorFacts((), "float32"), TensorFigures(count=1, values=(value,)))
 
@@ -82,12 +82,12 @@ def test_a_formula_of_torch_gets_the_numbers_where_nobody_wrote_it_in_mathematic
     assert "put into the formula\n  self  -0.5 * 5 = -2.5\n" in ExplanationText(80).text(page)
 
 
-def test_a_function_without_a_file_has_no_source_and_the_page_says_why() -> None:
+def test_a_function_without_a_file_has_no_source_and_the_explanation_says_why() -> None:
     page = Explanation("Cube", "CubeBackward", custom=CustomExplanation("Cube", "", (), (True,)))
-    assert "what exec() or a prompt defines has no file" in ExplanationText(120).text(page)
+    assert "code from exec() or a prompt has no file" in ExplanationText(120).text(page)
 
 
-def test_without_torch_the_mathematics_is_still_there_and_what_is_missing_is_said() -> None:
+def test_without_torch_the_mathematics_is_shown_and_a_note_says_what_is_missing() -> None:
     nothing = KnownFormulas(FormulaTable(""), ("no torch is installed",))
     meaning = meaning_of("softmax", nothing)
     assert meaning is not None

@@ -1,4 +1,4 @@
-"""The same report in every format that programs read."""
+"""The same report in every format for programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def written(name: str, report: Report = REPORT) -> str:
 
 
 @pytest.mark.parametrize("name", [each.name for each in FINDING_FORMATS])
-def test_every_format_says_the_verdict_the_code_and_the_line_and_ends_with_a_line_end(name: str) -> None:
+def test_every_format_has_verdict_code_and_line_and_ends_in_a_line_feed(name: str) -> None:
     text = written(name)
     assert "GV101" in text
     assert "gets no gradient" in text
@@ -42,7 +42,7 @@ def test_every_format_says_the_verdict_the_code_and_the_line_and_ends_with_a_lin
     assert text.endswith("\n")
 
 
-def test_json_has_every_field_of_a_finding_known_or_not() -> None:
+def test_json_has_every_field_of_a_finding_even_if_it_is_unknown() -> None:
     first, second = json.loads(written("json"))["findings"]
     assert (first["cause"], first["file"], first["line"], first["source"]) == (
         "detached", "net:1,a.py", 3, "h = h.detach()",
@@ -52,7 +52,7 @@ def test_json_has_every_field_of_a_finding_known_or_not() -> None:
     assert second["line"] is None
 
 
-def test_sarif_has_a_result_for_each_finding_with_its_rule_and_places() -> None:
+def test_sarif_has_a_result_for_each_finding_with_its_rule_and_locations() -> None:
     (run,) = json.loads(written("sarif"))["runs"]
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     first, second = run["results"]
@@ -85,7 +85,7 @@ def test_annotations_are_one_line_each_and_nothing_in_them_ends_a_property() -> 
     assert second == "::notice title=GV701 frozen::b is frozen"
 
 
-def test_a_junit_report_fails_for_alarms_passes_for_notes_and_for_a_clean_run() -> None:
+def test_a_junit_report_fails_for_errors_and_warnings_and_passes_for_notes_and_without_findings() -> None:
     suite = ElementTree.fromstring(written("junit"))[0]
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     assert [case.find("failure") is not None for case in suite] == [True, False]
@@ -93,6 +93,6 @@ def test_a_junit_report_fails_for_alarms_passes_for_notes_and_for_a_clean_run() 
     assert (clean.get("tests"), clean.get("failures")) == ("1", "0")
 
 
-def test_an_unknown_format_is_refused_with_those_most_like_it() -> None:
+def test_an_unknown_format_is_refused_with_near_matches() -> None:
     with pytest.raises(BadInput, match=r"'sarf'.*did you mean 'sarif'"):
         finding_format("sarf")

@@ -1,4 +1,4 @@
-"""Names in the tables of gradients are shortened until they fit into the terminal."""
+"""Names in the tables of gradients are shortened until they fit in the terminal."""
 
 from __future__ import annotations
 

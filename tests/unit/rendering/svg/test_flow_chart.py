@@ -31,7 +31,7 @@ def texts(root: ElementTree.Element) -> list[str]:
 
 
 @pytest.mark.parametrize("theme", ["auto", "light", "dark"])
-def test_the_picture_names_rows_steps_and_what_went_wrong(theme: str) -> None:
+def test_the_picture_names_rows_steps_and_problems(theme: str) -> None:
     root = parsed(FlowChartRenderer(theme=theme).render(LOG))  # type: ignore[arg-type]
     words = texts(root)
     assert {"embed", "dying", "head </script>", "step 1", "NaN or Inf", "all zero", "no gradient"} <= set(words)
@@ -41,7 +41,7 @@ def test_the_picture_names_rows_steps_and_what_went_wrong(theme: str) -> None:
     assert {"bad", "dead", "s0", "u"} <= drawn
 
 
-def test_a_run_without_zeros_has_no_map_of_zeros_and_no_sign_that_it_does_not_need() -> None:
+def test_a_run_without_zeros_has_no_map_of_zeros_and_no_legend_for_it() -> None:
     words = texts(parsed(FlowChartRenderer().render(run_log({"a": [(1.0, 0), (2.0, 0)]}))))
     assert not {"zeros in the gradient", "NaN or Inf", "all zero", "no gradient"} & set(words)
 
@@ -69,12 +69,12 @@ def test_no_more_columns_are_drawn_than_can_be_seen() -> None:
     assert [place for span in columns.spans() for place in range(10_000)[span]] == list(range(10_000))
 
 
-def test_a_row_that_stays_as_it_is_costs_one_rectangle() -> None:
+def test_a_row_without_changes_costs_one_rectangle() -> None:
     (path,) = cells([["s3"] * 200], Rect(0, 0, 400, 10))
     assert path == '<path class="s3" d="M0 0H400v9H0z"/>\n'
 
 
-def test_a_scale_holds_all_sizes_unless_they_span_more_than_can_be_told_apart() -> None:
+def test_a_scale_holds_all_sizes_unless_they_span_too_many_decades() -> None:
     assert LogScale.of([2e-3, 5.0]) == LogScale(-3, 1)
     assert LogScale.of([1e-40, 5.0]).high == 1
     assert LogScale.of([1e-40, 5.0]).part(1e-40) == 0.0

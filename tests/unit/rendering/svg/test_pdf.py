@@ -43,7 +43,7 @@ def test_the_page_is_as_large_as_the_picture(monkeypatch: pytest.MonkeyPatch) ->
     assert float(box.height) == pytest.approx(drawing.height * 0.75, abs=0.1)
 
 
-def test_a_page_is_no_larger_than_readers_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_no_larger_than_pdf_viewers_show(monkeypatch: pytest.MonkeyPatch) -> None:
     box = page(monkeypatch, column(400)).mediabox
     assert float(box.height) == pytest.approx(LARGEST_SIDE, abs=1) and float(box.width) < LARGEST_SIDE
 

@@ -1,4 +1,4 @@
-"""PNG: the same picture as pixels, with letters on machines without fonts, and of a size that can be opened."""
+"""PNG: the same picture as pixels, with letters on machines without fonts, in a size that viewers can open."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_shrunk_picture_is_laid_out_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(laid_out) == 1
 
 
-def test_a_picture_that_could_not_be_read_is_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_that_would_be_unreadable_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInput, match=r"too large for a readable PNG; write an \.svg"):
         pixels(monkeypatch, column(1_200))
 
@@ -94,7 +94,9 @@ def test_a_png_has_no_automatic_theme() -> None:
 
 
 @pytest.mark.parametrize("renderer", [PngRenderer, PdfRenderer])
-def test_what_the_font_lacks_is_said(monkeypatch: pytest.MonkeyPatch, renderer: type[StillPicture]) -> None:
+def test_a_note_counts_characters_that_the_font_lacks(
+    monkeypatch: pytest.MonkeyPatch, renderer: type[StillPicture]
+) -> None:
     sketch = Sketch()
     sketch.op("权重", tooltip=("вес",))
     monkeypatch.setattr(item_words, "item_texts", lambda *_: tuple(sketch.texts))

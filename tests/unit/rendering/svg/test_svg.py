@@ -1,4 +1,4 @@
-"""The SVG: well-formed whatever the names, self-contained, and says what it must."""
+"""The SVG: well-formed whatever the names, self-contained, and with all required words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture
 def draw(monkeypatch: pytest.MonkeyPatch) -> Draw:
-    """Draws a sketch with the words that the sketch itself holds."""
+    """Draws a sketch with the words that are stored in the sketch."""
 
     def drawn(
         sketch: Sketch, *notes: str, failed: int | None = None, capture: Capture | None = None, **options: object
@@ -38,7 +38,7 @@ def draw(monkeypatch: pytest.MonkeyPatch) -> Draw:
 
 
 def words(svg: str) -> str:
-    """Everything that can be read or selected in the picture, tooltips left out."""
+    """All text that can be read or selected in the picture, without tooltips."""
     root = ElementTree.fromstring(svg)
     return "\n".join("".join(text.itertext()) for text in root.iter(f"{SVG}text"))
 
@@ -91,7 +91,7 @@ def test_the_picture_says_what_was_recorded(draw: Draw) -> None:
     assert "train.py" in text and "torch 2.13.0" in text and "4 autograd nodes" in text
 
 
-def test_notes_disclosures_and_the_error_stand_below_the_picture(draw: Draw) -> None:
+def test_notes_disclosures_and_the_error_are_below_the_picture(draw: Draw) -> None:
     sketch = views.tiny()
     capture = Capture(
         Program("train.py"),
@@ -109,7 +109,7 @@ def test_the_legend_names_only_roles_that_appear(draw: Draw) -> None:
     assert "checkpoint" not in text and "module call" not in text
 
 
-def test_what_a_loop_carries_has_its_sign_in_the_picture_and_in_the_legend(draw: Draw) -> None:
+def test_a_result_of_an_earlier_repetition_has_its_sign_in_the_picture_and_in_the_legend(draw: Draw) -> None:
     text = words(draw(views.recurrent()))
     assert "↻ previous tanh" in text and "↻ from an earlier repetition" in text
 
@@ -136,7 +136,7 @@ def test_no_word_leaves_its_box(draw: Draw) -> None:
     assert all(text_width(line, 13, bold=True) < 300 for line in lines)
 
 
-def test_an_auto_picture_follows_the_readers_theme(draw: Draw) -> None:
+def test_an_auto_picture_follows_the_users_theme(draw: Draw) -> None:
     assert "prefers-color-scheme:dark" in draw(views.tiny())
     assert "prefers-color-scheme" not in draw(views.tiny(), theme="light")
     assert draw(views.tiny(), theme="light") != draw(views.tiny(), theme="dark")
@@ -164,12 +164,12 @@ def test_an_unknown_option_is_refused_with_the_choices() -> None:
         SvgRenderer(direction="up")  # type: ignore[arg-type]
 
 
-def test_an_empty_graph_gives_a_page_all_the_same(draw: Draw) -> None:
+def test_an_empty_graph_gives_an_empty_page(draw: Draw) -> None:
     assert "train.py" in words(draw(Sketch()))
 
 
 def wires(svg: str) -> list[tuple[float, float]]:
-    """The y at which each wire that is seen starts and ends."""
+    """The y at which each visible wire starts and ends."""
     paths = re.findall(r'<path[^>]*marker-end="url\(#ak?\)" d="M[\d.]+ ([\d.]+)[^"]*[ L][\d.]+ ([\d.]+)"', svg)
     return [(float(start), float(end)) for start, end in paths]
 
@@ -182,7 +182,7 @@ def test_arrows_follow_the_data_or_the_gradient_and_nothing_else_moves(draw: Dra
     assert places.findall(data) == places.findall(gradient)
 
 
-def test_the_legend_says_which_way_arrows_point(draw: Draw) -> None:
+def test_the_legend_says_in_which_direction_arrows_point(draw: Draw) -> None:
     assert "data; gradients go back" in words(draw(views.tiny()))
     assert "gradients; data comes against them" in words(draw(views.tiny(), arrows="gradient"))
 
@@ -192,7 +192,7 @@ def test_no_gradient_arrow_points_at_data(draw: Draw) -> None:
     assert 'marker-end="url(#ak)"' not in draw(views.perceptron(), arrows="gradient")
 
 
-def test_plain_operations_need_no_legend_but_beside_folded_boxes(draw: Draw) -> None:
+def test_operations_are_in_the_legend_only_beside_folded_boxes(draw: Draw) -> None:
     assert "operation" not in words(draw(views.tiny()))
     assert "operation" in words(draw(views.gpt2_folded()))
 
@@ -224,7 +224,7 @@ def test_every_link_has_a_tooltip(draw: Draw) -> None:
     assert any(text.startswith("x → mul") for text in found) and any(text.startswith("log → z") for text in found)
 
 
-def test_a_long_class_name_does_not_cost_what_stands_after_it(draw: Draw) -> None:
+def test_a_long_class_name_does_not_cost_the_words_after_it(draw: Draw) -> None:
     sketch = Sketch()
     sketch.folded("h.0", subtitle=f"{'VeryLong' * 10}Block · holds 3 custom functions")
     assert "holds 3 custom functions" in words(draw(sketch))
@@ -243,7 +243,7 @@ def test_an_item_shows_the_arguments_that_decide_its_meaning(draw: Draw) -> None
     assert "softmaxdim=-1" in words(draw(sketch))
 
 
-def test_the_legend_calls_boxes_what_they_stand_for(draw: Draw) -> None:
+def test_the_legend_names_what_boxes_represent(draw: Draw) -> None:
     sketch = Sketch()
     sketch.folded("mul, add", sketch.input("x"))
     text = words(draw(sketch))

@@ -1,4 +1,4 @@
-"""The treemap: areas are bytes, and nothing is left out unseen."""
+"""The treemap: areas are bytes, and a tooltip counts what is left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.analysis.memory_graphs import relu_and_square, saved, stack_of_b
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_areas_stand_in_proportion_to_bytes() -> None:
+def test_areas_are_proportional_to_bytes() -> None:
     builder = GraphBuilder()
     large, small = builder.storage(3_000_000), builder.storage(1_000_000)
     leaf = builder.leaf("w")

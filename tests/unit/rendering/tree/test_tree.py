@@ -1,4 +1,4 @@
-"""The tree as a reader sees it in a terminal, to the letter."""
+"""The tree as a user sees it in a terminal, letter by letter."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def viewed_tree(graph: Graph, viewing: ViewOptions, renderer: TreeRenderer | Non
     return (renderer or TreeRenderer(width=80)).render(subject_of(Capture(Program("train.py")), graph, viewing))
 
 
-def test_a_chain_runs_down_one_column_and_branches_are_set_in() -> None:
+def test_a_chain_runs_down_one_column_and_branches_are_indented() -> None:
     assert (
         tree_of(graph_of(NET))
         == """\
@@ -63,7 +63,7 @@ operation    shape   grad_fn
     )
 
 
-def test_headings_tell_the_calls_of_a_module_apart() -> None:
+def test_headings_distinguish_the_calls_of_a_module() -> None:
     builder = GraphBuilder()
     last = builder.leaf("x", kind="input")
     for operation in ("Sin", "Exp"):
@@ -73,7 +73,7 @@ def test_headings_tell_the_calls_of_a_module_apart() -> None:
     assert headings == ["│ in act (call 2) (Act)", "│ in act (Act)"]
 
 
-def test_where_no_backward_ran_the_legend_speaks_of_none() -> None:
+def test_without_a_backward_the_legend_mentions_none() -> None:
     graph = replace(graph_of("w -> Exp -> loss"), backward=None)
     assert "◆ root of the graph" in tree_of(graph)
 
@@ -123,7 +123,7 @@ operation  shape   grad_fn
     )
 
 
-def test_what_two_roots_share_is_shown_once() -> None:
+def test_nodes_that_two_roots_share_are_shown_once() -> None:
     assert (
         tree_of(graph_of("w -> Exp -> Sum -> loss; Exp -> Sin -> other"))
         == """\
@@ -149,7 +149,7 @@ def test_a_loop_shows_its_body_once() -> None:
     assert "└─↻ previous tanh  [2, 3]  from the repetition before" in tree
 
 
-def test_what_only_the_next_repetition_uses_is_shown_too() -> None:
+def test_nodes_that_only_the_next_repetition_uses_are_shown_too() -> None:
     builder = GraphBuilder()
     h, c = builder.operation("Sin", builder.leaf("w")), builder.operation("Cos", builder.leaf("v"))
     for _ in range(30):
@@ -185,13 +185,13 @@ def test_columns_align_also_with_characters_of_double_width() -> None:
     assert rows[4] == "└─○ w      [2, 3]  AccumulateGrad"
 
 
-def test_plain_ascii_holds_nothing_else() -> None:
+def test_the_ascii_tree_has_only_ascii_characters() -> None:
     tree = tree_of(transformer(12), TreeRenderer(width=80, ascii=True), depth=1)
     assert tree.isascii()
     assert "+ h.0 ~ h.11 x12 . 1.7k params  [2, 3]  Block\n" in tree
 
 
-def test_colour_is_there_only_when_asked_for() -> None:
+def test_the_tree_has_colours_only_on_request() -> None:
     graph = graph_of(NET)
     assert "\x1b[" not in tree_of(graph)
     coloured = TreeRenderer(width=80, color=True).render(Subject(Capture(Program("train.py")), graph, fold(graph)))
@@ -211,7 +211,7 @@ def test_the_node_that_failed_is_marked() -> None:
     assert "│ ✗ backward failed here\n✗ exp " in tree
 
 
-def test_the_error_the_notes_and_what_was_not_recorded_stand_below() -> None:
+def test_the_error_the_notes_and_what_was_not_recorded_are_below_the_tree() -> None:
     capture = Capture(
         Program("train.py"),
         error=ScriptError("RuntimeError", "it broke", "..."),
@@ -237,7 +237,7 @@ def test_every_item_of_any_view_is_in_the_tree() -> None:
                 assert shown == {item.id for item in view.items if not item.is_open}
 
 
-def test_turned_over_it_reads_from_the_leaves_to_the_loss() -> None:
+def test_upside_down_it_reads_from_the_leaves_to_the_loss() -> None:
     assert (
         tree_of(graph_of(NET), TreeRenderer(width=80, reverse=True))
         == """\
@@ -264,7 +264,7 @@ in fc1 (Fc1) · 6 params
     )
 
 
-def test_turned_over_a_branch_runs_down_into_what_uses_it() -> None:
+def test_upside_down_a_branch_runs_down_into_its_user() -> None:
     tree = tree_of(
         graph_of("a -> Sin -> Exp -> Mul -> loss; b -> Cos -> Mul; c -> Mul"), TreeRenderer(width=80, reverse=True)
     )
@@ -280,7 +280,7 @@ def test_turned_over_a_branch_runs_down_into_what_uses_it() -> None:
     ]
 
 
-def test_what_is_found_stands_where_it_is_and_the_rest_is_counted() -> None:
+def test_matches_are_shown_in_their_context_and_other_rows_are_counted() -> None:
     assert (
         viewed_tree(transformer(12), ViewOptions(find="softmax"))
         == """\
@@ -303,7 +303,7 @@ note: 85 view operations are merged into their neighbours (--plumbing shows
     )
 
 
-def test_all_rows_and_those_left_out_add_up() -> None:
+def test_shown_rows_and_rows_left_out_add_up() -> None:
     for graph in (transformer(3), graph_of(NET), unrolled_rnn(20)):
         view = fold(graph, FoldOptions(show_all=True))
         for upside_down in (False, True):
@@ -316,13 +316,13 @@ def test_all_rows_and_those_left_out_add_up() -> None:
                 assert wanted <= {row.item for row in shown}
 
 
-def test_a_box_that_is_found_shows_where_it_begins() -> None:
+def test_a_matching_box_shows_where_it_begins() -> None:
     tree = viewed_tree(transformer(12), ViewOptions(find=r"h\.3$"))
     assert "\n▸ │ in model.h.3 (Block) · 140 params\n  ● add " in tree
     assert "1 match in 1 row" in tree
 
 
-def test_from_a_weight_turned_over_it_shows_all_that_uses_the_weight() -> None:
+def test_from_a_weight_upside_down_it_shows_all_users_of_the_weight() -> None:
     viewing = ViewOptions(select=SelectOptions(start="model.h.1.mlp.fc.weight", downstream=True))
     rows = viewed_tree(transformer(2), viewing, TreeRenderer(width=80, reverse=True)).splitlines()
     assert rows[1:4] == [
@@ -334,7 +334,7 @@ def test_from_a_weight_turned_over_it_shows_all_that_uses_the_weight() -> None:
     assert not any("embed" in row for row in rows)
 
 
-def test_columns_stand_in_the_order_in_which_they_are_asked_for() -> None:
+def test_columns_are_in_the_requested_order() -> None:
     tree = tree_of(transformer(12), TreeRenderer(width=80, columns="params,shape,module"), depth=1)
     assert tree.splitlines()[:7] == [
         "operation         params  shape   module",
@@ -347,7 +347,7 @@ def test_columns_stand_in_the_order_in_which_they_are_asked_for() -> None:
     ]
 
 
-def test_every_column_says_something_of_a_parameter_or_an_operation() -> None:
+def test_every_column_has_words_for_a_parameter_or_an_operation() -> None:
     builder = GraphBuilder()
     net = builder.scope("net", "Net")
     site = builder.line(7, function="step")
@@ -355,26 +355,26 @@ def test_every_column_says_something_of_a_parameter_or_an_operation() -> None:
     builder.root(made)
     tree = tree_of(builder.build(), TreeRenderer(width=200, columns="all"))
     header, _, _, operation, leaf = (" ".join(line.split()) for line in tree.splitlines()[:5])
-    # Nothing is held by a variable, so that the column of names is left out.
+    # No variable holds a tensor, so the column of names is left out.
     assert header == "operation shape dtype device params nodes grad_fn role module function line node"
     assert operation == "● mul [2, 3] float32 cpu 1 MulBackward0 operation net step() train.py:7 node:1"
     assert leaf == "└─○ w [2, 3] float32 cpu 6 1 AccumulateGrad parameter net node:0"
 
 
 @pytest.mark.parametrize("width", [30, 40, 60, 80, 120, 160, 200])
-def test_no_row_is_wider_than_the_window_whatever_is_asked_for(width: int) -> None:
+def test_no_row_is_wider_than_the_window_whatever_the_columns(width: int) -> None:
     for renderer in (TreeRenderer(width=width), TreeRenderer(width=width, columns="all", reverse=True)):
         tree = viewed_tree(transformer(12), ViewOptions(find="add"), renderer)
         assert max(map(len, tree.splitlines())) <= width
 
 
-def test_a_narrow_window_keeps_shapes_and_says_which_columns_it_has_no_room_for() -> None:
+def test_a_narrow_window_keeps_shapes_and_says_which_columns_do_not_fit() -> None:
     tree = tree_of(transformer(12), TreeRenderer(width=40), depth=2)
     assert "■ ln_1 · 20 params   [2, 3]\n" in tree
     assert "note: 40 columns have no room for\n  grad_fn (--width, --columns)\n" in tree
 
 
-def test_deep_inside_of_branches_the_outer_lines_give_way_to_words() -> None:
+def test_deep_inside_branches_the_outer_lines_are_cut_before_the_words() -> None:
     builder = GraphBuilder()
     level = [builder.operation("Exp", builder.leaf(f"w{number}")) for number in range(2**12)]
     while len(level) > 1:
@@ -385,7 +385,7 @@ def test_deep_inside_of_branches_the_outer_lines_give_way_to_words() -> None:
     assert all(word in line for line in tree.splitlines() if "○" in line and "para" not in line for word in "w[")
 
 
-def test_lines_of_the_program_are_links_where_there_is_colour() -> None:
+def test_source_lines_are_links_in_a_coloured_tree() -> None:
     builder = GraphBuilder()
     site = builder.line(7, file="/home/my net/train.py")
     builder.root(builder.operation("Sum", builder.leaf("w"), call_site=site))
@@ -395,7 +395,7 @@ def test_lines_of_the_program_are_links_where_there_is_colour() -> None:
     assert "vscode" not in tree_of(builder.build(), TreeRenderer(width=80, editor="vscode"))
 
 
-def test_every_sign_has_a_place_of_its_own_in_ascii() -> None:
+def test_every_sign_has_its_own_ascii_character() -> None:
     signs = [*ROLE_SIGNS.values(), FAILED, ABOVE, BELOW, MATCH]
     assert len({sign.character for sign in signs}) == len({sign.ascii for sign in signs}) == len(signs)
     assert all(len(sign.ascii) == 1 and sign.ascii.isascii() for sign in signs)

@@ -1,4 +1,4 @@
-"""Which columns a list asks for."""
+"""The columns that a list names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_plus_adds_to_the_usual_ones() -> None:
     assert names("+dtype,module") == names("+dtype, +module") == [*USUAL, "dtype", "module"]
 
 
-def test_all_are_all() -> None:
+def test_all_means_every_column() -> None:
     assert columns_named("all") == COLUMNS
 
 
@@ -53,7 +53,7 @@ def test_a_mistaken_list_is_refused(columns: str, words: str) -> None:
 
 
 def saved_column(graph: Graph, depth: int | None = None) -> list[str]:
-    """The rows of a tree, each with what it keeps."""
+    """The rows of a tree, each with the bytes that it keeps."""
     return rows_with("saved", graph, depth)
 
 
@@ -64,22 +64,22 @@ def rows_with(column: str, graph: Graph, depth: int | None = None) -> list[str]:
     return [" ".join(row.split()[1:]) for row in rows.splitlines()[1:]]
 
 
-def test_a_row_tells_what_its_nodes_keep_without_parameters() -> None:
-    # The result of relu is kept twice: each of the rows tells it.
+def test_a_row_shows_the_bytes_that_its_nodes_keep_without_parameters() -> None:
+    # The result of relu is kept twice: both rows show it.
     assert saved_column(relu_and_square()) == ["loss", "pow 400 B", "relu 400 B", "mul 400 B", "w"]
 
 
-def test_a_folded_box_tells_what_all_repetitions_keep() -> None:
+def test_a_folded_box_shows_the_bytes_that_all_repetitions_keep() -> None:
     assert "model · 6 params 14.6 KiB" in saved_column(stack_of_blocks(3), depth=0)
     assert "h.0 … h.2 ×3 14.6 KiB" in saved_column(stack_of_blocks(3), depth=1)
 
 
-def test_a_row_says_that_it_keeps_what_could_not_be_sized() -> None:
+def test_a_row_says_that_it_keeps_tensors_of_unknown_size() -> None:
     assert "linear 24 B + ?" in saved_column(small_graph())
 
 
 def arriving(graph: Graph, **gradients: TensorFigures) -> Graph:
-    """The graph with what arrived at nodes, by the name of the operation or leaf."""
+    """The graph with the gradients that arrived at nodes, by the name of the operation or leaf."""
     stems = [node.names[0] if node.is_leaf else node.name.removesuffix("Backward0") for node in graph.nodes]
     return replace(
         graph,
@@ -91,7 +91,7 @@ def arriving(graph: Graph, **gradients: TensorFigures) -> Graph:
     )
 
 
-def test_a_row_tells_the_gradient_that_arrived_and_says_plainly_what_is_wrong_with_it() -> None:
+def test_a_row_shows_the_gradient_that_arrived_or_what_is_wrong_with_it() -> None:
     graph = arriving(
         graph_of("w -> Mul -> Sin -> Exp -> Tanh -> loss; v -> Mul; u -> Mul"),
         Tanh=TensorFigures(count=4, norm=0.123456),
@@ -105,14 +105,14 @@ def test_a_row_tells_the_gradient_that_arrived_and_says_plainly_what_is_wrong_wi
     assert sorted(rows_with("gradient", graph)) == sorted(told)
 
 
-def test_a_leaf_that_nothing_came_to_says_so() -> None:
+def test_a_leaf_without_an_arrived_gradient_says_so() -> None:
     graph = graph_of("w -> Mul -> loss")
     unchanged = LeafGradient("unchanged")
     nodes = tuple(replace(node, leaf_gradient=unchanged) if node.is_leaf else node for node in graph.nodes)
     assert "w none" in rows_with("gradient", replace(graph, nodes=nodes))
 
 
-def test_a_box_tells_the_gradient_of_what_leaves_it_and_a_repeated_one_the_first_and_the_last() -> None:
+def test_a_box_shows_the_gradient_of_its_output_and_a_repeated_one_the_first_and_the_last() -> None:
     graph = stack_of_blocks(3)
     nodes = (replace(node, arrived=(TensorFigures(count=4, norm=float(node.id)),)) for node in graph.nodes)
     graph = replace(graph, nodes=tuple(nodes))

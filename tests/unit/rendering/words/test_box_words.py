@@ -1,4 +1,4 @@
-"""What is written on boxes of functions and lines, and on what is drawn once for many of different sizes."""
+"""The words on boxes of functions and lines, and on items for repetitions of different sizes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def widening_layers(count: int) -> Graph:
     return builder.build()
 
 
-def test_a_box_for_many_of_different_sizes_says_what_differs() -> None:
+def test_a_box_for_repetitions_of_different_sizes_says_what_differs() -> None:
     _, blocks, layer = boxes(widening_layers(80))
     assert blocks.subtitle == "Block · shapes differ"
     assert blocks.tooltip[2:5] == (
@@ -65,7 +65,7 @@ def test_a_box_for_many_of_different_sizes_says_what_differs() -> None:
     assert layer.badge == "64…696 params"
 
 
-def test_a_folded_box_for_many_of_different_sizes_gives_the_shapes_that_leave_it() -> None:
+def test_a_folded_box_for_repetitions_of_different_sizes_shows_the_shapes_of_its_output() -> None:
     blocks = boxes(widening_layers(80), depth=1)[1]
     assert blocks.shape == "[2, 8…87]"
 
@@ -80,7 +80,7 @@ def test_everything_inside_has_the_shapes_of_the_first_to_the_last() -> None:
     ]  # fmt: skip
 
 
-def test_a_loop_within_a_loop_is_called_by_one_repetition_of_its_own() -> None:
+def test_a_loop_within_a_loop_is_named_by_one_of_its_repetitions() -> None:
     builder = GraphBuilder()
     last = builder.leaf("x", kind="input")
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""A lost gradient stands out in every format, loudly only where it is lost."""
+"""A lost gradient is visible in every format; its flag is loud only where it is lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def dead_sign() -> Graph:
     return with_flow("w -> net/Mul -> net/Sign -> Sum -> loss", flow)
 
 
-def test_the_node_that_makes_zeros_is_marked_loudly_and_what_follows_quietly() -> None:
+def test_the_node_that_makes_zeros_has_a_loud_flag_and_the_following_nodes_a_quiet_one() -> None:
     assert marks(dead_sign()) == {
         "sign": "warning: gradient becomes 0",
         "mul": "quiet: gradient 0",
@@ -50,7 +50,7 @@ def test_a_leaf_whose_branches_cancel_says_so() -> None:
     assert marks(graph) == {"w": "warning: branches sum to 0"}
 
 
-def test_gradients_that_are_fine_have_no_mark() -> None:
+def test_gradients_that_are_fine_have_no_flag() -> None:
     graph = graph_of("w -> Sum -> loss")
     assert marks(graph) == marks(with_flow("w -> Sum -> loss", {"Sum": (FINE, [FINE]), "w": (FINE, [])})) == {}
 

@@ -22,12 +22,12 @@ def written(node: str, *tensors: NamedTensor, **settings: Attribute) -> dict[str
     return mathematics_with_numbers(plain, settings, tensors)
 
 
-def test_numbers_stand_where_they_are_known_and_letters_where_they_are_not() -> None:
+def test_known_numbers_replace_letters_and_other_letters_stay() -> None:
     found = written("MulBackward0", tensor("self", 1.0, -2.0), tensor("other"), tensor("grad", 0.5, 1.0))
     assert found == {"self": "ā = [0.5, 1] ∘ b", "other": "b̄ = [0.5, 1] ∘ [1, −2]"}
 
 
-def test_of_scalars_a_dot_is_enough_and_negative_ones_stand_in_parentheses() -> None:
+def test_scalars_are_multiplied_by_a_dot_and_negative_ones_are_in_parentheses() -> None:
     assert written("MulBackward0", tensor("other", -3.0), tensor("grad", -1.0))["self"] == "ā = (−1) · (−3)"
 
 
@@ -35,7 +35,7 @@ def test_settings_alone_are_no_reason_to_write_a_formula_again() -> None:
     assert written("PowBackward0", tensor("self"), tensor("grad"), exponent=3.0) == {}
 
 
-def test_where_some_numbers_are_complex_conjugates_are_written() -> None:
+def test_conjugates_are_written_if_some_numbers_are_complex() -> None:
     found = written("MulBackward0", tensor("other", dtype="complex64"), tensor("grad", 1.0, 2.0))
     assert found["self"] == "ā = [1, 2] ∘ conj(b)"
 

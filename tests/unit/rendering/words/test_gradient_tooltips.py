@@ -1,4 +1,4 @@
-"""The small print tells what was measured of a gradient, in three digits."""
+"""Tooltips show the figures of a gradient, in three digits."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def with_fields(graph: Graph, name: str, **fields: object) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def test_a_gradient_is_told_by_its_figures_and_the_sizes_of_its_elements() -> None:
+def test_a_gradient_is_described_by_its_figures_and_the_sizes_of_its_elements() -> None:
     assert list(figures_lines("gradient", WHOLE)) == [
         "gradient [8, 16]: norm 0.0312, mean -1e-05, from -0.0123 to 0.02, 12.5 % zeros",
         "sizes 1e-5 ▁ ▅█ 1e-1",
     ]
 
 
-def test_the_mean_is_not_told_below_the_rounding_of_sums() -> None:
+def test_the_mean_has_no_digits_below_the_rounding_of_sums() -> None:
     noisy = replace(WHOLE, mean=1.7e-12)
     assert "mean 0," in next(figures_lines("gradient", noisy))
 
 
-def test_what_is_wrong_is_said_first_and_what_is_unknown_plainly() -> None:
+def test_problems_come_first_and_unknown_figures_are_named() -> None:
     broken = replace(WHOLE, nans=3, infs=1, norm=None, mean=None, minimum=None, maximum=None, histogram=(), zeros=0)
     told = [
         list(figures_lines("gradient", each))
@@ -72,14 +72,14 @@ def test_what_is_wrong_is_said_first_and_what_is_unknown_plainly() -> None:
     ]
 
 
-def test_small_gradients_that_were_kept_are_told_whole() -> None:
+def test_small_recorded_gradients_are_written_in_full() -> None:
     kept = TensorFigures(shape=(2,), norm=5.0, mean=3.5, minimum=3.0, maximum=4.0, count=2, values=(3.0, 4.0))
     assert list(figures_lines("gradient", kept))[-1] == "gradient = [3, 4]"
     single = TensorFigures(norm=0.5, mean=-0.5, minimum=-0.5, maximum=-0.5, count=1, values=(-0.5,))
     assert list(figures_lines("gradient", single)) == ["gradient: -0.5"]
 
 
-def test_a_node_tells_when_it_ran_and_what_a_hook_made_of_its_gradient() -> None:
+def test_a_node_says_when_it_ran_and_what_a_hook_made_of_its_gradient() -> None:
     graph = with_flow("w -> Mul -> loss", {"Mul": (FINE, [FINE]), "w": (FINE, [])})
     graph = with_fields(graph, "Mul", before_hooks=(replace(FINE, norm=2.0),), run=NodeRun(0, seconds=1.0))
     assert tooltip(graph, "mul") == [
@@ -89,7 +89,7 @@ def test_a_node_tells_when_it_ran_and_what_a_hook_made_of_its_gradient() -> None
     ]
 
 
-def test_a_leaf_tells_what_became_of_its_grad() -> None:
+def test_a_leaf_says_what_happened_to_its_grad() -> None:
     graph = with_flow("w -> Mul -> loss", {"w": (FINE, [])})
     added = LeafGradient("accumulated", before=replace(FINE, norm=3.0), after=replace(FINE, norm=4.0))
     graph = with_fields(graph, "w", leaf_gradient=added)
@@ -97,7 +97,7 @@ def test_a_leaf_tells_what_became_of_its_grad() -> None:
     assert ".grad was empty before" in tooltip(with_fields(graph, "w", leaf_gradient=LeafGradient("fresh")), "w")
 
 
-def test_a_link_tells_its_part_of_the_sum_where_branches_meet() -> None:
+def test_a_link_says_its_part_of_the_sum_where_branches_meet() -> None:
     graph = with_flow("w -> Sub -> loss; w -> Sub", {"Sub": (FINE, [FINE, FINE]), "w": (FINE, [])})
     shares = (BranchShare(1.5, -0.25), BranchShare(-0.5))
     lines = link_tooltip(with_fields(graph, "Sub", shares=shares), 0)
@@ -110,12 +110,12 @@ def test_a_link_tells_its_part_of_the_sum_where_branches_meet() -> None:
     )
 
 
-def test_a_box_tells_the_gradient_of_what_leaves_it_for_the_first_and_the_last() -> None:
+def test_a_box_shows_the_gradient_of_its_output_for_the_first_and_the_last_repetition() -> None:
     lines = tooltip(fading(stack_of_blocks(3)), "h.0 … h.2", depth=1)
     assert lines[-1] == "gradient, norm: 1e-05 … 0.1, at the first and the last of 3"
 
 
-def test_small_values_stand_on_the_picture_in_both_directions() -> None:
+def test_small_values_are_on_the_picture_in_both_directions() -> None:
     value = TensorFigures(norm=3.0, count=1, minimum=3.0, maximum=3.0, values=(3.0,))
     graph = with_fields(graph_of("w -> Mul -> loss"), "Mul", values=(value,), arrived=(replace(value, values=(0.5,)),))
     capture = Capture(Program("train.py"))

@@ -1,4 +1,4 @@
-"""The words that a reader finds on items."""
+"""The words on items."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_node_without_a_forward_call_is_named_after_its_operation(name: str, w
         ("torch.Tensor.relu_", "relu_"),
     ],
 )
-def test_a_forward_call_is_named_without_where_it_lives(call: str, word: str) -> None:
+def test_a_forward_call_is_named_without_its_module(call: str, word: str) -> None:
     assert call_word(call) == word
 
 
@@ -100,13 +100,13 @@ def test_nodes_that_share_one_call_are_called_by_their_own_names() -> None:
     assert "linear" in titles
 
 
-def test_a_custom_function_keeps_the_name_that_its_author_gave_it() -> None:
+def test_a_custom_function_keeps_its_name() -> None:
     builder = GraphBuilder()
     builder.root(builder.operation("MyReLUBackward", builder.leaf("w"), kind="custom"))
     assert text_of(builder.build(), "MyReLU").subtitle == "MyReLUBackward"
 
 
-def test_the_line_is_the_readers_own_and_the_tooltip_shows_its_source() -> None:
+def test_the_line_is_in_the_users_code_and_the_tooltip_shows_its_source() -> None:
     builder = GraphBuilder()
     builder.call_sites = [
         CallSite("/home/me/train.py", 12),
@@ -187,13 +187,13 @@ def test_a_loop_without_modules_is_named_by_its_operations() -> None:
     assert text.badge == "×300 · 18 params"
 
 
-def test_what_a_loop_carries_is_named_after_the_operation_that_made_it() -> None:
+def test_a_result_of_an_earlier_repetition_is_named_after_its_operation() -> None:
     text = text_of(unrolled_rnn(300), "previous tanh")
     assert (text.subtitle, text.shape) == ("from the repetition before", "[2, 3]")
     assert text.tooltip == ("the tanh of the repetition before", "the first repetition takes something else")
 
 
-def test_the_first_state_of_a_loop_says_that_only_the_first_repetition_takes_it() -> None:
+def test_the_first_state_of_a_loop_says_that_only_the_first_repetition_uses_it() -> None:
     builder = GraphBuilder()
     state = builder.leaf("h0", kind="input")
     for _ in range(20):
@@ -251,7 +251,7 @@ def test_the_second_call_of_a_module_says_so() -> None:
     assert [text.title for text in texts_of(builder.build(), depth=0)] == ["x", "act", "act (call 2)", "loss"]
 
 
-def test_a_folded_box_tells_what_is_special_inside() -> None:
+def test_a_folded_box_says_what_is_special_inside() -> None:
     builder = GraphBuilder()
     scope = builder.scope("net", "Net", parameter_count=85_056_000)
     odd = builder.operation("MineBackward", builder.leaf("w"), kind="custom", scope=scope)
@@ -263,7 +263,7 @@ def test_a_folded_box_tells_what_is_special_inside() -> None:
     assert "parameters: w" in text.tooltip
 
 
-def test_the_shape_of_a_folded_box_is_that_of_what_leaves_it() -> None:
+def test_the_shape_of_a_folded_box_is_that_of_its_output() -> None:
     builder = GraphBuilder()
     scope = builder.scope("proj", "Conv1D")
     made = builder.operation("Addmm", builder.leaf("w"), scope=scope, shape=(6, 4))
@@ -322,7 +322,7 @@ def test_an_operation_of_several_outputs_names_all_and_counts_them() -> None:
     assert (text.name, text.shape) == ("mu, logvar", "2 × [5, 4]")
 
 
-def test_hooks_and_retained_gradients_stand_on_the_face_of_their_operation() -> None:
+def test_hooks_and_retained_gradients_are_on_the_label_of_their_operation() -> None:
     builder = GraphBuilder()
     scaled = builder.operation("Mul", builder.leaf("w"))
     held = (HeldTensor(names=("scaled",), retains_grad=True),)

@@ -1,4 +1,4 @@
-"""What is said beside links and in their tooltips."""
+"""The words beside links and in their tooltips."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.builders import GraphBuilder, facts, graph_of
 
 
 def words_of(graph: Graph, **options: object) -> dict[tuple[str, str], LinkText]:
-    """The words of every link, by the titles of what it joins."""
+    """The words of every link, by the titles of the items that it joins."""
     view = fold(graph, FoldOptions(**options))  # type: ignore[arg-type]
     capture = Capture(Program("train.py"))
     subject = SubjectFacts(capture, graph, view)
@@ -30,13 +30,13 @@ def held(name: str, output_nr: int = 0) -> HeldTensor:
     return HeldTensor(names=(name,), output_nr=output_nr)
 
 
-def test_a_shape_that_the_source_says_already_is_not_said_again() -> None:
+def test_a_link_does_not_repeat_the_shape_of_its_source() -> None:
     found = words_of(graph_of("x -> Mul -> Sum -> loss"))
     assert [text.label for text in found.values()] == ["", "", ""]
     assert "[2, 3] float32 on cpu" in found["mul", "sum"].tooltip
 
 
-def test_views_on_the_way_show_what_arrives() -> None:
+def test_a_link_through_views_shows_the_shape_that_arrives() -> None:
     builder = GraphBuilder()
     product = builder.operation("Mul", builder.leaf("x", kind="input"), shape=(6, 4))
     view = builder.operation("View", product, shape=(2, 12), line=3)
@@ -55,7 +55,7 @@ def test_a_view_that_the_target_makes_for_itself_is_part_of_the_target() -> None
     assert words_of(builder.build())["mul", "matmul"].label == ""
 
 
-def test_links_say_which_of_several_outputs_they_carry() -> None:
+def test_links_name_which_of_several_outputs_they_carry() -> None:
     builder = GraphBuilder()
     halves = builder.operation("Split", builder.leaf("x", kind="input"))
     outputs, names = (facts(2, 3), facts(2, 5)), (held("left", 0),)
@@ -67,7 +67,7 @@ def test_links_say_which_of_several_outputs_they_carry() -> None:
     assert "output 1 of SplitBackward0" in found["split", "cos"].tooltip
 
 
-def test_a_link_that_carries_two_outputs_says_both() -> None:
+def test_a_link_that_carries_two_outputs_names_both() -> None:
     builder = GraphBuilder()
     parts = builder.operation("Unbind", builder.leaf("x", kind="input"))
     builder.nodes[parts] = replace(builder.nodes[parts], outputs=(facts(4), facts(4)), held=(held("width"),))
@@ -75,7 +75,7 @@ def test_a_link_that_carries_two_outputs_says_both() -> None:
     assert words_of(builder.build())["unbind", "mul"].label == "width, output 1"
 
 
-def test_the_transpose_of_a_weight_is_not_worth_a_word() -> None:
+def test_the_transpose_of_a_weight_is_not_mentioned() -> None:
     builder = GraphBuilder()
     transposed = builder.operation("T", builder.leaf("weight", (4, 8)), shape=(8, 4))
     builder.root(builder.operation("Mm", builder.leaf("x", kind="input"), transposed))

@@ -1,4 +1,4 @@
-"""The small print of a picture says what is kept, how large it is, and who else keeps it."""
+"""Tooltips say what is kept, how large it is, and which other nodes keep it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.analysis.memory_graphs import relu_and_square, saved, stack_of_b
 
 
 def kept(graph: Graph, title: str, depth: int | None = None) -> list[str]:
-    """Those lines of the tooltip of the item with this title that tell what it saves."""
+    """The lines about saved tensors in the tooltip of the item with this title."""
     view = fold(graph, FoldOptions(depth=depth))
     (text,) = [text for text in item_texts(SubjectFacts(small_capture(), graph, view)) if text.title == title]
     return [line for line in text.tooltip if line.startswith("saves")]
@@ -25,7 +25,7 @@ def test_a_line_for_each_saved_tensor_says_who_keeps_the_same_memory() -> None:
     assert kept(graph, "mul") == ["saves self: [100], 400 B, input x", "saves other: [20], 80 B, parameter w"]
 
 
-def test_what_holds_no_memory_or_cannot_be_sized_says_so() -> None:
+def test_a_saved_tensor_without_memory_or_of_unknown_size_says_so() -> None:
     assert kept(small_graph(), "linear")[-1] == "saves result: of unknown size, packed by the hook pack.<locals>.unpack"
     builder = GraphBuilder()
     slots = [SavedTensor("self", bytes=400, state="recomputed"), SavedTensor("other", state="freed")]
@@ -36,7 +36,7 @@ def test_what_holds_no_memory_or_cannot_be_sized_says_so() -> None:
     ]
 
 
-def test_a_small_view_names_the_size_of_what_it_keeps() -> None:
+def test_a_small_view_names_the_size_of_the_storage_that_it_keeps() -> None:
     builder = GraphBuilder()
     large = builder.storage(4000)
     builder.root(builder.operation("Mul", builder.leaf("w"), saved=[saved("self", large, 40)]))
@@ -58,7 +58,7 @@ def test_very_many_saved_tensors_are_not_all_listed() -> None:
     assert (len(lines), lines[-1]) == (9, "saves 92 more tensors")
 
 
-def test_a_folded_box_tells_its_total() -> None:
+def test_a_folded_box_shows_its_total() -> None:
     assert kept(stack_of_blocks(3), "model", depth=0) == [
         "saves 14.6 KiB for backward, parameters and buffers not counted"
     ]

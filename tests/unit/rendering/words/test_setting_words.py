@@ -33,7 +33,7 @@ def words(name: str, call: str = "", **attributes: Attribute) -> str:
         (words("MseLossBackward0", reduction=2), "sum"),
     ],
 )
-def test_what_decides_the_meaning_of_an_operation_is_said(said: str, expected: str) -> None:
+def test_arguments_that_decide_the_meaning_of_an_operation_are_shown(said: str, expected: str) -> None:
     assert said == expected
 
 
@@ -51,7 +51,7 @@ def test_what_decides_the_meaning_of_an_operation_is_said(said: str, expected: s
         words("SoftmaxBackward0"),
     ],
 )
-def test_what_nearly_every_call_has_is_left_to_the_tooltip(said: str) -> None:
+def test_arguments_with_usual_values_are_only_in_the_tooltip(said: str) -> None:
     assert said == ""
 
 

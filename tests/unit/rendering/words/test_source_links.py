@@ -29,11 +29,11 @@ def test_every_editor_gets_the_file_and_all_but_the_system_the_line() -> None:
         ("train.py", None),
     ],
 )
-def test_a_file_is_encoded_and_what_is_no_file_has_no_link(file: str, link: str | None) -> None:
+def test_a_file_name_is_encoded_and_code_without_a_file_has_no_link(file: str, link: str | None) -> None:
     assert source_link(EDITORS["file"], file, 1) == link
 
 
-def test_a_template_of_ones_own_will_do() -> None:
+def test_a_template_can_be_used() -> None:
     template = editor_template("my-editor://open?f={file}&l={line}&c=1")
     assert source_link(template, "/a.py", 7) == "my-editor://open?f=/a.py&l=7&c=1"
 
@@ -49,7 +49,7 @@ def test_a_template_of_ones_own_will_do() -> None:
         ("", "unknown editor ''"),
     ],
 )
-def test_what_is_neither_an_editor_nor_a_link_is_refused(editor: str, words: str) -> None:
+def test_a_name_that_is_neither_an_editor_nor_a_link_is_refused(editor: str, words: str) -> None:
     with pytest.raises(BadInput) as refusal:
         editor_template(editor)
     assert words in str(refusal.value)
