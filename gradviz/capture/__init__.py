@@ -1,1 +1,1 @@
-"""What one run recorded, and its file. Works without torch."""
+"""One recorded run, and its file. Works without torch."""

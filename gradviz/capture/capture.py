@@ -1,4 +1,4 @@
-"""What one recorded run holds: its graphs, its parameters, its source lines, and what went wrong."""
+"""One recorded run: its graphs, its parameters, its source lines, and its error, if any."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradviz.graph.model import Graph, TensorFacts
 
 
 class Program(Struct, frozen=True, omit_defaults=True):
-    """What was run, and with which versions."""
+    """The program that was run, and the versions used."""
 
     name: str
     """The script or module as the user named it; ``<python>`` for inline use."""
@@ -22,7 +22,7 @@ class Program(Struct, frozen=True, omit_defaults=True):
 
 
 class Parameter(Struct, frozen=True, omit_defaults=True):
-    """A parameter of a module that ran, whether or not the loss reaches it."""
+    """A parameter of a module that ran, whether or not the loss depends on it."""
 
     names: tuple[str, ...]
     tensor: TensorFacts
@@ -42,7 +42,7 @@ class ScriptError(Struct, frozen=True, omit_defaults=True):
 
 
 class Capture(Struct, frozen=True, omit_defaults=True):
-    """One recorded run. Rendering and analysis work from this alone."""
+    """One recorded run. Rendering and analysis need nothing else."""
 
     program: Program
     graphs: tuple[Graph, ...] = ()
@@ -51,13 +51,13 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     """Text of every source line that a call site refers to, by file and line."""
     error: ScriptError | None = None
     outcome: Literal["stopped", "finished", "failed", "interrupted"] = "finished"
-    """``stopped``: ended by gradviz after the last wanted backward."""
+    """``stopped``: ended by gradviz after the last requested backward."""
     backward_calls: int = 0
-    """How many the script made while it was recorded."""
+    """How many backward calls the script made while it was recorded."""
     disclosures: tuple[str, ...] = ()
-    """What could not be recorded, in plain sentences. Every renderer shows them."""
+    """What could not be recorded, one sentence each. Every renderer shows them."""
     calls: CallLog | None = None
-    """Every torch call, where that was asked for: what diagnoses are made from."""
+    """Every torch call, if that was asked for. Diagnoses are made from them."""
     missing: dict[str, str] = {}
-    """What the torch that it was recorded with cannot do, by name, and what is not seen for it: rules that need that
-    cannot look. Recordings made before this was noted say nothing here."""
+    """What the torch of the recording cannot do, by name, and what is not seen because of it: rules that need it cannot
+    look. Recordings made before this field existed say nothing here."""

@@ -1,18 +1,18 @@
-"""The file of a capture: one recorded run, to be looked at later and on other machines.
+"""The capture file: one recorded run, for later and for other machines.
 
 The file, from its first byte:
 
 ====================== ============================================================================
-``gradviz capture 1``  and a line feed: what it is and the format version, for people and ``file``
+``gradviz capture 1``  and a line feed: the file type and the format version, for people and ``file``
 8 bytes                unsigned, big endian: length of the payload
 4 bytes                unsigned, big endian: CRC-32 of the payload
 payload                zlib stream of one MessagePack map, the `Capture`; nothing follows it
 ====================== ============================================================================
 
-Structures are maps from field name to value, and a field that has its default is left out; `capture_schema` gives
-all of them as JSON Schema. Line numbers, the inner keys of ``sources``, are integers in MessagePack.
-The length and the checksum stand in front so that a file cut short by a full disk or a broken copy is told apart
-from one that was written by a newer gradviz, whatever the damage.
+Structures are maps from field name to value, and a field with its default value is left out; `capture_schema` describes
+them as JSON Schema. Line numbers, the inner keys of ``sources``, are integers in MessagePack. The length and the
+checksum come first: so a file that was cut short by a full disk or a bad copy is never mistaken for one that a newer
+gradviz wrote, whatever the damage.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from gradviz.errors import BadCapture
 from gradviz.graph.invariants import InvalidGraph, check_call_log, check_graph
 
 FORMAT_VERSION = 1
-"""Raised when an older gradviz would misread a new file. A new field with a default does not raise it: older
-readers pass over it, newer readers fill it in.
+"""Increased when an older gradviz would misread a new file. A new field with a default does not increase it: older
+readers ignore it, newer readers fill it in.
 
 1   first format
 """
@@ -43,8 +43,8 @@ CAPTURE_SUFFIX = ".gradviz"
 _FRAME = struct.Struct(">QI")
 # The default level takes five times as long for a file that is a tenth smaller.
 _COMPRESSION_LEVEL = 1
-# A file made to exhaust memory grows a thousandfold. Recordings of long loops grow twentyfold, and the densest that
-# can be thought of, all of them zeros kept whole, two hundredfold.
+# A file made to exhaust memory grows a thousandfold. Recordings of long loops grow twentyfold; the densest possible
+# one, with every value kept and all of them zero, two hundredfold.
 _ALWAYS_ALLOWED, _MAX_GROWTH = 64 << 20, 250
 _RECORD_AGAIN = "copy it again, or record it again with 'gradviz record'"
 _FIRST_LINE = FirstLine("capture", FORMAT_VERSION, _RECORD_AGAIN)
@@ -78,7 +78,7 @@ def load_capture(path: Path) -> Capture:
 
 
 def is_capture(head: bytes) -> bool:
-    """Whether a file that begins with `head` is a capture, of any version and in any state."""
+    """Whether a file that begins with `head` is a capture, of any version and even if damaged."""
     return _FIRST_LINE.begins(head)
 
 
@@ -104,21 +104,21 @@ def _unpack(data: bytes, name: str) -> bytes:
 
 
 def _decompressed(payload: memoryview, name: str) -> bytes:
-    most = _ALWAYS_ALLOWED + _MAX_GROWTH * len(payload)
+    max_size = _ALWAYS_ALLOWED + _MAX_GROWTH * len(payload)
     stream = zlib.decompressobj()
     try:
-        data = stream.decompress(payload, most)
+        data = stream.decompress(payload, max_size)
     except zlib.error as error:
         raise _damaged(name, "its payload cannot be decompressed") from error
     if stream.unconsumed_tail:
-        raise _damaged(name, f"its payload grows to more than {most:,} bytes, as no recording does")
+        raise _damaged(name, f"its payload grows to more than {max_size:,} bytes, which no recording does")
     if not stream.eof or stream.unused_data:
         raise _damaged(name, "its payload cannot be decompressed")
     return data
 
 
 def _after_first_line(data: bytes, name: str) -> memoryview:
-    """What follows the first line, once that has said that this gradviz can read the rest."""
+    """The data after the first line, if this gradviz can read it."""
     if is_run_log(data):
         raise BadCapture(
             f"{name!r} is a run log of gradviz.watch(), which holds no graph", hint=f"'gradviz flow {name}' shows it"
@@ -133,7 +133,7 @@ def _decode(packed: bytes, name: str) -> Capture:
     try:
         return msgspec.msgpack.decode(packed, type=Capture)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        # msgspec's message ends in the place: "Expected `int`, got `str` - at `$.graphs[0].nodes[3].id`".
+        # msgspec's message ends in the path: "Expected `int`, got `str` - at `$.graphs[0].nodes[3].id`".
         raise _damaged(name, str(error)) from error
 
 

@@ -1,7 +1,7 @@
-"""Turning what was recorded into bytes, also where a text in it is none that UTF-8 can hold.
+"""Encodes recordings to bytes, even if they contain text that UTF-8 cannot hold.
 
-Python gives the bytes of a file name that is not UTF-8 as lone surrogates, and a script's own texts may hold them as
-well. They are written as ``\\udce4``: the recording of a long run is worth more than one letter of a name.
+Python represents the bytes of a file name that is not UTF-8 as lone surrogates, and a script's own texts may contain
+them as well. They are written as ``\\udce4``: the recording of a long run is worth more than one letter of a name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def json_text(document: object) -> str:
 
 
 def writable(text: str) -> str:
-    """A text as it is read again from what `encoded` wrote."""
+    """A text as it is read back from the output of `encoded`."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -1,4 +1,4 @@
-"""The first line of a file of ours: what the file is and the version of its format, for people and ``file``."""
+"""The first line of gradviz's files: the file type and the version of its format, for people and ``file``."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from pathlib import Path
 
 from gradviz.errors import BadCapture, BadInput
 
-_LONGEST = 40
+_MAX_LENGTH = 40
 
 
 @dataclass(frozen=True)
 class FirstLine:
-    """That of one sort of file."""
+    """The first line of one type of file."""
 
     what: str
-    """``capture``: in the line itself, and in what is said about it."""
+    """The file type, ``capture``: in the line itself, and in messages."""
     version: int
     """The newest format that this gradviz reads, and the one that it writes."""
     make_again: str
-    """A hint for files that are damaged."""
+    """The hint for damaged files."""
 
     def write(self) -> bytes:
         """The line, with its line feed."""
         return self._magic + str(self.version).encode() + b"\n"
 
     def begins(self, head: bytes) -> bool:
-        """Whether a file that begins with `head` is of this sort, of any version and in any state."""
+        """Whether a file that begins with `head` has this type, with any version and even if damaged."""
         return head.startswith(self._magic)
 
     def end(self, data: bytes, name: str) -> int:
-        """Where the rest of `data`, the file called `name`, begins.
+        """The position after the first line in `data`, the content of the file called `name`.
 
         Raises:
-            BadCapture: the line is damaged, or names a version that a newer gradviz wrote.
+                    BadCapture: the line is damaged, or has a version that a newer gradviz wrote.
         """
-        line, line_feed, _ = data[:_LONGEST].partition(b"\n")
+        line, line_feed, _ = data[:_MAX_LENGTH].partition(b"\n")
         version = line[len(self._magic) :]
         if not line_feed or not version.isdigit() or int(version) == 0:
             raise BadCapture(
@@ -57,7 +57,7 @@ class FirstLine:
 
 
 def content_of(path: Path) -> bytes:
-    """Everything in the file at `path`; `BadInput` says in one line why it cannot be read."""
+    """The content of the file at `path`; `BadInput` says in one line why it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -1,7 +1,7 @@
-"""What `gradviz.watch` notes of a long run: now and then, the figures of every parameter's gradient.
+"""The log that `gradviz.watch` writes during a long run: at intervals, statistics of every parameter's gradient.
 
-One row of figures has a place for each parameter, in the order of the header, and is kept as the packed bytes of an
-array: a run of days is read at once, and only what is looked at becomes numbers.
+A row of statistics has one entry for each parameter, in the order of the header, and is kept as the packed bytes of an
+array: a run of days is read at once, and only rows that are looked at become numbers.
 """
 
 from __future__ import annotations
@@ -38,68 +38,68 @@ class RunHeader(Struct, frozen=True, omit_defaults=True):
 
     program: Program
     parameters: tuple[WatchedParameter, ...]
-    """Those that train, in the order of the model."""
+    """The trainable parameters, in the order of the model."""
     every: int = 1
     frozen: tuple[str, ...] = ()
-    """Names of those that do not require a gradient, and are not watched."""
+    """Names of parameters that do not require a gradient and are not watched."""
     is_unscaled: bool = False
     """Whether gradients were divided by the factor of a gradient scaler."""
 
 
 class StepFigures(Struct, frozen=True, omit_defaults=True):
-    """The gradients of one measured step. `norms` and the like are read with `floats` and `integers`."""
+    """The gradients of one measured step. Read `norms` and the like with `floats` and `integers`."""
 
     step: int
-    """The how-manieth backward call it was that reached a parameter, counted from 1."""
+    """The number of the backward call among those that reached a parameter, counted from 1."""
     norms: bytes = b""
     """L2 norms of the finite elements, float64; NaN where no gradient arrived, or none could be measured."""
     weight_norms: bytes = b""
-    """Of the parameters themselves, float64, when the gradient arrived; NaN where that is not known."""
+    """Norms of the parameters themselves, float64, when the gradient arrived; NaN where unknown."""
     zeros: bytes = b""
-    """Elements that are exactly zero, int64. Left out, as the next two are, where all are 0."""
+    """Elements that are exactly zero, int64. This field and the next two are left out where all are 0."""
     nans: bytes = b""
     infs: bytes = b""
     unmeasured: dict[str, tuple[int, ...]] = {}
-    """Places of parameters whose gradient arrived and could not be measured, by the reason."""
+    """Indices of parameters whose gradient arrived but could not be measured, by reason."""
 
 
 class RunEnd(Struct, frozen=True, omit_defaults=True):
-    """That watching was ended, and did not break off."""
+    """The end of watching, if the run was not interrupted."""
 
     steps: int
     """Backward calls that were counted."""
     disclosures: tuple[str, ...] = ()
-    """What could not be noted, in plain sentences."""
+    """What could not be measured, one sentence each."""
 
 
 class RunLog(Struct, frozen=True):
-    """A whole run log, as far as it can be read."""
+    """A run log, as far as it can be read."""
 
     header: RunHeader
     steps: tuple[StepFigures, ...]
     end: RunEnd | None = None
-    """None where the run did not come to its end, or still goes on."""
+    """None where the run was interrupted, or is still going on."""
     cut: str | None = None
-    """What is wrong with the bytes after the last step, where something is."""
+    """What is wrong with the bytes after the last step, if anything."""
 
 
 def packed_floats(values: list[float]) -> bytes:
-    """Bytes of a row of figures: float64, little endian."""
+    """Bytes of a row of statistics: float64, little endian."""
     return _packed("d", values)
 
 
 def packed_integers(values: list[int]) -> bytes:
-    """Bytes of a row of counts: int64, little endian; nothing where all are 0."""
+    """Bytes of a row of counts: int64, little endian; empty where all are 0."""
     return _packed("q", values) if any(values) else b""
 
 
 def floats(row: bytes) -> array[float]:
-    """The numbers of a row of figures."""
+    """The numbers in a row of statistics."""
     return _unpacked(array("d"), row)
 
 
 def integers(row: bytes, length: int) -> array[int]:
-    """The numbers of a row of counts for `length` parameters."""
+    """The numbers in a row of counts for `length` parameters."""
     return _unpacked(array("q"), row or bytes(8 * length))
 
 

@@ -1,25 +1,25 @@
-"""The file of a run log: written while a program trains, record by record, and readable whenever it breaks off.
+"""The run log file: written record by record while a program trains, and readable even if it is cut short.
 
 The file, from its first byte:
 
 ====================== ============================================================================
-``gradviz run log 1``  and a line feed: what it is and the format version, for people and ``file``
+``gradviz run log 1``  and a line feed: the file type and the format version, for people and ``file``
 records                one after the other: first a `RunHeader`, then `StepFigures`, at last a `RunEnd`
 ====================== ============================================================================
 
 Each record:
 
 ========== ========================================================================================
-1 byte     what it is: ``H``, ``S`` or ``E``
+1 byte     its type: ``H``, ``S`` or ``E``
 4 bytes    unsigned, big endian: length of the payload
 4 bytes    unsigned, big endian: CRC-32 of these five bytes
 4 bytes    unsigned, big endian: CRC-32 of the payload
-payload    one MessagePack map from field name to value; a field that has its default is left out
+payload    one MessagePack map from field name to value; a field with its default value is left out
 ========== ========================================================================================
 
-A length has a checksum of its own, so that a file which was cut (its program was killed, the disk was full) is told
-from a damaged one. In both cases the steps before that place are read, and it is said that others are missing. A
-reader passes over records of other kinds.
+The length has its own checksum, so that a file which was cut short (its program was killed, the disk was full) is
+distinguished from a damaged one. In both cases the steps before that position are read, and a message says that others
+are missing. Readers ignore records of other types.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from gradviz.capture.run_log import RunEnd, RunHeader, RunLog, StepFigures
 from gradviz.errors import BadCapture
 
 RUN_LOG_VERSION = 1
-"""Raised when an older gradviz would misread a new file.
+"""Increased when an older gradviz would misread a new file.
 
 1   first format
 """
@@ -53,10 +53,10 @@ _FIRST_LINE = FirstLine("run log", RUN_LOG_VERSION, _WATCH_AGAIN)
 
 
 class RunLogWriter:
-    """Writes a run log to the file at `path`; each record is handed to the system at once.
+    """Writes a run log to the file at `path`; each record is passed to the operating system at once.
 
-    The file is opened, and an older one replaced, when there is a first step to write: a program that fails before
-    costs nobody the log of yesterday. Raises `OSError` wherever the system does.
+    The file is opened, and an older one replaced, at the first step: a program that fails earlier does not destroy
+    yesterday's log. Raises `OSError` wherever the system does.
     """
 
     def __init__(self, path: Path, header: RunHeader) -> None:
@@ -68,7 +68,7 @@ class RunLogWriter:
         return str(self.path)
 
     def add(self, figures: StepFigures) -> None:
-        """Append one step. Where that fails the file is closed, and what it holds is readable."""
+        """Append one step. If that fails, the file is closed, and its content stays readable."""
         beginning = b"" if self._file is not None else self._beginning()
         with self._closed_on_failure():
             _write_whole(self._opened(), beginning + record(b"S", figures))
@@ -101,13 +101,13 @@ class RunLogWriter:
 
 
 def _write_whole(file: BinaryIO, data: bytes) -> None:
-    """All of it or nothing: after a part of a record, the next ones could not be read."""
+    """Write all of it or nothing: after part of a record, later ones could not be read."""
     written, start = 0, os.fstat(file.fileno()).st_size
     try:
         while written < len(data):
             written += file.write(data[written:]) or 0
     except OSError:
-        # A pipe or a device cannot be cut; what was wrong with it is to be told, not this.
+        # A pipe or a device cannot be truncated; report the first error, not this one.
         with suppress(OSError):
             os.ftruncate(file.fileno(), start)
         raise
@@ -121,7 +121,7 @@ def record(kind: bytes, content: msgspec.Struct) -> bytes:
 
 
 def is_run_log(head: bytes) -> bool:
-    """Whether a file that begins with `head` is a run log, of any version and in any state."""
+    """Whether a file that begins with `head` is a run log, of any version and even if damaged."""
     return _FIRST_LINE.begins(head)
 
 
@@ -131,10 +131,10 @@ def load_run_log(path: Path) -> RunLog:
 
 
 def read_run_log(data: bytes, name: str) -> RunLog:
-    """The run log in `data`, up to the first record that cannot be read, of which `RunLog.cut` tells.
+    """The run log in `data`, up to the first record that cannot be read; `RunLog.cut` says why.
 
     Raises:
-        BadCapture: the file called `name` is no run log, or nothing of it can be read; one line says why.
+            BadCapture: the file called `name` is not a run log, or nothing in it can be read; one line says why.
     """
     reader = _Records(data, _end_of_first_line(data, name))
     header = reader.next()
@@ -156,21 +156,21 @@ def read_run_log(data: bytes, name: str) -> RunLog:
 
 
 class _Records:
-    """Reads record after record, until the end or a place where that cannot be."""
+    """Reads record after record, to the end or to the first record that cannot be read."""
 
     def __init__(self, data: bytes, start: int) -> None:
         self._data = memoryview(data)
-        self._place = start
+        self._position = start
         self.cut: str | None = None
-        """Why no more records are read, where that is not the end of the file."""
+        """Why reading stopped before the end of the file."""
 
     @property
     def rest(self) -> int:
         """Bytes that were not read."""
-        return len(self._data) - self._place
+        return len(self._data) - self._position
 
     def next(self) -> Any:
-        """The next record of a kind that is known; None where there is no more."""
+        """The next record of a known type; None where there is no more."""
         while self.rest and self.cut is None:
             kind, payload = self._raw()
             if payload is None:
@@ -186,42 +186,42 @@ class _Records:
     def _raw(self) -> tuple[bytes, memoryview | None]:
         if self.rest < _FRAME_SIZE:
             return self._cut_short()
-        kind, length = _START.unpack_from(self._data, self._place)
-        (start_checksum,) = _CHECKSUM.unpack_from(self._data, self._place + _START.size)
-        (checksum,) = _CHECKSUM.unpack_from(self._data, self._place + _START.size + _CHECKSUM.size)
-        if zlib.crc32(self._data[self._place : self._place + _START.size]) != start_checksum:
-            self.cut = f"is damaged at byte {self._place:,}"
+        kind, length = _START.unpack_from(self._data, self._position)
+        (start_checksum,) = _CHECKSUM.unpack_from(self._data, self._position + _START.size)
+        (checksum,) = _CHECKSUM.unpack_from(self._data, self._position + _START.size + _CHECKSUM.size)
+        if zlib.crc32(self._data[self._position : self._position + _START.size]) != start_checksum:
+            self.cut = f"is damaged at byte {self._position:,}"
             return kind, None
         if self.rest < _FRAME_SIZE + length:
             return self._cut_short()
-        payload = self._data[self._place + _FRAME_SIZE :][:length]
+        payload = self._data[self._position + _FRAME_SIZE :][:length]
         if zlib.crc32(payload) != checksum:
-            self.cut = f"is damaged after byte {self._place:,}: a checksum does not match"
+            self.cut = f"is damaged after byte {self._position:,}: a checksum does not match"
             return kind, None
-        self._place += _FRAME_SIZE + length
+        self._position += _FRAME_SIZE + length
         return kind, payload
 
     def _cut_short(self) -> tuple[bytes, None]:
-        self.cut = f"is cut short: its last {self.rest:,} bytes are no whole record"
+        self.cut = f"is cut short: its last {self.rest:,} bytes are not a complete record"
         return b"", None
 
 
 def _is_whole(figures: StepFigures, header: RunHeader, before: list[StepFigures]) -> bool:
-    """Whether every row has a place for each parameter, and the step comes after those before it."""
+    """Whether every row has an entry for each parameter, and the step comes after those before it."""
     count = len(header.parameters)
     rows = (figures.norms, figures.weight_norms)
     counts = (figures.zeros, figures.nans, figures.infs)
-    places = (place for group in figures.unmeasured.values() for place in group)
+    unmeasured = (index for group in figures.unmeasured.values() for index in group)
     return (
         all(len(row) == 8 * count for row in rows)
         and all(len(row) in (0, 8 * count) for row in counts)
-        and all(0 <= place < count for place in places)
+        and all(0 <= index < count for index in unmeasured)
         and figures.step > (before[-1].step if before else 0)
     )
 
 
 def _end_of_first_line(data: bytes, name: str) -> int:
-    """Where the records begin, once the first line has said that this gradviz can read them."""
+    """The position of the first record, if this gradviz can read the file."""
     if not is_run_log(data):
         kind = "is empty" if not data else "is not a run log of gradviz"
         raise BadCapture(f"{name!r} {kind}", hint="gradviz.watch(model) writes one")

@@ -1,6 +1,6 @@
-"""Functions and modules that have no backward of their own name: which nodes a call of them makes.
+"""Functions and modules without a backward of their own: which nodes a call of them makes.
 
-Not to be had from torch's files, which say of most only that they are made of others. A test runs every call.
+torch's files only say that they are made of other functions. A test runs every call.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ class Composition:
     """One call, and the nodes that it makes."""
 
     words: tuple[str, ...]
-    """What users call it: functions without ``torch.`` or ``F.``, classes of modules without ``nn.``."""
+    """Its names for users: functions without ``torch.`` or ``F.``, classes of modules without ``nn.``."""
     call: str
-    """Of a CPU, where it matters. ``x`` and ``y`` are matrices, ``batch`` and ``image`` have more dimensions."""
+    """A call on the CPU, where it matters. ``x`` and ``y`` are matrices, ``batch`` and ``image`` have more dimensions.
+    """
     nodes: tuple[str, ...]
-    """The one that computes first, then the others from the inputs to the result, views and casts left out."""
+    """The main node first, then the others from the inputs to the result, without views and casts."""
 
 
 @lru_cache(maxsize=1)
 def compositions() -> dict[str, tuple[Composition, ...]]:
-    """By word; several calls for a word that means something else for other shapes, the usual one first."""
+    """Calls by word; several, the usual one first, for a word that makes other nodes for other shapes."""
     found: dict[str, tuple[Composition, ...]] = {}
     for each in _read(_TABLE):
         for word in each.words:

@@ -1,6 +1,6 @@
-"""What torch does in the backward of one operation, as data: its formulas, and what they need to be kept.
+"""What torch does in the backward of one operation: its formulas, and what they need from forward.
 
-The words are those of torch's own file of derivatives. In a formula, ``grad`` is the gradient of the loss with respect
+The terms are those of torch's own file of derivatives. In a formula, ``grad`` is the gradient of the loss with respect
 to the operation's result (``grads[i]`` where it has several), ``result`` the result, and every other name an argument
 of the function. In a forward-mode formula ``self_t`` is the tangent of ``self``, and ``self_p`` its value.
 """
@@ -13,23 +13,23 @@ from msgspec import Struct
 
 
 class SavedValue(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One thing that a node keeps from its forward, because a formula needs it."""
+    """A value that a node saves in forward, because a formula needs it."""
 
     slot: str
-    """What the node calls it, with ``_saved_`` in front: ``self``, ``result``, ``self_sym_sizes``."""
+    """The node's attribute without ``_saved_``: ``self``, ``result``, ``self_sym_sizes``."""
     expression: str
-    """How it is made of the operation's inputs or results: ``self.sym_sizes()``."""
+    """How it is computed from the operation's inputs or results: ``self.sym_sizes()``."""
     of: Literal["input", "result"] = "input"
 
 
 class InputFormula(Struct, frozen=True, omit_defaults=True, gc=False):
-    """The gradient of one input, or of several that one formula gives together."""
+    """The gradient of one input, or of several that one formula computes together."""
 
     inputs: tuple[str, ...]
     formula: str
     """C++, as torch compiles it: ``grad / (2 * result.conj())``."""
     uses: tuple[str, ...] = ()
-    """`SavedValue.slot` of everything kept that it needs."""
+    """`SavedValue.slot` of every saved value that it needs."""
 
 
 class ForwardFormula(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -40,11 +40,12 @@ class ForwardFormula(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class SecondDerivative(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Whether the backward can itself be differentiated, as ``create_graph=True`` asks."""
+    """Whether the backward can itself be differentiated, as ``create_graph=True`` requires."""
 
     is_possible: bool = True
     functions: tuple[str, ...] = ()
-    """Functions in the formulas whose own derivative torch knows, or, where it is not possible, lacks."""
+    """Functions in the formulas whose own derivative torch knows; if it is not possible, those whose derivative torch
+    lacks."""
 
 
 class Derivative(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -62,9 +63,9 @@ class Derivative(Struct, frozen=True, omit_defaults=True, gc=False):
     """Empty where torch has no forward mode for it."""
     saved: tuple[SavedValue, ...] = ()
     without_gradient: tuple[str, ...] = ()
-    """Tensor arguments for which there is none: an index, a mask, a target."""
+    """Tensor arguments that get no gradient: an index, a mask, a target."""
     differentiable_outputs: tuple[bool, ...] = ()
-    """For each result; empty where torch does not say, and every one of floating point or complex type is."""
+    """For each result; empty where torch does not tell: then all results of floating-point or complex type are."""
     other_schemas: tuple[str, ...] = ()
     """Variants with the same formulas: ``mul_.Tensor(...)``, ``mul.out(...)``."""
     second: SecondDerivative = SecondDerivative()
@@ -76,20 +77,20 @@ class Derivative(Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def formulas(self) -> tuple[str, ...]:
-        """All of them, backward and forward."""
+        """All formulas, backward and forward."""
         return (*(each.formula for each in self.inputs), *(each.formula for each in self.forward))
 
     def inputs_that_need(self, slot: str) -> tuple[str, ...]:
-        """The arguments for whose gradient something is saved."""
+        """The arguments whose gradient needs the saved value."""
         return tuple(name for each in self.inputs if slot in each.uses for name in each.inputs)
 
 
 class FormulaTable(Struct, frozen=True, omit_defaults=True):
-    """What one release of torch knows."""
+    """The formulas of one release of torch."""
 
     torch_version: str
     derivatives: tuple[Derivative, ...] = ()
     composed: tuple[str, ...] = ()
-    """Functions without a backward of their own: autograd follows the operations that they call."""
+    """Functions without a backward of their own: autograd records the operations that they call."""
     undifferentiable: tuple[str, ...] = ()
-    """Functions without any: their result has no history (``argmax``, ``isnan``), or backward raises."""
+    """Functions without any derivative: their result has no ``grad_fn`` (``argmax``, ``isnan``), or backward raises."""

@@ -1,7 +1,7 @@
-"""What the installed torch itself says about derivatives, read without importing torch.
+"""Reads the derivatives of the installed torch, without importing torch.
 
-torch ships the file from which its backward functions are generated, and `torchgen`, which reads it. That takes a
-second or two: `gradviz.formulas.known` keeps what was read.
+torch ships the file from which its backward functions are generated, and `torchgen`, which reads it. Reading takes a
+second or two: `gradviz.formulas.known` caches the result.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _READ_BY = ("derivative.py", "installed.py", "second_derivatives.py")
 _FILES = ("autograd/derivatives.yaml", "ATen/native/native_functions.yaml", "ATen/native/tags.yaml")
 
 FINGERPRINT = 12
-"""Letters."""
+"""Number of letters."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormulaFiles:
-    """Where the installed torch has its own descriptions, and of which release they are."""
+    """The files in which the installed torch describes its formulas, and its version."""
 
     torch_version: str
     paths: tuple[Path, ...]
 
     def fingerprint(self) -> str:
-        """Changes with any letter of them, as builds from source keep their version for months, and with what is made
-        of them here."""
+        """Changes with the content of the files, because builds from source keep their version for months, and with the
+        code that reads them."""
         digest = sha256()
         for path in self.paths:
             digest.update(path.read_bytes())
@@ -49,20 +49,20 @@ class FormulaFiles:
 
 
 def find_formula_files() -> FormulaFiles:
-    """Raises `MissingDependency` where no torch is installed, or one without these files."""
+    """Find them; raises `MissingDependency` where no torch is installed, or one without these files."""
     found = find_spec("torchgen")
     if found is None or not found.submodule_search_locations:
-        raise MissingDependency("torch's own formulas are not there: no torch is installed", hint="pip install torch")
+        raise MissingDependency("torch's own formulas are missing: torch is not installed", hint="pip install torch")
     folder = Path(found.submodule_search_locations[0]) / "packaged"
     files = tuple(folder / name for name in _FILES)
     missing = [path for path in files if not path.is_file()]
     if missing:
-        raise MissingDependency(f"the installed torch comes without its formulas: there is no {missing[0]}")
+        raise MissingDependency(f"the installed torch has no formulas: {missing[0]} is missing")
     return FormulaFiles(_version_of_torch(), files)
 
 
 def _version_of_torch() -> str:
-    from importlib import metadata  # Takes longer to import than all the rest here.
+    from importlib import metadata  # It takes longer to import than everything else here.
 
     try:
         return metadata.version("torch")
@@ -71,11 +71,11 @@ def _version_of_torch() -> str:
 
 
 def read_formulas(files: FormulaFiles) -> FormulaTable:
-    """Everything in them; raises `MissingDependency` where this torchgen says it in a shape that is not known."""
+    """All formulas in the files; raises `MissingDependency` where this version of torchgen cannot be read."""
     try:
         return _read(files)
     except Exception as error:
-        # Code and files of another package, which promises nothing about either: whatever goes wrong is named.
+        # Code and files of another package, which guarantees neither: report whatever goes wrong.
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         raise MissingDependency(f"the formulas of torch {files.torch_version} could not be read: {why}") from error
 
@@ -88,7 +88,7 @@ def _read(files: FormulaFiles) -> FormulaTable:
     derivatives, native, tags = map(str, files.paths)
     infos, _ = load_derivatives(derivatives, native, tags)
     functions = parse_native_yaml(native, tags).native_functions
-    # Also adds the formulas of the functions on lists of tensors, which are made of those on tensors.
+    # This also adds the formulas of functions on lists of tensors, which are made from those on tensors.
     matched = match_differentiability_info(functions, infos)
     known = [info for by_key in infos.values() for info in by_key.values()]
     found = _Derivatives(known, ((each.func, each.info) for each in matched if each.info), functions)
@@ -103,7 +103,7 @@ def _name(function: NativeFunction) -> str:
 
 
 class _Derivatives:
-    """Every node that torch generates, with what is said about it."""
+    """Every node that torch generates, with its derivative."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class _Derivatives:
 
     def _derivative(self, info: DifferentiabilityInfo) -> Derivative:
         schema = str(info.func.func)
-        order = {argument.name: place for place, argument in enumerate(info.func.func.arguments.flat_all)}
+        order = {argument.name: index for index, argument in enumerate(info.func.func.arguments.flat_all)}
         inputs = tuple(
             InputFormula(each.var_names, _one_line(each.original_formula), tuple(_slots(each)))
             for each in sorted(info.derivatives, key=lambda each: min(order[name] for name in each.var_names))
@@ -150,16 +150,18 @@ class _Derivatives:
 
 
 def _without_derivative(known: Iterable[DifferentiabilityInfo], functions: Iterable[NativeFunction]) -> set[str]:
-    """Functions of gradients that autograd cannot go through: no formula of their own, nor made of others that have.
+    """Functions of gradients that autograd cannot differentiate: they have no formula, nor are they made of functions
+    that have.
 
-    Of gradients only: what else a formula calls, `zeros_like` for one, makes constants, which stop nothing.
+    Only functions of gradients: others that a formula calls, such as `zeros_like`, make constants, which cut off
+    nothing.
     """
-    spoken_of = {_name(info.func) for info in known if not _is_refused(info)}
+    described = {_name(info.func) for info in known if not _is_refused(info)}
     return {
         _name(each)
         for each in functions
         if not each.has_composite_implicit_autograd_kernel
-        and _name(each) not in spoken_of
+        and _name(each) not in described
         and ("backward" in _name(each) or "_grad" in _name(each))
     }
 

@@ -1,4 +1,4 @@
-"""The formulas that can be had here: from the cache, or else from the installed torch; without either, none."""
+"""The formulas of the installed torch, from the cache or read anew; empty if there are none."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gradviz.formulas.installed import FINGERPRINT, FormulaFiles, find_formula_f
 
 @dataclass(frozen=True)
 class KnownFormulas:
-    """What torch says about its backward functions, and what went wrong while it was read."""
+    """torch's formulas, and what went wrong while they were read."""
 
     table: FormulaTable
     disclosures: tuple[str, ...] = ()
-    """Plain sentences: why there are no formulas, or why they will have to be read again next time."""
+    """Why there are no formulas, or why they must be read again next time; one sentence each."""
 
     @cached_property
     def by_node(self) -> dict[str, Derivative]:
@@ -32,16 +32,17 @@ class KnownFormulas:
 
 
 def of(node_name: str) -> Derivative | None:
-    """What the installed torch does in the backward of that node; None where it does not say, or there is no torch.
+    """The derivative of that node in the installed torch; None where it has none, or torch is missing.
 
-    The first call reads the formulas, a second or two where they are not in the cache; later ones are a lookup.
+    The first call reads the formulas, which takes a second or two if they are not in the cache; later calls are a
+    lookup.
     """
     return known_formulas().by_node.get(node_name)
 
 
 @lru_cache(maxsize=1)
 def known_formulas() -> KnownFormulas:
-    """Never raises: what could not be had is disclosed."""
+    """Never raises: what is missing is disclosed."""
     try:
         return _cached_or_read(find_formula_files())
     except MissingDependency as error:
@@ -53,36 +54,36 @@ def _cached_or_read(files: FormulaFiles) -> KnownFormulas:
         path = cache_file(files)
         cached = read_cached(path)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _read_and_keep(files, path, f"the formulas kept in {path} are damaged and were read anew")
+        return _read_and_cache(files, path, f"the cached formulas in {path} are damaged and were read anew")
     except (OSError, RuntimeError) as error:
-        return KnownFormulas(read_formulas(files), (_not_kept(error),))
-    return KnownFormulas(cached) if cached is not None else _read_and_keep(files, path)
+        return KnownFormulas(read_formulas(files), (_not_cached(error),))
+    return KnownFormulas(cached) if cached is not None else _read_and_cache(files, path)
 
 
-def _read_and_keep(files: FormulaFiles, path: Path, *disclosures: str) -> KnownFormulas:
+def _read_and_cache(files: FormulaFiles, path: Path, *disclosures: str) -> KnownFormulas:
     table = read_formulas(files)
     try:
         write_cached(path, table)
     except OSError as error:
-        disclosures = (*disclosures, _not_kept(error))
+        disclosures = (*disclosures, _not_cached(error))
     return KnownFormulas(table, disclosures)
 
 
-def _not_kept(error: Exception) -> str:
-    return f"formulas cannot be kept for the next time: {error}"
+def _not_cached(error: Exception) -> str:
+    return f"formulas cannot be cached: {error}"
 
 
-# What was read from the installed torch, kept in the user's cache folder: a second the first time, milliseconds later.
+# The cache in the user's cache folder: reading takes a second the first time, milliseconds later.
 #
-# A file is named for the release, for the contents that it was read from and for the code that read them, so that none
-# is ever taken for another's.
+# A file name contains the release, a hash of the files that were read, and of the code that read them, so no cache is
+# taken for another's.
 
-MAX_KEPT = 8
-"""Files: as many environments with a torch of their own as somebody may work in."""
+MAX_CACHE_FILES = 8
+"""Cache files: enough for as many environments with different torch versions."""
 
 
 def cache_folder() -> Path:
-    """``$GRADVIZ_CACHE_DIR``, or where this system keeps what can be computed again.
+    """``$GRADVIZ_CACHE_DIR``, or the folder in which this system keeps caches.
 
     Raises `RuntimeError` where the user has no home.
     """
@@ -97,12 +98,12 @@ def cache_folder() -> Path:
 
 
 def cache_file(files: FormulaFiles) -> Path:
-    """Where the formulas of this torch belong."""
+    """The cache file for this torch."""
     return cache_folder() / f"formulas-{files.torch_version}-{files.fingerprint()}.json"
 
 
 def read_cached(path: Path) -> FormulaTable | None:
-    """None where nothing was kept; raises `msgspec.DecodeError` for a damaged file and `OSError`."""
+    """The cached formulas, None if there are none; raises `msgspec.DecodeError` for a damaged file and `OSError`."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -114,7 +115,7 @@ def read_cached(path: Path) -> FormulaTable | None:
 
 
 def write_cached(path: Path, table: FormulaTable) -> None:
-    """All of it or nothing, also where two processes write at once; raises `OSError`."""
+    """Write all or nothing, even where two processes write at once; raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=path.parent, prefix="formulas-", suffix=".part", delete=False) as part:
         try:
@@ -128,9 +129,9 @@ def write_cached(path: Path, table: FormulaTable) -> None:
 
 
 def _remove_oldest(folder: Path) -> None:
-    """Every new torch and every new gradviz leaves a file behind that nobody will ask for again."""
-    # Another process may be tidying up at the same time, or the file be somebody else's: then it stays.
+    """Every new torch and every new gradviz leaves an old file behind."""
+    # Another process may be removing files at the same time, or the file may belong to somebody else: then it stays.
     with suppress(OSError):
         ours = [*folder.glob(f"formulas-*-{'?' * FINGERPRINT}.json"), *folder.glob("formulas-*.part")]
-        for path in sorted(ours, key=lambda each: each.stat().st_mtime_ns)[:-MAX_KEPT]:
+        for path in sorted(ours, key=lambda each: each.stat().st_mtime_ns)[:-MAX_CACHE_FILES]:
             path.unlink()

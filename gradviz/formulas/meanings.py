@@ -1,6 +1,6 @@
-"""Which nodes a word stands for that somebody writes without having a graph: ``mul``, ``F.linear``, ``torch.nn.GELU``.
+"""Finds the nodes that a word means without a graph: ``mul``, ``F.linear``, ``torch.nn.GELU``.
 
-What may be written, tried in this order, always without minding ``torch.``, ``F.``, ``Tensor.``, ``aten::`` in front:
+A word can be, tried in this order, always with or without ``torch.``, ``F.``, ``Tensor.``, ``aten::`` in front:
 
 ====================  ==========================================================================
 ``MulBackward0``      torch's name for a node, in any case
@@ -32,28 +32,28 @@ Kind = Literal["node", "special", "composed", "function", "cut", "followed", "un
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a word turned out to stand for."""
+    """What a word means."""
 
     word: str
     kind: Kind
-    """``cut``: gives up the history on purpose; ``followed``: made of others, which of them is not known here;
+    """``cut``: removes the history on purpose; ``followed``: made of other functions, unknown here which;
     ``undifferentiable``: never has a history."""
     nodes: tuple[str, ...] = ()
-    """Names of nodes, the one that is meant first."""
+    """Names of nodes, the most likely first."""
     calls: tuple[Composition, ...] = ()
 
 
 def meaning_of(word: str, known: KnownFormulas) -> Meaning | None:
-    """What `word` stands for; None where it fits nothing."""
-    names = _written_ways(word)
+    """What `word` means; None where it matches nothing."""
+    names = _spellings(word)
     of_a_family = [f"{family}_{name}" for family in _FAMILIES for name in names]
-    ways = (_by_node, _by_composition, _by_stem, _by_special_node, _by_function, _by_cut)
-    tried = (*product(ways, names), *product(ways, of_a_family), *product((_by_words_of_torch,), names))
-    return next(filter(None, (way(name, known) for way, name in tried)), None)
+    finders = (_by_node, _by_composition, _by_stem, _by_special_node, _by_function, _by_cut)
+    tried = (*product(finders, names), *product(finders, of_a_family), *product((_by_words_of_torch,), names))
+    return next(filter(None, (find(name, known) for find, name in tried)), None)
 
 
 def known_words(known: KnownFormulas) -> list[str]:
-    """Everything that could have been meant, the likeliest first."""
+    """All possible words, the most likely first."""
     derivatives = [each for each in known.by_node.values() if not _is_special_variant(each)]
     return list(
         dict.fromkeys(
@@ -72,7 +72,7 @@ def known_words(known: KnownFormulas) -> list[str]:
 
 
 CUTS = ("detach", "detach_", "data", "item", "tolist", "numpy", "no_grad", "inference_mode")
-"""What gives numbers without their history, because somebody wants them so."""
+"""Calls that return numbers without history, which is their purpose."""
 
 _NAMESPACE = re.compile(
     r"(torch::autograd::|aten::|at::|(torch\.)?ops\.aten\.|torch\.)?(nn\.functional\.|functional\.|F\.|nn\.(modules\.\w+\.)?"
@@ -84,18 +84,18 @@ _FAMILIES = ("linalg", "fft", "special")
 _FAMILY = re.compile(rf"({'|'.join(_FAMILIES)})\.(\w+)")
 
 
-def _written_ways(word: str) -> list[str]:
-    """A word as torch's own files may have it: ``linalg_norm`` of ``torch.linalg.norm()``, ``add`` of ``__add__``."""
+def _spellings(word: str) -> list[str]:
+    """Possible spellings in torch's own files: ``linalg_norm`` for ``torch.linalg.norm()``, ``add`` for ``__add__``."""
     bare = _NAMESPACE.sub("", word.strip().strip("'\"").removesuffix("()"), count=1)
     family = _FAMILY.fullmatch(bare)
-    ways = [f"{family[1]}_{family[2]}", family[2]] if family else [bare, bare.partition(".")[0]]
-    # Classes of torch.nn are named for their functions: AlphaDropout, CosineEmbeddingLoss.
-    ways += [_OPERATORS.get(bare, call_word(bare)), _INNER_CAPITAL.sub("_", bare).lower()]
-    return list(dict.fromkeys(each for way in ways for each in (way, way.rstrip("_")) if each))
+    spellings = [f"{family[1]}_{family[2]}", family[2]] if family else [bare, bare.partition(".")[0]]
+    # Classes of torch.nn are named after their functions: AlphaDropout, CosineEmbeddingLoss.
+    spellings += [_OPERATORS.get(bare, call_word(bare)), _INNER_CAPITAL.sub("_", bare).lower()]
+    return list(dict.fromkeys(each for spelling in spellings for each in (spelling, spelling.rstrip("_")) if each))
 
 
 def _nodes(known: KnownFormulas) -> dict[str, None]:
-    """Names of all nodes that something is known of."""
+    """Names of all nodes with a formula."""
     return dict.fromkeys((*known.by_node, *plain_formulas()))
 
 
@@ -154,5 +154,5 @@ def _by_words_of_torch(name: str, known: KnownFormulas) -> Meaning | None:
 
 
 def _is_special_variant(derivative: Derivative) -> bool:
-    """Of nested tensors, of copies of views: not what is meant by the function's name."""
+    """Whether it is for nested tensors or copies of views: the function's name alone does not mean it."""
     return "Autograd" in derivative.node or derivative.node.endswith("_copy")

@@ -1,4 +1,4 @@
-"""Nodes that torch writes by hand, so that its file of derivatives does not know them: what each of them does."""
+"""What nodes do that torch writes by hand and so leaves out of its file of derivatives."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from msgspec import Struct
 
 
 class SpecialNode(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One kind of node without a formula of torch's own."""
+    """One kind of node without a formula in torch's file."""
 
     name: str
     """``grad_fn.name()`` without its namespace: ``AccumulateGrad``."""
     sentence: str
-    """What it is there for."""
+    """Its purpose."""
     gradients: tuple[str, ...]
     """What it does with the gradient that arrives, one sentence each."""
     traps: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     """Names for its edges, in order."""
     words: tuple[str, ...] = ()
-    """What users call to get one."""
+    """What users call to make one."""
 
 
 def special_node(node_name: str) -> SpecialNode | None:
-    """The page of a node by its name, with or without ``torch::autograd::``; None for all others."""
+    """The description of a node, by its name with or without ``torch::autograd::``; None for all others."""
     return _BY_NAME.get(node_name.rpartition("::")[2])
 
 
 def special_node_called(word: str) -> SpecialNode | None:
-    """The page of what `word` makes: ``checkpoint``, ``compile``."""
+    """The description of the node that `word` makes: ``checkpoint``, ``compile``."""
     return next((each for each in SPECIAL_NODES if word in each.words), None)
 
 
@@ -42,7 +42,7 @@ SPECIAL_NODES: tuple[SpecialNode, ...] = (
         ),
         (
             "Nothing sets .grad back: without zero_grad() the gradients of several steps add up.",
-            "Where no gradient arrives .grad stays as it was, None or old; a gradient of zeros is another thing.",
+            "Where no gradient arrives .grad stays as it was, None or old; this differs from a gradient of zeros.",
             "A hook of the tensor runs before it, one of register_post_accumulate_grad_hook after it.",
         ),
         words=("grad",),
@@ -51,11 +51,11 @@ SPECIAL_NODES: tuple[SpecialNode, ...] = (
         "CopySlices",
         "What a tensor's history becomes when a view of it is changed in place: x[0] = v, x[:, 1].mul_(2).",
         (
-            "of the tensor before the change: grad, but for the part that was changed; there it is what the operation "
+            "of the tensor before the change: grad, except for the changed part; there it is what the operation "
             "inside makes of it (0 where the part was overwritten)",
             "of what was written: the part of grad, through the node of the operation inside",
         ),
-        ("What was saved of the tensor before the change makes backward raise: its version differs.",),
+        ("A tensor saved before the change makes backward raise: its version differs.",),
         inputs=("before", "written"),
     ),
     SpecialNode(
@@ -66,13 +66,13 @@ SPECIAL_NODES: tuple[SpecialNode, ...] = (
     ),
     SpecialNode(
         "GraphRoot",
-        "Where the engine begins: it hands the gradient that backward() was given to the first nodes.",
+        "Where the engine begins: it passes the gradient given to backward() to the first nodes.",
         ("grad = 1 for a loss of one element, or gradient= of backward, grad_outputs= of grad",),
         words=("backward",),
     ),
     SpecialNode(
         "UndefinedGrad",
-        "Passes values on, and sends an undefined gradient back, which the engine takes for zero.",
+        "Passes values on, and sends an undefined gradient back, which the engine treats as zero.",
         ("of every input: undefined",),
     ),
     SpecialNode(
@@ -82,9 +82,9 @@ SPECIAL_NODES: tuple[SpecialNode, ...] = (
     ),
     SpecialNode(
         "Error",
-        "Raises as soon as backward reaches it: what was computed here has no gradient of the wanted order.",
+        "Raises as soon as backward reaches it: this computation has no gradient of the requested order.",
         ("none: it raises, and its message says why",),
-        ("It also stands for a backward that was marked once_differentiable, when it is to be differentiated.",),
+        ("It also replaces a backward that was marked once_differentiable, when it is to be differentiated.",),
     ),
     SpecialNode(
         "DelayedError",
@@ -93,7 +93,7 @@ SPECIAL_NODES: tuple[SpecialNode, ...] = (
     ),
     SpecialNode(
         "NotImplemented",
-        "Stands for an operation whose derivative torch lacks, such as floor_divide.",
+        "Replaces an operation whose derivative torch lacks, such as floor_divide.",
         ("none: it raises 'derivative for ... is not implemented'",),
     ),
     SpecialNode(
@@ -127,15 +127,15 @@ SPECIAL_NODES: tuple[SpecialNode, ...] = (
         "CheckpointFunctionBackward",
         "A checkpoint with use_reentrant=True: its forward kept no graph.",
         (
-            "computes the forward again, with a graph, and calls backward on that inside this backward: what that "
-            "reaches is in no graph that can be seen from outside",
+            "computes the forward again, with a graph, and calls backward on it inside this backward: what it "
+            "reaches is in no graph that is visible from outside",
         ),
         ("Without an input that requires grad nothing inside gets a gradient.",),
         words=("checkpoint",),
     ),
     SpecialNode(
         "CompiledFunctionBackward",
-        "Everything that torch.compile or AOTAutograd made one function of.",
+        "Everything that torch.compile or AOTAutograd compiled into one function.",
         (
             "a graph of its own, traced when the forward was compiled, computes all of them at once: no formulas per "
             "operation are left",

@@ -1,4 +1,4 @@
-"""What the words in torch's formulas mean: the ones that occur often, in plain words."""
+"""The meaning of frequent names in torch's formulas, in plain words."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from msgspec import Struct
 
 
 class Term(Struct, frozen=True, gc=False):
-    """A word in a formula, and what it stands for."""
+    """A name in a formula, and its meaning."""
 
     word: str
     meaning: str
 
 
 def terms_in(formulas: Iterable[str]) -> tuple[Term, ...]:
-    """The known words of some formulas, in a fixed order."""
+    """The known names in some formulas, in a fixed order."""
     text = " ; ".join(formulas)
     return tuple(Term(shown, meaning) for pattern, shown, meaning in _TERMS if re.search(pattern, text))
 
@@ -28,11 +28,11 @@ def _name(word: str) -> str:
 _TERMS: tuple[tuple[str, str, str], ...] = (
     (_name("grad"), "grad", "the gradient of the loss with respect to the result: what arrives"),
     (_name("grads"), "grads[i]", "the gradient of the loss with respect to result i"),
-    (_name("result"), "result", "what the forward gave"),
-    (_name(r"result\d"), "result0, …", "what the forward gave, in order"),
+    (_name("result"), "result", "the result of forward"),
+    (_name(r"result\d"), "result0, …", "the results of forward, in order"),
     (r"\.conj\(\)", ".conj()", "complex conjugate; real numbers stay as they are"),
     (_name("handle_r_to_c"), "handle_r_to_c", "drops the imaginary part where the input is real"),
-    (_name("maybe_multiply"), "maybe_multiply", "(a, b): a · b; just a where b is 1"),
+    (_name("maybe_multiply"), "maybe_multiply", "(a, b): a · b; only a where b is 1"),
     (_name("mul_tensor_backward"), "mul_tensor_backward", "(g, b, type): g · conj(b), real where the input is"),
     (
         _name("div_tensor_self_backward"),
@@ -73,21 +73,21 @@ _TERMS: tuple[tuple[str, str, str], ...] = (
     (
         _name("mean_backward"),
         "mean_backward",
-        "(g, …): g, expanded to the shape of the input, over how many were averaged",
+        "(g, …): g, expanded to the shape of the input, divided by the number of averaged elements",
     ),
     (_name("cat_tensors_backward"), "cat_tensors_backward", "the part of g that belongs to each tensor"),
     (
         _name("index_backward"),
         "index_backward",
-        "(zeros, i, g): g added into zeros at i: what was taken twice gets both",
+        "(zeros, i, g): g added into zeros at i: an element taken twice gets both",
     ),
     (_name("unsqueeze_to"), "unsqueeze_to", "puts back the dimensions that were squeezed"),
     (_name("restore_reduced_dims"), "restore_reduced_dims", "puts back reduced dimensions as 1, so that it broadcasts"),
     (r"\bat::sum_to|\bsum_to\b", "sum_to", "sums over the dimensions that were broadcast"),
     (r"\.(sym_)?sizes\(\)", ".sym_sizes()", "the shape"),
-    (r"\.(sym_)?strides\(\)", ".sym_strides()", "how it lies in memory, which the gradient follows"),
+    (r"\.(sym_)?strides\(\)", ".sym_strides()", "the layout in memory, which the gradient has, too"),
     (r"\.scalar_type\(\)", ".scalar_type()", "the dtype"),
-    (r"grad_input_mask", "grad_input_mask", "which of the inputs want a gradient"),
+    (r"grad_input_mask", "grad_input_mask", "which of the inputs need a gradient"),
     (r"\.defined\(\)", ".defined()", "false for an undefined gradient, which counts as zero"),
     (r"GradMode::is_enabled\(\)", "GradMode::is_enabled()", "true under create_graph=True"),
     (_name("not_implemented"), "not_implemented", "torch raises here: it has no derivative for this"),
@@ -99,4 +99,4 @@ _TERMS: tuple[tuple[str, str, str], ...] = (
     (r"_t\b", "self_t", "in forward mode: the tangent of self; of every name with _t likewise"),
     (r"_p\b", "self_p", "in forward mode: the value of self"),
 )
-"""Pattern in a formula, what is shown of it, what it means. In the order of the list, which is that of importance."""
+"""Pattern in a formula, the name to show, its meaning; the most important first."""

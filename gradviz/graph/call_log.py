@@ -1,13 +1,12 @@
-"""The torch calls of a run as one dataflow: which call took which tensors, gave which, and from which line.
+"""The torch calls of a run as one dataflow: which tensors each call took and returned, and from which line.
 
-A graph shows what autograd will differentiate. Why something is *not* in it (a gradient that is missing, a value that
-was changed after it was saved, a NaN that was born in forward) lies in calls that made no node at all. So every call
-is a row of this log, in the order in which they began, and diagnoses are questions to it: see
-`gradviz.analysis.dataflow.dataflow`.
+A graph shows what autograd will differentiate. Calls that made no node explain what is *not* in it: a missing gradient,
+a value that was changed after it was saved, a NaN that appeared in forward. So every call is a row of this log, in the
+order in which they began, and diagnoses query it: see `gradviz.analysis.dataflow.dataflow`.
 
-Tensors are numbered in the order in which they were first seen; a number means one tensor object of torch, however
-many Python names it has. What is known of a tensor at one moment (its version, whether it requires grad, its values)
-stands in the `TensorUse` of the call that took it or gave it back.
+Tensors are numbered in the order in which they were first seen; a number means one tensor object of torch, however many
+Python names it has. What a call knows of a tensor (its version, whether it requires grad, its values) is in the
+`TensorUse` of that call.
 """
 
 from __future__ import annotations
@@ -31,28 +30,27 @@ CallKind = Literal[
     "register_module",
     "make_module",
 ]
-"""``operation``: a torch function or method; ``custom``: an ``autograd.Function``, of which calls in its forward are
-`Call.inside`; ``compiled``: all that one call of compiled code did; ``backward``: ``backward()`` or ``grad()``;
+"""``operation``: a torch function or method; ``custom``: an ``autograd.Function``, where the calls in its forward are
+`Call.inside`; ``compiled``: everything in one call of compiled code; ``backward``: ``backward()`` or ``grad()``;
 ``step``, ``zero_grad``, ``add_param_group``: of optimizers (``zero_grad`` also of modules); ``register_parameter``: a
-module got a parameter in place of another (inputs ``new``, ``old``), one that was made from a tensor with a ``grad_fn``
-(``source``), or one that lies in the memory of another parameter (``shared``); ``register_module``: a child in place
-of another (``new.weight``, ``old.weight``); ``make_module``: a module began to be made, and `Call.function` is its
-class."""
+module got a parameter that replaces another (inputs ``new``, ``old``), one that was made from a tensor with a
+``grad_fn`` (``source``), or one that shares the memory of another parameter (``shared``); ``register_module``: a child
+replaces another (``new.weight``, ``old.weight``); ``make_module``: construction of a module began, and `Call.function`
+is its class."""
 
 GradMode = Literal["enabled", "no_grad", "inference"]
 
 
 class ValueFacts(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True):
-    """The values of a tensor in figures; of complex ones those of all real and imaginary parts, of truth values 0
-    and 1.
+    """Statistics of a tensor's values; of complex tensors over all real and imaginary parts, of booleans as 0 and 1.
 
-    Also of one Python number that left torch: then `count` is 1.
+    Also for one Python number that was read from torch: then `count` is 1.
     """
 
     count: int
     """Elements."""
     minimum: float | None = None
-    """Of the finite ones; None where there are none."""
+    """Of the finite values; None where there are none."""
     maximum: float | None = None
     zeros: int = 0
     nans: int = 0
@@ -69,14 +67,14 @@ class TensorUse(Struct, frozen=True, array_like=True, gc=False):
     tensor: int
     """Index in `CallLog.tensors`."""
     place: str
-    """Where it stood: ``0`` or ``weight`` for an argument, ``0[2]`` in a list; ``return`` or ``return[1]`` for what
-    was given back. A tensor that was changed in place without being returned has the place of the argument."""
+    """Its position: ``0`` or ``weight`` for an argument, ``0[2]`` in a list; ``return`` or ``return[1]`` for a result.
+    A tensor that was changed in place without being returned has the position of the argument."""
     version: int | None
     """torch's version counter; None for inference tensors, which have none."""
     requires_grad: bool
     is_leaf: bool
     values: ValueFacts | None = None
-    """Of outputs; of inputs only where no earlier call told them."""
+    """Of outputs; of inputs only where no earlier call has them."""
 
     @property
     def has_grad_fn(self) -> bool:
@@ -84,17 +82,17 @@ class TensorUse(Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def is_live_leaf(self) -> bool:
-        """Whether a gradient ends at it."""
+        """Whether it is a leaf that receives a gradient."""
         return self.requires_grad and self.is_leaf
 
 
 class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """One call. Its number is its place in `CallLog.calls`."""
+    """One call. Its number is its index in `CallLog.calls`."""
 
     function: str
     """``torch.Tensor.detach``, ``torch.nn.functional.linear``; ``torch.Tensor.data`` reads and
-    ``torch.Tensor.data.__set__`` assigns; ``torch.Tensor.grad`` where the program read it and it was None; for a
-    custom function ``MyFunction.apply``; ``torch.optim.SGD.step``."""
+    ``torch.Tensor.data.__set__`` assigns; ``torch.Tensor.grad`` where the program read it and it was None; for a custom
+    function ``MyFunction.apply``; ``torch.optim.SGD.step``."""
     kind: CallKind = "operation"
     call_site: int | None = None
     """Index in `CallLog.call_sites` of the innermost line outside torch."""
@@ -102,43 +100,44 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Index in `CallLog.scopes` of the module call in which it ran."""
     inputs: tuple[TensorUse, ...] = ()
     outputs: tuple[TensorUse, ...] = ()
-    """Tensors that it gave back, and those that it changed in place."""
+    """Tensors that it returned, and those that it changed in place."""
     scalars: dict[str, Scalar] = {}
-    """Python numbers, truth values and short texts among its arguments, by place."""
+    """Python numbers, booleans and short strings among its arguments, by position."""
     result: Scalar = None
-    """The Python number that it gave back: of ``item()``, ``float()``, ``bool()``."""
+    """The Python number that it returned: for ``item()``, ``float()``, ``bool()``."""
     results: tuple[float | int | bool, ...] = ()
-    """The first numbers of a list that it gave back: of ``tolist()``."""
+    """The first numbers of a list that it returned: for ``tolist()``."""
     sequence_nr: int | None = None
     """Of the first autograd node that it made; None where it made none."""
     node_count: int = 0
     """Its nodes have the sequence numbers from `sequence_nr` on."""
     inside: int | None = None
-    """The call in which it ran: a custom function's, a backward's, an optimizer step's."""
+    """The call inside which it ran: a custom function, a backward or an optimizer step."""
     grad_mode: GradMode = "enabled"
     grad_mode_site: int | None = None
     """Index in `CallLog.call_sites` of the ``with`` line, decorator or ``set_grad_enabled(False)`` that switched
-    gradients off, where they were off and it is known."""
+    gradients off, if they were off and it is known."""
     is_autocast: bool = False
     raised: str | None = None
-    """``RuntimeError: ...``: type and first line of what it raised."""
+    """``RuntimeError: ...``: type and first line of the exception that it raised."""
     optimizer: int | None = None
-    """Index in `CallLog.optimizers`, for the calls of one."""
+    """Index in `CallLog.optimizers`, for optimizer calls."""
     name: str | None = None
-    """Of ``register_parameter`` and ``register_module``: the attribute; of ``make_module``: the path of a module that
-    was called, as scopes have it; of ``backward``: its number within the run."""
+    """For ``register_parameter`` and ``register_module``, the attribute; for ``make_module``, the path of a module that
+    was called, as in scopes; for ``backward``, its number within the run."""
     definition: int | None = None
-    """Index in `CallLog.definitions`: of a custom function its backward, of ``register_hook`` the hook. Hooks of
-    modules are ``torch.nn.Module.register_full_backward_hook``, in the scope of the first call they were seen in."""
+    """Index in `CallLog.definitions`: for a custom function its backward, for ``register_hook`` the hook. Hooks of
+    modules are ``torch.nn.Module.register_full_backward_hook``, in the scope of the first call in which they were seen.
+    """
 
     @property
     def roots(self) -> tuple[TensorUse, ...]:
-        """What a backward call started from."""
+        """The tensors from which a backward call started."""
         return tuple(use for use in self.inputs if use.place.startswith("root"))
 
     @property
     def asked(self) -> tuple[TensorUse, ...]:
-        """The tensors whose gradients a backward call was asked for, where it was: ``inputs=``."""
+        """The tensors whose gradients a backward call was asked for with ``inputs=``."""
         return tuple(use for use in self.inputs if use.place.startswith("input"))
 
     @property
@@ -148,7 +147,7 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
 
     @property
     def live_inputs(self) -> tuple[TensorUse, ...]:
-        """Those that required grad."""
+        """The inputs that required grad."""
         return tuple(use for use in self.inputs if use.requires_grad)
 
     @property
@@ -163,7 +162,7 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
 
 
 class LeafEnd(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """How a parameter, or another leaf that could have a gradient, stood when the program ended."""
+    """The state of a parameter, or of another leaf that could have a gradient, when the program ended."""
 
     requires_grad: bool = True
     has_grad: bool = False
@@ -173,12 +172,12 @@ class LeafEnd(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defau
 
 
 class Holder(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """What keeps a tensor alive."""
+    """The object that keeps a tensor alive."""
 
     path: str
-    """The way to it from a variable: ``history[0]['logits'][3]``."""
+    """The path to it from a variable: ``history[0]['logits'][3]``."""
     is_in_module: bool = False
-    """True where the way leads through attributes of a module."""
+    """True where the path leads through attributes of a module."""
     lines: tuple[tuple[str, int], ...] = ()
     """Files and lines that put something into the list or dict that holds it, as far as they name it."""
 
@@ -188,12 +187,12 @@ class LoggedTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=T
 
     facts: TensorFacts
     first_seen: int | None = None
-    """The call that made it or used it first; None for parameters that no call ever took."""
+    """The call that made it or used it first; None for parameters that no call took."""
     producer: int | None = None
-    """The call that gave it out first; None for what was made out of sight."""
+    """The call that returned it first; None for tensors whose making was not recorded."""
     storage: int | None = None
     """The same number for tensors that share their memory; None where torch does not tell. ``x.data = y`` gives ``x``
-    the storage of ``y``, which is not written here."""
+    the storage of ``y``, which is not recorded here."""
     requires_grad: bool = False
     is_leaf: bool = True
     role: Literal["parameter", "buffer", "tensor"] = "tensor"
@@ -202,19 +201,19 @@ class LoggedTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=T
     gradient_of: int | None = None
     """The leaf whose ``.grad`` it was."""
     from_numpy_of: int | None = None
-    """The tensor whose ``numpy()`` array it was made from, where both share memory."""
+    """The tensor from whose ``numpy()`` array it was made, where both share memory."""
     hidden_in: str | None = None
-    """Path of a module that holds it in a plain list, dict or attribute, and no module as a parameter: ``parameters()``
-    does not give it. Only of what could be trained."""
+    """Path of a module that holds it in a plain list, dict or attribute, though no module has it as a parameter:
+    ``parameters()`` leaves it out. Only for trainable tensors."""
     is_used_elsewhere: bool = False
     """True for a parameter of a module that ran on another thread, whose calls are not in the log."""
     end: LeafEnd | None = None
-    """For leaves that were there at the end."""
+    """For leaves that existed at the end."""
     alive_after: int | None = None
-    """Of a tensor with a history, and of an input that required grad: the last of `CallLog.moments` at which it was
-    still alive."""
+    """For a tensor with a ``grad_fn`` and for an input that required grad, the last of `CallLog.moments` at which it
+    was still alive."""
     holder: Holder | None = None
-    """What held it then, where that was found."""
+    """What held it then, if that was found."""
 
 
 class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
@@ -224,9 +223,9 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     names: tuple[str, ...] = ()
     """Variables that held it."""
     groups: tuple[tuple[int, ...], ...] = ()
-    """The tensors of each of its parameter groups, as they were last."""
+    """The tensors in each of its parameter groups, in their last state."""
     learning_rates: tuple[float | None, ...] = ()
-    """Of each group; None where that is no number."""
+    """Of each group; None where it is not a number."""
 
 
 class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
@@ -237,46 +236,46 @@ class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
     first_line: int
     last_line: int
     returns: tuple[int, ...] = ()
-    """Lines on which it gives something back other than None."""
+    """Lines that return something other than None."""
     in_place: tuple[int, ...] = ()
-    """Of a hook: lines that change something in place (``grad *= 2``, ``grad.clamp_()``); where there are none, lines
+    """For a hook, lines that change something in place (``grad *= 2``, ``grad.clamp_()``); if there are none, lines
     that assign to elements."""
     once_differentiable_line: int | None = None
-    """Of a custom function's backward: where ``@once_differentiable`` stands, if it does."""
+    """For a custom function's backward, the line of ``@once_differentiable``, if it has one."""
     attributes: tuple[tuple[str, int], ...] = ()
-    """Of a custom function's backward: the attributes that its forward puts on ``ctx``, and on which lines."""
+    """For a custom function's backward, the attributes that its forward puts on ``ctx``, and on which lines."""
 
 
 class DerivativeCheck(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """What the backward of a custom function gives for one argument, beside the slope of its forward.
+    """The gradient that a custom function's backward returns for one argument, and the slope of its forward.
 
-    Tried out when the program had ended, at a point that it was called with, for some elements.
+    Measured after the program ended, at a point with which it was called, for some elements.
     """
 
     function: str
     """Name of the class."""
     argument: int
-    """Place among the arguments of forward, counted from 0."""
+    """Index among the arguments of forward."""
     given: tuple[float, ...] = ()
-    """What backward gives for each element that was compared."""
+    """The gradient from backward for each compared element."""
     measured: tuple[float, ...] = ()
     """The slope there, by finite differences."""
     flat: int = 0
-    """Other elements for which backward gives a gradient though a small step changes nothing."""
+    """Other elements for which backward returns a gradient though a small step changes nothing."""
     is_identity: bool = False
-    """Forward hands on what it is given: its backward is there to change gradients."""
+    """Forward returns its input unchanged: its backward exists to change gradients."""
     ignores_incoming: bool = False
-    """Backward gives the same whatever comes in."""
+    """Backward returns the same whatever gradient arrives."""
     line: tuple[str, int] | None = None
-    """File and line on which that gradient was computed last; None where backward hands on what it got."""
+    """File and line that computed that gradient last; None where backward returns its input unchanged."""
     cut_line: tuple[str, int] | None = None
-    """File and line on which backward loses the way to a second derivative: what it gives does not require grad, though
-    what came in did."""
+    """File and line on which backward cuts off the second derivative: its result does not require grad, though the
+    gradient that arrived did."""
     dtype: str = "float64"
 
 
 class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """Every call that was seen, in the order in which they began."""
+    """Every recorded call, in the order in which they began."""
 
     calls: tuple[Call, ...] = ()
     tensors: tuple[LoggedTensor, ...] = ()
@@ -285,22 +284,22 @@ class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     optimizers: tuple[LoggedOptimizer, ...] = ()
     definitions: tuple[Definition, ...] = ()
     derivatives: tuple[DerivativeCheck, ...] = ()
-    """Of custom functions of the program, in the order of their first calls."""
+    """For custom functions of the program, in the order of their first calls."""
     dropped: int = 0
-    """Calls that were forgotten to bound the memory; nothing that is kept was computed by them, unless the capture's
+    """Calls that were dropped to limit memory; nothing that is kept was computed by them, unless the capture's
     disclosures say so."""
     dropped_at: int | None = None
-    """The place in `calls` where they are missing."""
+    """The index in `calls` where they are missing."""
     moments: tuple[int, ...] = ()
-    """Calls after which was looked which tensors were still alive: before some of the backward calls, and at the end
-    of the program."""
+    """Calls after which the live tensors were checked: before some of the backward calls, and at the end of the
+    program."""
 
     def __repr__(self) -> str:
         return f"<gradviz.CallLog of {len(self.calls):,} calls on {len(self.tensors):,} tensors>"
 
     @property
     def parameters(self) -> tuple[int, ...]:
-        """Numbers of the tensors that a gradient could be wanted for: parameters, and leaves that required grad."""
+        """Numbers of the tensors that could receive a gradient: parameters, and leaves that required grad."""
         return tuple(
             number
             for number, tensor in enumerate(self.tensors)

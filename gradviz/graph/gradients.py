@@ -1,4 +1,4 @@
-"""What flowed along the edges of a graph while backward ran, as data: figures of gradients, and runs of nodes."""
+"""The gradients that flowed along the edges of a graph while backward ran: statistics, and runs of nodes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ _Entry = TypeVar("_Entry")
 
 FIRST_DECADE = -16
 LAST_DECADE = 5
-"""Histograms count by powers of ten, from 1e-16 (and whatever is smaller) to 1e5 (and whatever is larger)."""
+"""Histograms count by powers of ten, from 1e-16 (and smaller) to 1e5 (and larger)."""
 
 
 class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """A gradient, or a value of the forward, in figures. They are those of its finite elements; `nans` and `infs` count
-    the others. Of complex tensors they are the figures of the absolute values.
-    """
+    """Statistics of a gradient, or of a value of the forward. They cover its finite elements; `nans` and `infs` count
+    the others. For complex tensors they are statistics of the absolute values."""
 
     shape: tuple[int | str, ...] = ()
     dtype: str = "?"
     device: str = "cpu"
     layout: str = "strided"
     is_undefined: bool = False
-    """True where autograd sent no tensor at all (Python's None), which it takes for zero."""
+    """True where autograd sent no tensor (Python's None), which it treats as zero."""
     norm: float | None = None
     """L2 norm; None where the gradient is undefined, could not be measured, or has no finite value."""
     mean: float | None = None
@@ -36,14 +35,14 @@ class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit
     nans: int = 0
     infs: int = 0
     histogram: tuple[int, ...] = ()
-    """How many values have their absolute value in ``[1e-7, 1e-6)``, in the next decade, and so on; not of all
-    elements, but of a sample that is evenly spaced. Zeros, NaN and Inf are in no decade."""
+    """How many values have an absolute value in ``[1e-7, 1e-6)``, in the next decade, and so on; not of all elements,
+    but of an evenly spaced sample. Zeros, NaN and Inf are in no decade."""
     histogram_from: int = 0
     """Exponent of the first decade in `histogram`: -7 for the example above."""
     values: tuple[float, ...] | None = None
-    """Every element in order, where it was asked for and the gradient is small."""
+    """Every element in order, if it was asked for and the gradient is small."""
     unmeasured: str | None = None
-    """Why there are no figures, where that is so."""
+    """Why it could not be measured, if so."""
 
     @property
     def largest(self) -> float | None:
@@ -64,34 +63,34 @@ class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit
 
 
 def at_index(entries: Sequence[_Entry | None], place: int) -> _Entry | None:
-    """One of the entries that a node has for its outputs or edges; None also where there are fewer."""
+    """One of a node's entries for its outputs or edges; None also where there are fewer."""
     return entries[place] if place < len(entries) else None
 
 
 def holds_numbers(figures: Iterable[TensorFigures | None]) -> bool:
-    """Whether of any of them every number was kept, as ``--values`` does."""
+    """Whether any of them holds every number, as with ``--values``."""
     return any(each is not None and each.values is not None for each in figures)
 
 
 class BranchShare(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """What one of several gradients that are summed has to do with the sum."""
+    """How one of several summed gradients relates to the sum."""
 
     share: float | None = None
-    """Its inner product with the sum, over the square of the sum's norm: the shares of all branches make 1, and that of
-    one which points against the sum is negative. None where the sum is zero."""
+    """Its inner product with the sum, divided by the square of the sum's norm: the shares of all branches add up to 1,
+    and a branch that points against the sum has a negative share. None where the sum is zero."""
     cosine: float | None = None
-    """Of the angle between it and all other branches together: -1 where they cancel out. None where one of the two is
-    zero, or too small beside the other to tell."""
+    """Cosine of the angle between it and the sum of all other branches: -1 where they cancel out. None where one of the
+    two is zero, or too small to tell."""
 
 
 class NodeRun(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """That the engine ran a node, and when."""
+    """When the engine ran a node."""
 
     order: int
     """Counted from 0 over all threads."""
     seconds: float = 0.0
-    """From the end of the node before it on the same thread to its own end, without gradviz's measuring. Work on an
-    accelerator is only started in that time."""
+    """From the end of the previous node on the same thread to its own end, without the time that gradviz needs to
+    measure. Work on an accelerator is only started in that time."""
     thread: int = 0
     """0 is the thread that called backward."""
     times: int = 1
@@ -103,6 +102,6 @@ class LeafGradient(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_
 
     outcome: Literal["fresh", "accumulated", "unchanged", "taken"]
     """``fresh``: there was none before; ``accumulated``: added to the one before; ``unchanged``: nothing arrived;
-    ``taken``: it arrived, and a hook had removed it again when backward returned."""
+    ``taken``: a gradient arrived, but a hook had removed it when backward returned."""
     before: TensorFigures | None = None
     after: TensorFigures | None = None

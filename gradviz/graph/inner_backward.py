@@ -1,18 +1,18 @@
-"""Nodes that compute again, or otherwise on their own, while backward runs: what they reach is not in the graph."""
+"""Nodes whose code calls backward while backward runs: what they reach is not in the graph."""
 
 from __future__ import annotations
 
 from gradviz.graph.model import Graph
 
 _ALWAYS = "CheckpointFunctionBackward"
-"""A reentrant checkpoint is known by its name, also where no backward has run."""
+"""A reentrant checkpoint is recognised by its name, even where no backward has run."""
 
 
 def callers_of_backward(graph: Graph) -> tuple[str, ...]:
-    """Names of the nodes whose own code calls backward, each once and in order of creation."""
+    """Names of the nodes whose own code calls backward, each once and in creation order."""
     return tuple(dict.fromkeys(node.name for node in graph.nodes if node.calls_backward or node.name == _ALWAYS))
 
 
 def words_for_callers(names: tuple[str, ...]) -> str:
-    """What the reader calls them: ``reentrant checkpoints``, ``_ReversibleFunctionBackward``."""
+    """What users call them: ``reentrant checkpoints``, ``_ReversibleFunctionBackward``."""
     return " and ".join("reentrant checkpoints" if name == _ALWAYS else name for name in names)

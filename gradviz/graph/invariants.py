@@ -1,4 +1,4 @@
-"""What holds for every graph, checked when a file is read and in the tests of everything that makes one."""
+"""Checks what must hold for every graph: when a file is read, and in the tests of everything that makes graphs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class InvalidGraph(GradvizError):
-    """A graph refers to something that it does not hold, or is computed from itself."""
+    """A graph refers to something that it does not hold, or has a cycle."""
 
 
 def check_graph(graph: Graph) -> None:
-    """Raise `InvalidGraph` at the first reference that points nowhere, or in a circle."""
+    """Raise `InvalidGraph` at the first reference to something missing, or at a cycle."""
     _check_nodes(graph)
     _check_tables(graph)
     for root in graph.roots:
@@ -26,7 +26,7 @@ def check_graph(graph: Graph) -> None:
     if graph.backward is not None:
         _check("backward", graph.backward.call_site, len(graph.call_sites), "call site")
         _check("backward", graph.backward.failed_node, len(graph.nodes), "node")
-    _check_for_circles(graph)
+    _check_for_cycles(graph)
     _check_findings(graph)
     _check_root_shares(graph)
 
@@ -40,7 +40,7 @@ def _check_nodes(graph: Graph) -> None:
     for position, node in enumerate(graph.nodes):
         where = f"node {node.id}"
         if node.id != position:
-            raise InvalidGraph(f"{where} stands at place {position}")
+            raise InvalidGraph(f"{where} is at index {position}")
         for edge in node.edges:
             if edge is not None:
                 _check(where, edge.target, len(graph.nodes), "node")
@@ -64,12 +64,12 @@ def _check_tables(graph: Graph) -> None:
         _check(f"call site {index}", site.caller, index, "an earlier call site")
 
 
-def _check_for_circles(graph: Graph) -> None:
+def _check_for_cycles(graph: Graph) -> None:
     """No node is computed from itself."""
     order = traversal.topological_order(graph)
     if len(order) < len(graph.nodes):
         first = min(set(range(len(graph.nodes))).difference(order))
-        raise InvalidGraph(f"the edges around node {first} run in a circle")
+        raise InvalidGraph(f"the edges around node {first} make a cycle")
 
 
 def _check_findings(graph: Graph) -> None:
@@ -83,7 +83,7 @@ def _check_findings(graph: Graph) -> None:
         _check(where, cut_edge.constant, len(graph.constants), "constant")
         _check(where, cut_edge.scope, len(graph.scopes), "module scope")
         if (cut_edge.node is None) == (cut_edge.refused is None):
-            raise InvalidGraph(f"{where} begins at a node or at a refused root, and not at both")
+            raise InvalidGraph(f"{where} must begin at a node or at a refused root, but not at both")
 
 
 def _check_root_shares(graph: Graph) -> None:
@@ -100,11 +100,11 @@ def _check_root_shares(graph: Graph) -> None:
             raise InvalidGraph(f"{count} losses have {len(entry.products)} products at node {entry.leaf}")
 
 
-# Whether every reference of a call log points somewhere.
+# Checks every reference of a call log.
 
 
 def check_call_log(log: CallLog) -> None:
-    """Raise `InvalidGraph` at the first call, tensor or optimizer that refers to something that is not there."""
+    """Raise `InvalidGraph` at the first call, tensor or optimizer that refers to something missing."""
     sizes = {
         "call": len(log.calls),
         "tensor": len(log.tensors),
@@ -113,9 +113,9 @@ def check_call_log(log: CallLog) -> None:
         "optimizer": len(log.optimizers),
         "definition": len(log.definitions),
     }
-    for what, number, index in _to_what_stands_before(log):
+    for what, number, index in _references_backwards(log):
         if index is not None and not 0 <= index < number:
-            raise InvalidGraph(f"{what} {number} refers to {what} {index}, which does not stand before it")
+            raise InvalidGraph(f"{what} {number} refers to {what} {index}, which does not precede it")
     for what, references in _references(log):
         for table, index in references:
             if index is not None and not 0 <= index < sizes[table]:
@@ -124,7 +124,7 @@ def check_call_log(log: CallLog) -> None:
         raise InvalidGraph(f"calls are missing before call {log.dropped_at} of {len(log.calls)}")
 
 
-def _to_what_stands_before(log: CallLog) -> Iterator[tuple[str, int, int | None]]:
+def _references_backwards(log: CallLog) -> Iterator[tuple[str, int, int | None]]:
     yield from (("call", number, call.inside) for number, call in enumerate(log.calls))
     yield from (("call site", number, site.caller) for number, site in enumerate(log.call_sites))
     yield from (("scope", number, scope.parent) for number, scope in enumerate(log.scopes))

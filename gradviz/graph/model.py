@@ -1,12 +1,12 @@
-"""What one autograd graph is, as data: nodes, edges, leaves, module scopes and call sites.
+"""One autograd graph as data: nodes, edges, leaves, module scopes and call sites.
 
-The words are torch's: a *node* is an autograd node (``MulBackward0``); an *edge* runs from the node whose
-backward produces a gradient to the node that receives it, exactly as ``grad_fn.next_functions`` lists it.
-Drawing reverses that: pictures follow the data, from the leaves down to the loss.
+The terms are torch's: a *node* is an autograd node (``MulBackward0``); an *edge* leads from the node whose backward
+produces a gradient to the node that receives it, as ``grad_fn.next_functions`` lists it. Drawing reverses that:
+pictures follow the data, from the leaves down to the loss.
 
-Every structure is frozen and is shared by the recorder, the capture file and the JSON output, so that the three
-cannot disagree. Tables (`Graph.scopes`, `Graph.call_sites`, `Graph.constants`) are referred to by index, which keeps
-a node of a million-node graph small.
+All structures are frozen. The recorder, the capture file and the JSON output share them, so that the three cannot
+disagree. Nodes refer to tables (`Graph.scopes`, `Graph.call_sites`, `Graph.constants`) by index, which keeps a node of
+a million-node graph small.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Attribute = Scalar | list[Scalar]
 
 
 class Edge(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True):
-    """The way of a gradient to one receiver. Its place in `Node.edges` is its place in ``next_functions``."""
+    """The path of a gradient to one receiver. Its index in `Node.edges` is its index in ``next_functions``."""
 
     target: int
     """Id of the node that receives the gradient."""
@@ -55,8 +55,8 @@ class HeldTensor(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_de
 class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """One autograd node.
 
-    `id` is its place in `Graph.nodes` and counts in creation order: whatever a node takes its data from has, in
-    a graph made by one thread, a smaller id.
+    `id` is its index in `Graph.nodes` and counts in creation order: in a graph made by one thread, the nodes from which
+    a node takes its data have smaller ids.
     """
 
     id: int
@@ -66,9 +66,9 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     sequence_nr: int | None = None
     """torch's sequence number; None for leaves."""
     edges: tuple[Edge | None, ...] = ()
-    """One entry for each entry of ``next_functions``; None where no gradient is wanted."""
+    """One entry for each entry of ``next_functions``; None where no gradient is needed."""
     outputs: tuple[TensorFacts | None, ...] = ()
-    """What the forward produced (for a leaf, the leaf itself); None where torch does not say."""
+    """What the forward produced (for a leaf, the leaf itself); None where torch does not tell."""
     forward_call: str | None = None
     """The torch function that made it: ``torch.nn.functional.linear``."""
     call_site: int | None = None
@@ -83,21 +83,21 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     """Indices in `Graph.constants` of inputs that need no gradient and so are not in ``next_functions``."""
     saved: tuple[SavedTensor, ...] = ()
     gradients: tuple[TensorFigures | None, ...] = ()
-    """What the node sent along each of its `edges`; empty where it did not run or nothing was measured."""
+    """The gradient that the node sent along each of its `edges`; empty where it did not run or nothing was measured."""
     shares: tuple[BranchShare | None, ...] = ()
-    """Of each of these gradients its part in the sum that its receiver got; None where it was not summed with others,
-    or where that could not be measured."""
+    """The share of each of these gradients in the sum that its receiver got; None where it was not summed with others,
+    or could not be measured."""
     arrived: tuple[TensorFigures | None, ...] = ()
-    """What arrived for each of its outputs: summed, and after the hooks on the tensor."""
+    """The gradient that arrived for each of its outputs: summed, and after the hooks on the tensor."""
     before_hooks: tuple[TensorFigures | None, ...] = ()
     """The same before the hooks on the tensor ran; only for nodes with `hooks`."""
     values: tuple[TensorFigures | None, ...] = ()
-    """Figures of the values of its `outputs`, where they were measured: of leaves the norm that they had when backward
-    was called; with ``--values``, of all that are small, every number in `TensorFigures.values`."""
+    """Statistics of the values of its `outputs`, if measured: for leaves the norm when backward was called; with
+    ``--values``, for small outputs every number in `TensorFigures.values`."""
     run: NodeRun | None = None
-    """None where the engine did not run the node, or nobody watched it."""
+    """None where the engine did not run the node, or it was not measured."""
     calls_backward: bool = False
-    """True where its code was seen to call backward itself: what that reached is not in this graph."""
+    """True where its code called backward: what that reached is not in this graph."""
     leaf_gradient: LeafGradient | None = None
     """What happened to the ``.grad`` of a leaf."""
 
@@ -106,11 +106,11 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
         return self.kind in LEAF_KINDS
 
     def output(self, number: int) -> TensorFacts | None:
-        """What the forward gave at that place; None where torch does not say."""
+        """The result of the forward with that number; None where torch does not tell."""
         return at_index(self.outputs, number)
 
     def names_at(self, number: int) -> tuple[str, ...]:
-        """Python names of what the forward gave at that place."""
+        """Python names of the result with that number."""
         return tuple(name for tensor in self.held if tensor.output_nr == number for name in tensor.names)
 
     @property
@@ -126,27 +126,27 @@ class Constant(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defa
     kind: Literal["data", "parameter", "buffer"] = "data"
     names: tuple[str, ...] = ()
     value: TensorFigures | None = None
-    """Its figures and every number in it, with ``--values`` and where it is small."""
+    """Its statistics and every number in it, with ``--values`` and if it is small."""
 
 
 class CallSite(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """A line of Python that was running when nodes were made; `caller` is the one above it."""
+    """A line of Python that was running when nodes were made; `caller` is the call site that called it."""
 
     file: str
     line: int
     function: str = "<module>"
     caller: int | None = None
     is_library: bool = False
-    """True for installed packages: the reader's own line is further up."""
+    """True for installed packages: the user's own line is further up."""
 
 
 ScopeKind = Literal["module", "function", "line"]
 
 
 class ModuleScope(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """One *call* of a module. A module that is called twice has two scopes, so scopes nest and never cycle.
+    """One *call* of a module. A module that is called twice has two scopes, so scopes nest and have no cycles.
 
-    The recorder makes those; `gradviz.view.select.grouping` puts functions or source lines in their place.
+    The recorder makes them; `gradviz.view.select.grouping` replaces them by functions or source lines.
     """
 
     path: str
@@ -157,25 +157,25 @@ class ModuleScope(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
     call: int = 0
     """Which call of this module it is within the recording, counted from 0."""
     parameter_count: int = 0
-    """Elements in all parameters of the module and its children, ties counted once."""
+    """Elements in all parameters of the module and its children, tied parameters counted once."""
     kind: ScopeKind = "module"
     call_site: int | None = None
-    """The line itself, or the one from which the function was called."""
+    """The line itself, or the line that called the function."""
 
 
 class Root(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """A tensor that the walk started from."""
+    """A tensor from which the walk started."""
 
     node: int
     output_nr: int = 0
     name: str | None = None
     tensor: TensorFacts | None = None
     gradient: TensorFigures | None = None
-    """The gradient that the call started from: ``gradient=``, ``grad_tensors=``, or ones."""
+    """The gradient with which the call started: ``gradient=``, ``grad_tensors=``, or ones."""
 
 
 class RefusedRoot(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """A tensor that backward was called on though it has no ``grad_fn``: torch refused the call."""
+    """A tensor on which backward was called though it has no ``grad_fn``: torch refused the call."""
 
     name: str | None = None
     tensor: TensorFacts | None = None
@@ -191,11 +191,11 @@ class BackwardCall(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_
     retain_graph: bool = False
     create_graph: bool = False
     failed_node: int | None = None
-    """The node in which backward raised, where torch tells."""
+    """The node in which backward raised, if torch tells."""
 
 
 class CustomFunction(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """Where an ``autograd.Function`` is written; `Capture.sources` has its lines."""
+    """Where an ``autograd.Function`` is defined; `Capture.sources` has its lines."""
 
     node_name: str
     """``grad_fn.name()`` of its nodes: ``ClampBackward``."""
@@ -208,7 +208,7 @@ class CustomFunction(Struct, frozen=True, omit_defaults=True, gc=False, repr_omi
 class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename={"cut_edges": "ghost_edges"}):
     """Everything that one or several roots reach through ``next_functions``.
 
-    ``loss = (w * w).sum()`` as data, with `Edge` leading where ``next_functions`` does:
+    ``loss = (w * w).sum()`` as data, with each `Edge` leading as in ``next_functions``:
 
     >>> weight = Node(0, "torch::autograd::AccumulateGrad", "parameter", held=(HeldTensor(("w",), is_leaf=True),))
     >>> square = Node(1, "MulBackward0", edges=(Edge(0), Edge(0)))
@@ -225,36 +225,36 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, re
     constants: tuple[Constant, ...] = ()
     backward: BackwardCall | None = None
     refused: tuple[RefusedRoot, ...] = ()
-    """Where `backward` was refused, what it was called on; there are no `roots` then. The nodes are those that could
-    still be found: a gradient could have gone to them, had the way from here not been cut."""
+    """The tensors on which `backward` was refused; there are no `roots` then. The nodes are those that could still be
+    found: a gradient could have reached them, had the path from here not been cut."""
     storages: tuple[Storage, ...] = ()
-    """Memory that nodes keep by their saved tensors, and, without a node, what the forward left in variables.
+    """Memory that nodes keep through their saved tensors, and, without a node, what the forward left in variables.
 
     In a part of a graph also what the rest of it keeps.
     """
     knows_saved_tensors: bool = False
-    """False for what was recorded before saved tensors were."""
+    """False for recordings from before gradviz recorded saved tensors."""
     allocators: tuple[AllocatorReading, ...] = ()
     older_graphs: tuple[OlderGraph, ...] = ()
-    """What variables held, when backward was called, of graphs that were computed before this one."""
+    """Graphs computed before this one that variables still held when backward was called."""
     root_shares: RootShares | None = None
-    """What each of several losses gives to the gradient of every leaf; only where it was asked for, not in parts."""
+    """What each of several losses contributes to the gradient of every leaf; only if it was asked for, not in parts."""
     custom_functions: tuple[CustomFunction, ...] = ()
-    """Of the nodes that are ``custom``, each once; without those whose source could not be found."""
+    """For the nodes that are ``custom``, each function once; without those whose source was not found."""
     findings: tuple[NodeFinding, ...] = ()
-    """Only where the recording was checked, for pictures of it."""
+    """Findings of a check, for pictures."""
     cut_edges: tuple[CutEdge, ...] = ()
-    """The same: where the gradient would have gone on, had it not been cut off."""
+    """The same: edges along which a gradient would have gone on, had it not been cut off."""
     unplaced_findings: tuple[Verdict, ...] = ()
-    """The same: what is about no node of any graph of the recording, as what gets no gradient is in none."""
+    """The same: findings that belong to no recorded node, such as a parameter without gradient."""
 
     def __repr__(self) -> str:
-        # A prompt that prints every node is of use to nobody.
+        # Printing every node at a prompt helps nobody.
         return f"<gradviz.Graph of {len(self.nodes):,} autograd nodes, {len(self.leaves):,} of them leaves>"
 
     @property
     def leaves(self) -> tuple[Node, ...]:
-        """Parameters and inputs that gradients are for, in creation order."""
+        """Parameters and inputs that receive gradients, in creation order."""
         return tuple(node for node in self.nodes if node.is_leaf)
 
     @property

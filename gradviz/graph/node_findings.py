@@ -1,4 +1,4 @@
-"""What a check found, as it stands on the nodes of a graph: see `gradviz.analysis.check.marked_findings`."""
+"""Findings of a check, attached to nodes of a graph: see `gradviz.analysis.check.marked_findings`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from msgspec import Struct
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """What a check found, in short: see `gradviz.analysis.finding`."""
+    """A finding in short: see `gradviz.analysis.finding`."""
 
     code: str
     cause: str
     severity: Literal["error", "warning", "note"]
     message: str = ""
     why: str = ""
-    """How the cause brings the symptom about."""
+    """How the cause leads to the symptom."""
     fix: str = ""
     """What to do."""
 
@@ -26,44 +26,45 @@ class Verdict(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defau
 
 
 class NodeFinding(Verdict, frozen=True, kw_only=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """The same about a node."""
+    """A finding about a node."""
 
     node: int
 
 
 class CutEdge(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename={"path": "way"}):
-    """An edge that is not there: a gradient would have gone on from `node` or `refused`, had a call not cut the way.
+    """An edge that is missing: a gradient would have gone on from `node` or `refused`, if a call had not cut it off.
 
-    Only for cuts that cost a tensor the gradient that it wants.
+    Only for cuts that cost a tensor the gradient that it needs.
     """
 
     finding: Verdict
     cut: str
     """The call that cuts, as the program writes it: ``detach``."""
     tensors: tuple[str, ...] = ()
-    """What gets no gradient because of it, by full names; without those that the graph has behind `sources`."""
+    """The tensors that get no gradient because of it, by full names; without those that the graph shows behind
+    `sources`."""
     file: str = ""
     line: int = 0
-    """Where it cuts; 0 where that is not known."""
+    """Where it cuts; 0 where unknown."""
     node: int | None = None
-    """The node that took what the cut gave."""
+    """The node that took the result of the cut."""
     refused: int | None = None
-    """Or index in `Graph.refused` of what was computed from that without any gradient."""
+    """Or the index in `Graph.refused` of a tensor that was computed from that result without any gradient."""
     sources: tuple[int, ...] = ()
-    """Nodes whose results were cut off, where the graph has them: only of a backward call that was refused."""
+    """Nodes whose results were cut off, if the graph has them: only for a backward call that was refused."""
     path: tuple[str, ...] = ()
-    """To a refused root: the calls through which the values came there after the cut, as the program writes them."""
+    """To a refused root: the calls that computed it from the result of the cut, as the program writes them."""
     constant: int | None = None
-    """Index in `Graph.constants` of what the node took from there, where that can be told."""
+    """Index in `Graph.constants` of what the node took from the cut, if known."""
     scope: int | None = None
     """Index in `Graph.scopes` of the module call in which the cut ran."""
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """The same for edges that end at the same cut."""
+        """Equal for edges that end at the same cut."""
         return self.cut, self.file, self.line
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """Nodes of the graph at either of its ends."""
+        """Nodes of the graph at both of its ends."""
         return self.sources if self.node is None else (self.node, *self.sources)

@@ -1,7 +1,7 @@
-"""What nodes keep for their backward, and in which storages: the memory of a graph, as data.
+"""The memory of a graph: tensors that nodes save for their backward, and the storages of these.
 
 A *saved tensor* is a slot of one node. Several of them may be views of one *storage*, and memory is only counted
-right once for each storage: so a saved tensor refers to a place in `Graph.storages` by index.
+correctly once for each storage: so a saved tensor refers to `Graph.storages` by index.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.tensor_facts import TensorFacts
 
 StorageKind = Literal["parameter", "buffer", "input", "intermediate"]
-"""``input``: the program held it before the forward computation began; ``intermediate``: that made it."""
+"""``input``: the program held it before forward began; ``intermediate``: forward made it."""
 
 KeptIn = Literal["slot", "ctx", "hook", "checkpoint"]
-"""A node's own slot; an attribute of a custom function's ``ctx``; a variable that a hook captured; what
-non-reentrant checkpointing keeps to compute its part again."""
+"""A node's own slot; an attribute of a custom function's ``ctx``; a variable that a hook captured; a tensor that
+non-reentrant checkpointing keeps to recompute its part."""
 
 SavedState = Literal["held", "recomputed", "freed", "unknown"]
-"""``recomputed``: checkpointing gave it up and computes it again in backward; ``freed``: an earlier backward took it;
-``unknown``: a hook packed it into something that cannot be sized without unpacking."""
+"""``recomputed``: checkpointing dropped it and computes it again in backward; ``freed``: an earlier backward freed it;
+``unknown``: a hook packed it into an object whose size is known only after unpacking."""
 
 
 class SavedTensor(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
@@ -32,33 +32,33 @@ class SavedTensor(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
     """torch's name without its prefix: ``self``, ``result``, ``tensors[1]``; for ctx and hooks, the variable."""
     tensor: TensorFacts | None = None
     bytes: int = 0
-    """Elements times their size; of a view, less than its storage has."""
+    """Elements times their size; for a view, less than its storage has."""
     storage: int | None = None
-    """Index in `Graph.storages`; None where this slot holds no memory, or nobody can tell which."""
+    """Index in `Graph.storages`; None where this slot holds no memory, or its storage is unknown."""
     kept_in: KeptIn = "slot"
     state: SavedState = "held"
     packed_by: str | None = None
     """``checkpoint``, ``offload`` (torch's ``save_on_cpu``), or the qualified name of the user's unpack hook."""
     source: int | None = None
-    """Id of the node that produced the tensor, where that belongs to the graph."""
+    """Id of the node that produced the tensor, if it belongs to the graph."""
     source_nr: int = 0
     """Which of that node's outputs it is."""
     saved_version: int | None = 0
-    """The tensor's version when it was saved; None where torch tells it only by unpacking."""
+    """The tensor's version when it was saved; None where torch tells it only after unpacking."""
     version: int | None = 0
-    """Its version when the graph was recorded; None for tensors that do not count them."""
+    """Its version when the graph was recorded; None for tensors without version counter."""
     value: TensorFigures | None = None
-    """Its figures and every number in it, with ``--values``, where it is small and nothing else in the graph tells
-    them: the 3 of ``x * 3``, a mask that a custom function keeps."""
+    """Its statistics and every number in it, with ``--values``, if it is small and the graph has them nowhere else: the
+    3 of ``x * 3``, a mask that a custom function keeps."""
 
     @property
     def is_changed(self) -> bool:
-        """True for one that is known to have been written to since it was saved."""
+        """True for a tensor that was changed after it was saved, as far as known."""
         return self.saved_version is not None and self.version is not None and self.saved_version != self.version
 
 
 class Storage(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """One block of memory under one or more tensors."""
+    """One block of memory that one or more tensors use."""
 
     bytes: int
     device: str = "cpu"
@@ -66,23 +66,22 @@ class Storage(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defau
     names: tuple[str, ...] = ()
     """Parameters, buffers and variables that hold the same storage."""
     made_before: bool = False
-    """True where it was there when the forward computation began."""
+    """True where it existed when forward began."""
 
 
 class TorchObjects(Struct, frozen=True, gc=False):
-    """Objects of torch's own that a graph keeps, beside the data of tensors."""
+    """Objects of torch that a graph keeps, beside the data of tensors."""
 
     what: str
-    """``nodes``; ``slots``, the places in them for saved tensors; ``tensors``, ``views``, and ``results``, which have
-    no history of their own; ``storages``; or the name of a node that takes more than others, for what it takes more.
-    """
+    """``nodes``; ``slots``, the slots in them for saved tensors; ``tensors``, ``views``, and ``results``, which have no
+    ``grad_fn``; ``storages``; or the name of a node type that needs more memory than others, for the difference."""
     count: int
     bytes_of_one: int = 0
-    """What the smallest of this sort takes, measured in the process that was recorded."""
+    """Size of the smallest object of this kind, measured in the recorded process."""
 
 
 class OlderGraph(Struct, frozen=True, gc=False):
-    """Tensors of one variable that were computed before this graph and still hold a graph of their own."""
+    """Tensors of one variable that were computed before this graph and still hold another graph."""
 
     name: str
     tensors: int = 1
@@ -90,18 +89,18 @@ class OlderGraph(Struct, frozen=True, gc=False):
 
 
 class AllocatorReading(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """What the allocator of one device had given out when forward began, and when backward was called."""
+    """What the allocator of one device had allocated when forward began, and when backward was called."""
 
     device: str
     allocator: str
-    """Where the figures come from: ``malloc``, ``torch.cuda.memory_allocated``."""
+    """The source of the numbers: ``malloc``, ``torch.cuda.memory_allocated``."""
     before: int
     after: int
     freed: int = 0
-    """Bytes of known tensors that were there before, and are gone: old gradients, for example."""
+    """Bytes of known tensors that existed before and are freed: old gradients, for example."""
     block: int = 1
-    """The allocator gives out multiples of so many bytes."""
+    """The allocator allocates multiples of this many bytes."""
     imported_modules: int = 0
-    """Python modules that were imported meanwhile: their code takes memory, too."""
+    """Python modules that were imported in between: their code needs memory, too."""
     objects: tuple[TorchObjects, ...] = ()
-    """Part of what was given out, where it comes from the C library."""
+    """Part of the allocated memory, if it comes from the C library."""

@@ -1,9 +1,9 @@
-"""Part of a graph as a graph of its own, with its nodes numbered anew.
+"""Makes a part of a graph a graph itself, with new node numbers.
 
-What comes from outside becomes None in `Node.edges`, as where no gradient is wanted, so that the other inputs keep
-their places, and the gradient that was sent there is left out; a saved tensor loses its source. Tables of scopes, call
-sites, constants and storages stay whole. A root that lies outside is dropped, and a refused one that nothing inside was
-cut off from.
+An edge from outside becomes None in `Node.edges`, as where no gradient is needed, so that the other inputs keep their
+indices; the gradient sent along it is left out, and a saved tensor loses its source. Tables of scopes, call sites,
+constants and storages stay complete. A root outside is dropped, and so is a refused root that was cut off from no node
+inside.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _Figures = TypeVar("_Figures")
 
 
 def subgraph(graph: Graph, nodes: Sequence[int], constants: Collection[int]) -> Graph:
-    """The graph of `nodes`, given in rising order, in which operations take only those of `constants`."""
-    number = {node: place for place, node in enumerate(nodes)}
+    """The graph of `nodes`, given in rising order; operations keep only the constants in `constants`."""
+    number = {node: index for index, node in enumerate(nodes)}
     refused = _refused_inside(graph, number)
     return replace(
         graph,
@@ -41,12 +41,12 @@ def subgraph(graph: Graph, nodes: Sequence[int], constants: Collection[int]) -> 
 
 
 def _refused_inside(graph: Graph, number: dict[int, int]) -> dict[int, int]:
-    """New numbers of the refused roots that something inside was cut off from."""
+    """New numbers of the refused roots that were cut off from nodes inside."""
     inside = number.keys()
     cut_off = {
         edge.refused for edge in graph.cut_edges if edge.refused is not None and not inside.isdisjoint(edge.sources)
     }
-    return {index: place for place, index in enumerate(sorted(cut_off))}
+    return {old: new for new, old in enumerate(sorted(cut_off))}
 
 
 def _renumbered_cut_edge(edge: CutEdge, number: dict[int, int], refused: dict[int, int]) -> CutEdge:

@@ -1,4 +1,4 @@
-"""What is known of a tensor besides its values."""
+"""Facts about a tensor other than its values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class TensorFacts(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
-    """Shape, dtype and device of a tensor, as far as autograd knows them without touching its values."""
+    """Shape, dtype and device of a tensor, as far as autograd knows them without reading its values."""
 
     shape: tuple[int | str, ...]
     """Sizes; a symbolic or ragged one is text (``"j1"``)."""
@@ -21,7 +21,7 @@ class TensorFacts(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
 
     @property
     def elements(self) -> int | None:
-        """How many there are; None where a size is not a number."""
+        """Number of elements; None where a size is not a number."""
         sizes = [size for size in self.shape if isinstance(size, int)]
         return prod(sizes) if len(sizes) == len(self.shape) else None
 

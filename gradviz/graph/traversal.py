@@ -1,7 +1,7 @@
-"""Walking a graph: order, reachability and depth, each with an explicit stack and in linear time.
+"""Walks a graph: order, reachability and depth, each with an explicit stack and in linear time.
 
-*Ancestors* and *descendants* follow the data: the ancestors of a node are what it was computed from, which is where
-``next_functions`` leads; its descendants are what was computed from it.
+*Ancestors* and *descendants* follow the data: the ancestors of a node are the nodes that it was computed from, where
+``next_functions`` leads; its descendants were computed from it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def consumers(graph: Graph) -> list[list[int]]:
 
 
 def topological_order(graph: Graph) -> Sequence[int]:
-    """Ids with every node after all its ancestors: creation order wherever that will do."""
+    """Ids with every node after all its ancestors: in creation order if possible."""
     in_creation_order = all(edge is None or edge.target < node.id for node in graph.nodes for edge in node.edges)
     return range(len(graph.nodes)) if in_creation_order else _sorted_by_dependency(graph)
 
@@ -34,7 +34,7 @@ def _sorted_by_dependency(graph: Graph) -> list[int]:
     waiting = [sum(edge is not None for edge in node.edges) for node in graph.nodes]
     users = consumers(graph)
     order = [node.id for node in graph.nodes if not waiting[node.id]]
-    for done in order:  # grows while it is walked
+    for done in order:  # the list grows while it is walked
         for user in users[done]:
             waiting[user] -= 1
             if not waiting[user]:
@@ -68,17 +68,18 @@ def descendants(graph: Graph, starts: Iterable[int]) -> set[int]:
 
 
 def ancestor_nodes(graph: Graph, node: Node) -> tuple[Node, ...]:
-    """What a node was computed from, in creation order, without the node itself."""
+    """The nodes that a node was computed from, in creation order, without the node itself."""
     return tuple(graph.nodes[each] for each in sorted(ancestors(graph, [node.id])) if each != node.id)
 
 
 def descendant_nodes(graph: Graph, node: Node) -> tuple[Node, ...]:
-    """What was computed from a node, in creation order, without the node itself."""
+    """The nodes that were computed from a node, in creation order, without the node itself."""
     return tuple(graph.nodes[each] for each in sorted(descendants(graph, [node.id])) if each != node.id)
 
 
 def behind_views(graph: Graph, node: int, output_nr: int = 0) -> tuple[int, int]:
-    """The node, and which of its outputs, that made the memory of an output: itself where that is no view."""
+    """The node that made the memory of an output, and the number of the output there: the same output unless it is a
+    view."""
     known = graph.nodes[node]
     while known.kind == "view" and len(known.edges) == 1 and known.edges[0] is not None:
         node, output_nr = known.edges[0].target, known.edges[0].input_nr
@@ -87,14 +88,14 @@ def behind_views(graph: Graph, node: int, output_nr: int = 0) -> tuple[int, int]
 
 
 def scopes_around(scopes: Sequence[ModuleScope], scope: int | None) -> Iterator[int]:
-    """A module call and those around it, from the inside out; none where there is no call."""
+    """A module call and the calls around it, innermost first; empty where there is no call."""
     while scope is not None:
         yield scope
         scope = scopes[scope].parent
 
 
 def depths(graph: Graph) -> list[int]:
-    """For each node the length of the longest way to it from a node without ancestors."""
+    """For each node the length of the longest path to it from a node without ancestors."""
     depth = [0] * len(graph.nodes)
     for node in topological_order(graph):
         for edge in graph.nodes[node].edges:

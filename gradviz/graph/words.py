@@ -1,4 +1,4 @@
-"""Numbers of things in words."""
+"""Words for counts and for sizes of memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-# Sizes of memory in words.
+# Sizes of memory.
 
 
 def byte_words(size: int) -> str:

@@ -76,7 +76,7 @@ class FoldPlan:
         return View(draft.items, draft.links, notes_on(self.graph, self.connections, draft, self.opening))
 
     def repeated_boxes(self) -> list[RepeatedBox]:
-        """The boxes that stand for several alike ones, the outermost first."""
+        """The boxes with several repetitions, the outermost first."""
         return sorted(repeated_boxes(self.arrangements), key=lambda box: (box.level, box.span))
 
     def levels(self, each: RepeatedBox | None = None) -> Iterator[View]:

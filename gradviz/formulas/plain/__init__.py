@@ -1,4 +1,4 @@
-"""Gradients in plain mathematics, by the name of a node: every entry was compared with autograd.
+"""Gradients in plain mathematics, by node name: every entry was compared with autograd.
 
 >>> from gradviz.formulas.plain import plain_formula, reading
 >>> reading(plain_formula("SoftmaxBackward0")).gradients["self"]
@@ -19,13 +19,13 @@ from gradviz.formulas.plain.reading import reading as reading
 
 
 def plain_formula(node_name: str) -> PlainFormula | None:
-    """What is known of ``grad_fn.name()``; None for what nobody wrote down, as for the nodes of custom functions."""
+    """The formula for ``grad_fn.name()``; None where none was written, as for custom functions."""
     return plain_formulas().get(node_name)
 
 
 @lru_cache(maxsize=1)
 def plain_formulas() -> Mapping[str, PlainFormula]:
-    """Every entry by the name of its node, family by family; those of kernels for other devices last."""
+    """Every formula by the name of its node, family by family; those of kernels for other devices last."""
     from gradviz.formulas.plain.families import FAMILIES
     from gradviz.formulas.plain.other_kernels import of_other_kernels
 

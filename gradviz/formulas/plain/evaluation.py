@@ -1,4 +1,4 @@
-"""The value of an expression, given torch and the values of its names. This module does not import torch."""
+"""Evaluates expressions, given torch and the values of their names. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import cache
 from types import CodeType, ModuleType
 from typing import Any
 
+from gradviz.formulas.plain.expression_functions import EXPRESSION_FUNCTIONS
 from gradviz.formulas.plain.plain_formula import PlainFormula
-from gradviz.formulas.plain.words import WORDS
 
 
 def gradients(formula: PlainFormula, torch: ModuleType, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The gradient of each input that `values` holds, as the engine hands it on.
+    """The gradient of each input that `values` holds, as the engine passes it on.
 
     `values` are the operation's inputs, attributes, results, ``grad`` and ``grads``, by their names in the formula.
     """
@@ -25,7 +25,7 @@ def gradients(formula: PlainFormula, torch: ModuleType, values: Mapping[str, Any
 
 
 def forward(formula: PlainFormula, torch: ModuleType, values: Mapping[str, Any]) -> Any:
-    """The result of the operation, by its expression. Of `values` it needs what that and the abbreviations name."""
+    """The result of the operation. `values` needs the names in its expression and in the abbreviations."""
     return _value(formula.forward or formula.call, _with_abbreviations(formula.where, torch, values))
 
 
@@ -38,7 +38,7 @@ def as_the_engine_hands_it_on(gradient: Any, given: Any) -> Any:
 
 
 def _with_abbreviations(where: Mapping[str, str], torch: ModuleType, values: Mapping[str, Any]) -> dict[str, Any]:
-    names = {"torch": torch, **WORDS, **values}
+    names = {"torch": torch, **EXPRESSION_FUNCTIONS, **values}
     for name, expression in where.items():
         names[name] = _value(expression, names)
     return names

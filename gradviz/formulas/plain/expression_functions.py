@@ -1,4 +1,4 @@
-"""The few functions that expressions may use besides those of torch: tensors in, tensors out, torch not imported."""
+"""The functions that expressions may use besides those of torch: tensors in, tensors out, without importing torch."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 def unreduced(reduced: Any, whole: Any, dim: Any) -> Any:
-    """``reduced``, of which `dim` is missing or 1, with 1 in place of each reduced dimension, so that it broadcasts.
+    """``reduced``, in which `dim` is missing or 1, with size 1 in each reduced dimension, so that it broadcasts.
 
-    ``whole`` is what was reduced; `dim` is one number, several, or None for all.
+    ``whole`` is the tensor that was reduced; `dim` is one number, several, or None for all.
     """
     return reduced.reshape(whole.sum(dim, keepdim=True).shape)
 
@@ -24,17 +24,18 @@ def sum_of_copies(tiled: Any, tile: Any) -> Any:
 
 
 def running_sum_from_the_end(tensor: Any, dim: int) -> Any:
-    """At each place the sum of what is there and behind it."""
+    """For each element the sum of it and all later ones."""
     return tensor.flip(dim).cumsum(dim).flip(dim)
 
 
 def numbered(tensor: Any) -> Any:
-    """0, 1, 2, … in the shape and type of `tensor`: an operation on them tells where its results come from."""
+    """0, 1, 2, … in the shape and type of `tensor`: an operation on them shows where its results come from."""
     return tensor.new_ones(tensor.numel()).cumsum(0).sub(1).reshape(tensor.shape)
 
 
 def unfolded(images: Any, weight: Any, stride: Any, padding: Any, dilation: Any) -> Any:
-    """All patches that a kernel meets, as columns: samples by channels and places in the patch by places of patches."""
+    """All patches that a kernel covers, as columns: samples by channels and positions in the patch by positions of
+    patches."""
     size, spatial = weight.shape[2:], images.shape[2:]
     sides = [side + 2 * width for side, width in zip(spatial, padding, strict=True)]
     padded = images.new_zeros([*images.shape[:2], *sides])
@@ -48,22 +49,22 @@ def unfolded(images: Any, weight: Any, stride: Any, padding: Any, dilation: Any)
 
 
 def folded(columns: Any, images: Any, weight: Any, stride: Any, padding: Any, dilation: Any) -> Any:
-    """Patches back at their places in `images`, added where they overlap."""
-    # Padding is number 0, which is thrown away.
+    """Patches put back at their positions in `images`, added where they overlap."""
+    # Padding has number 0, which is dropped.
     numbers = numbered(images[:1, :1]) + 1
-    places = unfolded(numbers, weight, stride, padding, dilation).long().flatten()
+    positions = unfolded(numbers, weight, stride, padding, dilation).long().flatten()
     values = columns.reshape(images.size(0), images.size(1), -1)
-    summed = values.new_zeros(*values.shape[:2], 1 + numbers.numel()).index_add(2, places, values)
+    summed = values.new_zeros(*values.shape[:2], 1 + numbers.numel()).index_add(2, positions, values)
     return summed[..., 1:].reshape(images.shape)
 
 
 def grouped(images: Any, groups: int) -> Any:
-    """Images, or patches of them, as one matrix for each sample and group: channels by places."""
+    """Images, or patches of them, as one matrix for each sample and group: channels by positions."""
     return images.reshape(images.size(0), groups, -1, math.prod(images.shape[2:]))
 
 
 def grouped_kernels(weight: Any, groups: int) -> Any:
-    """The weight of a convolution as one matrix for each group: channels of the result by places in a patch."""
+    """The weight of a convolution as one matrix for each group: channels of the result by positions in a patch."""
     return weight.reshape(groups, weight.size(0) // groups, -1)
 
 
@@ -83,11 +84,11 @@ def column(vector: Any) -> Any:
 
 
 def columns(tensor: Any, matrix: Any) -> Any:
-    """A vector as a matrix of one column; what has as many dimensions as `matrix` as it is."""
+    """A vector as a matrix of one column; a tensor with as many dimensions as `matrix` unchanged."""
     return column(tensor) if tensor.ndim < matrix.ndim else tensor
 
 
-WORDS: Mapping[str, Any] = {
+EXPRESSION_FUNCTIONS: Mapping[str, Any] = {
     "math": math,
     "unreduced": unreduced,
     "sum_of_copies": sum_of_copies,
@@ -102,4 +103,4 @@ WORDS: Mapping[str, Any] = {
     "column": column,
     "columns": columns,
 }
-"""What an expression finds by these names."""
+"""What expressions find under these names."""

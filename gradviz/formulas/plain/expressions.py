@@ -1,4 +1,4 @@
-"""Expressions as Python reads them, and what is left of one where settings are known."""
+"""Parses expressions, and simplifies them for known settings."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from functools import lru_cache
 
 @lru_cache(maxsize=2000)
 def parsed(expression: str) -> ast.expr:
-    """What an expression is made of."""
+    """The syntax tree of an expression."""
     return ast.parse(expression, mode="eval").body
 
 
 def decided(expression: str, settings: Mapping[str, object]) -> ast.expr:
-    """What is left of an expression where `settings` are known; it belongs to all who ask for it.
+    """The expression for known `settings`; the result is shared, so do not change it.
 
-    Each ``a if condition else b`` is decided that asks for nothing else; factors and divisors that are 1 are left out.
+    Each ``a if condition else b`` is decided if `settings` has all names in its condition; factors and divisors that
+    are 1 are left out.
     """
     known = {name: settings[name] for name in sorted(_known_names(expression) & settings.keys())}
     return _decided(expression, _Known(repr(known), known)) if known else parsed(expression)
@@ -26,7 +27,7 @@ def decided(expression: str, settings: Mapping[str, object]) -> ast.expr:
 
 @dataclass(frozen=True)
 class _Known:
-    """Those settings that an expression asks for; lists among them have no hash."""
+    """The settings that an expression uses; lists among them have no hash."""
 
     words: str
     values: Mapping[str, object] = field(compare=False)
@@ -44,7 +45,7 @@ def _known_names(expression: str) -> frozenset[str]:
 
 
 def names_in(expression: ast.expr) -> Iterator[str]:
-    """Every name in it, in the order in which they stand there."""
+    """Every name in it, in order."""
     return (node.id for node in ast.walk(expression) if isinstance(node, ast.Name))
 
 

@@ -1,8 +1,8 @@
-"""Python expressions over tensors, printed as mathematics: ``grad * other`` as ``ȳ ∘ b``.
+"""Prints Python expressions over tensors as mathematics: ``grad * other`` as ``ȳ ∘ b``.
 
-Nothing is simplified or rearranged: what is printed is what is computed. Left out on purpose, and said in the notation,
-are the dimension that the operation itself works along (``dim``), how reduced dimensions are laid out again before
-broadcasting (``unreduced``, ``unsqueeze``), and, for real numbers, conjugates.
+Nothing is simplified or rearranged: it prints what is computed. Left out on purpose, and explained by the notation: the
+dimension along which the operation itself works (``dim``), how reduced dimensions are restored before broadcasting
+(``unreduced``, ``unsqueeze``), and, for real numbers, conjugates.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Writing:
     """How an expression is written."""
 
     symbols: Mapping[str, str]
-    """For each name; others are written as they are."""
+    """Symbols for names; other names are written as they are."""
     tensors: Collection[str]
-    """Names of tensors: a product with anything made of them is one element by element."""
+    """Names of tensors: products with anything made of them are element by element."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """What stands in place of names of which the value is known: ``{"grad": "2", "other": "-3"}``."""
+    """Text that replaces names whose value is known: ``{"grad": "2", "other": "-3"}``."""
     complex_numbers: bool = False
     """Whether conjugates are written out."""
 
@@ -46,7 +46,7 @@ class _Written(NamedTuple):
     is_tensor: bool = True
 
     def inside(self, binding: int) -> str:
-        """The text as part of something that binds as tightly as `binding`."""
+        """The text as part of an expression that binds as tightly as `binding`."""
         if self.binding >= binding:
             return self.text
         return f"[{self.text}]" if self.binding == COMPARISON else f"({self.text})"
@@ -78,8 +78,8 @@ class _Printer:
                 sign = signs.COMPARISONS[type(comparison)]
                 sides = (self.written(side).inside(SUM) for side in (left, right))
                 return _Written(f" {sign} ".join(sides), COMPARISON)
-            case ast.Subscript(ast.Name("grads"), ast.Constant(int(place))):
-                return self._name(f"grads[{place}]")._replace(is_tensor=True)
+            case ast.Subscript(ast.Name("grads"), ast.Constant(int(index))):
+                return self._name(f"grads[{index}]")._replace(is_tensor=True)
             case ast.Subscript(base, index):
                 return _Written(f"{self.written(base).inside(ATOM)}[{self._listed(index)}]")
             case ast.Call() | ast.Attribute():
@@ -127,7 +127,7 @@ class _Printer:
         name, given, extra = _parts(node)
         is_tensor = name not in signs.NUMBERS and not _is_of(node, "math")
         if name in signs.OF_A_SHAPE and self._writing.values:
-            # The shape of x, and not that of its numbers.
+            # The shape of x, not the shape of its values.
             return _Printer(replace(self._writing, values={}))._function(node)
         if name in signs.CONSTANTS:
             return _Written(signs.CONSTANTS[name], is_tensor=is_tensor)
@@ -146,7 +146,7 @@ class _Printer:
         return _Written(f"{signs.WORDS.get(name, name).strip('_')}({', '.join(listed)})", is_tensor=is_tensor)
 
     def _sign(self, name: str, arguments: list[_Written]) -> _Written | None:
-        """What has a sign of its own in place of a name."""
+        """A function that has a sign instead of a name."""
         if name in signs.AROUND:
             return _Written(arguments[0].text.join(signs.AROUND[name]))
         if name in signs.BEFORE:
@@ -185,7 +185,7 @@ class _Printer:
 
 
 def _parts(node: ast.Call | ast.Attribute) -> tuple[str, list[ast.expr], dict[str, ast.expr]]:
-    """Name, arguments and keyword arguments, the tensor before the dot being the first argument of its method."""
+    """Name, arguments and keyword arguments; the tensor before the dot is the first argument of its method."""
     called = node.func if isinstance(node, ast.Call) else node
     arguments = list(node.args) if isinstance(node, ast.Call) else []
     keywords = node.keywords if isinstance(node, ast.Call) else []
@@ -203,7 +203,7 @@ def _is_unseen(argument: ast.expr) -> bool:
 
 
 def _is_of(function: ast.expr, *modules: str) -> bool:
-    """Of ``torch.exp`` and ``torch.special.entr``, and not of ``torch.exp(x).sum``."""
+    """Whether it is a function of the modules: ``torch.exp``, ``torch.special.entr``, but not ``torch.exp(x).sum``."""
     if isinstance(function, ast.Call):
         function = function.func
     while isinstance(function, ast.Attribute):
@@ -212,7 +212,7 @@ def _is_of(function: ast.expr, *modules: str) -> bool:
 
 
 def _runs_on(text: str, operator: ast.operator) -> bool:
-    """Whether a factor to the right could be taken for a part of the last one: Σ a ∘ b, and a / b ∘ c."""
+    """Whether a factor to the right could be read as part of the last one: Σ a ∘ b, and a / b ∘ c."""
     depth = 0
     for sign in text:
         depth += (sign in "([⟨") - (sign in ")]⟩")

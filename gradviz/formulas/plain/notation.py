@@ -1,4 +1,4 @@
-"""How names are written in mathematics, and one sentence for each sign that needs one."""
+"""Symbols for names in mathematics, and one sentence for each sign that needs one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Sign(NamedTuple):
     sign: str
     meaning: str
     pattern: str | None = None
-    """What a formula has where it is used, if not the sign itself."""
+    """Finds formulas that use it, if the sign itself does not."""
 
 
 _SIGNS = (
@@ -33,11 +33,11 @@ _SIGNS = (
     Sign("Aᴴ", "the same, conjugated", "ᴴ"),
     Sign("ā", "of an input that was broadcast: summed to its shape, which the formulas do not repeat"),
 )
-"""In the order in which a page explains them."""
+"""In the order in which they are explained."""
 
 
 def signs_in(formulas: str) -> list[Sign]:
-    """Those that are used in some lines of mathematics."""
+    """The signs that are used in some lines of mathematics."""
     return [
         each
         for each in _SIGNS
@@ -77,18 +77,18 @@ SYMBOLS: Mapping[str, str] = {
 }
 
 TENSORS = frozenset({"condition", "index", "indices", "mask", "target", "grad", "grads"})
-"""Names of tensors that get no gradient; whatever else is not made of a formula's inputs and results is a number."""
+"""Names of tensors that get no gradient; other names outside a formula's inputs and results are numbers."""
 
 
 def barred(symbol: str) -> str:
-    """``x̄`` of ``x``: a macron over its first letter, in the one composed character where there is one."""
+    """``x̄`` for ``x``: a macron over its first letter, as one composed character if there is one."""
     return unicodedata.normalize("NFC", symbol[:1] + "\N{COMBINING MACRON}" + symbol[1:])
 
 
 def symbols_of(formula: PlainFormula) -> dict[str, str]:
-    """How each name is written that an expression of this formula may use; what is not in it is written as it is."""
+    """Symbols for the names that an expression of this formula may use; other names are written as they are."""
     symbols = {**SYMBOLS, **formula.symbols}
     of_results = [barred(symbols.get(name, name)) for name in formula.outputs]
     symbols.setdefault("grad", of_results[0])
-    symbols.update((f"grads[{place}]", symbol) for place, symbol in enumerate(of_results))
+    symbols.update((f"grads[{index}]", symbol) for index, symbol in enumerate(of_results))
     return symbols

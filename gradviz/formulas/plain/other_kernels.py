@@ -15,7 +15,7 @@ class _Kernel(NamedTuple):
     same_as: str
     """The node of the CPU's kernel, whose formula was compared with autograd."""
     renamed: Mapping[str, str]
-    """What is written otherwise, as arguments have other names or are not there."""
+    """Names to replace, because arguments have other names or are missing."""
 
 
 _ATTENTION = "ScaledDotProductFlashAttentionForCpuBackward0"
@@ -31,7 +31,7 @@ _OTHER_KERNELS = {
 
 
 def of_other_kernels(formulas: Mapping[str, PlainFormula]) -> dict[str, PlainFormula]:
-    """Their formulas, which say for which kernel they were compared with autograd."""
+    """The formulas of other kernels; each says with which kernel it was compared with autograd."""
     return {node: _for(node, kernel, formulas[kernel.same_as]) for node, kernel in _OTHER_KERNELS.items()}
 
 

@@ -16,19 +16,19 @@ from gradviz.formulas.plain.plain_formula import PlainFormula
 
 
 class Reading(Struct, frozen=True, omit_defaults=True):
-    """What a formula says, each line whole: ``y = softmax(x)``, ``x̄ = y ∘ (ȳ − ⟨ȳ, y⟩)``."""
+    """A formula as complete lines: ``y = softmax(x)``, ``x̄ = y ∘ (ȳ − ⟨ȳ, y⟩)``."""
 
     forward: str
     gradients: Mapping[str, str]
     """By the name of the input."""
     where: tuple[str, ...] = ()
-    """What the lines abbreviate: ``n = count(x)``."""
+    """Definitions of abbreviations in the lines: ``n = count(x)``."""
     where_of_gradients: tuple[str, ...] = ()
-    """Of these what the gradients need."""
+    """Those that the gradients need."""
     assumes: str = ""
-    """For which settings the lines are, where nothing is known of a node: ``alpha = 1``."""
+    """The settings for which the lines hold, if no node is given: ``alpha = 1``."""
     symbols: Mapping[str, str] = {}
-    """How names of torch are written: ``{"self": "x", "result": "y", "grad": "ȳ", "alpha": "α"}``."""
+    """Symbols for torch's names: ``{"self": "x", "result": "y", "grad": "ȳ", "alpha": "α"}``."""
 
 
 def reading(
@@ -40,12 +40,12 @@ def reading(
 ) -> Reading:
     """The formula in mathematics.
 
-    `values` are written in place of the names that it holds, on the right of each ``=``: ``{"other": "3"}``. What does
-    not hold for `settings`, as ``{"reduction": 1}``, is left out; without them the usual ones are assumed, and the
-    reading says so. Of complex numbers, conjugates are written out, which real ones do not need.
+    `values` replace names on the right of each ``=``: ``{"other": "3"}``. Parts that do not apply to `settings`, such
+    as ``{"reduction": 1}``, are left out; without settings the usual ones are assumed, and the result says so. For
+    complex numbers conjugates are written, which real numbers do not need.
     """
-    told = _Reader(formula, values or {}, formula.usual if settings is None else settings, complex_numbers).reading()
-    return told if settings is not None else msgspec.structs.replace(told, assumes=_assumed(formula))
+    found = _Reader(formula, values or {}, formula.usual if settings is None else settings, complex_numbers).reading()
+    return found if settings is not None else msgspec.structs.replace(found, assumes=_assumed(formula))
 
 
 def _assumed(formula: PlainFormula) -> str:
@@ -76,15 +76,15 @@ class _Reader:
         self._writing = Writing(self._symbols, tensors, values, complex_numbers or formula.always_complex)
 
     def reading(self) -> Reading:
-        # What is written out is the first result; a call gives all of them.
+        # The expression computes the first result; a call returns all of them.
         results = self._formula.outputs[:1] if self._formula.forward else self._formula.outputs
         forward = self._line(", ".join(map(self._symbol, results)), self._forward)
         gradients = {name: self._line(barred(self._symbol(name)), each) for name, each in self._gradients.items()}
         return Reading(
             forward=forward,
             gradients=gradients,
-            where=self._met_in(forward, *gradients.values()),
-            where_of_gradients=self._met_in(*gradients.values()),
+            where=self._definitions_in(forward, *gradients.values()),
+            where_of_gradients=self._definitions_in(*gradients.values()),
             symbols=dict(self._legend()),
         )
 
@@ -94,19 +94,19 @@ class _Reader:
     def _symbol(self, name: str) -> str:
         return self._symbols.get(name, name)
 
-    def _met_in(self, *lines: str) -> tuple[str, ...]:
-        """What the lines abbreviate, in order; each stands behind those that it is made of. Not all that an expression
-        uses is printed: along which dimensions it sums, for one."""
-        met, text = [], " ; ".join(lines)
+    def _definitions_in(self, *lines: str) -> tuple[str, ...]:
+        """Definitions of the abbreviations in the lines, in order: each follows those that it uses. Not everything in
+        an expression is printed, for instance not the dimensions along which it sums."""
+        definitions, text = [], " ; ".join(lines)
         for name, abbreviated in reversed(self._where.items()):
             symbol = self._symbol(name)
             if re.search(rf"(?<![A-Za-z0-9]){re.escape(symbol)}(?![A-Za-z0-9\u0302\u0304′])", text):
-                met.append(self._line(symbol, abbreviated))
-                text += f" ; {met[-1].partition(' = ')[2]}"
-        return tuple(reversed(met))
+                definitions.append(self._line(symbol, abbreviated))
+                text += f" ; {definitions[-1].partition(' = ')[2]}"
+        return tuple(reversed(definitions))
 
     def _legend(self) -> Iterator[tuple[str, str]]:
-        """Inputs and results first; then what else is not written by its own name, in the order in which it is met."""
+        """Inputs and results first; then other names that have a symbol, in the order in which they appear."""
         for name in (*self._formula.gradients, *self._formula.outputs, "grad"):
             yield name, self._symbol(name)
         for expression in (self._forward, *self._where.values(), *self._gradients.values()):

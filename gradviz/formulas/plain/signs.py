@@ -1,10 +1,10 @@
-"""How operations are written in mathematics, by the names that they have in Python."""
+"""How each Python operation is written in mathematics."""
 
 from __future__ import annotations
 
 import ast
 
-# How tightly something binds what stands in it; parentheses are printed where it stands in something tighter.
+# How tightly operators bind; an operand that binds less tightly than its operator gets parentheses.
 PHRASE, COMPARISON, SUM, PRODUCT, MATRIX_PRODUCT, PREFIX, POWER, ATOM = range(8)
 
 OPERATORS: dict[type[ast.operator], tuple[str, int]] = {
@@ -44,7 +44,7 @@ UNSEEN = frozenset(
         "tolist",
     }
 )
-"""Functions of which only the first argument is printed: they change how numbers are laid out, not the numbers."""
+"""Functions of which only the first argument is printed: they change the layout of numbers, not the numbers."""
 UNSEEN_BUT_FIRST = frozenset(
     {"unfold", "unfolded", "fold", "folded", "grouped", "grouped_kernels", "avg_pool2d", "avg_pool3d"}
 )
@@ -63,7 +63,7 @@ CONSTANTS = {
 }
 OF_A_SHAPE = frozenset({"numel", "size", "shape", "ndim"})
 NUMBERS = OF_A_SHAPE | {"pi", "inf", "len", "range"}
-"""What is no tensor though it may be made of one."""
+"""Functions whose value is not a tensor, even if their argument is."""
 AROUND = {"abs": ("|", "|"), "floor": ("⌊", "⌋"), "ceil": ("⌈", "⌉")}
 BEFORE = {"sqrt": "√", "shape": "the shape of "}
 AFTER = {"t": "ᵀ", "mT": "ᵀ", "mH": "ᴴ", "square": "²"}
@@ -88,7 +88,7 @@ PHRASES = {
     "masked_scatter": "{0} with {2} put where {1}",
     "diagonal_scatter": "{0} with {1} put on the diagonal",
 }
-"""Operations that are told in words, by the places of their arguments."""
+"""Operations that are written in words, with their arguments by index."""
 WORDS = {
     "numel": "count",
     "cat": "concatenate",
@@ -105,4 +105,4 @@ WORDS = {
     "grouped_kernels": "matrix",
     "running_sum_from_the_end": "sum_from_the_end",
 }
-"""Functions that mathematics calls otherwise."""
+"""Functions with another name in mathematics."""

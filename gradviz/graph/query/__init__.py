@@ -1,1 +1,1 @@
-"""Naming things in a graph and finding them."""
+"""Names for parts of a graph, and search."""

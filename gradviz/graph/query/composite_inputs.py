@@ -1,8 +1,8 @@
 """Which operation of a composite call takes the data that the call was given.
 
-One call of torch may make several nodes, and the recorder lists the call's data at the last of them: a linear layer
-on three-dimensional data ends in a view, which takes no second tensor. An empty place among the inputs of an earlier
-node of the same call tells where the data went, and its shape tells which of several it is.
+One call of torch may make several nodes, and the recorder lists the call's data at the last of them: a linear layer on
+three-dimensional data ends in a view, which takes no second tensor. An empty entry among the inputs of an earlier node
+of the same call shows where the data went, and its shape shows which of several it is.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from gradviz.graph.model import Graph, Node
 
 PRODUCTS = ("MmBackward0", "AddmmBackward0")
-"""Products of two matrices, which stand last among the inputs."""
+"""Products of two matrices, which are the last inputs."""
 
 Shape = tuple[int | str, ...]
 
 
 def with_constants_at_users(graph: Graph) -> Graph:
-    """The same graph with constants at the operations that take them, as far as that can be told."""
+    """The same graph with constants at the operations that take them, as far as this can be told."""
     moved: dict[int, tuple[int, ...]] = {}
     for node in graph.nodes:
         if node.constants and node.forward_call is not None and None not in node.edges:
@@ -28,13 +28,13 @@ def with_constants_at_users(graph: Graph) -> Graph:
     if not moved:
         return graph
     nodes = list(graph.nodes)
-    for place, constants in moved.items():
-        nodes[place] = replace(nodes[place], constants=constants)
+    for index, constants in moved.items():
+        nodes[index] = replace(nodes[index], constants=constants)
     return replace(graph, nodes=tuple(nodes))
 
 
 def _takers(graph: Graph, last: Node) -> dict[int, tuple[int, ...]]:
-    """Where the constants of a call belong; empty unless there is a place for each of them."""
+    """The constants of each operation of a call; empty unless every constant has an operation that takes it."""
     free = [node for node in reversed(list(_earlier_in_call(graph.nodes, last))) if None in node.edges]
     if len(free) == 1:
         return {last.id: (), free[0].id: last.constants}
@@ -46,7 +46,8 @@ def _takers(graph: Graph, last: Node) -> dict[int, tuple[int, ...]]:
         if len(givers) == 1 and any(graph.nodes[user].name in PRODUCTS for user in users):
             givers *= len(users)  # The state of a GRU cell is multiplied by a weight, and used once more.
         if len(givers) == len(users):
-            # Several of one shape, as the two states of an LSTM cell, are used in the order in which they are given.
+            # Several of one shape, such as the two states of an LSTM cell, are used in the order in which they are
+            # given.
             taken.update({user: (giver,) for user, giver in zip(users, givers, strict=True)})
     placed = {constant for constants in taken.values() for constant in constants}
     return {last.id: (), **taken} if placed == set(last.constants) else {}
@@ -55,8 +56,8 @@ def _takers(graph: Graph, last: Node) -> dict[int, tuple[int, ...]]:
 def _earlier_in_call(nodes: Sequence[Node], last: Node) -> Iterator[Node]:
     """The operations that the call made before its last one, the latest first."""
     call = last.forward_call, last.call_site, last.scope
-    for place in range(last.id - 1, -1, -1):
-        node = nodes[place]
+    for index in range(last.id - 1, -1, -1):
+        node = nodes[index]
         if node.is_leaf:
             continue
         if node.constants or (node.forward_call, node.call_site, node.scope) != call:
@@ -65,7 +66,7 @@ def _earlier_in_call(nodes: Sequence[Node], last: Node) -> Iterator[Node]:
 
 
 def _missing_shape(nodes: Sequence[Node], node: Node) -> Shape | None:
-    """The shape of an input that is not in the graph: like the result, but for a product of two matrices."""
+    """The shape of an input that is not in the graph: that of the result, except for a product of two matrices."""
     result = _first_shape(node)
     if node.name not in PRODUCTS:
         return result

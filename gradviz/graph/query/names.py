@@ -1,22 +1,22 @@
-"""Which nodes a name stands for: one answer for the command line, the terminal tree and Python.
+"""Finds the nodes that a name means, for the command line, the terminal tree and Python.
 
-What may be written, tried in this order; the first that fits anything is meant:
+A name can be, tried in this order; the first form that matches anything is meant:
 
 ==================== ===================================================================================
 ``node:12``          the node with that number
-``loss``             a root, a variable, a parameter or an input, by its whole name
-``model.h.0``        a module call, by its whole path: everything computed in it
+``loss``             a root, a variable, a parameter or an input, by its full name
+``model.h.0``        a module call, by its full path: everything computed in it
 ``fc.weight``        the end of a tensor's name, or ``x`` for ``x[0]`` and ``x[1]``
 ``h.0.attn``         the end of a module's path
 ``train.py:41``      a source line: everything computed while it ran
-``SoftmaxBackward0`` torch's name for a node; ``Softmax`` will do
-``softmax``          an operation, as pictures call it
+``SoftmaxBackward0`` torch's name for a node; ``Softmax`` is enough
+``softmax``          an operation, as pictures name it
 ``GPT2Attention``    the class of a module: everything computed in its calls
 ``step()``           a function of the program: everything computed while it ran
-``detach``           a call that cuts off a gradient, its line, or what gets none: the nodes beside the cut
+``detach``           a call that cuts off a gradient, its line, or a tensor that gets none: the nodes beside the cut
 ==================== ===================================================================================
 
-In names and paths ``*`` stands for one part: ``h.*.attn``. A name that fits several means all of them.
+In names and paths ``*`` matches one part: ``h.*.attn``. A name that matches several things means all of them.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ MAX_MEANINGS_LISTED = 3
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a name turned out to stand for."""
+    """What a name means in a graph."""
 
     name: str
     kind: str
-    """What it names, as a reader would say: ``tensor``, ``module``, ``operation``."""
+    """What it names: ``tensor``, ``module``, ``operation``."""
     nodes: tuple[int, ...]
     """Ids in creation order. For an input that needs no gradient, the operations that take it."""
     meanings: tuple[str, ...]
-    """The whole names that fit, several where the name is ambiguous."""
+    """The full names that match; several where the name is ambiguous."""
     constants: tuple[int, ...] = ()
-    """Indices of the inputs without gradient that have a fitting name."""
+    """Indices of the inputs without gradient whose name matches."""
 
     @property
     def note(self) -> str | None:
-        """One sentence where the name fits more than one thing; all of them are meant."""
+        """One sentence where the name matches more than one thing; all of them are meant."""
         if len(self.meanings) > 1:
-            told = ", ".join(self.meanings[:MAX_MEANINGS_LISTED])
+            listed = ", ".join(self.meanings[:MAX_MEANINGS_LISTED])
             more = len(self.meanings) - MAX_MEANINGS_LISTED
-            return f"{self.name!r} fits {told}{f' and {more:,} more' if more > 0 else ''}: all of them are meant"
+            return f"{self.name!r} fits {listed}{f' and {more:,} more' if more > 0 else ''}: all of them are meant"
         if self.kind == "cut":
-            return f"{self.name!r} is a cut, which makes no node: what stands beside it is meant"
+            return f"{self.name!r} is a cut, which makes no node: the nodes beside it are meant"
         if self.kind in ("operation", "grad_fn") and len(self.nodes) > 1:
             return f"{self.name!r} fits {len(self.nodes):,} operations: all of them are meant"
         return None
 
 
 def resolve(graph: Graph, name: str) -> Named:
-    """What `name` stands for in `graph`; raises `NotInThisGraph` with near matches where it fits nothing."""
+    """What `name` means in `graph`; raises `NotInThisGraph` with near matches where it matches nothing."""
     found = find_named(graph, name)
     if found is None:
         raise _unknown(graph, name)
@@ -72,9 +72,9 @@ def resolve(graph: Graph, name: str) -> Named:
 
 
 def find_named(graph: Graph, name: str) -> Named | None:
-    """What `name` stands for in `graph`; None where it fits nothing."""
-    for kind, way in WAYS:
-        meanings = {meaning: nodes for meaning, nodes in way(graph, name).items() if nodes}
+    """What `name` means in `graph`; None where it matches nothing."""
+    for kind, matcher in MATCHERS:
+        meanings = {meaning: nodes for meaning, nodes in matcher(graph, name).items() if nodes}
         if meanings:
             nodes = sorted({node for found in meanings.values() for node in found})
             constants = _constants_named(graph, meanings) if kind == "tensor" else ()
@@ -84,25 +84,25 @@ def find_named(graph: Graph, name: str) -> Named | None:
 
 def _constants_named(graph: Graph, meanings: Meanings) -> tuple[int, ...]:
     return tuple(
-        place for place, constant in enumerate(graph.constants) if not meanings.keys().isdisjoint(constant.names)
+        index for index, constant in enumerate(graph.constants) if not meanings.keys().isdisjoint(constant.names)
     )
 
 
 def _unknown(graph: Graph, name: str) -> NotInThisGraph:
     if not graph.nodes:
-        return NotInThisGraph("this graph has no nodes to choose from", hint="all of it is shown without any choice")
+        return NotInThisGraph("this graph has no nodes to choose from", hint="leave out the name to see all of it")
     if name.startswith("node:"):
         return NotInThisGraph(f"there is no {name!r}", hint=f"nodes are numbered 0 to {len(graph.nodes) - 1}")
     return NotInThisGraph(f"nothing in this graph is named {name!r}", hint=near_matches(name, _choices(graph, name)))
 
 
 def _last(path: str, parts: int) -> str:
-    """The end of a dotted name: blocks without number have the same."""
+    """The last parts of a dotted name: blocks that differ only in their number have the same."""
     return ".".join(path.split(".")[-parts:])
 
 
 def _choices(graph: Graph, name: str) -> list[str]:
-    """What could have been meant, as long as what was written; lines only where a line was, as there are so many."""
+    """Possible names, with as many parts as `name`; source lines only if `name` is one, as there are many."""
     if SOURCE_LINE.fullmatch(name):
         return [line_words(site) for site in graph.call_sites]
     operations = [node for node in graph.nodes if not node.is_leaf]
@@ -117,10 +117,10 @@ def _choices(graph: Graph, name: str) -> list[str]:
     ]
 
 
-# The ways in which a name can fit something in a graph, one function each; `naming` tries them in order.
+# The ways in which a name can match, one function each; `find_named` tries them in order.
 
 Meanings = dict[str, list[int]]
-"""Whole names that fit, each with its nodes."""
+"""Full names that match, each with its nodes."""
 _FitsName = Callable[[str], object]
 
 _NUMBERED = re.compile(r"node:(\d+)")
@@ -170,7 +170,7 @@ def _by_line(graph: Graph, name: str) -> Meanings:
 
 
 def _by_cut(graph: Graph, name: str) -> Meanings:
-    """What took the result of a cut, or gave it what it cut off: by its call, its line, or what gets no gradient."""
+    """The nodes beside a cut: by its call, its line, or a tensor that gets no gradient."""
     fits_path, line = end_of_path(name), SOURCE_LINE.fullmatch(name)
     found: Meanings = {}
     for edge in graph.cut_edges:
@@ -185,7 +185,7 @@ def _by_function(graph: Graph, name: str) -> Meanings:
     return _while_running(graph, name, lambda site: not site.is_library and f".{site.function}".endswith(function))
 
 
-WAYS: tuple[tuple[str, Callable[[Graph, str], Meanings]], ...] = (
+MATCHERS: tuple[tuple[str, Callable[[Graph, str], Meanings]], ...] = (
     ("node", _by_number),
     ("tensor", _by_tensor),
     ("module", _by_path),
@@ -201,11 +201,11 @@ WAYS: tuple[tuple[str, Callable[[Graph, str], Meanings]], ...] = (
 
 
 CONTAINER_KINDS: frozenset[str] = frozenset({"module", "class", "function", "line"})
-"""Of the kinds above those that stand for all that was computed in some place."""
+"""The kinds above that mean everything computed inside something."""
 
 
 def tensor_names(graph: Graph, node: Node) -> Iterator[str]:
-    """Names of what a node gives, and of the inputs without gradient that it takes."""
+    """Names of a node's results, and of the inputs without gradient that it takes."""
     yield from node.names
     for index in node.constants:
         yield from graph.constants[index].names
@@ -232,7 +232,7 @@ def _fitting(named: Iterable[tuple[str, int]], fits: _FitsName) -> Meanings:
 
 
 def _in_scopes(graph: Graph, names: list[str], fits: _FitsName) -> Meanings:
-    """Everything made in the module calls that have a fitting name, or in calls inside those."""
+    """Everything made in the module calls whose name matches, or in calls inside those."""
     fitting = {name for name in set(names) if fits(name)}
     if not fitting:
         return {}
@@ -246,7 +246,7 @@ def _in_scopes(graph: Graph, names: list[str], fits: _FitsName) -> Meanings:
 
 
 def _while_running(graph: Graph, name: str, is_meant: Callable[[CallSite], bool]) -> Meanings:
-    """Everything made by a call site that is meant, or by what it called."""
+    """Everything made by a matching call site, or by functions that it called."""
     meant: list[bool] = []
     for site in graph.call_sites:
         meant.append((site.caller is not None and meant[site.caller]) or is_meant(site))
@@ -262,12 +262,12 @@ def slashed(path: str) -> str:
 
 
 def whole_path(name: str) -> _FitsName:
-    """Whether a dotted name is `name`, in which ``*`` stands for one part."""
+    """Whether a dotted name equals `name`, in which ``*`` matches one part."""
     return re.compile(_pattern(name)).fullmatch
 
 
 def end_of_path(name: str, after: str = "") -> _FitsName:
-    """Whether a dotted name ends in `name`, in which ``*`` stands for one part."""
+    """Whether a dotted name ends in `name`, in which ``*`` matches one part."""
     return re.compile(rf"(.*\.)?{_pattern(name)}{after}", re.DOTALL).fullmatch
 
 

@@ -1,4 +1,4 @@
-"""A graph as networkx knows it, with plain attributes: for its algorithms, and for the files that it writes."""
+"""Converts a graph to networkx, with plain attributes: for its algorithms, and for the files that it writes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _cut_words(cut_edge: CutEdge) -> str:
 
 
 def _edges(graph: Graph) -> Iterator[tuple[int, int, int, dict[str, PlainAttribute]]]:
-    """From what gives to what takes, with the place among the inputs of the latter as key."""
+    """Edges from producer to user, with the index among the user's inputs as key."""
     for node in graph.nodes:
         for position, edge in enumerate(node.edges):
             if edge is not None:
@@ -130,7 +130,7 @@ def _tensor_attributes(tensor: TensorFacts | None) -> Iterator[tuple[str, PlainA
 
 
 def _gradient_attributes(figures: TensorFigures | None) -> Iterator[tuple[str, PlainAttribute]]:
-    """Norm and state of a gradient: of a node that which arrived, of an edge that which was sent along it."""
+    """Norm and state of a gradient: for a node the one that arrived, for an edge the one sent along it."""
     if figures is None:
         return
     broken = [word for word, count in (("NaN", figures.nans), ("Inf", figures.infs)) if count]
@@ -146,7 +146,7 @@ def _gradient_attributes(figures: TensorFigures | None) -> Iterator[tuple[str, P
 
 
 def _six_digits(number: float) -> float:
-    """More of them differ from machine to machine."""
+    """Further digits differ from machine to machine."""
     return float(f"{number:.6g}")
 
 

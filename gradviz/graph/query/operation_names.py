@@ -1,6 +1,6 @@
-"""What an operation is called: by the function that the reader called, or by its own name; and what data is called.
+"""Names of operations: after the function that the user called, or after the node; and names of data.
 
-In the graph's layer, because readers write these words on the command line, too.
+They are here and not in `rendering`, because users also write them on the command line.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from functools import lru_cache
 from gradviz.graph.model import Constant, Node
 
 NAMELESS = "constant"
-"""What data is called that no variable holds."""
+"""The name of data that no variable holds."""
 _WORD_BORDERS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BACKWARD = re.compile(r"Backward\d*$")
-# Which kernel torch chose is in the autograd name below the title.
+# The autograd name below the title says which kernel torch chose.
 _ATTENTION_KERNEL = re.compile(r"^(ScaledDotProduct)[A-Z][a-z]+Attention(ForCpu)?$")
 _SPECIAL_METHODS = {
     "__iadd__": "add_",
@@ -49,7 +49,7 @@ def constant_names(constant: Constant) -> tuple[str, ...]:
 
 
 def stem_of(node_name: str) -> str:
-    """``LogSoftmax`` of ``LogSoftmaxBackward0``, without the namespace."""
+    """``LogSoftmax`` for ``LogSoftmaxBackward0``, without the namespace."""
     return _BACKWARD.sub("", _without_namespace(node_name))
 
 
@@ -66,13 +66,13 @@ def operation_word(node_name: str) -> str:
 
 @lru_cache(maxsize=1000)
 def call_word(forward_call: str) -> str:
-    """``torch.nn.functional.linear`` without where it lives: ``linear``; ``torch.Tensor.__add__``: ``add``."""
+    """``torch.nn.functional.linear`` without its module: ``linear``; ``torch.Tensor.__add__``: ``add``."""
     last = forward_call.rpartition(".")[2]
     return _SPECIAL_METHODS.get(last) or (last.strip("_") if last.startswith("__") else last)
 
 
 def node_word(node: Node, *, shares_its_call: bool = False) -> str:
-    """The title of an operation. One call may make several nodes; then each is called by its own name."""
+    """The title of an operation. If one call made several nodes, each has its own name."""
     if node.kind in ("custom", "compiled"):
         return stem_of(node.name) or node.name
     if node.forward_call and not shares_its_call:
@@ -84,7 +84,7 @@ Call = tuple[str | None, int | None, int | None]
 
 
 def call_of(node: Node) -> Call:
-    """What nodes of one forward call have in common, as far as that was recorded."""
+    """What the nodes of one forward call have in common, as far as it was recorded."""
     return node.forward_call, node.call_site, node.scope
 
 
@@ -97,7 +97,7 @@ def calls_of_several_names(nodes: Iterable[Node]) -> set[Call]:
 
 
 def operation_names(node: Node) -> tuple[str, ...]:
-    """The words by which pictures may call an operation, always in the same order: hints name the first that fits."""
+    """The words that pictures may use for an operation, always in the same order: hints name the first that matches."""
     return _operation_names(node.name, node.forward_call)
 
 

@@ -1,6 +1,6 @@
-"""The reader's own line of a stack: the innermost one that is not in an installed package.
+"""The user's own line of a stack: the innermost one that is not in an installed package.
 
-Stacks are tables of call sites, in a graph or in a call log; `recording.run.file_kinds` asks the same of live frames.
+Stacks are tables of call sites, in a graph or in a call log; `recording.run.file_kinds` does the same for live frames.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gradviz.graph.model import CallSite, Graph
 
 
 def own_lines_around(sites: Sequence[CallSite], site: int | None) -> Iterator[int]:
-    """Indices of the reader's own lines from which a call site was reached, itself included, innermost first."""
+    """Indices of the user's own lines from which a call site was reached, itself included, innermost first."""
     while site is not None:
         if not sites[site].is_library:
             yield site
@@ -20,9 +20,9 @@ def own_lines_around(sites: Sequence[CallSite], site: int | None) -> Iterator[in
 
 
 def own_line(sites: Sequence[CallSite], site: int) -> int:
-    """Index of the reader's own line from which a call site was reached.
+    """Index of the user's own line from which a call site was reached.
 
-    Where there is none, the reader's program is itself an installed package, and the call site stands for itself.
+    If there is none, the user's program is itself an installed package, and the call site itself is the answer.
     """
     return next(own_lines_around(sites, site), site)
 
@@ -33,7 +33,7 @@ def own_lines(graph: Graph) -> list[int]:
 
 
 def own_lines_or_none(graph: Graph) -> list[int | None]:
-    """The same, with None for call sites that no line of the reader's own led to."""
+    """The same, with None for call sites that no line of the user led to."""
     own: list[int | None] = []
     for index, site in enumerate(graph.call_sites):
         outer = None if site.caller is None else own[site.caller]
@@ -47,22 +47,22 @@ def line_words(site: CallSite) -> str:
 
 
 def line_words_of(file: str, line: int | None) -> str:
-    """The same of a line that no call site is known for."""
+    """The same for a line that has no call site."""
     return f"{file_name(file)}:{line}"
 
 
 def file_name(path: str) -> str:
-    """The last part of a path of any system."""
+    """The last part of a path of any operating system."""
     return _SEPARATOR.split(path)[-1] if "\\" in path else path.rpartition("/")[2]
 
 
 def path_parts(path: str) -> list[str]:
-    """Its folders and its last part, less those that only say where the path begins."""
+    """Its folders and its last part, without parts that only say where the path begins."""
     return [part for part in _SEPARATOR.split(path) if part not in ("", ".", "..")]
 
 
 _SEPARATOR = re.compile(r"/|\\(?!ud[89a-f][0-9a-f]{2})")
-"""The backslash in ``m\\udce4in.py`` is none: so captures write what is not UTF-8 in a name."""
+"""The backslash in ``m\\udce4in.py`` is not a separator: captures write bytes that are not UTF-8 like this."""
 
 
 def function_words(site: CallSite) -> str:

@@ -1,4 +1,4 @@
-"""What a root is called, also where no variable holds it: the same in pictures, in searches and in `--from`."""
+"""The name of a root, even if no variable holds it: the same in pictures, in searches and for `--from`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gradviz.graph.model import Graph, RefusedRoot
 
 
 def root_names(graph: Graph) -> list[str]:
-    """The name of each root; ``output`` without one, and where several have none they are counted from 1."""
+    """The name of each root; ``output`` for one without name, and ``output 1``, ``output 2`` for several."""
     unnamed = sum(not root.name for root in graph.roots)
     names: list[str] = []
     count = 0
@@ -17,12 +17,12 @@ def root_names(graph: Graph) -> list[str]:
 
 
 def refused_name(root: RefusedRoot) -> str:
-    """What a root that torch refused is called."""
+    """The name of a root that torch refused."""
     return root.name or "output"
 
 
 def why_it_did_not_begin(graph: Graph) -> str | None:
-    """Why there is nothing that a backward call did; None where torch did not refuse it."""
+    """Why a backward call did nothing; None where torch did not refuse it."""
     if not graph.refused:
         return None
     function = "backward" if graph.backward is None else graph.backward.function

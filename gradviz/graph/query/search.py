@@ -1,10 +1,11 @@
-"""What of a graph a regular expression fits, however it is folded.
+"""Searches a graph with a regular expression, however the graph is folded.
 
-Searched are operations as pictures call them, variables and parameters, modules by path and class, and source lines.
+The search covers operations by their names in pictures, variables and parameters, modules by path and class, and source
+lines.
 
-- A dotted name is found by its own last part: ``attn`` finds the module ``h.0.attn``, but not all that is inside it.
-- Case counts where the expression has capitals; and only then torch's names are searched, as every second letter would
-  be found in ``Backward``. In small letters they are among the names of operations: ``BmmBackward0`` is ``bmm``.
+- A dotted name is found by its last part: ``attn`` finds the module ``h.0.attn``, but not everything inside it.
+- Case matters if the expression has capitals; only then torch's names are searched, as every second letter would match
+  in ``Backward``. In small letters they are among the names of operations: ``BmmBackward0`` is ``bmm``.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from gradviz.graph.traversal import scopes_around
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Ids and indices of all that fits."""
+    """Ids and indices of everything that matches."""
 
     nodes: frozenset[int]
     constants: frozenset[int]
     scopes: frozenset[int]
     roots: frozenset[int]
     cut_edges: frozenset[int] = frozenset()
-    """Of `Graph.cut_edges`: by the call that cuts, its line, or what gets no gradient."""
+    """Of `Graph.cut_edges`: by the call that cuts, its line, or a tensor that gets no gradient."""
     refused: frozenset[int] = frozenset()
     """Of `Graph.refused`."""
 
@@ -43,11 +44,11 @@ class Found:
 
 
 def search(graph: Graph, expression: str) -> Found:
-    """What `expression` fits in `graph`; raises `NothingFound` with near words, or `BadInput` where it is none."""
+    """Everything in `graph` that matches; raises `NothingFound` with near words, or `BadInput` for a bad expression."""
     pattern = compiled_for_search(expression)
     counts_case = not pattern.flags & re.IGNORECASE
 
-    @cache  # Large graphs say the same few words again and again.
+    @cache  # Large graphs repeat the same few words.
     def fits(word: str) -> bool:
         last_part = word.rfind(".") + 1
         return any(match.end() > last_part for match in pattern.finditer(word))
@@ -75,7 +76,7 @@ def search(graph: Graph, expression: str) -> Found:
 
 
 def _in_use(graph: Graph) -> tuple[set[int], set[int]]:
-    """Constants that are taken, and module calls that something was made in: tables may hold more."""
+    """Constants that an operation takes, and module calls in which something was made: tables may hold more."""
     constants = {constant for node in graph.nodes for constant in node.constants}
     scopes: set[int] = set()
     for scope in {node.scope for node in graph.nodes}:
@@ -86,17 +87,17 @@ def _in_use(graph: Graph) -> tuple[set[int], set[int]]:
 
 
 def nodes_to_show(graph: Graph, found: Found) -> set[int]:
-    """Nodes with which what was found comes into sight: for data what takes it, for a module its first node."""
-    places = {*found.nodes, *(node for cut_edge in found.cut_edges for node in graph.cut_edges[cut_edge].nodes)}
-    unseen = set(found.scopes)
+    """Nodes to show so that every match is visible: for data the operations that take it, for a module its first node."""
+    shown = {*found.nodes, *(node for cut_edge in found.cut_edges for node in graph.cut_edges[cut_edge].nodes)}
+    missing = set(found.scopes)
     for node in graph.nodes:
         if not found.constants.isdisjoint(node.constants):
-            places.add(node.id)
-        seen = unseen.intersection(scopes_around(graph.scopes, node.scope)) if unseen else ()
+            shown.add(node.id)
+        seen = missing.intersection(scopes_around(graph.scopes, node.scope)) if missing else ()
         if seen:
-            places.add(node.id)
-            unseen.difference_update(seen)
-    return places
+            shown.add(node.id)
+            missing.difference_update(seen)
+    return shown
 
 
 def _nothing_found(graph: Graph, expression: str, scopes: Iterable[int]) -> NothingFound:
@@ -112,12 +113,12 @@ def _nothing_found(graph: Graph, expression: str, scopes: Iterable[int]) -> Noth
 def _remedy(expression: str, words: Iterable[str]) -> str:
     as_text = re.escape(expression)
     if as_text != expression and any(expression in word for word in words):
-        return f"brackets, dots and the like are signs of an expression: for that very text write {as_text}"
+        return f"brackets, dots and the like have a meaning in expressions: for this exact text write {as_text}"
     last_parts = [part for word in words if not (part := word.rpartition(".")[2]).isdecimal()]
-    deaf = compiled(expression, re.IGNORECASE)
-    other_case = next((part for part in last_parts if deaf.search(part)), None)
+    ignoring_case = compiled(expression, re.IGNORECASE)
+    other_case = next((part for part in last_parts if ignoring_case.search(part)), None)
     if other_case is not None:
-        return f"capitals make case count: without them it fits {other_case!r}"
+        return f"capitals make the search case-sensitive: in small letters it matches {other_case!r}"
     return near_matches(expression, last_parts)
 
 
@@ -135,25 +136,25 @@ def _words_of_scope(scope: ModuleScope) -> tuple[str, str]:
     return scope.path, scope.class_name
 
 
-# Regular expressions that the reader wrote: compiled, or refused in one line.
+# Compiles the user's regular expressions, or refuses them in one line.
 
 
 def compiled(expression: str, flags: int = 0) -> re.Pattern[str]:
-    """The regular expression; raises `BadInput` for an empty one, and with Python's reason where it is none."""
+    """The compiled expression; raises `BadInput` for an empty one, and with Python's reason for a bad one."""
     if not expression:
-        raise BadInput("an empty expression fits everything", hint="write a word or a regular expression")
+        raise BadInput("an empty expression matches everything", hint="write a word or a regular expression")
     try:
         with warnings.catch_warnings():
-            # What other versions of Python will read in an expression is no concern of who wrote it for this one.
+            # How later versions of Python will read the expression does not concern the user now.
             warnings.simplefilter("ignore", FutureWarning)
             return re.compile(expression, flags)
     except re.error as error:
-        raise BadInput(f"{expression!r} is no regular expression: {error}") from error
+        raise BadInput(f"{expression!r} is not a regular expression: {error}") from error
 
 
 def compiled_for_search(expression: str) -> re.Pattern[str]:
-    """The same, deaf to case where the expression has no capitals."""
+    """The same, ignoring case if the expression has no capitals."""
     pattern = compiled(expression)
-    # A capital in \S or \W asks for no letter.
+    # The capital in \S or \W asks for no letter.
     letters = re.sub(r"\\.", "", expression)
     return pattern if letters != letters.lower() else compiled(expression, re.IGNORECASE)

@@ -194,7 +194,7 @@ def inside_of(arrangements: Arrangements, container: int, entry: Entry) -> tuple
     return None
 
 
-# Boxes that stand for several alike ones, for pictures that show each repetition separately.
+# Boxes with several repetitions, for pictures that show each repetition separately.
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from gradviz.graph.model import Graph
 from gradviz.graph.node_findings import CutEdge
 from gradviz.graph.traversal import scopes_around
 from gradviz.view.fold.plumbing import Connections
-from gradviz.view.items.boxes import ItemDrafts, Draft
+from gradviz.view.items.boxes import Draft, ItemDrafts
 
 
 def constants_of_cuts(graph: Graph) -> frozenset[tuple[int, int]]:
@@ -32,9 +32,7 @@ def draft_cuts(graph: Graph, connections: Connections, drafted: ItemDrafts) -> I
     """Draft every cut and the tensors that it cuts off; yields their links, each as source and target."""
     drafts = _CutDrafts(graph, connections, drafted)
     for number, edge in enumerate(graph.cut_edges):
-        yield from (
-            cut_edges.where_taken(number, edge) if edge.refused is None else drafts.before_refused(number, edge)
-        )
+        yield from (drafts.where_taken(number, edge) if edge.refused is None else drafts.before_refused(number, edge))
 
 
 class _CutKey(NamedTuple):
@@ -46,7 +44,7 @@ class _CutKey(NamedTuple):
 
 class _CutDrafts:
     def __init__(self, graph: Graph, connections: Connections, drafted: ItemDrafts) -> None:
-        self._graph, self._connections, self._placement = graph, connections, drafted
+        self._graph, self._connections, self._drafted = graph, connections, drafted
         self._cuts: dict[_CutKey, int] = {}
         """The draft of each cut."""
         self._ending_at: dict[_CutKey, list[int]] = {}
@@ -55,7 +53,7 @@ class _CutDrafts:
     def where_taken(self, number: int, edge: CutEdge) -> Iterator[tuple[int, int]]:
         """A cut whose result was taken by an operation, or became a leaf."""
         assert edge.node is not None, "a cut edge without a refused root begins at a node"
-        graph, drafted = self._graph, self._placement
+        graph, drafted = self._graph, self._drafted
         user = beside = self._item_of(edge.node)
         if graph.nodes[edge.node].is_leaf:
             beside = _user_of(drafted, user)
@@ -67,13 +65,13 @@ class _CutDrafts:
 
     def before_refused(self, number: int, edge: CutEdge) -> Iterator[tuple[int, int]]:
         """A cut before a refused root: a tensor computed from its result, on which backward was called."""
-        drafts = self._placement.drafts
+        drafts = self._drafted.drafts
         root = next(key for key, draft in enumerate(drafts) if draft.refused == edge.refused)
         sources = dict.fromkeys(map(self._item_of, edge.sources))
         parent = None
         for node in edge.sources[:1]:
             shared = _shared_depth(self._graph, edge.scope, self._graph.nodes[node].scope)
-            parent = _box_of(self._graph, self._placement, shared, self._item_of(node))
+            parent = _box_of(self._graph, self._drafted, shared, self._item_of(node))
         key = _CutKey(edge.origin, parent)
         yield from self._cut_before(root, number, key, root if parent is None else None)
         yield from ((source, self._cuts[key]) for source in sources)
@@ -81,9 +79,9 @@ class _CutDrafts:
     def _cut_before(self, user: int, number: int, key: _CutKey, beside: int | None) -> Iterator[tuple[int, int]]:
         """One draft for each cut in each box, with a draft behind it of the tensors it cuts off, where the graph does
         not show them."""
-        edge, new = self._graph.cut_edges[number], self._placement.new
+        edge, new = self._graph.cut_edges[number], self._drafted.new
         cut_edges = self._ending_at.setdefault(key, [])
-        if not cut_edges or edge.node is None or not self._placement.is_later[edge.node]:
+        if not cut_edges or edge.node is None or not self._drafted.is_later[edge.node]:
             cut_edges.append(number)  # Only the first repetition is drawn.
         if key not in self._cuts:
             behind = [new(Draft("cut_off", key.box, cut_edges=cut_edges), beside=beside)] if edge.tensors else []
@@ -94,15 +92,15 @@ class _CutDrafts:
     def _item_of(self, node: int) -> int:
         """The item of a node; for a leaf the first of several, or the folded box that holds it."""
         if self._graph.nodes[node].is_leaf:
-            return next(key for key, draft in enumerate(self._placement.drafts) if node in draft.nodes)
-        return self._placement.item_of[self._connections.owner[node]]
+            return next(key for key, draft in enumerate(self._drafted.drafts) if node in draft.nodes)
+        return self._drafted.item_of[self._connections.owner[node]]
 
     def _scope_at(self, node: int, user: int) -> int | None:
         """The module call in which the result of a cut is taken; for a leaf that of its user."""
         scope = self._graph.nodes[node].scope
         if scope is not None:
             return scope
-        draft = self._placement.drafts[user]
+        draft = self._drafted.drafts[user]
         return draft.scope if draft.node is None else self._graph.nodes[draft.node].scope
 
 

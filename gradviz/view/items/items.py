@@ -12,7 +12,7 @@ from gradviz.graph.model import Edge, Graph
 from gradviz.view.fold.arrangement import Arrangements
 from gradviz.view.fold.opening import Opening
 from gradviz.view.fold.plumbing import Connections
-from gradviz.view.items.boxes import ItemDrafts, Draft, draft_boxes
+from gradviz.view.items.boxes import Draft, ItemDrafts, draft_boxes
 from gradviz.view.items.cut_items import constants_of_cuts, draft_cuts
 from gradviz.view.items.leaf_items import LeafItems, constants_by_position
 from gradviz.view.items.loop_carried import LoopCarried
@@ -124,8 +124,8 @@ def _list_nodes(graph: Graph, connections: Connections, drafted: ItemDrafts) -> 
 
 def _number(drafted: ItemDrafts, link_drafts: _LinkDrafts) -> ItemsAndLinks:
     order = _drawing_order(drafted)
-    number = {draft: place for place, draft in enumerate(order)}
-    items = tuple(drafted.drafts[draft].item(place, number) for place, draft in enumerate(order))
+    number = {draft: index for index, draft in enumerate(order)}
+    items = tuple(drafted.drafts[draft].item(index, number) for index, draft in enumerate(order))
     links = sorted(
         (
             Link(number[source], number[target], link_draft.node, link_draft.output_nr, link_draft.edge_count)

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from gradviz.graph.model import Constant, Graph, Node
 from gradviz.view.fold.plumbing import Connections
 from gradviz.view.fold.weights import MAX_BESIDE
-from gradviz.view.items.boxes import ItemDrafts, Draft
+from gradviz.view.items.boxes import Draft, ItemDrafts
 
 
 def constants_by_position(node: Node) -> dict[int, int]:
     """The constants of an operation by their position among its inputs; by their own order where that is unknown."""
     free = [position for position, edge in enumerate(node.edges) if edge is None]
-    places = free if len(free) == len(node.constants) else range(len(node.constants))
-    return dict(zip(places, node.constants, strict=True))
+    positions = free if len(free) == len(node.constants) else range(len(node.constants))
+    return dict(zip(positions, node.constants, strict=True))
 
 
 def is_empty(constant: Constant) -> bool:

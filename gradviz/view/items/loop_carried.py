@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gradviz.graph.model import Edge, Graph
 from gradviz.view.fold.plumbing import Connections
-from gradviz.view.items.boxes import ItemDrafts, Draft, Step
+from gradviz.view.items.boxes import Draft, ItemDrafts, Step
 from gradviz.view.items.leaf_items import LeafItems, constants_by_position
 
 Slot = tuple[int, int]

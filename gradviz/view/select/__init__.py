@@ -1,1 +1,1 @@
-"""Selecting: the part of a graph that the reader asked for, as a graph of its own."""
+"""Selecting: the part of a graph that the user asked for, as a graph itself."""

@@ -1,10 +1,10 @@
-"""Puts the functions of the program, or its source lines, in the place of module calls: a graph that folds by those.
+"""Replaces module calls by functions of the program or by source lines: a graph that folds by those.
 
-A recording says which lines were running when an operation was made, but not where one call ends and the next from
-the same line begins. So a box is a run of operations, one after the other in creation order, that were all made under
-the same chain of callers. A loop that calls ``step()`` makes one box; what repeats in it is found by folding.
+A recording says which lines were running when an operation was made, but not where one call ends and the next from the
+same line begins. So a box is a run of operations, adjacent in creation order, that were made under the same chain of
+callers. A loop that calls ``step()`` makes one box; folding finds the repeats in it.
 
-Frames of installed packages are passed over: a function is nested in the reader's own function that led to it.
+Frames of installed packages are skipped: a function is nested in the user's own function that led to it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Boxes = Literal["function", "line"]
 
 @dataclass(frozen=True, slots=True)
 class Regrouped:
-    """A graph with other boxes, and a sentence each on what they are."""
+    """A graph with other boxes, and notes on them."""
 
     graph: Graph
     notes: tuple[str, ...] = ()
 
 
 def regroup(graph: Graph, by: Boxes) -> Regrouped:
-    """The same graph with boxes for functions or lines in place of module calls."""
+    """The same graph with boxes for functions or lines instead of module calls."""
     frames = _frames_by_function(graph) if by == "function" else _frames_by_line(graph)
     operations = [node for node in graph.nodes if not node.is_leaf]
     outermost = frames.common_to({frames.of(node) for node in operations})
@@ -45,7 +45,7 @@ def regroup(graph: Graph, by: Boxes) -> Regrouped:
     inside = {node: scopes.of_run[run] for node, run in run_of.items() if run >= 0}
     nodes = tuple(replace(node, scope=inside.get(node.id)) for node in graph.nodes)
     notes = _notes(graph, frames, outermost, by) if scopes.made else (f"no {by} of the program makes a box here",)
-    # A cut made no node, so it is in no run: it stands where what it cut off goes on.
+    # A cut made no node, so it is in no run: it gets the box of the node that took its result.
     cut_edges = tuple(
         replace(edge, scope=None if edge.node is None else inside.get(edge.node)) for edge in graph.cut_edges
     )
@@ -53,8 +53,8 @@ def regroup(graph: Graph, by: Boxes) -> Regrouped:
 
 
 def _notes(graph: Graph, frames: _Frames, outermost: int, by: Boxes) -> tuple[str, ...]:
-    """What is not told apart, and what has no box because it would be around everything."""
-    apart = "calls of a function from one place, one after the other, are one box: a recording does not tell them apart"
+    """What the recording cannot distinguish, and what has no box because it would surround everything."""
+    apart = "calls of a function from one line, one after the other, are one box: a recording does not distinguish them"
     site, function = frames.lines[outermost], frames.table[outermost].function
     where = "" if site is None else f" at {line_words(graph.call_sites[site])}"
     if by == "line":
@@ -64,18 +64,18 @@ def _notes(graph: Graph, frames: _Frames, outermost: int, by: Boxes) -> tuple[st
 
 
 class _Frame(NamedTuple):
-    """A function that was called from one line, or a line that ran, within another frame."""
+    """A function called from one line, or a line that ran, within another frame."""
 
     outer: int
     file: str
     function: str
-    place: int | None
-    """The number of the line; for a function the call site that called it."""
+    key: int | None
+    """The number of the line; for a function, the call site that called it."""
 
 
 @dataclass(slots=True)
 class _Frames:
-    """Numbered frames, 0 for what is outside of all, and for each call site the innermost one."""
+    """Numbered frames, 0 for the outside, and for each call site the innermost frame."""
 
     at: list[int] = field(default_factory=list)
     table: list[_Frame] = field(default_factory=lambda: [_Frame(0, "", "", None)])
@@ -96,7 +96,7 @@ class _Frames:
         return 0 if node.call_site is None else self.at[node.call_site]
 
     def common_to(self, numbers: set[int]) -> int:
-        """The innermost frame in which all of them lie."""
+        """The innermost frame around all of them."""
         common = next(iter(numbers), 0)
         for number in numbers:
             while number != common:
@@ -112,7 +112,7 @@ def _frames_by_function(graph: Graph) -> _Frames:
     own = own_lines_or_none(graph)
     for site in graph.call_sites:
         around, caller = (0, None) if site.caller is None else (frames.at[site.caller], own[site.caller])
-        # A comprehension or a lambda is read as part of the function that it stands in.
+        # A comprehension or a lambda counts as part of the function around it.
         if not site.is_library and not function_words(site).startswith("<"):
             around = frames.number(_Frame(around, site.file, function_words(site), caller), caller)
         frames.at.append(around)
@@ -130,7 +130,7 @@ def _frames_by_line(graph: Graph) -> _Frames:
 
 
 class _Run(NamedTuple):
-    """Operations one after the other in one frame; `around` is the run that they lie in, -1 for none."""
+    """Adjacent operations in one frame; `around` is the run around it, -1 for none."""
 
     frame: int
     around: int
@@ -143,7 +143,7 @@ class _Runs:
         self.frames, self.outermost = frames, outermost
         self.found: list[_Run] = []
         self._current: dict[int, int] = {}
-        """The run in each frame that is running, outermost first."""
+        """The current run of each frame that is running, outermost first."""
 
     def run_in(self, frame: int) -> int:
         """The run of the next operation, made in `frame`; -1 where it is in none."""
@@ -161,24 +161,24 @@ class _Runs:
 
 
 def _sizes(runs: Sequence[_Run], run_of: Mapping[int, int]) -> list[int]:
-    """How many operations each run holds, with those of the runs inside it."""
+    """How many operations each run holds, including those of the runs inside it."""
     sizes = [0] * len(runs)
     for run, count in Counter(run_of.values()).items():
         if run >= 0:
             sizes[run] = count
-    for place in range(len(runs) - 1, -1, -1):
-        if runs[place].around >= 0:
-            sizes[runs[place].around] += sizes[place]
+    for index in range(len(runs) - 1, -1, -1):
+        if runs[index].around >= 0:
+            sizes[runs[index].around] += sizes[index]
     return sizes
 
 
 def _lines_worth_a_box(runs: Sequence[_Run], sizes: Sequence[int]) -> list[bool]:
-    """A line that made one operation, or all that the line around it did, says nothing as a box of its own."""
+    """Whether each line gets a box: not if it made one operation, or all operations of the line around it."""
     return [size > 1 and (run.around < 0 or size < sizes[run.around]) for run, size in zip(runs, sizes, strict=True)]
 
 
 class _Scopes:
-    """The scopes that stand for runs."""
+    """The scopes made from runs."""
 
     def __init__(self, graph: Graph, frames: _Frames, kind: Boxes) -> None:
         self.graph, self.frames, self.kind = graph, frames, kind

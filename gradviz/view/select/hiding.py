@@ -1,8 +1,8 @@
-"""Leaves out what matches a regular expression; what it was computed from goes straight to what uses it.
+"""Leaves out nodes and constants that match a regular expression; links pass through them.
 
-Where many things are hidden one after the other, joining the sources of each to its users could make far more edges
-than there were. So what would join more than `MAX_JOINED` sources stays, and so does what has to be seen: the last
-operation before a root that no single other could stand for, and the node in which backward failed.
+Where many neighbours are hidden, joining the sources of each to its users could make far more edges than there were. So
+an operation that would join more than `MAX_JOINED` sources stays. Also the last operation before a root stays if no
+single other node can replace it, and the node in which backward failed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Figures = TypeVar("_Figures")
 
 
 def hide(graph: Graph, expressions: Sequence[str]) -> tuple[Graph, list[str]]:
-    """The graph without operations, leaves and constants that match, and a sentence each on what was left out."""
+    """The graph without operations, leaves and constants that match, and notes on what was left out."""
     patterns = [compiled(expression) for expression in expressions]
     matches = [_matching(graph, pattern) for pattern in patterns]
     nodes = set[int]().union(*(found.nodes for found in matches))
@@ -59,9 +59,9 @@ class _Matches:
 
 
 def _matching(graph: Graph, pattern: re.Pattern[str]) -> _Matches:
-    """What one expression fits: operations by every name, leaves and constants by theirs, all by their module."""
+    """What one expression matches: operations by every name, leaves and constants by theirs, all by their module."""
 
-    @cache  # Large graphs say the same few words again and again.
+    @cache  # Large graphs repeat the same few words.
     def fits(word: str) -> bool:
         return pattern.search(word) is not None
 
@@ -82,14 +82,14 @@ def _words_of(graph: Graph, node: Node) -> list[str]:
 
 @dataclass(slots=True)
 class _Passing:
-    """How the graph is joined once what is hidden is passed through."""
+    """How the graph is joined after hidden nodes are passed through."""
 
     inputs: list[_Edges]
-    """For each node its edges, to what is kept only."""
+    """For each node its edges, to nodes that are kept."""
     sources: dict[int, _Edges] = field(default_factory=dict)
-    """For each hidden node what stands for its output."""
+    """For each hidden node the edges that replace its output."""
     staying: Counter[str] = field(default_factory=Counter)
-    """Why some of what matches is shown all the same, and how often."""
+    """Why some matching nodes are shown all the same, and how often."""
 
 
 def _pass_through(graph: Graph, matching: Collection[int]) -> _Passing:
@@ -110,30 +110,30 @@ def _pass_through(graph: Graph, matching: Collection[int]) -> _Passing:
 
 
 def _reason_to_stay(source_count: int, *, is_root: bool, has_failed: bool) -> str:
-    """Why a node that matches is shown all the same; empty where it is not."""
+    """Why a matching node is shown all the same; empty where it is hidden."""
     if has_failed:
         return "backward failed in it"
     if is_root and source_count != 1:
-        return "nothing else could stand for a root"
+        return "nothing else could be the root"
     return f"it joins more than {MAX_JOINED} others" if source_count > MAX_JOINED else ""
 
 
 def _joined(edges: _Edges, sources: dict[int, _Edges]) -> _Edges:
-    """The edges with whatever stands for what is hidden in its place, each only once."""
+    """The edges, with hidden targets replaced, each edge only once."""
     joined: list[Edge | None] = []
     known = set(edges)
     for edge in edges:
         if edge is None or edge.target not in sources:
             joined.append(edge)
             continue
-        stand_ins = sources[edge.target]
-        joined.extend([each for each in stand_ins if each not in known] if stand_ins else [None])
-        known.update(stand_ins)
+        replacements = sources[edge.target]
+        joined.extend([each for each in replacements if each not in known] if replacements else [None])
+        known.update(replacements)
     return tuple(joined)
 
 
 def _with_inputs(node: Node, passing: _Passing) -> Node:
-    """The node joined past what is hidden; what it sent is still known along edges that stand for nothing else."""
+    """The node joined past hidden nodes; gradients are kept along edges that replace nothing else."""
     edges = passing.inputs[node.id]
     if edges is node.edges:
         return node
@@ -148,21 +148,21 @@ def _with_inputs(node: Node, passing: _Passing) -> Node:
 def _still_true(node: Node, figures: tuple[_Figures | None, ...], passing: _Passing) -> tuple[_Figures | None, ...]:
     if not figures:
         return ()
-    stayed = [place for place, edge in enumerate(node.edges) if edge and edge.target not in passing.sources]
-    own = {node.edges[place] for place in stayed}
-    stand_ins = {each for edge in node.edges if edge for each in passing.sources.get(edge.target, ())}
+    stayed = [position for position, edge in enumerate(node.edges) if edge and edge.target not in passing.sources]
+    own = {node.edges[position] for position in stayed}
+    replacements = {each for edge in node.edges if edge for each in passing.sources.get(edge.target, ())}
     # Joining keeps a node's own edges in their order.
-    places = iter(stayed)
-    kept = [(edge, next(places)) if edge in own else (edge, None) for edge in passing.inputs[node.id]]
-    return tuple([None if place is None or edge in stand_ins else figures[place] for edge, place in kept])
+    positions = iter(stayed)
+    kept = [(edge, next(positions)) if edge in own else (edge, None) for edge in passing.inputs[node.id]]
+    return tuple([None if position is None or edge in replacements else figures[position] for edge, position in kept])
 
 
 def _moved(root: Root, passing: _Passing) -> Root:
-    """The root at what it was computed from, where the operation that made it is hidden."""
+    """The root moved to the source of its operation, where that operation is hidden."""
     if root.node not in passing.sources:
         return root
     (source,) = passing.sources[root.node]
-    assert source is not None, "only what is there stands for something"
+    assert source is not None, "a hidden root has one source"
     return replace(root, node=source.target, output_nr=source.input_nr)
 
 

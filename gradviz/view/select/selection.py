@@ -1,4 +1,4 @@
-"""Takes the part of a graph that the reader asked for: a graph again, so that every format and question works on it."""
+"""Selects the part of a graph that the user asked for: again a graph, so every format and query works on it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ USUAL_RADIUS = 2
 
 @dataclass(frozen=True, slots=True)
 class SelectOptions:
-    """Which part of a graph to show; where several are given, what all of them leave.
+    """Which part of a graph to show; with several options, the nodes that fit all of them.
 
-    Raises `BadInput` for a radius without a middle, and for what is no regular expression.
+    Raises `BadInput` for a radius without a middle, and for a bad regular expression.
     """
 
     path: tuple[str, str] | None = None
-    """Only what lies on a way of the data between two names, in whichever order they are given."""
+    """Only nodes on a path of the data between two names, given in either order."""
     around: str | None = None
-    """Only what is at most `radius` edges away from a name, with the data or against it."""
+    """Only nodes at most `radius` edges away from a name, in both directions."""
     radius: int | None = None
     """None for `USUAL_RADIUS`."""
     start: str | None = None
@@ -36,27 +36,27 @@ class SelectOptions:
     downstream: bool = False
     """With `start`: only the name and what was computed from it."""
     only_trainable: bool = False
-    """Only parameters and what is computed from them: no data, nothing frozen, no leaves that are no parameters."""
+    """Only parameters and what is computed from them: no data, nothing frozen, no leaves other than parameters."""
     hide: tuple[str, ...] = ()
-    """Regular expressions: operations, leaves and data that match one are left out, and links pass through them."""
+    """Regular expressions: matching operations, leaves and data are left out, and links pass through them."""
 
     def __post_init__(self) -> None:
         if self.radius is not None and self.around is None:
-            raise BadInput(f"a radius of {self.radius}, but around what?", hint="name the middle with --around NAME")
+            raise BadInput(f"a radius of {self.radius} needs a middle", hint="name the middle with --around NAME")
         for expression in self.hide:
             compiled(expression)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A part of a graph, and in one plain sentence each, what was left out."""
+    """A part of a graph, with one sentence for each thing that was left out."""
 
     graph: Graph
     notes: tuple[str, ...] = ()
 
 
 def select(graph: Graph, options: SelectOptions) -> Selection:
-    """The part of `graph` that is asked for; raises `NotInThisGraph` where a name fits nothing or nothing is left."""
+    """The requested part of `graph`; raises `NotInThisGraph` where a name matches nothing or nothing is left."""
     parts = _parts(graph, options)
     if not parts and not options.hide:
         return Selection(graph)
@@ -96,7 +96,7 @@ def _common_part(graph: Graph, parts: list[Part]) -> tuple[Graph, list[str]]:
     return subgraph(graph, nodes, constants), notes
 
 
-# The ways of asking for a part of a graph, each as the nodes and constants that it leaves.
+# Each option that selects a part of a graph, as the nodes and constants that it keeps.
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,34 +108,34 @@ class Part:
     words: str
     """What they are, to follow "12 nodes:"."""
     remarks: tuple[str, ...] = ()
-    """What else the reader should know, a sentence each."""
+    """Further notes, a sentence each."""
 
 
 def between(graph: Graph, one: str, other: str) -> Part:
-    """What lies on a way of the data from one name to the other, or else from the other to the one.
+    """Nodes on a path of the data from one name to the other, or else from the other to the one.
 
-    Weights and data that join on the way are no part of it.
+    Weights and data that join the path are left out.
     """
     start, stop = resolve(graph, one), resolve(graph, other)
     nodes = _on_paths(graph, start, stop) or _on_paths(graph, stop, start)
     if not nodes:
         raise NotInThisGraph(
-            f"no way of the data leads from {one!r} to {other!r} or back",
+            f"no path leads from {one!r} to {other!r} or back",
             hint="neither was computed from the other; --around shows what is near a name",
         )
     return Part(
         nodes,
         {*start.constants, *stop.constants},
-        f"those on a way between {one!r} and {other!r} (--path)",
+        f"those on a path between {one!r} and {other!r} (--path)",
         (*_about_what_joins(graph, nodes), *_notes(start, stop)),
     )
 
 
 def around(graph: Graph, name: str, radius: int) -> Part:
-    """What is at most `radius` edges away from a name, with the data or against it.
+    """Nodes at most `radius` edges away from a name, in both directions.
 
-    No way leads on through a leaf: a weight that every step of a loop takes makes the steps no neighbours. Views and
-    copies count for nothing, as pictures do not show them.
+    No path continues through a leaf: steps of a loop are not neighbours because they share a weight. Views and copies
+    do not count, as pictures do not show them.
     """
     middle = resolve(graph, name)
     distances = _distances(graph, middle.nodes, radius)
@@ -154,7 +154,7 @@ def around(graph: Graph, name: str, radius: int) -> Part:
 
 
 def trainable(graph: Graph) -> Part:
-    """Parameters and what is computed from them: no data, nothing frozen, and no leaves that are no parameters."""
+    """Parameters and what is computed from them: no data, nothing frozen, and no other leaves."""
     parameters = [node.id for node in graph.nodes if node.kind == "parameter"]
     if not parameters:
         names = ", ".join(leaf.names[0] if leaf.names else "unnamed" for leaf in graph.leaves[:4])
@@ -166,11 +166,11 @@ def trainable(graph: Graph) -> Part:
 
 
 def leading_to(graph: Graph, name: str) -> Part:
-    """What a name stands for, and all that it was computed from."""
+    """What a name means, and all that it was computed from."""
     end = resolve(graph, name)
     if end.constants and all(graph.nodes[node].constants for node in end.nodes):
         raise NotInThisGraph(
-            f"{name!r} needs no gradient: nothing that it was computed from was recorded", hint=_THE_REVERSE
+            f"{name!r} needs no gradient: what it was computed from was not recorded", hint=_THE_REVERSE
         )
     nodes = ancestors(graph, end.nodes)
     taken = {constant for node in nodes for constant in graph.nodes[node].constants}
@@ -184,7 +184,7 @@ _THE_REVERSE = "--reverse shows what was computed from it"
 
 
 def following(graph: Graph, name: str) -> Part:
-    """What a name stands for, and all that was computed from it; what else that took is no part of it."""
+    """What a name means, and all that was computed from it, without its other inputs."""
     start = resolve(graph, name)
     words = f"{name!r} and what was computed from it (--from, --reverse)"
     return Part(descendants(graph, start.nodes), start.constants, words, _notes(start))
@@ -197,11 +197,11 @@ def _on_paths(graph: Graph, start: Named, stop: Named) -> set[int]:
 def _about_what_joins(graph: Graph, nodes: Collection[int]) -> Iterator[str]:
     found = (graph.nodes[node] for node in nodes)
     if any(node.constants or any(edge and edge.target not in nodes for edge in node.edges) for node in found):
-        yield "weights and data that join on the way are left out"
+        yield "weights and data that join the path are left out"
 
 
 def _distances(graph: Graph, starts: Collection[int], radius: int) -> dict[int, int]:
-    """For each node within `radius` edges how far away it is."""
+    """For each node within `radius` edges its distance."""
     users = consumers(graph)
     owner = connect(graph, keep_plumbing=False).owner
     distances = dict.fromkeys(starts, 0)
@@ -209,7 +209,7 @@ def _distances(graph: Graph, starts: Collection[int], radius: int) -> dict[int, 
     distance = 0
     while border and distance <= radius:
         following: list[int] = []
-        for node in border:  # grows while it is walked, by plumbing: what it leads to is no further away
+        for node in border:  # the list grows by plumbing while it is walked: nodes behind plumbing are no further away
             if graph.nodes[node].is_leaf and distance:
                 continue
             for neighbour in (*users[node], *(edge.target for edge in graph.nodes[node].edges if edge is not None)):

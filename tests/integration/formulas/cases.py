@@ -1,4 +1,4 @@
-"""With what each plain formula is compared with autograd: shapes, broadcasting, dimensions."""
+"""The inputs on which each plain formula is compared with autograd: shapes, broadcasting, dimensions."""
 
 from __future__ import annotations
 

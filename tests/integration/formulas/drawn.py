@@ -1,4 +1,4 @@
-"""Random arguments of an operation, described: what a case says, and what is drawn for it."""
+"""Random arguments of an operation: what a case declares, and what is drawn for it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def integers(below: int, *shape: int) -> Drawn:
 
 
 def complex_number(*shape: int) -> Drawn:
-    """Complex also where the other arguments are real."""
+    """Complex even where the other arguments are real."""
     return Drawn(shape, lambda shape, generator: torch.randn(shape, generator=generator, dtype=torch.complex128))
 
 
@@ -89,7 +89,7 @@ class Case:
 
 
 def given(node: str, **arguments: Any) -> Case:
-    """Arguments by their names in the formula; those that are not `Drawn` are given as they are."""
+    """Arguments by their names in the formula; those that are not `Drawn` are passed unchanged."""
     return Case(node, arguments)
 
 

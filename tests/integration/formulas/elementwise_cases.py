@@ -1,4 +1,4 @@
-"""Calls of what works element by element."""
+"""Calls of operations that work element by element."""
 
 from __future__ import annotations
 

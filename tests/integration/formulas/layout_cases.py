@@ -1,4 +1,4 @@
-"""Calls of what reduces, rearranges and picks elements."""
+"""Calls of operations that reduce, rearrange and pick elements."""
 
 from __future__ import annotations
 

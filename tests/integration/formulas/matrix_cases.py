@@ -1,4 +1,4 @@
-"""Calls of what multiplies, decomposes, normalizes and convolves."""
+"""Calls of operations that multiply, decompose, normalize and convolve."""
 
 from __future__ import annotations
 

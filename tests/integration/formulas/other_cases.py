@@ -1,4 +1,4 @@
-"""Calls of losses, attention, complex and random numbers."""
+"""Calls of losses, attention, complex and random operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of functions without a backward of their own name is what torch does."""
+"""Calls of functions without a backward of their own make the nodes that gradviz lists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradviz.formulas import known_formulas
 from gradviz.formulas.compositions import Composition, compositions
 from gradviz.recording.walk.node_kinds import kind_of_operation
 
-# Of no interest to who asks for a gradient: other shapes and types of the same numbers.
+# Nodes that do not matter for a gradient: other shapes and types of the same numbers.
 _PLUMBING = frozenset({"ToCopyBackward0", "UnsafeSplitBackward0"})
 CALLS = list(dict.fromkeys(each for found in compositions().values() for each in found))
 
@@ -26,7 +26,7 @@ def _leaf(*sizes: int) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def names() -> dict[str, Any]:
-    """What a call may use."""
+    """The names that a call may use."""
     torch.manual_seed(0)
     positive = torch.rand(4, 4)
     return {

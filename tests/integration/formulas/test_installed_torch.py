@@ -1,4 +1,4 @@
-"""What was read from torch's files is what the torch that runs was compiled from."""
+"""The formulas read from torch's files match the torch that runs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def test_every_node_that_torch_has_is_explained() -> None:
     assert known.of_torch - known.exact - known.special == frozenset()
 
 
-def test_what_compiled_nodes_save_is_what_their_formulas_name() -> None:
+def test_compiled_nodes_save_the_values_that_their_formulas_name() -> None:
     assert classes_that_differ() == []
 
 
 @pytest.mark.parametrize(
     "call", [torch.exp, lambda x: torch.softmax(x, 0), lambda x: torch.cdist(x, x.detach()), lambda x: torch.pdist(x)]
 )
-def test_a_backward_can_be_differentiated_where_that_is_said(call: Callable[[torch.Tensor], torch.Tensor]) -> None:
+def test_a_backward_can_be_differentiated_where_gradviz_says_so(call: Callable[[torch.Tensor], torch.Tensor]) -> None:
     x = torch.rand(3, 3, requires_grad=True)
     result = call(x)
     assert result.grad_fn is not None
@@ -40,7 +40,7 @@ def test_a_backward_can_be_differentiated_where_that_is_said(call: Callable[[tor
             torch.autograd.grad(first.square().sum(), x)
 
 
-def test_nodes_written_by_hand_have_a_page_under_the_names_that_torch_gives_them() -> None:
+def test_nodes_written_by_hand_have_a_description_under_the_names_that_torch_gives_them() -> None:
     base = torch.ones(3, requires_grad=True).clone()
     base[0] = torch.ones((), requires_grad=True)
     copied = torch.zeros(2, dtype=torch.float64)

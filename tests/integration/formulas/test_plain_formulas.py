@@ -14,8 +14,8 @@ import torch
 from gradviz.formulas import known
 from gradviz.formulas.arguments import result_names
 from gradviz.formulas.plain import Trap, evaluation, plain_formulas
+from gradviz.formulas.plain.expression_functions import EXPRESSION_FUNCTIONS
 from gradviz.formulas.plain.plain_formula import PlainFormula
-from gradviz.formulas.plain.words import WORDS
 from tests.integration.formulas.cases import CASES
 from tests.integration.formulas.drawn import Case, Drawn
 
@@ -44,7 +44,7 @@ def test_formulas_call_inputs_and_results_as_torch_does() -> None:
         formula, derivative = FORMULAS[node], known.of(node)
         assert derivative is not None
         arguments = set(re.findall(r" (\w+)(?:=[^,()]*)?[,)]", derivative.schema.rpartition(" -> ")[0]))
-        abbreviated = {*formula.where, *WORDS, "torch", "grad", "grads", "result"}
+        abbreviated = {*formula.where, *EXPRESSION_FUNCTIONS, "torch", "grad", "grads", "result"}
 
         assert set(formula.gradients) <= set(derivative.input_names), node
         assert set(formula.usual) <= arguments, node
@@ -53,7 +53,7 @@ def test_formulas_call_inputs_and_results_as_torch_does() -> None:
 
 
 @pytest.mark.parametrize("node", [name for name, formula in FORMULAS.items() if formula.traps and not formula.same_as])
-def test_what_a_trap_says_happens(node: str) -> None:
+def test_a_trap_happens_as_described(node: str) -> None:
     for trap in FORMULAS[node].traps:
         assert repr(_shown(trap)) == repr(eval(trap.shows, {"nan": float("nan"), "inf": float("inf")})), trap.sentence
 
@@ -61,9 +61,9 @@ def test_what_a_trap_says_happens(node: str) -> None:
 def _compare(formula: PlainFormula, case: Case, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(zlib.crc32(case.node.encode()))
     values = {name: _drawn(what, generator, dtype) for name, what in case.arguments.items()}
-    # A drawing operation draws the same again where its forward is evaluated.
+    # A random operation draws the same numbers when its forward is evaluated.
     torch.manual_seed(0)
-    outputs = _outputs(formula, eval(formula.call, {"torch": torch, **WORDS, **values}))
+    outputs = _outputs(formula, eval(formula.call, {"torch": torch, **EXPRESSION_FUNCTIONS, **values}))
     differentiable = [output for output in outputs if output.requires_grad]
     grads = tuple(_arriving(output, generator) for output in outputs)
     arriving = [grad for output, grad in zip(outputs, grads, strict=True) if output.requires_grad]
@@ -75,19 +75,19 @@ def _compare(formula: PlainFormula, case: Case, dtype: torch.dtype) -> None:
     expected = iter(torch.autograd.grad(differentiable, list(itertools.chain(*wanted.values())), arriving))
     known_values = {**values, **kept, **_by_name(formula, outputs), "grad": arriving[0], "grads": grads}
     with torch.no_grad():
-        told = evaluation.gradients(formula, torch, known_values)
+        by_formula = evaluation.gradients(formula, torch, known_values)
         torch.manual_seed(0)
         forward = evaluation.forward(formula, torch, known_values)
     assert wanted
     for name, inputs in wanted.items():
-        for gradient, _ in zip(_tensors(told[name]), inputs, strict=True):
+        for gradient, _ in zip(_tensors(by_formula[name]), inputs, strict=True):
             torch.testing.assert_close(gradient, next(expected), msg=lambda text: f"{case}, {dtype}: {text}")
     for result, output in zip(_tensors(forward), outputs, strict=False):
         torch.testing.assert_close(result, output.detach(), msg=lambda text: f"forward of {case}, {dtype}: {text}")
 
 
 def _names(formula: PlainFormula) -> set[str]:
-    """What expressions take from outside; not what a comprehension names in passing."""
+    """Names that expressions take from outside; not the variables of comprehensions."""
     expressions = (*formula.gradients.values(), *formula.where.values(), formula.forward or formula.call)
     names = [node for each in expressions for node in ast.walk(ast.parse(each)) if isinstance(node, ast.Name)]
     in_passing = {node.id for node in names if isinstance(node.ctx, ast.Store)}
@@ -101,20 +101,20 @@ def _drawn(what: Any, generator: torch.Generator, dtype: torch.dtype) -> Any:
 
 
 def _kept_by_node(output: torch.Tensor, values: dict[str, Any]) -> dict[str, Any]:
-    """Of the arguments that are no tensors those that the node keeps, as a recording finds them there."""
+    """The arguments that are not tensors and that the node keeps, as a recording finds them there."""
     settings = {name: value for name, value in values.items() if not any(map(torch.is_tensor, _tensors(value)))}
     return {name: _signed(getattr(output.grad_fn, f"_saved_{name}", value)) for name, value in settings.items()}
 
 
 def _signed(value: Any) -> Any:
-    """Nodes hand out negative dimensions as huge numbers."""
+    """Nodes return negative dimensions as huge numbers."""
     if isinstance(value, tuple):
         return tuple(map(_signed, value))
     return value - 2**64 if isinstance(value, int) and value >= 2**63 else value
 
 
 def _arriving(output: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Nothing arrives for a result without a history."""
+    """No gradient arrives for a result without history."""
     if not output.requires_grad:
         return torch.zeros_like(output)
     return torch.randn(output.shape, generator=generator, dtype=output.dtype)
@@ -142,7 +142,7 @@ def _wants_gradient(value: Any) -> bool:
 
 
 def _shown(trap: Trap) -> Any:
-    """What its program shows, as a literal would say it."""
+    """The result of its program, as a literal."""
     *lines, last = trap.program.splitlines()
     names: dict[str, Any] = {"torch": torch}
     exec("\n".join(lines), names)

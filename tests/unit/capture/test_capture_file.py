@@ -69,6 +69,15 @@ def test_the_documented_layout_is_what_is_read() -> None:
     assert read_capture(file_with(msgspec.msgpack.encode(small_capture())), "run.gradviz") == small_capture()
 
 
+def test_files_name_cut_edges_as_the_first_format_did() -> None:
+    edge = {"finding": {"code": "GV101", "cause": "detached", "severity": "error"}, "cut": "detach", "refused": 0}
+    graph = {"refused": [{}], "ghost_edges": [edge | {"way": ["mul"]}]}
+    capture = read_capture(file_with(msgspec.msgpack.encode({"program": {"name": "a"}, "graphs": [graph]})), "a")
+    (cut_edge,) = capture.graphs[0].cut_edges
+    assert (cut_edge.cut, cut_edge.path) == ("detach", ("mul",))
+    assert msgspec.to_builtins(capture.graphs[0])["ghost_edges"][0]["way"] == ("mul",)
+
+
 def test_the_first_line_says_what_the_file_is() -> None:
     first_line = write_capture(small_capture()).split(b"\n")[0]
     assert first_line == b"gradviz capture 1"
@@ -114,7 +123,7 @@ def test_a_first_line_without_a_version_is_refused(first_line: bytes) -> None:
     assert "its first line does not end in a format version" in refusal(first_line + b"x" * 20)
 
 
-def test_a_wrong_value_is_refused_with_its_place() -> None:
+def test_a_wrong_value_is_refused_with_its_path() -> None:
     wrong: dict[str, Any] = msgspec.to_builtins(small_capture())
     wrong["graphs"][0]["nodes"][3]["id"] = "three"
     assert "Expected `int`, got `str` - at `$.graphs[0].nodes[3].id`" in refusal(
@@ -122,23 +131,23 @@ def test_a_wrong_value_is_refused_with_its_place() -> None:
     )
 
 
-def test_a_missing_field_is_refused_with_its_place() -> None:
+def test_a_missing_field_is_refused_with_its_path() -> None:
     wrong: dict[str, Any] = msgspec.to_builtins(small_capture())
     del wrong["graphs"][0]["nodes"][1]["name"]
     line = refusal(file_with(msgspec.msgpack.encode(wrong)))
     assert "missing required field `name` - at `$.graphs[0].nodes[1]`" in line
 
 
-def test_a_reference_to_nothing_is_refused_with_its_place() -> None:
+def test_a_reference_to_nothing_is_refused_with_its_path() -> None:
     loose = Capture(Program("train.py"), graphs=(Graph(), Graph(nodes=(Node(id=0, name="A", edges=(Edge(7),)),))))
     assert "node 0 refers to node 7, but there are 1 at $.graphs[1]" in refusal(write_capture(loose))
 
 
-@pytest.mark.parametrize("circle", [(0,), (1, 0), (2, 0, 1)])
-def test_nodes_that_are_computed_from_themselves_are_refused(circle: tuple[int, ...]) -> None:
-    nodes = tuple(Node(id=place, name="A", edges=(Edge(target),)) for place, target in enumerate(circle))
+@pytest.mark.parametrize("cycle", [(0,), (1, 0), (2, 0, 1)])
+def test_nodes_that_are_computed_from_themselves_are_refused(cycle: tuple[int, ...]) -> None:
+    nodes = tuple(Node(id=place, name="A", edges=(Edge(target),)) for place, target in enumerate(cycle))
     line = refusal(write_capture(Capture(Program("train.py"), graphs=(Graph(nodes=nodes),))))
-    assert "the edges around node 0 run in a circle at $.graphs[0]" in line
+    assert "the edges around node 0 make a cycle at $.graphs[0]" in line
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x91" * 100_000, b"\x80\x80"])
@@ -146,7 +155,7 @@ def test_a_payload_that_is_no_capture_is_refused(payload: bytes) -> None:
     assert "is damaged" in refusal(file_with(payload))
 
 
-def test_fields_of_a_later_gradviz_are_passed_over() -> None:
+def test_fields_of_a_later_gradviz_are_ignored() -> None:
     later: dict[str, Any] = msgspec.to_builtins(small_capture())
     # Line numbers are integers in MessagePack and text in other forms.
     later["sources"] = small_capture().sources
@@ -154,7 +163,7 @@ def test_fields_of_a_later_gradviz_are_passed_over() -> None:
     assert read_capture(file_with(msgspec.msgpack.encode(later)), "run.gradviz") == small_capture()
 
 
-def test_a_capture_is_told_from_a_script_by_its_first_bytes() -> None:
+def test_a_capture_is_distinguished_from_a_script_by_its_first_bytes() -> None:
     assert is_capture(write_capture(small_capture())[:64])
     assert not is_capture(b"import torch\n")
     assert not is_capture(b"")
@@ -182,7 +191,7 @@ def test_the_schema_names_every_field_of_a_node() -> None:
     assert set(capture_schema()["$defs"]["Node"]["properties"]) == set(Node.__struct_fields__)
 
 
-def test_a_name_that_is_not_utf_8_does_not_cost_the_recording() -> None:
+def test_a_capture_with_a_name_that_is_not_utf_8_is_written_and_read() -> None:
     named = replace(small_capture(), program=Program("tr\udce4in.py"))
     assert read_capture(write_capture(named), "run.gradviz") == replace(named, program=Program("tr\\udce4in.py"))
 

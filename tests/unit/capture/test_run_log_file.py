@@ -51,7 +51,7 @@ def read(data: bytes) -> RunLog | None:
 
 
 def is_told_and_true(log: RunLog | None) -> bool:
-    """Nothing wrong is shown, and what is missing is said."""
+    """No wrong step is read, and what is missing is reported."""
     if log is None:
         return True
     is_whole = log.steps == STEPS and log.end == END
@@ -109,7 +109,7 @@ def test_any_stretch_of_bytes_may_be_replaced_by_others(start: int, end: int, ot
 
 
 @given(st.binary(max_size=200))
-def test_whatever_follows_the_first_line_is_told(other: bytes) -> None:
+def test_any_bytes_after_the_first_line_are_read_or_reported(other: bytes) -> None:
     assert read(b"gradviz run log 1\n" + other) is None
 
 
@@ -118,7 +118,7 @@ def test_a_length_that_was_made_huge_reads_no_further_than_the_file() -> None:
     huge = start + struct.pack(">II", zlib.crc32(start), 0)
     log = read(b"gradviz run log 1\n" + RECORDS[0] + huge + b"xyz")
     assert log is not None
-    assert log.cut == "is cut short: its last 16 bytes are no whole record"
+    assert log.cut == "is cut short: its last 16 bytes are not a complete record"
 
 
 @pytest.mark.parametrize(
@@ -137,12 +137,12 @@ def test_a_step_that_does_not_fit_the_header_ends_the_log(wrong: StepFigures) ->
     assert log.cut == "is damaged after step 1"
 
 
-def test_records_of_a_later_gradviz_are_passed_over() -> None:
+def test_records_of_a_later_gradviz_are_ignored() -> None:
     later = record(b"Q", RunEnd(7))
     assert read(b"gradviz run log 1\n" + b"".join([RECORDS[0], later, *RECORDS[1:]])) == RunLog(HEADER, STEPS, END)
 
 
-def test_bytes_after_the_end_are_told() -> None:
+def test_bytes_after_the_end_are_reported() -> None:
     log = read(WHOLE + b"\r\n")
     assert log is not None
     assert log.cut == "is damaged: 2 bytes follow its end"

@@ -1,4 +1,4 @@
-"""Names of what nodes take and give, from the schemas of their functions."""
+"""Names of the inputs and results of nodes, from the schemas of their functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gradviz.formulas.arguments import edge_names, result_names, tensor_argument
         ("avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[]) -> Tensor", ["self"]),
     ],
 )
-def test_tensor_arguments_are_told_from_settings(schema: str, names: list[str]) -> None:
+def test_tensor_arguments_are_distinguished_from_settings(schema: str, names: list[str]) -> None:
     assert [each.name for each in tensor_arguments(schema)] == names
 
 

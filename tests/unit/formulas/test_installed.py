@@ -1,4 +1,4 @@
-"""What the installed torch says about derivatives, and the file in which that is kept."""
+"""The derivatives of the installed torch, and the file in which they are cached."""
 
 from __future__ import annotations
 
@@ -12,14 +12,22 @@ from gradviz.errors import MissingDependency
 from gradviz.formulas import installed, known
 from gradviz.formulas.derivative import Derivative, FormulaTable, ForwardFormula, InputFormula, SavedValue
 from gradviz.formulas.installed import FormulaFiles, find_formula_files
-from gradviz.formulas.known import MAX_KEPT, KnownFormulas, cache_file, cache_folder, known_formulas, of, write_cached
+from gradviz.formulas.known import (
+    MAX_CACHE_FILES,
+    KnownFormulas,
+    cache_file,
+    cache_folder,
+    known_formulas,
+    of,
+    write_cached,
+)
 
 KEPT = FormulaTable("of a test", (Derivative("ExpBackward0", "exp", "exp(Tensor self) -> Tensor"),))
 
 
 @pytest.fixture
 def asked_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A cache folder of its own that does not exist yet, and nothing remembered."""
+    """A separate cache folder that does not exist yet, with nothing cached in memory."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("GRADVIZ_CACHE_DIR", str(folder))
     monkeypatch.setattr(known, "known_formulas", known_formulas.__wrapped__)
@@ -38,7 +46,7 @@ def test_a_product_has_a_formula_for_each_factor_and_keeps_the_other() -> None:
     assert any(each.startswith("mul_.Tensor") for each in product.other_schemas)
 
 
-def test_what_is_kept_is_told_apart_by_where_it_comes_from() -> None:
+def test_saved_inputs_and_saved_results_are_distinguished() -> None:
     root = of("SqrtBackward0")
     assert root is not None
     assert root.saved == (SavedValue("result", "result", "result"),)
@@ -93,27 +101,27 @@ def test_a_damaged_cache_is_disclosed_and_written_anew(
 
 
 def test_of_many_releases_only_the_newest_few_are_kept_and_no_file_of_others_is_touched(tmp_path: Path) -> None:
-    names = [f"formulas-2.{release}.0-{release:012}.json" for release in range(MAX_KEPT + 3)]
+    names = [f"formulas-2.{release}.0-{release:012}.json" for release in range(MAX_CACHE_FILES + 3)]
     for time, name in enumerate(["formulas-of-mine.json", "formulas-killed.part", *names]):
         (tmp_path / name).write_bytes(b"{}")
         os.utime(tmp_path / name, (time, time))
     write_cached(tmp_path / "formulas-3.0.0-000000000000.json", KEPT)
     kept = {path.name for path in tmp_path.iterdir()}
-    assert kept == {"formulas-of-mine.json", "formulas-3.0.0-000000000000.json", *names[-MAX_KEPT + 1 :]}
+    assert kept == {"formulas-of-mine.json", "formulas-3.0.0-000000000000.json", *names[-MAX_CACHE_FILES + 1 :]}
 
 
-def test_a_cache_that_cannot_be_written_costs_a_sentence_and_not_the_formulas(
+def test_a_cache_that_cannot_be_written_is_disclosed_and_the_formulas_are_there(
     asked_anew: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(known, "read_formulas", lambda files: KEPT)
     asked_anew.write_text("a file where the folder should be")
     found = known.known_formulas()
     assert found.table == KEPT
-    assert "cannot be kept" in found.disclosures[0]
+    assert "cannot be cached" in found.disclosures[0]
     assert len(found.disclosures) == 1
 
 
-def test_files_of_another_shape_are_named_as_such(asked_anew: Path, tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_disclosed(asked_anew: Path, tmp_path: Path) -> None:
     paths = tuple(tmp_path / name for name in ("derivatives.yaml", "native_functions.yaml", "tags.yaml"))
     for path in paths:
         path.write_text("- of: another\n  shape: entirely\n")
@@ -121,13 +129,13 @@ def test_files_of_another_shape_are_named_as_such(asked_anew: Path, tmp_path: Pa
         installed.read_formulas(FormulaFiles("9.9", paths))
 
 
-def test_without_torch_there_are_no_formulas_and_that_is_said(
+def test_without_torch_there_are_no_formulas_and_a_disclosure_says_so(
     asked_anew: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(installed, "find_spec", lambda name: None)
     found = known.known_formulas()
     assert not found.by_node
-    assert "no torch is installed" in found.disclosures[0]
+    assert "torch is not installed" in found.disclosures[0]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have other folders")

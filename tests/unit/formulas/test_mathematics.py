@@ -41,28 +41,28 @@ def test_no_python_is_left_in_mathematics() -> None:
     python = re.compile(r"torch|math|self|grad\b|None|True|False|\*|\)\(|==|__")
     for formula in plain_formulas().values():
         for complex_numbers in (False, True):
-            told = reading(formula, settings={}, complex_numbers=complex_numbers)
-            lines = (told.forward, *told.where, *told.gradients.values())
+            lines_of_formula = reading(formula, settings={}, complex_numbers=complex_numbers)
+            lines = (lines_of_formula.forward, *lines_of_formula.where, *lines_of_formula.gradients.values())
 
             assert not [line for line in lines if python.search(line)], formula.node
-            assert set(formula.gradients) <= set(told.symbols)
+            assert set(formula.gradients) <= set(lines_of_formula.symbols)
 
 
-def test_what_is_said_is_said_in_sentences() -> None:
+def test_notes_and_traps_are_sentences() -> None:
     for formula in plain_formulas().values():
         for text in (formula.sentence, formula.note, *(trap.sentence for trap in formula.traps)):
             assert text == "" or text.endswith("."), text
 
 
-def test_what_an_abbreviation_stands_for_is_told_where_some_line_shows_it() -> None:
-    """Sums do not print along which dimensions they run, so that nothing refers to ``dim``."""
-    told = reading(plain_formulas()["NativeBatchNormBackward0"])
-    assert [line.partition(" = ")[0] for line in told.where] == ["μ", "σ²", "r", "x̂", "g"]
+def test_an_abbreviation_is_defined_if_a_line_shows_it() -> None:
+    """Sums are printed without the dimensions along which they run, so no line refers to ``dim``."""
+    lines_of_formula = reading(plain_formulas()["NativeBatchNormBackward0"])
+    assert [line.partition(" = ")[0] for line in lines_of_formula.where] == ["μ", "σ²", "r", "x̂", "g"]
 
 
 def test_a_divisor_of_one_is_left_out() -> None:
-    told = reading(plain_formulas()["SoftplusBackward0"])
-    assert told.forward == "y = x where x > threshold, else log(1 + exp(x))"
+    lines_of_formula = reading(plain_formulas()["SoftplusBackward0"])
+    assert lines_of_formula.forward == "y = x where x > threshold, else log(1 + exp(x))"
 
 
 def test_conjugates_are_printed_for_complex_numbers_only() -> None:
@@ -72,24 +72,24 @@ def test_conjugates_are_printed_for_complex_numbers_only() -> None:
     assert reading(formula, complex_numbers=True).gradients["self"] == "ā = ȳ ∘ conj(b)"
 
 
-def test_values_are_put_in_place_of_symbols() -> None:
+def test_values_replace_symbols() -> None:
     formula = plain_formulas()["MulBackward0"]
 
     assert reading(formula, {"grad": "2.0", "other": "-3.0"}).gradients["self"] == "ā = 2.0 ∘ (-3.0)"
 
 
-def test_a_value_does_not_stand_for_a_shape() -> None:
+def test_a_value_does_not_replace_a_shape() -> None:
     formula = plain_formulas()["ViewBackward0"]
 
     assert reading(formula, {"self": "[1, 2]", "grad": "[3, 4]"}).gradients["self"] == "x̄ = [3, 4] in the shape of x"
 
 
-def test_known_settings_leave_out_what_holds_for_others() -> None:
-    told = reading(plain_formulas()["MseLossBackward0"], settings={"reduction": 1})
+def test_known_settings_leave_out_parts_for_other_settings() -> None:
+    lines_of_formula = reading(plain_formulas()["MseLossBackward0"], settings={"reduction": 1})
 
-    assert told.forward == "y = (Σ l) / n"
-    assert told.where == ("n = count(x)", "l = (x − t)²", "l′ = 2 · (x − t)")
-    assert told.where_of_gradients == ("n = count(x)", "l′ = 2 · (x − t)")
+    assert lines_of_formula.forward == "y = (Σ l) / n"
+    assert lines_of_formula.where == ("n = count(x)", "l = (x − t)²", "l′ = 2 · (x − t)")
+    assert lines_of_formula.where_of_gradients == ("n = count(x)", "l′ = 2 · (x − t)")
 
 
 def test_a_factor_that_is_known_to_be_1_is_left_out() -> None:
@@ -100,14 +100,14 @@ def test_a_factor_that_is_known_to_be_1_is_left_out() -> None:
     assert reading(plain_formulas()["AddmmBackward0"], settings={"alpha": 2}).gradients["mat1"] == "Ā = α · Ȳ Bᵀ"
 
 
-def test_an_unknown_setting_stays_a_question() -> None:
-    told = reading(plain_formulas()["MseLossBackward0"], settings={})
+def test_an_unknown_setting_stays_a_condition() -> None:
+    lines_of_formula = reading(plain_formulas()["MseLossBackward0"], settings={})
 
-    assert told.assumes == ""
-    assert told.where[0] == "n = count(x) if reduction = 1, else 1"
+    assert lines_of_formula.assumes == ""
+    assert lines_of_formula.where[0] == "n = count(x) if reduction = 1, else 1"
 
 
-def test_without_a_node_the_usual_settings_are_assumed_and_told() -> None:
-    told = reading(plain_formulas()["MseLossBackward0"])
+def test_without_a_node_the_usual_settings_are_assumed_and_named() -> None:
+    lines_of_formula = reading(plain_formulas()["MseLossBackward0"])
 
-    assert (told.where[0], told.assumes) == ("n = count(x)", "reduction = 1")
+    assert (lines_of_formula.where[0], lines_of_formula.assumes) == ("n = count(x)", "reduction = 1")

@@ -1,4 +1,4 @@
-"""What a word stands for that somebody writes without having a graph."""
+"""What a word means without a graph."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from gradviz.formulas.meanings import known_words, meaning_of
         ("torch.cholesky", "CholeskyBackward0"),
     ],
 )
-def test_a_word_stands_first_for_the_usual_node(word: str, node: str) -> None:
+def test_a_word_means_the_usual_node_first(word: str, node: str) -> None:
     found = meaning_of(word, known_formulas())
     assert found is not None
     assert found.nodes[0] == node
@@ -69,18 +69,18 @@ def test_the_other_nodes_of_a_word_follow_and_nested_tensors_come_last() -> None
         ("torch.no_grad", "cut"),
     ],
 )
-def test_functions_without_a_backward_are_told_as_such(word: str, kind: str) -> None:
+def test_functions_without_a_backward_are_reported_as_such(word: str, kind: str) -> None:
     found = meaning_of(word, known_formulas())
     assert found is not None
     assert (found.kind, found.nodes) == (kind, ())
 
 
 @pytest.mark.parametrize("word", ["", "no_such_function", "torch.", "(", "Backward0", "mul mul"])
-def test_what_is_nothing_stands_for_nothing(word: str) -> None:
+def test_an_unknown_word_means_nothing(word: str) -> None:
     assert meaning_of(word, known_formulas()) is None
 
 
-def test_without_torch_everything_written_here_is_still_known() -> None:
+def test_without_torch_gradviz_still_knows_its_own_formulas() -> None:
     nothing = KnownFormulas(FormulaTable(""), ("no torch",))
     softmax = meaning_of("softmax", nothing)
     assert softmax is not None

@@ -1,4 +1,4 @@
-"""Data stands beside the operation that takes it, also where one call of torch made several operations."""
+"""Data belongs to the operation that takes it, even where one call of torch made several operations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_data_of_a_linear_layer_belongs_to_the_product_and_not_to_the_view_a
     assert taken(builder) == {"Mm#1": ["x"]}
 
 
-def test_the_states_of_a_cell_are_told_apart_by_shape_and_order() -> None:
+def test_the_states_of_a_cell_are_distinguished_by_shape_and_order() -> None:
     builder = GraphBuilder()
     x, h, c = (builder.constant(name, shape) for name, shape in (("x", (2, 3)), ("h", (2, 4)), ("c", (2, 4))))
     u, w = builder.leaf("u", (4, 4)), builder.leaf("w", (3, 4))
@@ -39,7 +39,7 @@ def test_the_states_of_a_cell_are_told_apart_by_shape_and_order() -> None:
     assert taken(builder) == {"Mm#2": ["h"], "Mm#3": ["x"], "Mul#5": ["c"]}
 
 
-def test_data_stays_where_it_was_recorded_when_its_place_is_not_known() -> None:
+def test_data_stays_where_it_was_recorded_when_its_user_is_not_known() -> None:
     builder = GraphBuilder()
     target = builder.constant("target")
     first = builder.operation("Sub", builder.leaf("w"), None, forward_call=CELL)
@@ -48,7 +48,7 @@ def test_data_stays_where_it_was_recorded_when_its_place_is_not_known() -> None:
     assert taken(builder) == {"Mean#3": ["target"]}
 
 
-def test_another_call_before_is_left_alone() -> None:
+def test_an_earlier_call_is_unchanged() -> None:
     builder = GraphBuilder()
     x = builder.constant("x")
     scaled = builder.operation("Mul", builder.leaf("w"), None, forward_call="torch.mul")

@@ -1,4 +1,4 @@
-"""What a name on the command line or in Python stands for."""
+"""What a name on the command line or in Python means."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.builders import GraphBuilder, graph_of, transformer
 
 
 def named(graph: Graph, name: str) -> list[str]:
-    """The names of the nodes that `name` stands for, those of leaves by their variable."""
+    """The names of the nodes that `name` means; for leaves their variables."""
     found = find_named(graph, name)
     nodes = () if found is None else (graph.nodes[node] for node in found.nodes)
     return [node.names[0] if node.is_leaf else node.name.removesuffix("Backward0") for node in nodes]
@@ -51,11 +51,11 @@ def script() -> Graph:
         ("", []),
     ],
 )
-def test_a_name_may_be_what_the_reader_sees_anywhere(name: str, nodes: list[str]) -> None:
+def test_a_name_can_be_any_name_that_the_user_sees(name: str, nodes: list[str]) -> None:
     assert named(script(), name) == nodes
 
 
-def test_a_module_means_everything_computed_in_it_and_the_end_of_a_path_will_do() -> None:
+def test_a_module_means_everything_computed_in_it_and_the_end_of_a_path_is_enough() -> None:
     graph = transformer(2)
     inside = named(graph, "model.h.0.attn")
     assert inside == ["T", "Addmm", "T", "Addmm", "T", "Addmm", "Transpose", "Bmm", "Softmax", "Bmm", "T", "Addmm"]
@@ -64,20 +64,20 @@ def test_a_module_means_everything_computed_in_it_and_the_end_of_a_path_will_do(
     assert len(named(graph, "h.*.attn")) == 2 * len(inside)
 
 
-def test_data_without_gradient_stands_for_the_operations_that_take_it() -> None:
+def test_data_without_gradient_means_the_operations_that_take_it() -> None:
     graph = graph_of("w -> Mul -> Add -> loss; {x} -> Mul")
     found = resolve(graph, "x")
     assert (named(graph, "x"), found.constants) == (["Mul"], (0,))
 
 
-def test_unnamed_roots_are_told_apart_as_pictures_do() -> None:
+def test_unnamed_roots_have_the_names_that_pictures_give_them() -> None:
     builder = GraphBuilder()
     for operation in ("Exp", "Sin"):
         builder.root(builder.operation(operation, builder.leaf("w")), "")
     assert named(builder.build(), "output 2") == ["Sin"]
 
 
-def test_a_whole_name_goes_before_the_end_of_another() -> None:
+def test_a_full_name_has_priority_over_the_end_of_another() -> None:
     builder = GraphBuilder()
     bare, dotted = builder.leaf("weight"), builder.leaf("model.weight")
     builder.root(builder.operation("Add", bare, dotted))

@@ -1,4 +1,4 @@
-"""Names of files, as they stand in captures of any system."""
+"""Names of files in captures of any operating system."""
 
 from __future__ import annotations
 

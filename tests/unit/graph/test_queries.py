@@ -1,4 +1,4 @@
-"""Questions that Python code asks of a graph."""
+"""Queries of a graph from Python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_ancestors_and_descendants_leave_out_the_node_itself_and_take_it_or_its_
     assert graph.ancestors(mul.id) == graph.ancestors(mul)
 
 
-def test_leaves_and_parameters_are_told_apart() -> None:
+def test_leaves_and_parameters_are_distinguished() -> None:
     graph = public_graph(graph_of(DIAMOND))
     assert (names(graph.leaves), names(graph.parameters)) == (["w", "x"], ["w"])
 
@@ -39,11 +39,11 @@ def test_finding_nothing_is_no_error() -> None:
 
 
 def test_a_node_of_another_graph_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"node 2 \(MulBackward0\) is of another graph; here it is "):
+    with pytest.raises(BadInput, match=r"node 2 \(MulBackward0\) belongs to another graph; here it is "):
         public_graph(transformer(1)).ancestors(public_graph(graph_of(DIAMOND)).find("Mul")[0])
     with pytest.raises(BadInput, match="there is no node 99; this graph has 6, counted from 0"):
         public_graph(graph_of(DIAMOND)).descendants(99)
-    with pytest.raises(BadInput, match=r"a str is neither a node nor a node's number; graph.find\(name\) gives nodes"):
+    with pytest.raises(BadInput, match=r"a str is neither a node nor the id of a node; graph.find\(name\) returns"):
         public_graph(graph_of(DIAMOND)).ancestors("Mul")  # type: ignore[arg-type]
 
 

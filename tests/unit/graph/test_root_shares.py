@@ -23,13 +23,13 @@ def test_losses_that_cancel_out_have_no_share_but_a_direction() -> None:
     assert (opposite.share(0), opposite.cosine(0, 1)) == (None, -1)
 
 
-def test_nothing_is_claimed_of_what_is_not_known() -> None:
+def test_unknown_products_give_no_figures() -> None:
     broken = Products(2, (nan, nan, nan, 2.0))
     assert broken.norm(0) is broken.share(1) is broken.cosine(0, 1) is None
     assert broken.norm(1) == pytest.approx(sqrt(2))
 
 
-def test_leaves_together_are_as_one_long_gradient() -> None:
+def test_several_leaves_count_as_one_long_gradient() -> None:
     losses = (LossTerm("ce", (4,)), LossTerm("kl", (5,)))
     shares = RootShares(losses, (LeafProducts(0, (9.0, 0.0, 0.0, 1.0)), LeafProducts(1, (16.0, 0.0, 0.0, 0.0))))
     together, first = shares.together(), shares.at([0])

@@ -65,19 +65,19 @@ def test_a_line_of_the_program_finds_what_was_made_there() -> None:
     assert found_names(builder.build(), "train.py:7") == ["ExpBackward0"]
 
 
-def test_what_a_selection_left_out_is_not_found_in_its_tables() -> None:
+def test_nodes_left_out_by_a_selection_are_not_found_in_its_tables() -> None:
     part = select(transformer(3), SelectOptions(start="model.h.0.ln_1.weight")).graph
     with pytest.raises(NothingFound):
         search(part, "mlp")
 
 
-def test_data_and_modules_are_seen_with_the_operations_that_belong_to_them() -> None:
+def test_data_and_modules_are_shown_with_the_operations_that_belong_to_them() -> None:
     assert nodes_to_show(SMALL, search(SMALL, "mask")) == {node.id for node in public_graph(SMALL).find("Sum")}
     assert nodes_to_show(SMALL, search(SMALL, "^net.fc$")) == {node.id for node in public_graph(SMALL).find("Addmm")}
 
 
-def test_what_is_no_regular_expression_is_refused_with_the_reason() -> None:
-    with pytest.raises(BadInput, match="is no regular expression: nothing to repeat at position 0"):
+def test_a_bad_regular_expression_is_refused_with_the_reason() -> None:
+    with pytest.raises(BadInput, match="is not a regular expression: nothing to repeat at position 0"):
         search(SMALL, "*")
 
 
@@ -89,8 +89,8 @@ def test_nothing_found_says_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("expression", "hint"),
     [
-        ("layers[0]", r"for that very text write layers\[0\]"),
-        ("ADDMM", "capitals make case count: without them it fits 'addmm'"),
+        ("layers[0]", r"for this exact text write layers\[0\]"),
+        ("ADDMM", "capitals make the search case-sensitive: in small letters it matches 'addmm'"),
         ("zzzz", "choose from loss, x, layers[0], weight, "),
     ],
 )
@@ -101,5 +101,5 @@ def test_nothing_found_says_how_to_find_it(expression: str, hint: str) -> None:
     assert hint in str(refusal.value)
 
 
-def test_what_python_may_read_otherwise_one_day_is_no_warning() -> None:
+def test_an_expression_that_a_later_python_may_read_differently_gives_no_warning() -> None:
     assert found_names(SMALL, "^[[m]ask$") == ["mask"]

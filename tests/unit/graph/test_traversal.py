@@ -7,13 +7,13 @@ from gradviz.graph.traversal import ancestors, consumers, depths, descendants, t
 from tests.builders import chain_graph, graph_of
 
 
-def test_ancestors_are_what_a_node_was_computed_from() -> None:
+def test_ancestors_are_the_nodes_that_a_node_was_computed_from() -> None:
     graph = graph_of("w -> Mul -> Sum -> loss; x -> Mul; v -> Exp -> out")
     names = {graph.nodes[node].name for node in ancestors(graph, [graph.roots[0].node])}
     assert names == {"SumBackward0", "MulBackward0", "torch::autograd::AccumulateGrad"}
 
 
-def test_descendants_are_what_was_computed_from_a_node() -> None:
+def test_descendants_are_the_nodes_computed_from_a_node() -> None:
     graph = graph_of("w -> Mul -> Sum -> loss; x -> Exp -> Sum")
     assert {graph.nodes[node].name for node in descendants(graph, [0])} >= {"MulBackward0", "SumBackward0"}
     assert all(graph.nodes[node].name != "ExpBackward0" for node in descendants(graph, [0]))
@@ -33,7 +33,7 @@ def test_the_order_follows_the_data_also_where_threads_numbered_the_nodes_otherw
     assert list(topological_order(Graph(nodes=nodes))) == [1, 2, 0]
 
 
-def test_depth_is_the_longest_way_from_the_leaves_and_needs_no_recursion() -> None:
+def test_depth_is_the_longest_path_from_the_leaves_and_needs_no_recursion() -> None:
     graph = chain_graph(20_000)
     assert depths(graph)[-1] == 20_002
     assert len(ancestors(graph, [graph.roots[0].node])) == 20_003

@@ -1,4 +1,4 @@
-"""Cuts in a view: where the gradient would have gone on, in the box where the cut ran, in the place of its constant."""
+"""Cuts in a view: drawn in the box where the cut ran, instead of its constant."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def node_named(graph: Graph, name: str) -> int:
 
 
 def scope_named(graph: Graph, path: str) -> int:
-    return next(place for place, scope in enumerate(graph.scopes) if scope.path == path)
+    return next(index for index, scope in enumerate(graph.scopes) if scope.path == path)
 
 
 def cut_links(view: View, graph: Graph) -> list[tuple[str, str]]:
-    """Kinds of the items that ghost edges come from, each with what it goes to."""
+    """Kinds of the items from which cut edges come, each with its target."""
     found: list[tuple[str, str]] = []
     for link in view.links:
         source, target = view.items[link.source], view.items[link.target]
@@ -50,13 +50,13 @@ def cut_links(view: View, graph: Graph) -> list[tuple[str, str]]:
     return found
 
 
-def test_a_cut_stands_between_what_it_cuts_off_and_the_node_that_took_its_result() -> None:
+def test_a_cut_is_between_the_tensors_it_cuts_off_and_the_node_that_took_its_result() -> None:
     graph = graph_of(NET)
     graph_with_cuts = with_cut_edges(graph, cut_edge(node_named(graph, "Addmm"), constant=0))
     view = fold(graph_with_cuts)
     check_view(view, graph_with_cuts)
     assert cut_links(view, graph_with_cuts) == [("cut_off", "cut"), ("cut", "AddmmBackward0")]
-    assert "constant" not in {item.kind for item in view.items}, "the cut takes its place"
+    assert "constant" not in {item.kind for item in view.items}, "the cut replaces it"
     assert "constant" in {item.kind for item in fold(graph).items}
 
 
@@ -101,7 +101,7 @@ def test_a_leaf_that_was_made_by_a_cut_has_it_behind_it() -> None:
     assert cut_links(view, graph_with_cuts) == [("cut_off", "cut"), ("cut", "torch::autograd::AccumulateGrad")]
 
 
-def test_the_way_to_a_cut_is_open_unless_it_is_only_a_note() -> None:
+def test_boxes_around_a_cut_are_open_unless_it_is_only_a_note() -> None:
     graph = graph_of("x -> net/Addmm -> net/Exp -> Sum -> loss")
     edge = cut_edge(node_named(graph, "Addmm"), scope=0)
     noted = replace(edge, finding=replace(edge.finding, severity="note"))
@@ -117,7 +117,7 @@ def test_the_way_to_a_cut_is_open_unless_it_is_only_a_note() -> None:
         assert cut_links(view, graph_with_cuts) == links
 
 
-def test_a_part_of_a_graph_keeps_the_cuts_of_what_it_shows() -> None:
+def test_a_part_of_a_graph_keeps_the_cuts_of_its_nodes() -> None:
     graph = graph_of("w -> Mul -> Exp -> Sum -> loss")
     graph_with_cuts = with_cut_edges(graph, cut_edge(node_named(graph, "Mul")))
     near = view_of(graph_with_cuts, ViewOptions(SelectOptions(path=("Mul", "loss"))))
@@ -125,7 +125,7 @@ def test_a_part_of_a_graph_keeps_the_cuts_of_what_it_shows() -> None:
     assert view_of(graph_with_cuts, ViewOptions(SelectOptions(path=("Exp", "loss")))).graph.cut_edges == ()
 
 
-def test_boxes_of_functions_hold_the_cuts_of_what_they_compute() -> None:
+def test_boxes_of_functions_hold_the_cuts_in_those_functions() -> None:
     graph = graph_of(NET)
     graph_with_cuts = with_cut_edges(graph, cut_edge(node_named(graph, "Addmm"), scope=1))
     check_view(view_of(graph_with_cuts, ViewOptions(group_by="function")).view, graph_with_cuts)
@@ -135,12 +135,12 @@ def test_a_cut_edge_that_refers_to_nothing_is_refused() -> None:
     graph = graph_of("w -> Mul -> loss")
     with pytest.raises(InvalidGraph, match="a cut edge to detach refers to module scope 3"):
         with_cut_edges(graph, cut_edge(1, scope=3))
-    with pytest.raises(InvalidGraph, match="begins at a node or at a refused root, and not at both"):
+    with pytest.raises(InvalidGraph, match="must begin at a node or at a refused root, but not at both"):
         with_cut_edges(replace(graph, refused=(RefusedRoot(),)), replace(cut_edge(1), refused=0))
 
 
 def refused_graph(*sources: str, tensors: tuple[str, ...] = (), scope: int | None = None) -> Graph:
-    """``NET`` as far as ``Sum``, whose loss was cut off from these."""
+    """``NET`` up to ``Sum``; its loss was cut off from these nodes."""
     graph = graph_of(NET)
     edge = replace(cut_edge(0, scope=scope), node=None, refused=0, tensors=tensors)
     edge = replace(edge, sources=tuple(node_named(graph, name) for name in sources))
@@ -148,7 +148,7 @@ def refused_graph(*sources: str, tensors: tuple[str, ...] = (), scope: int | Non
 
 
 @pytest.mark.parametrize("options", [FoldOptions(), FoldOptions(fold=("net",)), FoldOptions(depth=0)])
-def test_where_backward_was_refused_the_way_goes_from_what_is_left_over_the_cut_to_the_root(
+def test_where_backward_was_refused_links_lead_from_the_remaining_nodes_through_the_cut_to_the_root(
     options: FoldOptions,
 ) -> None:
     graph_with_cuts = refused_graph("Sum")
@@ -159,7 +159,7 @@ def test_where_backward_was_refused_the_way_goes_from_what_is_left_over_the_cut_
     assert "cut_off" not in {item.kind for item in view.items}
 
 
-def test_what_is_left_of_nothing_is_named_behind_the_cut() -> None:
+def test_without_remaining_nodes_the_tensors_are_named_behind_the_cut() -> None:
     graph_with_cuts = with_cut_edges(
         Graph(refused=(RefusedRoot("loss"),)),
         replace(cut_edge(0), node=None, refused=0),
@@ -192,7 +192,7 @@ def test_a_part_keeps_a_refused_root_only_with_what_was_cut_off_from_it() -> Non
 
 
 @pytest.mark.parametrize("name", ["detach", "train.py:7", "b0"])
-def test_a_cut_is_a_name_for_what_took_its_result(name: str) -> None:
+def test_the_name_of_a_cut_means_the_node_that_took_its_result(name: str) -> None:
     graph = graph_of(NET)
     graph_with_cuts = with_cut_edges(graph, cut_edge(node_named(graph, "Addmm")))
     viewed = view_of(graph_with_cuts, ViewOptions(SelectOptions(start=name)))
@@ -201,7 +201,7 @@ def test_a_cut_is_a_name_for_what_took_its_result(name: str) -> None:
     assert any("is a cut, which makes no node" in note for note in viewed.selection_notes)
 
 
-def test_cuts_of_one_line_in_one_box_name_together_what_they_cost_and_in_repetitions_only_that_of_the_first() -> None:
+def test_cuts_of_one_line_in_one_box_name_their_tensors_together_and_of_repetitions_only_the_first() -> None:
     graph = graph_of("w -> Mul -> Add -> loss; v -> Exp -> Add")
     edges = [replace(cut_edge(node_named(graph, name)), tensors=(name,)) for name in ("Mul", "Exp")]
     assert [item.cut_edges for item in fold(with_cut_edges(graph, *edges)).items if item.cut_edges] == [(0, 1), (0, 1)]
@@ -213,7 +213,7 @@ def test_cuts_of_one_line_in_one_box_name_together_what_they_cost_and_in_repetit
 
 
 @pytest.mark.parametrize("words", ["detach", "b0", r"train\.py:7$"])
-def test_a_cut_is_found_by_its_call_its_line_and_what_it_costs_its_gradient(words: str) -> None:
+def test_a_cut_is_found_by_its_call_its_line_and_the_tensors_without_gradient(words: str) -> None:
     graph = graph_of(NET)
     head = node_named(graph, "Addmm")
     graph = with_cut_edges(graph, cut_edge(head))

@@ -1,4 +1,4 @@
-"""What a reader sees of a graph once it is folded."""
+"""What a folded graph shows."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_constants_are_drawn_with_their_users_unless_they_are_hidden() -> None:
     assert [item.constants for item in hidden.items] == [(), (0,), (0,), ()]
 
 
-def test_unnamed_data_without_elements_is_not_drawn_and_that_is_said() -> None:
+def test_unnamed_data_without_elements_is_not_drawn_and_a_note_says_so() -> None:
     builder = GraphBuilder()
     kept, empty = builder.constant("x"), builder.constant("", (0,))
     builder.constants[empty] = structs.replace(builder.constants[empty], names=())
@@ -154,7 +154,7 @@ def test_modules_of_one_operation_stay_folded_where_not_everything_can_be_open()
     assert "+model.embed" in names(graph, folded(graph, depth=4)), "a depth that was asked for is kept"
 
 
-def test_a_weight_stands_before_its_bias() -> None:
+def test_a_weight_is_drawn_before_its_bias() -> None:
     builder = GraphBuilder()
     bias, weight = builder.leaf("bias", (3,)), builder.leaf("weight", (3, 3))
     builder.root(builder.operation("Addmm", bias, None, weight))
@@ -162,7 +162,7 @@ def test_a_weight_stands_before_its_bias() -> None:
     assert names(graph, folded(graph)) == ["weight", "bias", "Addmm", "loss"]
 
 
-def test_several_rows_of_alike_parts_are_told_in_one_note() -> None:
+def test_several_rows_of_alike_parts_have_one_note() -> None:
     builder = GraphBuilder()
     last = builder.operation("Exp", builder.leaf("w"))
     for number in range(8):
@@ -173,7 +173,7 @@ def test_several_rows_of_alike_parts_are_told_in_one_note() -> None:
     assert notes[0] == "8 rows of alike parts are drawn once each: ×10, ×11, ×12, ×13, ×14, ×15, …"
 
 
-def test_a_plain_stack_of_blocks_needs_no_word_on_what_one_gives_the_next() -> None:
+def test_a_plain_stack_of_blocks_has_no_carried_items() -> None:
     assert not [item for item in folded(transformer(12), depth=3).items if item.kind == "carried"]
 
 
@@ -186,13 +186,13 @@ def test_a_loop_shows_what_each_step_takes_from_the_one_before_and_what_the_firs
     assert names(graph, view)[carried.instead or 0] == "h0"
 
 
-def test_what_every_step_takes_is_not_said_to_be_for_the_first_only() -> None:
+def test_data_that_every_step_takes_is_not_shown_as_data_of_the_first_step_only() -> None:
     graph = loop(start="w")
     (carried,) = [item for item in folded(graph).items if item.kind == "carried"]
     assert carried.instead is None
 
 
-def test_what_was_made_two_steps_ago_says_so() -> None:
+def test_a_value_carried_over_two_steps_says_so() -> None:
     builder = GraphBuilder()
     before, last = builder.operation("Sin", builder.leaf("a")), builder.operation("Cos", builder.leaf("b"))
     for _ in range(30):
@@ -215,7 +215,7 @@ def test_a_running_total_takes_its_own_result_of_the_step_before() -> None:
     assert ("<-Add", "Add") in links(graph, folded(graph))
 
 
-def test_a_sum_over_a_list_carries_its_total_although_its_first_step_has_the_inputs_in_another_order() -> None:
+def test_a_sum_over_a_list_carries_its_total_although_the_inputs_of_its_first_step_have_another_order() -> None:
     builder = GraphBuilder()
     w = builder.leaf("w", kind="input")
     total = None
@@ -247,7 +247,7 @@ def test_the_state_that_only_the_first_step_takes_is_not_mixed_up_with_the_data_
 
 
 def loop(start: str) -> Graph:
-    """``state = tanh(exp(mul(state, w)))`` twenty times, from the leaf `start` on."""
+    """``state = tanh(exp(mul(state, w)))`` twenty times, starting with the leaf `start`."""
     builder = GraphBuilder()
     w = builder.leaf("w", kind="input")
     state = w if start == "w" else builder.leaf(start, kind="input")
@@ -289,7 +289,7 @@ def test_a_loop_within_a_loop_is_folded_twice() -> None:
     assert names(graph, folded(graph)) == ["w", "Mul", "+[]*20", "[]*5", "Exp", "loss"]
 
 
-def test_query_key_and_value_stay_apart() -> None:
+def test_query_key_and_value_stay_separate() -> None:
     graph = transformer(2)
     shown = names(graph, folded(graph, depth=3, max_items=1000))
     assert {"model.h.0.attn.q", "model.h.0.attn.k", "model.h.0.attn.v"} <= set(shown)
@@ -329,13 +329,13 @@ def test_operations_are_grouped_by_their_line_where_that_is_enough() -> None:
     assert names(graph, folded(graph)) == [*["[]"] * 8, "loss"]
 
 
-def test_unfolding_a_path_opens_the_way_to_it_and_shows_it_apart_from_its_alikes() -> None:
+def test_unfolding_a_path_opens_the_boxes_around_it_and_separates_it_from_alike_ones() -> None:
     graph = transformer(6)
     shown = names(graph, folded(graph, depth=0, unfold=("model.h.3.mlp",)))
     assert {"+model", "model.h.0*3", "+model.h.3", "+model.h.3.mlp", "model.h.4*2"} <= set(shown)
 
 
-def test_a_star_unfolds_all_alikes_together_and_the_variable_may_be_left_out() -> None:
+def test_a_star_unfolds_all_alike_modules_together_and_the_variable_may_be_left_out() -> None:
     graph = transformer(6)
     assert "+model.h.0*6" in names(graph, folded(graph, depth=0, unfold=("h.*",)))
 
@@ -352,7 +352,7 @@ def test_an_unknown_path_is_refused_with_the_nearest() -> None:
         fold(graph_of(NET), FoldOptions(unfold=("net.fc3",)))
 
 
-def test_the_failed_node_is_always_in_sight() -> None:
+def test_the_failed_node_is_always_visible() -> None:
     graph = transformer(12)
     failed = next(
         node.id
@@ -376,7 +376,7 @@ def test_everything_is_shown_when_asked_for() -> None:
     assert view.notes == ()
 
 
-def test_the_depth_that_was_reached_is_told() -> None:
+def test_a_note_says_the_depth() -> None:
     assert "depth 1 of 4: --depth N or --unfold PATH shows more" in folded(transformer(12), depth=1).notes
 
 
@@ -393,7 +393,7 @@ def blocks_with_custom_function(count: int, *, alike: bool) -> Graph:
     return builder.build()
 
 
-def test_a_custom_function_is_in_sight_whatever_the_depth_and_blocks_stay_alike() -> None:
+def test_a_custom_function_is_visible_whatever_the_depth_and_blocks_stay_alike() -> None:
     graph = blocks_with_custom_function(96, alike=True)
     for depth in (0, None):
         shown = names(graph, folded(graph, depth=depth))
@@ -401,21 +401,21 @@ def test_a_custom_function_is_in_sight_whatever_the_depth_and_blocks_stay_alike(
         assert "Mine" in shown
 
 
-def test_a_box_that_is_folded_by_hand_stays_so_and_tells_of_its_custom_functions() -> None:
+def test_a_box_folded_by_the_user_stays_folded_and_a_note_counts_its_custom_functions() -> None:
     graph = blocks_with_custom_function(5, alike=True)
     view = folded(graph, fold=("net",))
     assert names(graph, view) == ["x", "net", "loss"]
     assert "folded boxes hold 5 custom functions" in view.notes
 
 
-def test_custom_functions_that_would_burst_the_picture_are_only_told_of() -> None:
+def test_custom_functions_that_would_make_the_picture_too_large_are_only_counted_in_a_note() -> None:
     graph = blocks_with_custom_function(60, alike=False)
     view = folded(graph)
     assert len(view.items) <= 120
     assert "folded boxes hold 60 custom functions" in view.notes
 
 
-def test_where_all_custom_functions_take_too_much_room_the_first_of_each_name_is_in_sight() -> None:
+def test_where_all_custom_functions_are_too_many_the_first_of_each_name_is_visible() -> None:
     builder = GraphBuilder()
     model, last = builder.scope("net", "Net"), builder.leaf("x", kind="input")
     for number in range(12):
@@ -431,7 +431,7 @@ def test_where_all_custom_functions_take_too_much_room_the_first_of_each_name_is
     assert "folded boxes hold 11 custom functions" in view.notes
 
 
-def test_a_level_that_takes_all_the_room_is_open_where_the_picture_would_else_be_a_single_box() -> None:
+def test_a_level_that_reaches_the_limit_is_open_where_the_picture_would_otherwise_be_a_single_box() -> None:
     builder = GraphBuilder()
     model, last = builder.scope("net", "Net"), builder.leaf("x", kind="input")
     for number in range(3):
@@ -445,7 +445,7 @@ def test_a_level_that_takes_all_the_room_is_open_where_the_picture_would_else_be
     assert {"net.part0", "Outer0", "Outer44"} <= set(names(graph, folded(graph)))
 
 
-def test_what_must_be_seen_opens_the_way_and_alikes_stay_together() -> None:
+def test_nodes_that_must_be_shown_open_the_boxes_around_them_and_alike_boxes_stay_together() -> None:
     graph = transformer(12)
     gelus = [node.id for node in public_graph(graph).find("Gelu")]
     view = fold(graph, FoldOptions(depth=0), must_show=gelus)
@@ -481,7 +481,7 @@ def test_a_module_called_again_and_again_is_one_box() -> None:
     assert "50 alike calls of cell are drawn once" in view.notes
 
 
-def test_inputs_of_later_repetitions_do_not_crowd_a_folded_loop() -> None:
+def test_inputs_of_later_repetitions_are_inside_a_folded_loop() -> None:
     view = folded(unrolled_rnn(500), depth=0)
     assert sum(item.kind == "constant" for item in view.items) == 1
 
@@ -525,7 +525,7 @@ def option_sets() -> Iterator[FoldOptions]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_view_of_any_graph_is_sound(seed: int) -> None:
+def test_every_view_of_any_graph_is_consistent(seed: int) -> None:
     graph = random_graph(40 * (seed + 1), seed)
     for options in option_sets():
         check_view(fold(graph, options), graph)
@@ -553,16 +553,16 @@ def test_a_loop_whose_tensor_grows_is_folded_and_says_that_shapes_differ() -> No
     assert view.notes == ("10,000 alike groups of operations are drawn once; their shapes differ",)
 
 
-def test_what_is_small_enough_to_be_read_stays_apart_where_shapes_differ() -> None:
+def test_a_readable_number_of_operations_stays_separate_where_shapes_differ() -> None:
     view = folded(growing_loop(8))
     assert not any(item.repeat > 1 for item in view.items)
 
 
-def test_repetitions_of_one_shape_are_not_said_to_differ() -> None:
+def test_no_note_says_that_repetitions_of_one_shape_differ() -> None:
     assert not any(item.sizes_differ for item in folded(unrolled_rnn(100)).items)
 
 
-def test_dtypes_and_ranks_keep_repetitions_apart_even_where_sizes_do_not() -> None:
+def test_dtypes_and_ranks_separate_repetitions_even_where_sizes_do_not() -> None:
     builder = GraphBuilder()
     last = builder.leaf("w", (2, 2), kind="input")
     for number in range(200):
@@ -588,7 +588,7 @@ def test_layers_of_a_list_fold_although_each_is_wider_than_the_one_before() -> N
     assert "80 alike net.layers.0 … net.layers.79 are drawn once; their shapes differ" in view.notes
 
 
-def test_runs_of_different_members_of_one_list_stay_apart() -> None:
+def test_runs_of_different_members_of_one_list_stay_separate() -> None:
     builder = GraphBuilder()
     model, last = builder.scope("net", "Net"), builder.leaf("x", kind="input")
     for number in range(24):

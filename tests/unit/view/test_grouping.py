@@ -1,4 +1,4 @@
-"""Boxes that stand for functions of the program or for its source lines."""
+"""Boxes for functions of the program or for its source lines."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_lines_are_boxes_unless_they_made_one_operation_or_all_that_the_line_aro
     ]  # fmt: skip
 
 
-def test_what_would_be_around_everything_is_told_and_has_no_box() -> None:
+def test_a_frame_around_everything_has_no_box_and_a_note_says_so() -> None:
     program = Program()
     program.run("Mul", "<module>:50 > main:10 > step:3")
     program.run("Exp", "<module>:50 > main:11")
@@ -118,7 +118,7 @@ def test_calls_in_a_loop_are_one_box_in_which_the_steps_fold_with_their_count() 
     step, run = (item for item in viewed.view.items if item.kind == "box")
     assert (step.scope, step.repeat) == (0, 1)
     assert (run.scope, run.repeat) == (None, 40)
-    assert any("a recording does not tell them apart" in note for note in viewed.view.notes)
+    assert any("a recording does not distinguish them" in note for note in viewed.view.notes)
 
 
 def test_a_loop_that_does_more_than_one_call_folds_the_boxes_of_its_functions() -> None:

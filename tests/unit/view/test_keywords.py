@@ -1,4 +1,4 @@
-"""Keywords say what to show, and a wrong one is one clear line."""
+"""Keywords say what to show; a wrong one is one clear line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_none_is_the_same_as_nothing() -> None:
         ({"hide": "("}, "unterminated"),
     ],
 )
-def test_what_is_wrong_with_a_keyword_is_said(keywords: dict[str, Any], words: str) -> None:
+def test_a_wrong_keyword_is_one_clear_line(keywords: dict[str, Any], words: str) -> None:
     with pytest.raises(BadInput) as refusal:
         view_options(keywords)
     assert words in str(refusal.value)

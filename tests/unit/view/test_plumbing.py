@@ -1,4 +1,4 @@
-"""What is merged into its neighbours, and what never is."""
+"""Operations that are merged into their neighbours, and those that never are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def shown_operations(graph: Graph, *, show_plumbing: bool = False) -> list[str]:
     return [node.name for node in drawn if not node.is_leaf]
 
 
-def test_a_transpose_goes_into_the_operation_that_uses_it() -> None:
+def test_a_transpose_is_merged_into_the_operation_that_uses_it() -> None:
     graph = graph_of("w -> T -> Mm -> loss; x -> Mm")
     view = fold(graph)
     (item,) = [item for item in view.items if item.node is not None and not graph.nodes[item.node].is_leaf]
@@ -44,7 +44,7 @@ def test_links_pass_through_a_row_of_views_to_all_that_use_them() -> None:
     assert {("ExpBackward0", "MulBackward0"), ("ExpBackward0", "SumBackward0")} <= pairs
 
 
-def test_a_view_that_nobody_uses_goes_into_what_it_was_made_of() -> None:
+def test_an_unused_view_is_merged_into_its_source() -> None:
     assert shown_operations(graph_of("w -> Exp -> View -> out")) == ["ExpBackward0"]
 
 
@@ -57,12 +57,12 @@ def test_the_node_that_failed_is_never_merged() -> None:
     assert "ViewBackward0" in shown_operations(graph)
 
 
-def test_a_module_that_only_reshapes_is_still_seen() -> None:
+def test_a_module_that_only_reshapes_stays_visible() -> None:
     assert "ViewBackward0" in shown_operations(graph_of("w -> Exp -> flatten/View -> Sum -> loss"))
 
 
 @pytest.mark.parametrize("kind", ["custom", "inplace", "checkpoint", "compiled"])
-def test_what_is_special_is_never_merged(kind: str) -> None:
+def test_special_operations_are_never_merged(kind: str) -> None:
     builder = GraphBuilder()
     odd = builder.operation("View", builder.leaf("w"), kind=kind)  # type: ignore[arg-type]
     builder.root(builder.operation("Sum", odd))

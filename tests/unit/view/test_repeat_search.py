@@ -1,4 +1,4 @@
-"""What counts as a repetition."""
+"""Which neighbours count as repetitions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gradviz.view.fold.repeat_search import Run, find_runs
 
 
 def chained(length: int) -> list[tuple[int, ...]]:
-    return [(place - 1,) for place in range(length)]
+    return [(index - 1,) for index in range(length)]
 
 
 def runs_of(text: str, wiring: list[tuple[int, ...]] | None = None) -> list[tuple[int, int, int]]:
@@ -50,7 +50,7 @@ def test_units_side_by_side_are_no_chain() -> None:
 
 
 def test_a_repetition_begins_where_least_is_carried_over() -> None:
-    # "b" takes from both "a"s of its own repetition; begun at the second "a", each would reach back for two.
+    # "b" takes from both "a"s of its own repetition; begun at the second "a", each would take two from the one before.
     wiring = [(), (-1,), (0,), (1, 2), (3,), (3,), (4, 5), (6,), (6,), (7, 8)]
     (run,) = find_runs([ord(letter) for letter in "baabaabaab"], wiring, lambda run: run.count >= 3)
     assert (run.start, run.period, run.count) == (1, 3, 3)
@@ -63,5 +63,5 @@ def test_a_loop_in_the_source_decides_where_a_repetition_begins() -> None:
 
 
 def test_long_rows_without_any_repetition_are_searched_in_linear_time() -> None:
-    row = [(place * place) % 1009 for place in range(50_000)]
+    row = [(index * index) % 1009 for index in range(50_000)]
     assert all(run.period >= 1 for run in find_runs(row, chained(50_000), lambda run: False))

@@ -1,4 +1,4 @@
-"""Boxes that stand for several alike, open with each of their repetitions."""
+"""Boxes with several repetitions, open to show each of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of a graph when the reader asks for a part of it."""
+"""Parts of a graph that the user selects."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_a_path_is_what_lies_between_two_names_in_whichever_order() -> None:
     assert shown(between.graph) == "Sin -> Cos; Sin -> Add; Cos -> Add; Add -> Exp; Exp -> loss"
     assert selected(graph, path=("Exp", "Sin")).graph == between.graph
     assert between.notes == (
-        "4 of 7 autograd nodes: those on a way between 'Sin' and 'Exp' (--path)",
-        "weights and data that join on the way are left out",
+        "4 of 7 autograd nodes: those on a path between 'Sin' and 'Exp' (--path)",
+        "weights and data that join the path are left out",
     )
 
 
@@ -54,7 +54,7 @@ def test_a_path_from_data_shows_that_data_and_no_other() -> None:
 
 
 def test_two_names_that_no_data_joins_are_refused() -> None:
-    with pytest.raises(BadInput, match="no way of the data leads from 'w1' to 'w2' or back; neither was computed"):
+    with pytest.raises(BadInput, match="no path leads from 'w1' to 'w2' or back; neither was computed"):
         selected(graph_of(NET), path=("w1", "w2"))
 
 
@@ -151,9 +151,9 @@ def test_several_ways_of_selecting_leave_what_all_of_them_leave() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"hide": ("",)}, "an empty expression fits everything"),
-        ({"hide": ("(",)}, r"'\(' is no regular expression: missing \), unterminated subpattern at position 0"),
-        ({"radius": 3}, "a radius of 3, but around what"),
+        ({"hide": ("",)}, "an empty expression matches everything"),
+        ({"hide": ("(",)}, r"'\(' is not a regular expression: missing \), unterminated subpattern at position 0"),
+        ({"radius": 3}, "a radius of 3 needs a middle"),
     ],
 )
 def test_bad_options_are_refused_before_there_is_a_graph(options: dict[str, object], words: str) -> None:
@@ -190,14 +190,14 @@ def test_every_part_of_any_graph_can_be_drawn(seed: int) -> None:
             assert viewed.view.notes[0], "what is left out is said first"
 
 
-def test_views_count_for_nothing_in_a_neighbourhood_because_pictures_do_not_show_them() -> None:
+def test_views_do_not_count_in_a_neighbourhood_because_pictures_do_not_show_them() -> None:
     graph = graph_of("x -> Sin -> View -> Expand -> Cos -> Exp -> loss")
     assert shown(selected(graph, around="Sin", radius=1).graph) == (
         "x -> Sin; Sin -> View; View -> Expand; Expand -> Cos"
     )
 
 
-def test_what_is_left_keeps_its_saved_tensors_and_names_no_source_outside() -> None:
+def test_a_part_keeps_its_saved_tensors_but_no_source_outside() -> None:
     graph = relu_and_square()
     both, one = selected(graph, path=("Relu", "Pow")).graph, selected(graph, around="Pow", radius=0).graph
     # The result of relu, which is node 2 of the whole graph.
@@ -235,7 +235,7 @@ def with_gradients(graph: Graph) -> Graph:
     )
 
 
-def test_what_is_left_keeps_the_gradients_of_the_edges_that_are_left() -> None:
+def test_a_part_keeps_the_gradients_of_its_edges() -> None:
     graph = with_gradients(graph_of("x -> Sin -> Add -> loss; w -> Mul -> Add"))
     whole = {node.name.removesuffix("Backward0"): node.id for node in graph.nodes}
     left = selected(graph, around="Sin", radius=1).graph
@@ -243,10 +243,10 @@ def test_what_is_left_keeps_the_gradients_of_the_edges_that_are_left() -> None:
     assert [node.shares for node in left.nodes if node.name == "AddBackward0"] == [(BranchShare(0.0), None)]
 
 
-def test_a_link_that_passes_through_what_is_hidden_claims_no_gradient() -> None:
+def test_a_link_through_hidden_operations_has_no_gradient() -> None:
     graph = with_gradients(graph_of("w -> Sin -> Add -> loss; v -> Add; Sin -> Mul -> Add; u -> Mul"))
     own = {node.name.removesuffix("Backward0"): 10.0 * node.id for node in graph.nodes}
     left = selected(graph, hide=("^mul$",)).graph
-    # The direct link from sin stands for the one through mul, too.
+    # The direct link from sin replaces the one through mul, too.
     assert shown(left) == "w -> Sin; Sin -> Add; v -> Add; u -> Add; Add -> loss"
     assert sent(left) == {"Sin": (own["Sin"],), "Add": (None, own["Add"] + 1, None)}

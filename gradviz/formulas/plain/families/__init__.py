@@ -1,4 +1,4 @@
-"""All plain formulas: one module for each family of operations, in the order in which they are learnt."""
+"""All plain formulas: one module for each family of operations, in the order in which people learn them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What layers put behind their sums."""
+"""Activation functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ACTIVATIONS = (
         "torch.relu(self)",
         {"self": "grad * (self > 0)"},
         forward="torch.where(self > 0, self, 0)",
-        note="torch keeps the result, not the input, and asks where that is above 0: the same places.",
+        note="torch keeps the result, not the input, and asks where that is above 0: the same elements.",
         traps=(
             Trap(
                 "At exactly 0 the gradient is 0.",
@@ -249,7 +249,7 @@ _IN_PLACE = {
     "CeluBackward1": ("CeluBackward0", "torch.celu_(self.clone(), alpha)"),
     "ThresholdBackward1": ("ThresholdBackward0", "torch.threshold_(self.clone(), threshold, value)"),
 }
-"""Of those whose node is another one in place: the formula that is the same, and a call."""
+"""For in-place calls with a node of their own: the formula that is the same, and a call."""
 
 
 def _in_place() -> tuple[PlainFormula, ...]:

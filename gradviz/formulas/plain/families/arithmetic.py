@@ -10,7 +10,7 @@ _THREE = {"self": "a", "tensor1": "b", "tensor2": "c", "value": "v"}
 ARITHMETIC = (
     PlainFormula(
         "AddBackward0",
-        "Two tensors added, as a bias is, or the two ways of a residual connection.",
+        "Two tensors added, as a bias is, or the two branches of a residual connection.",
         "torch.add(self, other, alpha=alpha)",
         {"self": "grad", "other": "alpha * grad"},
         forward="self + alpha * other",
@@ -58,7 +58,7 @@ ARITHMETIC = (
         holds_for_complex=True,
         traps=(
             Trap(
-                "Both ways of x * x count: the engine adds what they give.",
+                "Both factors of x * x count: the engine adds their gradients.",
                 "x = torch.tensor([3.0], requires_grad=True)\n(x * x).backward()\nx.grad",
                 "[6.0]",
             ),

@@ -1,4 +1,4 @@
-"""Comparing, clamping and choosing: where a gradient goes one way or none."""
+"""Comparing, clamping and choosing: the gradient takes one path or none."""
 
 from __future__ import annotations
 

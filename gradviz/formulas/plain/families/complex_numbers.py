@@ -74,7 +74,7 @@ COMPLEX_NUMBERS = (
         "torch.ops.aten._fft_c2c(self, dim, normalization, forward)",
         {"self": "torch.ops.aten._fft_c2c(grad, dim, normalization, not forward)"},
         always_complex=True,
-        note=f"The gradient is transformed the other way, with the same factor. {_SCALING}",
+        note=f"The gradient is transformed in the other direction, with the same factor. {_SCALING}",
     ),
     PlainFormula(
         "FftR2CBackward0",
@@ -99,7 +99,7 @@ COMPLEX_NUMBERS = (
         },
         symbols={"frequency": "f", "twice": "d", "last_dim_size": "n"},
         always_complex=True,
-        note="Every frequency between the first and the last stands for two, so it counts twice. Written for a "
+        note="Every frequency between the first and the last represents two, so it counts twice. Written for a "
         f"transform that ends with the last dimension. {_SCALING}",
     ),
 )

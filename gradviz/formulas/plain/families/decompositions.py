@@ -1,4 +1,4 @@
-"""Determinants, inverses, systems of equations, and matrices as products of simpler ones."""
+"""Determinants, inverses, systems of equations, and matrix decompositions."""
 
 from __future__ import annotations
 

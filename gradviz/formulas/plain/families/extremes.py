@@ -1,4 +1,4 @@
-"""Largest, smallest and middle elements, and orders: the gradient goes to the places that were chosen."""
+"""Largest, smallest and middle elements, and sorting: the gradient goes to the elements that were chosen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _OF_ONE_INDEX = "torch.zeros_like(self).scatter(dim, unreduced(indices, self, di
 
 
 def _shared(gradient: str, extreme: str) -> str:
-    """To all elements that are as large as the extreme, in equal parts."""
+    """To all elements equal to the extreme, in equal parts."""
     winners = f"(self == unreduced({extreme}, self, dim))"
     return f"unreduced({gradient}, self, dim) * {winners} / {winners}.sum(dim, keepdim=True)"
 
@@ -61,7 +61,7 @@ def _in_another_order(node: str, sentence: str, call: str, *traps: Trap) -> Plai
 EXTREMES = (
     _extreme_with_index(
         "MaxBackward0",
-        "The largest along a dimension, and where it is: the gradient goes to that place alone.",
+        "The largest along a dimension, and its index: the gradient goes to that element alone.",
         "torch.max(self, dim, keepdim=keepdim)",
         Trap(
             "Of two equal ones, the one whose index is returned gets all; amax and max() share evenly.",
@@ -126,7 +126,7 @@ EXTREMES = (
         "Sorted along a dimension, and the order: each gradient goes back to where its value came from.",
         "torch.sort(self, dim)",
         Trap(
-            "argsort, like the indices, cuts the way of a gradient.",
+            "argsort, like the indices, cuts off the gradient.",
             "x = torch.ones(3, requires_grad=True)\ntorch.argsort(x).requires_grad",
             "False",
         ),

@@ -6,7 +6,7 @@ from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
 
 
 def _linear(node: str, sentence: str, call: str, rank: int) -> PlainFormula:
-    """Linear, and the same for each channel of each sample: a matrix, made of what becomes of single places."""
+    """Linear, and the same for each channel of each sample: a matrix, found by applying it to single elements."""
     shape = f"self.shape[-{rank}:]"
     matrix = call.replace("self", "units").replace("output_size", f"result.shape[-{rank}:]")
     return PlainFormula(
@@ -20,17 +20,17 @@ def _linear(node: str, sentence: str, call: str, rank: int) -> PlainFormula:
             "matrix": f"{matrix}.flatten(1)",
         },
         symbols={"matrix": "M", "units": "e"},
-        note="e holds an input for each place, 1 there and 0 elsewhere; a row of M is what becomes of it.",
+        note="e holds an input for each element, 1 there and 0 elsewhere; a row of M is its result.",
     )
 
 
 def _maximum(node: str, sentence: str, call: str, rank: int, *traps: Trap) -> PlainFormula:
-    places = f"scatter_add(-1, result1.flatten(-{rank}), grad.flatten(-{rank}))"
+    positions = f"scatter_add(-1, result1.flatten(-{rank}), grad.flatten(-{rank}))"
     return PlainFormula(
         node,
         sentence,
         call,
-        {"self": f"torch.zeros_like(self).flatten(-{rank}).{places}.reshape(self.shape)"},
+        {"self": f"torch.zeros_like(self).flatten(-{rank}).{positions}.reshape(self.shape)"},
         outputs=("result0", "result1"),
         symbols={"result1": "i"},
         traps=traps,
@@ -48,27 +48,27 @@ IMAGES = (
         "torch.convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)",
         {
             "input": "(kernels @ patches).reshape(input.shape) if transposed "
-            "else folded(kernels.mT @ places, input, weight, stride, padding, dilation)",
-            "weight": "(places @ patches.mT).sum(0).reshape(weight.shape)",
+            "else folded(kernels.mT @ positions, input, weight, stride, padding, dilation)",
+            "weight": "(positions @ patches.mT).sum(0).reshape(weight.shape)",
             "bias": "grad.sum(dim)",
         },
-        forward="(folded(kernels.mT @ places, result, weight, stride, padding, dilation) if transposed "
+        forward="(folded(kernels.mT @ positions, result, weight, stride, padding, dilation) if transposed "
         "else (kernels @ patches).reshape(result.shape)) "
         "+ (0 if bias is None else unreduced(bias, result, dim))",
         where={
             "patches": "grouped(unfolded(grad if transposed else input, weight, stride, padding, dilation), groups)",
             "kernels": "grouped_kernels(weight, groups)",
             "dim": "(0, *range(2, weight.ndim))",
-            "places": "grouped(input if transposed else grad, groups)",
+            "positions": "grouped(input if transposed else grad, groups)",
         },
         usual={"transposed": False},
-        symbols={"patches": "P", "kernels": "K", "places": "G"},
+        symbols={"patches": "P", "kernels": "K", "positions": "G"},
         note="P holds all patches as columns, K is the weight and G is ȳ as a matrix; fold adds patches where they "
         "overlap. A transposed convolution exchanges input and result.",
     ),
     _maximum(
         "MaxPool2DWithIndicesBackward0",
-        "The largest of each window: the gradient goes to the place where it was found.",
+        "The largest of each window: the gradient goes to the element that was largest.",
         "torch.nn.functional.max_pool2d(self, kernel_size, stride, padding, dilation, return_indices=True)",
         2,
         Trap(

@@ -1,4 +1,4 @@
-"""Reading from places and writing to places: a gradient goes back to the places that were read."""
+"""Reading and writing at indices: a gradient goes back to the elements that were read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INDEXING = (
     ),
     PlainFormula(
         "IndexBackward0",
-        "Any places, by tensors of indices or a mask: x[[0, 2]], x[mask].",
+        "Any elements, by tensors of indices or a mask: x[[0, 2]], x[mask].",
         "torch.ops.aten.index(self, indices)",
         {"self": "torch.ops.aten.index_put(torch.zeros_like(self), indices, grad, accumulate=True)"},
         holds_for_complex=True,
@@ -44,14 +44,14 @@ INDEXING = (
     ),
     PlainFormula(
         "GatherBackward0",
-        "For each place its own index along a dimension, as of the log-probability of each target.",
+        "For each element its own index along a dimension, as for the log-probability of each target.",
         "torch.gather(self, dim, index)",
         {"self": "torch.zeros_like(self).scatter_add(dim, index, grad)"},
         holds_for_complex=True,
     ),
     PlainFormula(
         "TakeBackward0",
-        "Places of the flattened input.",
+        "Elements of the flattened input, by index.",
         "torch.take(self, index)",
         {
             "self": "torch.zeros_like(self).flatten()"
@@ -61,7 +61,7 @@ INDEXING = (
     ),
     PlainFormula(
         "IndexPutBackward0",
-        "Values written to places, as x[mask] = v does, or added to them.",
+        "Values written to elements, as x[mask] = v does, or added to them.",
         "torch.ops.aten.index_put(self, indices, values, accumulate)",
         {
             "self": "grad if accumulate else torch.ops.aten.index_put(grad, indices, torch.zeros_like(values))",
@@ -98,13 +98,13 @@ INDEXING = (
     ),
     PlainFormula(
         "ScatterBackward0",
-        "Values written to places along a dimension.",
+        "Values written at given indices along a dimension.",
         "torch.scatter(self, dim, index, src)",
         {"self": "grad.scatter(dim, index, 0)", "src": "grad.gather(dim, index)"},
         holds_for_complex=True,
         traps=(
             Trap(
-                "Where several values go to one place one of them stays, yet torch gives the gradient to all of them.",
+                "Where several values go to one element, one of them stays; yet torch gives all of them the gradient.",
                 "s = torch.ones(2, requires_grad=True)\ntorch.zeros(1).scatter(0, torch.tensor([0, 0]), s).backward()\n"
                 "s.grad",
                 "[1.0, 1.0]",
@@ -113,7 +113,7 @@ INDEXING = (
     ),
     PlainFormula(
         "ScatterBackward1",
-        "A number written to places along a dimension.",
+        "A number written at given indices along a dimension.",
         "torch.scatter(self, dim, index, value)",
         {"self": "grad.scatter(dim, index, 0)"},
         symbols={"value": "value"},
@@ -121,14 +121,14 @@ INDEXING = (
     ),
     PlainFormula(
         "ScatterAddBackward0",
-        "Values added at places along a dimension.",
+        "Values added at given indices along a dimension.",
         "torch.scatter_add(self, dim, index, src)",
         {"self": "grad", "src": "grad.gather(dim, index)"},
         holds_for_complex=True,
     ),
     PlainFormula(
         "ScatterReduceBackward0",
-        "Values summed, averaged or compared at places along a dimension, as messages are in graph networks.",
+        "Values summed, averaged or compared at given indices along a dimension, as messages are in graph networks.",
         "torch.scatter_reduce(self, dim, index, src, reduce)",
         {
             "self": "grad * (self == result) / winners if reduce in ('amax', 'amin') else grad / count",
@@ -143,7 +143,7 @@ INDEXING = (
         },
         usual={"reduce": "mean"},
         symbols={"count": "n", "winners": "m"},
-        note="n is how many values met at a place for a mean, and 1 for a sum; m is how many share the extreme. "
+        note="n is how many values met at an index for a mean, and 1 for a sum; m is how many share the extreme. "
         "Written for self included, and not for products.",
     ),
     PlainFormula(
@@ -177,7 +177,7 @@ INDEXING = (
         note="A row that was looked up several times gets the sum of its gradients, the padding row none.",
         traps=(
             Trap(
-                "A word that stands three times in a batch gets three gradients added.",
+                "A word that occurs three times in a batch gets the sum of three gradients.",
                 "w = torch.zeros(2, 1, requires_grad=True)\n"
                 "torch.nn.functional.embedding(torch.tensor([1, 1, 1]), w).sum().backward()\n"
                 "w.grad",

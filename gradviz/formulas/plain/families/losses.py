@@ -1,4 +1,4 @@
-"""What is minimized."""
+"""Losses."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _elementwise(
     target: str = "",
     note: str = "",
 ) -> PlainFormula:
-    """A loss of every element, summed or averaged: `where` says what ``loss`` is, and ``slope``, its derivative by the
-    prediction; `target` is the gradient of the target, where that may have one."""
+    """A loss for each element, summed or averaged: `where` defines ``loss``, and ``slope``, its derivative with respect
+    to the prediction; `target` is the gradient of the target, if it can have one."""
     gradients = {"self": "grad * slope / n"}
     if target:
         gradients["target"] = target

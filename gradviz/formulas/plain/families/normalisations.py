@@ -1,4 +1,4 @@
-"""Mean and spread taken out, scale and shift put in."""
+"""Normalization: subtract the mean, divide by the spread, then scale and shift."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors put together and taken apart, margins, triangles and windows: each piece gets its part of the gradient."""
+"""Joining, splitting, padding, triangles and windows: each piece gets its part of the gradient."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
 _LIST = {"result": "y₁, …, yₙ", "grads": "ȳ₁, …, ȳₙ"}
 
 
-_GATHERED = "torch.zeros_like(self).flatten().index_add(0, places, grad.flatten()).reshape(self.shape)"
+_GATHERED = "torch.zeros_like(self).flatten().index_add(0, positions, grad.flatten()).reshape(self.shape)"
 
 
 def _choosing(node: str, sentence: str, call: str, note: str = "") -> PlainFormula:
-    """Each result is one of the inputs, and `places` says which."""
+    """Each result is one of the inputs; an operation on indices shows which."""
     return PlainFormula(
         node,
         sentence,
         call,
         {"self": _GATHERED},
-        where={"places": call.replace("self", "numbered(self)") + ".long().flatten()"},
+        where={"positions": call.replace("self", "numbered(self)") + ".long().flatten()"},
         note=note,
     )
 
@@ -172,7 +172,9 @@ PIECES = (
         "Sequences of different lengths, step by step without padding, for recurrent networks.",
         "torch._VF._pack_padded_sequence(input, lengths, batch_first)",
         {"input": _GATHERED.replace("self", "input")},
-        where={"places": "torch._VF._pack_padded_sequence(numbered(input), lengths, batch_first)[0].long().flatten()"},
+        where={
+            "positions": "torch._VF._pack_padded_sequence(numbered(input), lengths, batch_first)[0].long().flatten()"
+        },
         outputs=("result0",),
         note="Padding has the gradient 0.",
     ),

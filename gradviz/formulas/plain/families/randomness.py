@@ -1,4 +1,4 @@
-"""Dropout and random numbers, and what overwrites a tensor."""
+"""Dropout, random numbers, and operations that overwrite a tensor."""
 
 from __future__ import annotations
 

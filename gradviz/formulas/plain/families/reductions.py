@@ -1,4 +1,4 @@
-"""Many numbers made one: sums, means, spreads, lengths, and sums that run along a dimension."""
+"""Reductions: sums, means, spreads, norms, and cumulative sums."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ REDUCTIONS = (
     ),
     PlainFormula(
         "CumsumBackward0",
-        "Running sums along a dimension: each element is in all sums from its place on.",
+        "Running sums along a dimension: each element is in all sums from its position on.",
         "torch.cumsum(self, dim)",
         {"self": "running_sum_from_the_end(grad, dim)"},
         holds_for_complex=True,

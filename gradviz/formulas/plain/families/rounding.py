@@ -1,4 +1,4 @@
-"""Rounding, rests of divisions and signs: steps without a slope."""
+"""Rounding, remainders and signs: step functions without slope."""
 
 from __future__ import annotations
 

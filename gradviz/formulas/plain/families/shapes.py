@@ -1,4 +1,4 @@
-"""Other shapes, orders and types of the same numbers: the gradient goes the same way back."""
+"""Other shapes, orders and types of the same numbers: the gradient takes the same path back."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ SHAPES = (
         note="The gradient comes back in the dtype and on the device of the input.",
         traps=(
             Trap(
-                "An integer type cuts the way of a gradient.",
+                "An integer type cuts off the gradient.",
                 "torch.ones(2, requires_grad=True).long().requires_grad",
                 "False",
             ),

@@ -1,4 +1,4 @@
-"""Angles, their sines, and the hyperbolic functions."""
+"""Trigonometric and hyperbolic functions."""
 
 from __future__ import annotations
 
