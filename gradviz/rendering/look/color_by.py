@@ -251,14 +251,14 @@ def _with_figure(item: Item, text: ItemText, figure: str) -> ItemText:
 OTHERS = "other modules"
 
 
-def module_categories(subject: SubjectFacts) -> tuple[list[str], list[int | None]]:
+def module_categories(facts: SubjectFacts) -> tuple[list[str], list[int | None]]:
     """At most as many module paths as there are colours, and for each item the index of its path.
 
     The paths are as long as they can be without becoming too many. If even their first names are too many, the modules
     with the most autograd nodes have colours of their own.
     """
-    paths = [_path(subject, item) for item in subject.view.items]
-    sizes = _sizes(subject)
+    paths = [_path(facts, item) for item in facts.view.items]
+    sizes = _sizes(facts)
     depth = _depth(sizes)
     names = list(dict.fromkeys(_head(path, depth) for path in sizes))
     if len(names) > CATEGORIES:
@@ -272,11 +272,11 @@ def module_categories(subject: SubjectFacts) -> tuple[list[str], list[int | None
     return names, [None if path is None else indices.get(_head(path, depth), others) for path in paths]
 
 
-def _sizes(subject: SubjectFacts) -> Counter[str]:
+def _sizes(facts: SubjectFacts) -> Counter[str]:
     """The number of nodes that each module call made, by path, in the order of the computation."""
-    scopes = subject.graph.scopes
+    scopes = facts.graph.scopes
     found: Counter[str] = Counter()
-    for node in subject.graph.nodes:
+    for node in facts.graph.nodes:
         if node.scope is not None and scopes[node.scope].kind == "module":
             found[scopes[node.scope].path] += 1
     return found
@@ -294,12 +294,12 @@ def _head(path: str, depth: int) -> str:
     return ".".join(path.split(".")[:depth])
 
 
-def _path(subject: SubjectFacts, item: Item) -> str | None:
+def _path(facts: SubjectFacts, item: Item) -> str | None:
     """The path of the module that an item belongs to; for a leaf, the module around it."""
-    scopes = subject.graph.scopes
+    scopes = facts.graph.scopes
     scope = item.scope
     if scope is None and item.node is not None:
-        scope = subject.graph.nodes[item.node].scope
+        scope = facts.graph.nodes[item.node].scope
     if scope is not None and scopes[scope].kind == "module":
         return scopes[scope].path
-    return subject.enclosing_path(item) or None
+    return facts.enclosing_path(item) or None

@@ -38,7 +38,7 @@ MAX_CALLERS = 12
 MAX_NORMS = 200
 """The maximum number of repetitions with a bar: each bar must be visible."""
 
-_IN_A_FORM_OF_ITS_OWN = {
+_SHOWN_IN_OTHER_FORMS = {
     "operation": frozenset({"findings", "gradients", "saved for backward"}),
     "other": frozenset({"findings"}),
 }
@@ -72,7 +72,7 @@ class PageItemDetails:
         # A long loop draws a leaf beside each of its steps.
         entering = list(islice(self._edges.entering(item), MAX_EDGES + 1))
         leaving = list(islice(self._edges.leaving(item), MAX_EDGES + 1))
-        shown_elsewhere = _IN_A_FORM_OF_ITS_OWN["other" if node is None else "operation"]
+        shown_elsewhere = _SHOWN_IN_OTHER_FORMS["other" if node is None else "operation"]
         return PageDetails(
             sections=tuple(_sections(facts, item, shown_elsewhere)),
             formula=None if node is None or node.is_leaf else self._formula(facts, node),

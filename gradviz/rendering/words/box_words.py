@@ -17,33 +17,33 @@ LONGEST_PATTERN = 33
 LONGEST_SOURCE = 48
 
 
-def box_title(subject: SubjectFacts, item: Item) -> str:
+def box_title(facts: SubjectFacts, item: Item) -> str:
     """``h.0 … h.11``, ``fc (call 2)``; the operations in it for a box without a module."""
     if item.scope is None:
-        return _group_title(subject, item)
-    scopes = subject.graph.scopes
-    first = scope_title(subject, item, item.scope)
+        return _group_title(facts, item)
+    scopes = facts.graph.scopes
+    first = scope_title(facts, item, item.scope)
     if item.last_scope is not None:
-        last = scope_title(subject, item, item.last_scope)
+        last = scope_title(facts, item, item.last_scope)
         return first if first == last else f"{first} … {last}"
     if scopes[item.scope].kind != "module":
         return first  # A recording does not distinguish calls of one function.
-    call, around_it = scopes[item.scope].call, subject.enclosing_scope(item)
+    call, around_it = scopes[item.scope].call, facts.enclosing_scope(item)
     is_said_around = around_it is not None and scopes[around_it].call == call
     return f"{first} (call {call + 1})" if call and not is_said_around else first
 
 
-def box_path(subject: SubjectFacts, item: Item) -> str:
+def box_path(facts: SubjectFacts, item: Item) -> str:
     """The whole path, and which call if the graph has several: for words without a box around them."""
     if item.scope is None:
         return ""
-    scope = subject.graph.scopes[item.scope]
+    scope = facts.graph.scopes[item.scope]
     if scope.kind != "module":
-        return box_title(subject, item)
+        return box_title(facts, item)
     if item.last_scope is None:
-        is_one_of_several = scope.call and subject.calls_in_graph[scope.path] > 1
+        is_one_of_several = scope.call and facts.calls_in_graph[scope.path] > 1
         return f"{scope.path} (call {scope.call + 1})" if is_one_of_several else scope.path
-    last = subject.graph.scopes[item.last_scope].path
+    last = facts.graph.scopes[item.last_scope].path
     return scope.path if last == scope.path else f"{scope.path} … {_last_parts(last, scope.path)}"
 
 
@@ -54,87 +54,87 @@ def _last_parts(path: str, first: str) -> str:
     return ".".join(parts[max(shared - 1, 0) :])
 
 
-def box_subtitle(subject: SubjectFacts, item: Item) -> str:
+def box_subtitle(facts: SubjectFacts, item: Item) -> str:
     """What the box represents in other words, and what it hides that a user must know."""
-    return " · ".join(filter(None, (_own_words(subject, item), *_what_is_special(subject, item))))
+    return " · ".join(filter(None, (_own_words(facts, item), *_what_is_special(facts, item))))
 
 
-def _own_words(subject: SubjectFacts, item: Item) -> str:
+def _own_words(facts: SubjectFacts, item: Item) -> str:
     if item.scope is not None:
-        return scope_subtitle(subject, subject.graph.scopes[item.scope])
+        return scope_subtitle(facts, facts.graph.scopes[item.scope])
     if item.repeat > 1:
         return ""
-    operations = counted(len(operations_in(subject, item)), "operation")
-    position = subject.positions_in_row.get(item.id)
+    operations = counted(len(operations_in(facts, item)), "operation")
+    position = facts.positions_in_row.get(item.id)
     return operations if position is None else f"{position[0]:,} of {position[1]:,} · {operations}"
 
 
-def _what_is_special(subject: SubjectFacts, item: Item) -> Iterator[str]:
+def _what_is_special(facts: SubjectFacts, item: Item) -> Iterator[str]:
     if item.sizes_differ:
         yield "shapes differ"
-    custom = 0 if item.is_open else sum(subject.graph.nodes[node].kind == "custom" for node in item.nodes)
+    custom = 0 if item.is_open else sum(facts.graph.nodes[node].kind == "custom" for node in item.nodes)
     if custom:
         yield f"holds {counted(custom, 'custom function')}"
 
 
-def box_badge(subject: SubjectFacts, item: Item) -> str:
+def box_badge(facts: SubjectFacts, item: Item) -> str:
     """``×12 · 85.1M params``."""
     parts = [f"×{item.repeat:,}"] if item.repeat > 1 else []
-    parameters = parameter_count(subject, item)
+    parameters = parameter_count(facts, item)
     if parameters:
-        parts.append(f"{count_words(parameters)}{_to_last_count(subject, item, parameters)} params")
+        parts.append(f"{count_words(parameters)}{_to_last_count(facts, item, parameters)} params")
     return " · ".join(parts)
 
 
-def _to_last_count(subject: SubjectFacts, item: Item, first: int) -> str:
+def _to_last_count(facts: SubjectFacts, item: Item, first: int) -> str:
     """``…9.7k`` if the box represents several of different sizes: the number of parameters in the last one."""
-    if item.repeat > 1 or not lies_where_shapes_differ(subject, item):
+    if item.repeat > 1 or not lies_where_shapes_differ(facts, item):
         return ""
-    each, rest = divmod(len(item.parameters), repetitions(subject, item))
+    each, rest = divmod(len(item.parameters), repetitions(facts, item))
     if not each or rest:
         return ""
-    leaves = (subject.graph.nodes[leaf] for leaf in item.parameters[-each:])
+    leaves = (facts.graph.nodes[leaf] for leaf in item.parameters[-each:])
     last = element_count([leaf.outputs[0] for leaf in leaves if leaf.outputs])
     return "" if last == first else f"…{count_words(last)}"
 
 
-def operations_in(subject: SubjectFacts, item: Item) -> list[Node]:
+def operations_in(facts: SubjectFacts, item: Item) -> list[Node]:
     """The operations that a box computes, in creation order, without leaves and views."""
-    found = (subject.graph.nodes[node] for node in subject.nodes_in(item))
+    found = (facts.graph.nodes[node] for node in facts.nodes_in(item))
     return [node for node in found if not node.is_leaf and node.name not in PLUMBING_NAMES]
 
 
-def parameter_count(subject: SubjectFacts, item: Item) -> int:
+def parameter_count(facts: SubjectFacts, item: Item) -> int:
     """Elements of all parameters in a box, each counted once."""
-    if item.scope is not None and item.repeat == 1 and subject.graph.scopes[item.scope].parameter_count:
-        return subject.graph.scopes[item.scope].parameter_count
-    leaves = (subject.graph.nodes[leaf] for leaf in item.parameters)
+    if item.scope is not None and item.repeat == 1 and facts.graph.scopes[item.scope].parameter_count:
+        return facts.graph.scopes[item.scope].parameter_count
+    leaves = (facts.graph.nodes[leaf] for leaf in item.parameters)
     return element_count([leaf.outputs[0] for leaf in leaves if leaf.outputs])
 
 
-def _group_title(subject: SubjectFacts, item: Item) -> str:
-    operations = operations_in(subject, item)
+def _group_title(facts: SubjectFacts, item: Item) -> str:
+    operations = operations_in(facts, item)
     if item.repeat == 1:
-        return _origin(subject, operations) or _first_to_last(subject, item, operations)
-    words = _pattern(subject, item, operations[: max(1, len(operations) // repetitions(subject, item))])
+        return _origin(facts, operations) or _first_to_last(facts, item, operations)
+    words = _pattern(facts, item, operations[: max(1, len(operations) // repetitions(facts, item))])
     shown = _fitting(words)
     more = f", … {len(words) - shown} more" if len(words) > shown else ""
     return ", ".join(words[:shown]) + more
 
 
-def repetitions(subject: SubjectFacts, item: Item) -> int:
+def repetitions(facts: SubjectFacts, item: Item) -> int:
     """How many repetitions a repeated box represents; loops within loops multiply."""
     count = item.repeat
     while item.parent is not None:
-        item = subject.view.items[item.parent]
+        item = facts.view.items[item.parent]
         count *= item.repeat
     return count
 
 
-def lies_where_shapes_differ(subject: SubjectFacts, item: Item) -> bool:
+def lies_where_shapes_differ(facts: SubjectFacts, item: Item) -> bool:
     """Whether an item represents repetitions that differ only in the sizes of their tensors."""
     while not item.sizes_differ and item.parent is not None:
-        item = subject.view.items[item.parent]
+        item = facts.view.items[item.parent]
     return item.sizes_differ
 
 
@@ -144,41 +144,41 @@ def _fitting(words: list[str]) -> int:
     return max(1, sum(length <= LONGEST_PATTERN for length in lengths))
 
 
-def _origin(subject: SubjectFacts, operations: list[Node]) -> str:
+def _origin(facts: SubjectFacts, operations: list[Node]) -> str:
     """The line or the function that made everything in a box."""
-    sites = {site for node in operations if (site := subject.own_site(node.call_site)) is not None}
+    sites = {site for node in operations if (site := facts.own_site(node.call_site)) is not None}
     if len({(site.file, site.line) for site in sites}) == 1:
         site = next(iter(sites))
-        return shortened(subject.source_text(site), LONGEST_SOURCE) or f"line {site.line}"
+        return shortened(facts.source_text(site), LONGEST_SOURCE) or f"line {site.line}"
     functions = {site.function for site in sites}
     name = next(iter(functions)) if len(functions) == 1 else "<module>"
     return "" if name.startswith("<") else f"{name}()"
 
 
-def _first_to_last(subject: SubjectFacts, item: Item, operations: list[Node]) -> str:
-    words = _pattern(subject, item, operations)
+def _first_to_last(facts: SubjectFacts, item: Item, operations: list[Node]) -> str:
+    words = _pattern(facts, item, operations)
     return " … ".join(dict.fromkeys((words[0], words[-1]))) if words else "operations"
 
 
-def _pattern(subject: SubjectFacts, item: Item, operations: list[Node]) -> list[str]:
+def _pattern(facts: SubjectFacts, item: Item, operations: list[Node]) -> list[str]:
     """The sequence of operations, and of the classes of modules that are called."""
-    around = subject.enclosing_scope(item)
-    parts = [(_call_below(subject, node, around), node) for node in operations]
+    around = facts.enclosing_scope(item)
+    parts = [(_call_below(facts, node, around), node) for node in operations]
     words: list[str] = []
     for call, members in groupby(parts, key=lambda part: part[0]):
         if call is None:
-            words.extend(subject.operation_title(node) for _, node in members)
+            words.extend(facts.operation_title(node) for _, node in members)
         else:
-            scope = subject.graph.scopes[call]
+            scope = facts.graph.scopes[call]
             words.append(scope.path if scope.kind == "line" else scope.class_name)
     return [word if (count := len(list(alike))) == 1 else f"{word} ×{count}" for word, alike in groupby(words)]
 
 
-def _call_below(subject: SubjectFacts, node: Node, around: int | None) -> int | None:
+def _call_below(facts: SubjectFacts, node: Node, around: int | None) -> int | None:
     """The module call directly inside `around` in which a node was made."""
     below, scope = None, node.scope
     while scope is not None and scope != around:
-        below, scope = scope, subject.graph.scopes[scope].parent
+        below, scope = scope, facts.graph.scopes[scope].parent
     return below
 
 
@@ -187,42 +187,42 @@ def relative_path(path: str, around: str) -> str:
     return path.removeprefix(f"{around}.") if around else path
 
 
-def scope_title(subject: SubjectFacts, item: Item, number: int) -> str:
+def scope_title(facts: SubjectFacts, item: Item, number: int) -> str:
     """``h.0`` for a module, ``step()`` for a function, the text of a source line."""
-    scope = subject.graph.scopes[number]
+    scope = facts.graph.scopes[number]
     if scope.kind == "function":
         return scope.class_name
     if scope.kind == "line":
-        return shortened(_text(subject, scope), LONGEST_SOURCE) or scope.path
-    return relative_path(scope.path, subject.enclosing_path(item))
+        return shortened(_text(facts, scope), LONGEST_SOURCE) or scope.path
+    return relative_path(scope.path, facts.enclosing_path(item))
 
 
-def scope_subtitle(subject: SubjectFacts, scope: ModuleScope) -> str:
+def scope_subtitle(facts: SubjectFacts, scope: ModuleScope) -> str:
     """The class of a module, the line that called a function, or the location of a source line."""
     if scope.kind == "module":
         return scope.class_name
-    line = _line(subject, scope)
+    line = _line(facts, scope)
     return f"called at {line}" if scope.kind == "function" and line else line
 
 
-def scope_tooltip(subject: SubjectFacts, number: int | None) -> Iterator[str]:
+def scope_tooltip(facts: SubjectFacts, number: int | None) -> Iterator[str]:
     """The module call, function call or source line around a box or an operation."""
     if number is None:
         return
-    scope = subject.graph.scopes[number]
+    scope = facts.graph.scopes[number]
     if scope.kind == "module":
         yield f"module {scope.path} ({scope.class_name})" + (f", call {scope.call + 1}" if scope.call else "")
         return
-    line, text = _line(subject, scope), _text(subject, scope)
+    line, text = _line(facts, scope), _text(facts, scope)
     if scope.kind == "line":
         yield f"made while {line} ran" + (f": {text}" if text else "")
         return
     yield f"made in {scope.class_name}" + (f", called at {line}" if line else "") + (f": {text}" if text else "")
 
 
-def _line(subject: SubjectFacts, scope: ModuleScope) -> str:
-    return "" if scope.call_site is None else line_words(subject.graph.call_sites[scope.call_site])
+def _line(facts: SubjectFacts, scope: ModuleScope) -> str:
+    return "" if scope.call_site is None else line_words(facts.graph.call_sites[scope.call_site])
 
 
-def _text(subject: SubjectFacts, scope: ModuleScope) -> str:
-    return "" if scope.call_site is None else subject.source_text(subject.graph.call_sites[scope.call_site])
+def _text(facts: SubjectFacts, scope: ModuleScope) -> str:
+    return "" if scope.call_site is None else facts.source_text(facts.graph.call_sites[scope.call_site])

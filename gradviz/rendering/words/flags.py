@@ -45,53 +45,53 @@ class Flag:
         return f"{FLAG_SIGNS[self.level]} {self.words}".strip()
 
 
-def item_flag(subject: SubjectFacts, item: Item) -> Flag | None:
+def item_flag(facts: SubjectFacts, item: Item) -> Flag | None:
     """The flag of an item. A finding explains what the gradient only shows, so it comes first."""
-    findings = findings_about(subject, item)
-    worst = worst_finding(subject, item)
+    findings = findings_about(facts, item)
+    worst = worst_finding(facts, item)
     if worst is None:
-        return gradient_flag(subject, item)
+        return gradient_flag(facts, item)
     others = len({finding.code for finding in findings}) - 1
     inside = " inside" if item.kind == "box" else ""
     more = f" +{others}" if others else ""
     return Flag(f"{worst.code} {worst.cause}{inside}{more}", _LEVELS[worst.severity], worst.message)
 
 
-def worst_finding(subject: SubjectFacts, item: Item) -> Verdict | None:
+def worst_finding(facts: SubjectFacts, item: Item) -> Verdict | None:
     """The most severe finding about an item."""
-    return min(findings_about(subject, item), key=lambda finding: list(_LEVELS).index(finding.severity), default=None)
+    return min(findings_about(facts, item), key=lambda finding: list(_LEVELS).index(finding.severity), default=None)
 
 
-def findings_on(subject: SubjectFacts, item: Item) -> Iterator[str]:
+def findings_on(facts: SubjectFacts, item: Item) -> Iterator[str]:
     """The findings, in sentences for the tooltip."""
-    for finding in findings_about(subject, item):
+    for finding in findings_about(facts, item):
         yield f"{finding.severity} {finding.code} {finding.cause}: {finding.message}"
 
 
-def findings_about(subject: SubjectFacts, item: Item) -> list[Verdict]:
+def findings_about(facts: SubjectFacts, item: Item) -> list[Verdict]:
     """The findings about the nodes of an item and about cuts that it hides."""
     if item.kind == "cut":
-        return [subject.graph.cut_edges[item.cut_edge or 0].finding]
+        return [facts.graph.cut_edges[item.cut_edge or 0].finding]
     if item.is_open:
         return []
-    on_nodes = (subject.findings.get(node, ()) for node in item.nodes) if subject.findings else ()
-    return [*chain.from_iterable(on_nodes), *subject.hidden_cuts.get(item.id, ())]
+    on_nodes = (facts.findings.get(node, ()) for node in item.nodes) if facts.findings else ()
+    return [*chain.from_iterable(on_nodes), *facts.hidden_cuts.get(item.id, ())]
 
 
-def gradient_flag(subject: SubjectFacts, item: Item) -> Flag | None:
+def gradient_flag(facts: SubjectFacts, item: Item) -> Flag | None:
     """The flag for the gradient of a closed item; None if the gradient is fine or unknown."""
     if item.is_open:
         return None
     gradient_origins = [
-        subject.gradient_origins.by_node[node] for node in item.nodes if node in subject.gradient_origins.by_node
+        facts.gradient_origins.by_node[node] for node in item.nodes if node in facts.gradient_origins.by_node
     ]
     loud = [gradient_origin for gradient_origin in gradient_origins if not gradient_origin.is_aside]
     if gradient_origins and not loud and item.kind != "box":
         return Flag(f"gradient {STATE_WORDS[gradient_origins[0].state]} to a leaf", "quiet", _ASIDE)
-    return _origin_flag(subject, item, loud) if loud else _quiet_flag(subject, item)
+    return _origin_flag(facts, item, loud) if loud else _quiet_flag(facts, item)
 
 
-def _origin_flag(subject: SubjectFacts, item: Item, gradient_origins: Sequence[GradientOrigin]) -> Flag:
+def _origin_flag(facts: SubjectFacts, item: Item, gradient_origins: Sequence[GradientOrigin]) -> Flag:
     worst = min((gradient_origin.state for gradient_origin in gradient_origins), key=WORST_FIRST.index)
     alike = [gradient_origin for gradient_origin in gradient_origins if gradient_origin.state == worst]
     level: FlagLevel = "alarm" if worst in BROKEN else "warning"
@@ -99,17 +99,17 @@ def _origin_flag(subject: SubjectFacts, item: Item, gradient_origins: Sequence[G
     if item.kind == "box":
         return Flag(f"gradient becomes {word} inside", level)
     by = alike[0].by
-    share = _share(len(alike), len(arrived_by_repetition(subject, item)))
+    share = _share(len(alike), len(arrived_by_repetition(facts, item)))
     return Flag(_WORDS.get(by, "gradient becomes {}").format(word) + share, level, _REASONS[by].format(word))
 
 
-def _quiet_flag(subject: SubjectFacts, item: Item) -> Flag | None:
-    states = [state_of(gradients) for gradients in arrived_by_repetition(subject, item)]
+def _quiet_flag(facts: SubjectFacts, item: Item) -> Flag | None:
+    states = [state_of(gradients) for gradients in arrived_by_repetition(facts, item)]
     worst = _worst(states)
     if worst is not None:
         share = _share(states.count(worst), len(states))
         return Flag(f"gradient {STATE_WORDS[worst]}{share}", "quiet")
-    inside = _worst(subject.gradient_origins.arrived.get(node) for node in item.nodes) if item.kind == "box" else None
+    inside = _worst(facts.gradient_origins.arrived.get(node) for node in item.nodes) if item.kind == "box" else None
     return None if inside is None else Flag(f"gradient {STATE_WORDS[inside]} inside", "quiet")
 
 

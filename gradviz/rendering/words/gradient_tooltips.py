@@ -33,10 +33,10 @@ def node_values(node: Node) -> Iterator[str]:
     yield from _values("value", node.values)
 
 
-def node_gradients(subject: SubjectFacts, item: Item, node: Node) -> Iterator[str]:
+def node_gradients(facts: SubjectFacts, item: Item, node: Node) -> Iterator[str]:
     """The gradients that arrived at a node, before and after its hooks."""
-    if len(arrived_by_repetition(subject, item)) > 1:
-        yield from range_of_gradients(subject, item)
+    if len(arrived_by_repetition(facts, item)) > 1:
+        yield from range_of_gradients(facts, item)
         return
     for name, arrived in arrivals(node):
         yield from figures_lines(name, arrived)
@@ -53,20 +53,20 @@ def arrivals(node: Node) -> Iterator[tuple[str, TensorFigures | None]]:
             yield name, arrived
 
 
-def node_run(subject: SubjectFacts, item: Item, node: Node) -> Iterator[str]:
+def node_run(facts: SubjectFacts, item: Item, node: Node) -> Iterator[str]:
     """What happened to ``.grad``, and when the node ran."""
-    if len(arrived_by_repetition(subject, item)) > 1:
+    if len(arrived_by_repetition(facts, item)) > 1:
         return
     if node.leaf_gradient is not None:
         yield _outcome(node.leaf_gradient)
     if node.run is not None:
-        yield from _run(subject, node)
+        yield from _run(facts, node)
 
 
-def range_of_gradients(subject: SubjectFacts, item: Item) -> Iterator[str]:
+def range_of_gradients(facts: SubjectFacts, item: Item) -> Iterator[str]:
     """For a box, or an item that represents several repetitions."""
-    if words := gradient_words(subject, item):
-        count = len(arrived_by_repetition(subject, item))
+    if words := gradient_words(facts, item):
+        count = len(arrived_by_repetition(facts, item))
         yield f"gradient, norm: {words}" + (f", at the first and the last of {count:,}" if count > 1 else "")
 
 
@@ -176,9 +176,9 @@ def _outcome(leaf: LeafGradient) -> str:
     return f".grad was added to: norm {before or '?'} before, {after or '?'} after"
 
 
-def _run(subject: SubjectFacts, node: Node) -> Iterator[str]:
+def _run(facts: SubjectFacts, node: Node) -> Iterator[str]:
     """Without the duration: the same program must always give the same picture."""
     assert node.run is not None
     thread = f", on thread {node.run.thread}" if node.run.thread else ""
     times = f", {node.run.times} times" if node.run.times > 1 else ""
-    yield f"run by the engine as number {node.run.order + 1:,} of {subject.run_count:,}{thread}{times}"
+    yield f"run by the engine as number {node.run.order + 1:,} of {facts.run_count:,}{thread}{times}"

@@ -25,38 +25,38 @@ def norm_of(gradients: Iterable[TensorFigures | None]) -> float | None:
     return hypot(*norms) if norms else None
 
 
-def arrived_by_repetition(subject: SubjectFacts, item: Item) -> list[Gradients]:
+def arrived_by_repetition(facts: SubjectFacts, item: Item) -> list[Gradients]:
     """The gradients that arrived at an item, for each repetition that it represents, in the order of the computation.
 
     For a box, the gradient of its first output. Empty for items without a gradient.
     """
-    nodes = subject.graph.nodes
+    nodes = facts.graph.nodes
     if item.root is not None:
-        return [(subject.graph.roots[item.root].gradient,)]
+        return [(facts.graph.roots[item.root].gradient,)]
     if item.node is not None:
         name = nodes[item.node].name
         return [nodes[node].arrived for node in item.nodes if nodes[node].name == name or node == item.node]
-    leaving = subject.node_leaving(item) if item.kind == "box" else None
+    leaving = facts.node_leaving(item) if item.kind == "box" else None
     if leaving is None:
         return []
-    node, output_nr = _within(subject, item, *leaving)
-    return [nodes[each].arrived[output_nr : output_nr + 1] for each in _in_each_repetition(subject, item, node)]
+    node, output_nr = _within(facts, item, *leaving)
+    return [nodes[each].arrived[output_nr : output_nr + 1] for each in _in_each_repetition(facts, item, node)]
 
 
-def _within(subject: SubjectFacts, item: Item, node: int, output_nr: int) -> tuple[int, int]:
+def _within(facts: SubjectFacts, item: Item, node: int, output_nr: int) -> tuple[int, int]:
     """Go back through views that are drawn as part of the item that uses the data: they do not change the norm."""
     own = set(item.nodes)
     while node not in own:
-        edge = next(iter(subject.graph.nodes[node].edges), None)
+        edge = next(iter(facts.graph.nodes[node].edges), None)
         if edge is None:
             break
         node, output_nr = edge.target, edge.input_nr
     return node, output_nr
 
 
-def _in_each_repetition(subject: SubjectFacts, item: Item, leaving: int) -> list[int]:
+def _in_each_repetition(facts: SubjectFacts, item: Item, leaving: int) -> list[int]:
     """The node through which data leaves a repeated box, in each repetition; one node if the others cannot be found."""
-    nodes, count = subject.graph.nodes, repetitions(subject, item)
+    nodes, count = facts.graph.nodes, repetitions(facts, item)
     operations = [node for node in item.nodes if not nodes[node].is_leaf]
     period, rest = divmod(len(operations), count)
     if count == 1 or rest or leaving not in operations:
@@ -77,21 +77,21 @@ class LinkBranch(NamedTuple):
 class LinkGradients:
     """The gradients that flowed back along every link of a view. The cost is linear in the number of edges."""
 
-    def __init__(self, subject: SubjectFacts) -> None:
-        self._subject = subject
+    def __init__(self, facts: SubjectFacts) -> None:
+        self._facts = facts
 
     def along(self, link: Link) -> Sequence[LinkBranch]:
         """One for each edge that a link represents; empty if no gradient flows there."""
         if link.node is None:
             return ()
-        items = self._subject.view.items
+        items = self._facts.view.items
         target = items[link.target]
         if target.root is not None:
-            return (LinkBranch(self._subject.graph.roots[target.root].gradient),)
+            return (LinkBranch(self._facts.graph.roots[target.root].gradient),)
         source = items[link.source]
         if source.kind == "carried" and source.source is not None:
             source = items[source.source]
-        graph = self._subject.graph
+        graph = self._facts.graph
         if source.node is not None and graph.nodes[source.node].is_leaf:
             return [each for leaf in source.nodes for each in self._by_leaf.get((leaf, link.target), ())]
         return self._by_items.get((source.id, link.target), ())
@@ -99,7 +99,7 @@ class LinkGradients:
     @cached_property
     def _owners(self) -> dict[int, int]:
         """The item that shows an operation."""
-        return {node: item.id for item in self._subject.view.items if not item.is_open for node in item.nodes}
+        return {node: item.id for item in self._facts.view.items if not item.is_open for node in item.nodes}
 
     @cached_property
     def _by_items(self) -> dict[tuple[int, int], list[LinkBranch]]:
@@ -112,7 +112,7 @@ class LinkGradients:
     def _gathered(self, *, of_leaves: bool) -> dict[tuple[int, int], list[LinkBranch]]:
         """By the source (an item, or a leaf, which several items can show) and by the item that uses the data."""
         found: dict[tuple[int, int], list[LinkBranch]] = {}
-        nodes, owners = self._subject.graph.nodes, self._owners
+        nodes, owners = self._facts.graph.nodes, self._owners
         for user in nodes:
             taker = owners.get(user.id)
             shares = (*user.shares, *(None for _ in user.edges))
@@ -125,19 +125,19 @@ class LinkGradients:
         return found
 
 
-def gradient_words(subject: SubjectFacts, item: Item) -> str:
+def gradient_words(facts: SubjectFacts, item: Item) -> str:
     """``0.0312``, the L2 norm; ``0`` if every element is zero; ``NaN``; ``Inf``; ``none`` if nothing arrived.
 
     For a box, of its first output. For several repetitions, ``1.2e-05 … 0.0312``: of the first and the last. Empty if
     nothing is known.
     """
-    repetitions = arrived_by_repetition(subject, item)
+    repetitions = arrived_by_repetition(facts, item)
     words = [figures_words(gradients) for gradients in repetitions]
     if len(words) > 1:
         first, last = words[0], words[-1]
         return first if first == last else f"{first or '?'} … {last or '?'}"
     if item.node is not None and words and not words[0]:
-        return _nothing_arrived(subject.graph.nodes[item.node])
+        return _nothing_arrived(facts.graph.nodes[item.node])
     return words[0] if words else ""
 
 

@@ -56,81 +56,81 @@ class ItemText:
     """The measured figure, in a picture that is coloured by it."""
 
 
-def item_texts(subject: SubjectFacts) -> tuple[ItemText, ...]:
+def item_texts(facts: SubjectFacts) -> tuple[ItemText, ...]:
     """The words for every item of a view, in order."""
-    return tuple(item_text(subject, item) for item in subject.view.items)
+    return tuple(item_text(facts, item) for item in facts.view.items)
 
 
 class ItemTexts:
     """The same by the id of an item and without tooltips, for lines of text. They are made on request, because only a
     part of a large graph may be shown."""
 
-    def __init__(self, subject: SubjectFacts) -> None:
-        self._subject = subject
+    def __init__(self, facts: SubjectFacts) -> None:
+        self._facts = facts
         self._known: dict[int, ItemText] = {}
 
     def __getitem__(self, item: int) -> ItemText:
         if item not in self._known:
-            self._known[item] = item_label_text(self._subject, self._subject.view.items[item])
+            self._known[item] = item_label_text(self._facts, self._facts.view.items[item])
         return self._known[item]
 
 
-def item_text(subject: SubjectFacts, item: Item) -> ItemText:
+def item_text(facts: SubjectFacts, item: Item) -> ItemText:
     """The words for one item."""
-    tooltip = tuple(line for _, lines in item_sections(subject, item) for line in lines)
-    return replace(item_label_text(subject, item), tooltip=tooltip)
+    tooltip = tuple(line for _, lines in item_sections(facts, item) for line in lines)
+    return replace(item_label_text(facts, item), tooltip=tooltip)
 
 
-def item_label_text(subject: SubjectFacts, item: Item) -> ItemText:
+def item_label_text(facts: SubjectFacts, item: Item) -> ItemText:
     """The same without the tooltip, which takes more time than the rest."""
-    return replace(_text_of(subject, item), flag=item_flag(subject, item), numbers=item_numbers(subject, item))
+    return replace(_text_of(facts, item), flag=item_flag(facts, item), numbers=item_numbers(facts, item))
 
 
-def item_sections(subject: SubjectFacts, item: Item) -> Iterator[tooltips.Section]:
+def item_sections(facts: SubjectFacts, item: Item) -> Iterator[tooltips.Section]:
     """The tooltip of an item, under headings. A section without a heading says what the item is."""
     if item.kind == "carried":
         source, instead = (
-            "" if of is None else _text_of(subject, subject.view.items[of]).title for of in (item.source, item.instead)
+            "" if of is None else _text_of(facts, facts.view.items[of]).title for of in (item.source, item.instead)
         )
-        yield "", tooltips.carried(subject, item, source, instead)
+        yield "", tooltips.carried(facts, item, source, instead)
     else:
-        yield from tooltips.sections(subject, item)
+        yield from tooltips.sections(facts, item)
 
 
-def _text_of(subject: SubjectFacts, item: Item) -> ItemText:
+def _text_of(facts: SubjectFacts, item: Item) -> ItemText:
     if item.kind == "box":
-        return _box(subject, item)
+        return _box(facts, item)
     if item.kind == "constant":
-        return _constant(subject, item)
+        return _constant(facts, item)
     if item.kind == "root":
-        return _root(subject, item)
+        return _root(facts, item)
     if item.kind == "refused":
-        return _refused(subject, subject.graph.refused[item.refused or 0])
+        return _refused(facts, facts.graph.refused[item.refused or 0])
     if item.kind == "carried":
-        return _carried(subject, item)
+        return _carried(facts, item)
     if item.cut_edge is not None:
-        edge = subject.graph.cut_edges[item.cut_edge]
-        return _cut(subject, edge) if item.kind == "cut" else _cut_off(subject, item)
+        edge = facts.graph.cut_edges[item.cut_edge]
+        return _cut(facts, edge) if item.kind == "cut" else _cut_off(facts, item)
     assert item.node is not None, "an item of kind node has one"
-    return _leaf(subject, item, item.node) if subject.graph.nodes[item.node].is_leaf else _operation(subject, item)
+    return _leaf(facts, item, item.node) if facts.graph.nodes[item.node].is_leaf else _operation(facts, item)
 
 
-def _operation(subject: SubjectFacts, item: Item) -> ItemText:
-    node = subject.graph.nodes[item.node or 0]
+def _operation(facts: SubjectFacts, item: Item) -> ItemText:
+    node = facts.graph.nodes[item.node or 0]
     return ItemText(
-        title=subject.operation_title(node),
+        title=facts.operation_title(node),
         subtitle=autograd_name(node),
         badge=" · ".join(_peculiarities(node)),
-        name=_variables(subject, subject.result_of(item, node)) or _variables(subject, node),
-        shape=operation_shapes(subject, item, node),
+        name=_variables(facts, facts.result_of(item, node)) or _variables(facts, node),
+        shape=operation_shapes(facts, item, node),
         settings=setting_words(node),
-        **_place(subject, node.call_site),
+        **_place(facts, node.call_site),
     )
 
 
-def _variables(subject: SubjectFacts, node: Node) -> str:
+def _variables(facts: SubjectFacts, node: Node) -> str:
     """The first name of each output of a node; a root shows its own name."""
-    own = {root.name for root in subject.graph.roots if root.node == node.id}
+    own = {root.name for root in facts.graph.roots if root.node == node.id}
     names = (next((name for name in tensor.names if name not in own), "") for tensor in node.held)
     return listed([name for name in names if name], 2)
 
@@ -143,21 +143,21 @@ def _peculiarities(node: Node) -> Iterator[str]:
         yield counted(len(node.hooks), "hook")
 
 
-def _leaf(subject: SubjectFacts, item: Item, node_id: int) -> ItemText:
-    node = subject.graph.nodes[node_id]
-    names = _nearest_first(subject, item, node.names)
-    title = _within(subject, item, names[0]) if names else node.kind
+def _leaf(facts: SubjectFacts, item: Item, node_id: int) -> ItemText:
+    node = facts.graph.nodes[node_id]
+    names = _nearest_first(facts, item, node.names)
+    title = _within(facts, item, names[0]) if names else node.kind
     others = f" (= {_apart_from(names[0], names[1])}{', …' if names[2:] else ''})" if names[1:] else ""
     return ItemText(
         title=title + others,
         subtitle=autograd_name(node),
-        shape=_given_shape(subject, item, operation_shapes(subject, item, node)),
+        shape=_given_shape(facts, item, operation_shapes(facts, item, node)),
     )
 
 
-def _nearest_first(subject: SubjectFacts, item: Item, names: Sequence[str]) -> list[str]:
+def _nearest_first(facts: SubjectFacts, item: Item, names: Sequence[str]) -> list[str]:
     """The names of a tied parameter; the name in the module around the item is first."""
-    path = subject.enclosing_path(item)
+    path = facts.enclosing_path(item)
     return sorted(dict.fromkeys(names), key=lambda name: not (path and name.startswith(f"{path}.")))
 
 
@@ -171,59 +171,59 @@ def _apart_from(name: str, other: str) -> str:
     return ".".join(other.split(".")[shared:])
 
 
-def _within(subject: SubjectFacts, item: Item, name: str) -> str:
+def _within(facts: SubjectFacts, item: Item, name: str) -> str:
     """A dotted name without the part that the box around it shows."""
-    path = subject.enclosing_path(item)
+    path = facts.enclosing_path(item)
     return relative_path(name, path) if path else name
 
 
-def _constant(subject: SubjectFacts, item: Item) -> ItemText:
-    constant = subject.graph.constants[item.constant or 0]
+def _constant(facts: SubjectFacts, item: Item) -> ItemText:
+    constant = facts.graph.constants[item.constant or 0]
     words = {"data": "no gradient", "parameter": "frozen parameter", "buffer": "buffer"}[constant.kind]
     return ItemText(
-        title=_within(subject, item, constant_names(constant)[0]),
+        title=_within(facts, item, constant_names(constant)[0]),
         subtitle=words,
-        shape=_given_shape(subject, item, constant_shapes(subject, item) or shape_words(constant.tensor)),
+        shape=_given_shape(facts, item, constant_shapes(facts, item) or shape_words(constant.tensor)),
     )
 
 
-def _given_shape(subject: SubjectFacts, item: Item, shape: str) -> str:
+def _given_shape(facts: SubjectFacts, item: Item, shape: str) -> str:
     """The shape of a leaf or a constant, with a note if only the first repetition of a loop uses it."""
-    first = "first only" if item.id in subject.only_first else ""
+    first = "first only" if item.id in facts.only_first else ""
     return " · ".join(filter(None, (shape, first)))
 
 
-def _root(subject: SubjectFacts, item: Item) -> ItemText:
-    root = subject.graph.roots[item.root or 0]
-    backward = subject.graph.backward
-    tensor = root.tensor or subject.graph.nodes[root.node].output(root.output_nr)
+def _root(facts: SubjectFacts, item: Item) -> ItemText:
+    root = facts.graph.roots[item.root or 0]
+    backward = facts.graph.backward
+    tensor = root.tensor or facts.graph.nodes[root.node].output(root.output_nr)
     return ItemText(
-        title=subject.root_names[item.root or 0],
+        title=facts.root_names[item.root or 0],
         subtitle=f"{backward.function}()" if backward else "",
         shape=shape_words(tensor),
-        **_place(subject, backward.call_site if backward else None),
+        **_place(facts, backward.call_site if backward else None),
     )
 
 
-def _refused(subject: SubjectFacts, root: RefusedRoot) -> ItemText:
-    backward = subject.graph.backward
+def _refused(facts: SubjectFacts, root: RefusedRoot) -> ItemText:
+    backward = facts.graph.backward
     return ItemText(
         title=refused_name(root),
         subtitle="no grad_fn",
         settings="requires no grad",
         shape=shape_words(root.tensor),
-        **_place(subject, backward.call_site if backward else None),
+        **_place(facts, backward.call_site if backward else None),
     )
 
 
-def _carried(subject: SubjectFacts, item: Item) -> ItemText:
+def _carried(facts: SubjectFacts, item: Item) -> ItemText:
     """A result of an earlier repetition. Its name is that of its operation, because variables are reassigned."""
     assert item.source is not None, "something carried has a source"
-    source = _text_of(subject, subject.view.items[item.source])
+    source = _text_of(facts, facts.view.items[item.source])
     return ItemText(
         title=_carried_title(source.title, item.repetitions_back),
         subtitle="from the repetition before" if item.repetitions_back == 1 else "from an earlier repetition",
-        shape=subject.shape_leaving(item),
+        shape=facts.shape_leaving(item),
     )
 
 
@@ -233,32 +233,32 @@ def _carried_title(source: str, repetitions_back: int) -> str:
     return f"{source}, {repetitions_back:,} repetitions ago" if repetitions_back else f"an earlier {source}"
 
 
-def _cut(subject: SubjectFacts, edge: CutEdge) -> ItemText:
+def _cut(facts: SubjectFacts, edge: CutEdge) -> ItemText:
     return ItemText(
         title=edge.cut,
         subtitle="cuts the gradient",
-        **_place_at(subject, CallSite(edge.file, edge.line) if edge.line else None),
+        **_place_at(facts, CallSite(edge.file, edge.line) if edge.line else None),
     )
 
 
-def _cut_off(subject: SubjectFacts, item: Item) -> ItemText:
-    tensors = subject.cut_off_at(item)
+def _cut_off(facts: SubjectFacts, item: Item) -> ItemText:
+    tensors = facts.cut_off_at(item)
     more = len(tensors) - 1
     return ItemText(
-        title=_within(subject, item, tensors[0]) if tensors else "",
+        title=_within(facts, item, tensors[0]) if tensors else "",
         settings=f"and {more:,} more" if more > 0 else "",
         subtitle="get no gradient" if more > 0 else "gets no gradient",
     )
 
 
-def _box(subject: SubjectFacts, item: Item) -> ItemText:
+def _box(facts: SubjectFacts, item: Item) -> ItemText:
     return ItemText(
-        title=box_title(subject, item),
-        subtitle=box_subtitle(subject, item),
-        shape="" if item.is_open else leaving_shapes(subject, item),
-        badge=box_badge(subject, item),
-        path=box_path(subject, item),
-        **_place(subject, subject.common_call_site(item)),
+        title=box_title(facts, item),
+        subtitle=box_subtitle(facts, item),
+        shape="" if item.is_open else leaving_shapes(facts, item),
+        badge=box_badge(facts, item),
+        path=box_path(facts, item),
+        **_place(facts, facts.common_call_site(item)),
     )
 
 
@@ -270,15 +270,15 @@ class _Place(TypedDict, total=False):
     source: tuple[str, int]
 
 
-def _place(subject: SubjectFacts, call_site: int | None) -> _Place:
-    return _place_at(subject, subject.own_site(call_site))
+def _place(facts: SubjectFacts, call_site: int | None) -> _Place:
+    return _place_at(facts, facts.own_site(call_site))
 
 
-def _place_at(subject: SubjectFacts, site: CallSite | None) -> _Place:
+def _place_at(facts: SubjectFacts, site: CallSite | None) -> _Place:
     if site is None:
         return {}
     return {
         "line": line_words(site),
-        "short_line": short_line_words(site, subject.capture.program.name),
+        "short_line": short_line_words(site, facts.capture.program.name),
         "source": (site.file, site.line),
     }

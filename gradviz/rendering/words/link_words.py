@@ -35,48 +35,48 @@ class LinkText:
     """All facts, one on each line."""
 
 
-def link_texts(subject: SubjectFacts, gradients: LinkGradients, texts: Sequence[ItemText]) -> tuple[LinkText, ...]:
+def link_texts(facts: SubjectFacts, gradients: LinkGradients, texts: Sequence[ItemText]) -> tuple[LinkText, ...]:
     """The words for every link of a view, in order; `texts` are those of its items."""
-    words = LinkWords(subject, gradients, texts)
-    return tuple(map(words.of, subject.view.links))
+    words = LinkWords(facts, gradients, texts)
+    return tuple(map(words.of, facts.view.links))
 
 
 class LinkWords:
     """The words for links, one by one."""
 
-    def __init__(self, subject: SubjectFacts, gradients: LinkGradients, texts: Sequence[ItemText]) -> None:
+    def __init__(self, facts: SubjectFacts, gradients: LinkGradients, texts: Sequence[ItemText]) -> None:
         """`texts` are those of the items of the view, in order."""
-        self._subject, self._gradients, self._texts = subject, gradients, texts
+        self._facts, self._gradients, self._texts = facts, gradients, texts
 
     def of(self, link: Link) -> LinkText:
         """The words for one link."""
         source, target = self._texts[link.source], self._texts[link.target]
         ends = f"{source.path or source.title} → {target.path or target.title}"
         if link.node is None:
-            return LinkText(_dead_words(self._subject, link), (ends, "no gradient flows here"))
-        flow = _flow_along(self._subject, link, link.node)
+            return LinkText(_dead_words(self._facts, link), (ends, "no gradient flows here"))
+        flow = _flow_along(self._facts, link, link.node)
         tooltip = tuple(line for line in _tooltip(link, flow) if line != target.title)
         branches = self._gradients.along(link)
         numbers = link_numbers(flow.value, branches, is_needed=flow.is_one_of_several and link.edge_count == 1)
-        label = "  ".join(filter(None, (_label(self._subject, link, flow, source), numbers)))
+        label = "  ".join(filter(None, (_label(self._facts, link, flow, source), numbers)))
         return LinkText(label, (ends, *tooltip, *link_gradients(link, branches)))
 
 
-def _dead_words(subject: SubjectFacts, link: Link) -> str:
+def _dead_words(facts: SubjectFacts, link: Link) -> str:
     """Name and shape of the tensor that an operation took after a cut: it may have been computed from the cut tensor.
 
     For a refused root: the calls that computed it, which made no nodes.
     """
-    source, target = subject.view.items[link.source], subject.view.items[link.target]
+    source, target = facts.view.items[link.source], facts.view.items[link.target]
     if source.kind != "cut" or source.cut_edge is None:
         return ""
-    edges, nodes = subject.graph.cut_edges, frozenset(target.nodes)
+    edges, nodes = facts.graph.cut_edges, frozenset(target.nodes)
     origin = edges[source.cut_edge].origin
     if target.kind == "refused":
         path = next(edge.path for edge in edges if edge.origin == origin and edge.refused == target.refused)
         return f"through {listed(path, MAX_CALLS)}" if path else ""
     taken = (
-        subject.graph.constants[edge.constant]
+        facts.graph.constants[edge.constant]
         for edge in edges
         if edge.constant is not None and edge.node in nodes and edge.origin == origin
     )
@@ -115,19 +115,19 @@ class _Flow:
         return len(list(islice(used, 2))) > 1
 
 
-def _flow_along(subject: SubjectFacts, link: Link, last: int) -> _Flow:
+def _flow_along(facts: SubjectFacts, link: Link, last: int) -> _Flow:
     """Follow the views at the end of a link back to the operation that its source shows.
 
     Views that the target makes for itself, as a batched matmul does, are part of the target.
     """
-    nodes, items = subject.graph.nodes, subject.view.items
+    nodes, items = facts.graph.nodes, facts.view.items
     views: list[Node] = []
     node, output_nr = nodes[last], link.output_nr
     while not _is_shown_by(items[link.source], node):
         edge = node.edges[0] if node.edges else None
         if edge is None:
             return _Flow(nodes[last], nodes[last], link.output_nr, ())
-        if views or not _is_made_by(subject.graph, items[link.target], node):
+        if views or not _is_made_by(facts.graph, items[link.target], node):
             views.append(node)
         node, output_nr = nodes[edge.target], edge.input_nr
     return _Flow(views[0] if views else node, node, output_nr, tuple(reversed(views)))
@@ -144,26 +144,26 @@ def _is_shown_by(item: Item, node: Node) -> bool:
     return node.id == item.node if item.node is not None else node.id in item.nodes
 
 
-def _label(subject: SubjectFacts, link: Link, flow: _Flow, source: ItemText) -> str:
+def _label(facts: SubjectFacts, link: Link, flow: _Flow, source: ItemText) -> str:
     """Roots show their own shape; links of repetitions that differ in shape have none; a parameter changes at most by
     the transpose that belongs to its operation."""
-    items = subject.view.items
+    items = facts.view.items
     if items[link.target].kind == "root" or flow.maker.kind == "parameter" or "…" in source.shape:
         return ""
     shape, said = shape_words(flow.tensor), _SEPARATORS.split(source.shape)
     is_worth_naming = flow.is_one_of_several and items[link.source].kind == "node"
-    which = ", ".join(_output_words(flow, _outputs_taken(subject, link, flow))) if is_worth_naming else ""
+    which = ", ".join(_output_words(flow, _outputs_taken(facts, link, flow))) if is_worth_naming else ""
     is_news = shape not in said
     name = flow.name if is_news and flow.name not in (source.title, source.name) else ""
     return " ".join(filter(None, (which or name, shape if is_news else "")))
 
 
-def _outputs_taken(subject: SubjectFacts, link: Link, flow: _Flow) -> list[int]:
+def _outputs_taken(facts: SubjectFacts, link: Link, flow: _Flow) -> list[int]:
     """The outputs that flow along a link: one operation may use several outputs of another."""
-    target = subject.view.items[link.target].node
+    target = facts.view.items[link.target].node
     if link.edge_count == 1 or target is None:
         return [flow.output_nr]
-    edges = (edge for edge in subject.graph.nodes[target].edges if edge is not None)
+    edges = (edge for edge in facts.graph.nodes[target].edges if edge is not None)
     taken = sorted({edge.input_nr for edge in edges if edge.target == flow.maker.id})
     return taken or [flow.output_nr]
 

@@ -34,14 +34,14 @@ def _value(size: int | str) -> tuple[int, str]:
     return (size, "") if isinstance(size, int) else (0, size)
 
 
-def operation_shapes(subject: SubjectFacts, item: Item, node: Node) -> str:
+def operation_shapes(facts: SubjectFacts, item: Item, node: Node) -> str:
     """The shape of the output of an operation or a leaf, in the first repetition and the last."""
     index = next((index for index, tensor in enumerate(node.outputs) if tensor), None)
     if index is None:
         return ""
-    if len(item.nodes) < 2 or not lies_where_shapes_differ(subject, item):
-        return _result_shapes(subject.result_of(item, node))
-    return shapes_through([other.outputs[index] for other in _alike(subject, item, node) if index < len(other.outputs)])
+    if len(item.nodes) < 2 or not lies_where_shapes_differ(facts, item):
+        return _result_shapes(facts.result_of(item, node))
+    return shapes_through([other.outputs[index] for other in _alike(facts, item, node) if index < len(other.outputs)])
 
 
 def _result_shapes(node: Node) -> str:
@@ -52,35 +52,35 @@ def _result_shapes(node: Node) -> str:
     return f"{len(shapes)} × {shapes[0]}" if len(set(shapes)) == 1 else f"{len(shapes)} outputs"
 
 
-def constant_shapes(subject: SubjectFacts, item: Item) -> str:
+def constant_shapes(facts: SubjectFacts, item: Item) -> str:
     """The same for a constant."""
-    chosen = item.constants if lies_where_shapes_differ(subject, item) else item.constants[:1]
-    return shapes_through([subject.graph.constants[index].tensor for index in chosen])
+    chosen = item.constants if lies_where_shapes_differ(facts, item) else item.constants[:1]
+    return shapes_through([facts.graph.constants[index].tensor for index in chosen])
 
 
-def leaving_shapes(subject: SubjectFacts, item: Item) -> str:
+def leaving_shapes(facts: SubjectFacts, item: Item) -> str:
     """The shape of the output of a folded box, in the first repetition and the last."""
-    leaving = subject.node_leaving(item)
-    series = _series(subject, item) if leaving and lies_where_shapes_differ(subject, item) else []
+    leaving = facts.node_leaving(item)
+    series = _series(facts, item) if leaving and lies_where_shapes_differ(facts, item) else []
     for nodes in series:
-        if leaving and subject.graph.nodes[leaving[0]] in (nodes[0], nodes[-1]):
+        if leaving and facts.graph.nodes[leaving[0]] in (nodes[0], nodes[-1]):
             return shapes_through([node.outputs[leaving[1]] for node in nodes if leaving[1] < len(node.outputs)])
-    return shape_words(subject.tensor_leaving(item))
+    return shape_words(facts.tensor_leaving(item))
 
 
-def differing_shapes(subject: SubjectFacts, item: Item) -> Iterator[str]:
+def differing_shapes(facts: SubjectFacts, item: Item) -> Iterator[str]:
     """For a repeated box, the shapes that differ between repetitions, one on each line."""
-    parameters = [subject.graph.nodes[leaf] for leaf in item.parameters]
-    for what, series in (("results", _series(subject, item)), ("parameters", _in_turns(parameters, item.repeat))):
-        changes = [f"{_title(subject, nodes[0])} {shapes}" for nodes in series if (shapes := _change(nodes))]
+    parameters = [facts.graph.nodes[leaf] for leaf in item.parameters]
+    for what, series in (("results", _series(facts, item)), ("parameters", _in_turns(parameters, item.repeat))):
+        changes = [f"{_title(facts, nodes[0])} {shapes}" for nodes in series if (shapes := _change(nodes))]
         if changes:
             yield f"{what} from the first to the last: {listed(changes)}"
 
 
-def _title(subject: SubjectFacts, node: Node) -> str:
+def _title(facts: SubjectFacts, node: Node) -> str:
     if node.is_leaf:
         return node.names[0].rpartition(".")[2] if node.names else node.kind
-    return subject.operation_title(node)
+    return facts.operation_title(node)
 
 
 def _change(nodes: list[Node]) -> str:
@@ -89,9 +89,9 @@ def _change(nodes: list[Node]) -> str:
     return shapes if "…" in shapes else ""
 
 
-def _series(subject: SubjectFacts, item: Item) -> list[list[Node]]:
+def _series(facts: SubjectFacts, item: Item) -> list[list[Node]]:
     """For each operation of one repetition, the same operation of all repetitions."""
-    series = _in_turns(operations_in(subject, item), repetitions(subject, item))
+    series = _in_turns(operations_in(facts, item), repetitions(facts, item))
     return series if all(nodes[0].name == nodes[-1].name for nodes in series) else []
 
 
@@ -101,7 +101,7 @@ def _in_turns(nodes: list[Node], repeat: int) -> list[list[Node]]:
     return [] if rest else [nodes[index::length] for index in range(length)]
 
 
-def _alike(subject: SubjectFacts, item: Item, node: Node) -> list[Node]:
+def _alike(facts: SubjectFacts, item: Item, node: Node) -> list[Node]:
     """Of the nodes that an item represents, one for each repetition; the other ones are merged views."""
-    others = (subject.graph.nodes[other] for other in item.nodes)
+    others = (facts.graph.nodes[other] for other in item.nodes)
     return [other for other in others if other.name == node.name]

@@ -62,15 +62,15 @@ DOWN, UP = "↓", "↑"
 """Values flow down a picture, gradients up."""
 
 
-def item_numbers(subject: SubjectFacts, item: Item) -> str:
+def item_numbers(facts: SubjectFacts, item: Item) -> str:
     """``↓ 10  ↑ 0.1``: the value of an operation, a leaf or a root, and the gradient that arrived for it."""
-    graph = subject.graph
+    graph = facts.graph
     if item.constant is not None:
         return _together([graph.constants[item.constant].value], ())
     if item.root is not None:
         root = graph.roots[item.root]
         return _together(graph.nodes[root.node].values[root.output_nr : root.output_nr + 1], [root.gradient])
-    repetitions = arrived_by_repetition(subject, item)
+    repetitions = arrived_by_repetition(facts, item)
     if item.node is None or len(repetitions) != 1:
         return ""
     node = graph.nodes[item.node]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from gradviz.rendering.reports.findings_text import FindingsText
 from msgspec.structs import replace
 
 from gradviz.analysis import rules as of_gradviz
@@ -19,6 +18,7 @@ from gradviz.capture.capture import Capture, Program
 from gradviz.errors import BadInput
 from gradviz.recording.torch_access.capabilities import CAPABILITIES
 from gradviz.rendering.reports.findings.formats import FINDING_FORMATS, finding_format
+from gradviz.rendering.reports.findings.text import FindingsText
 
 LINES = {"train.py": {3: "h = h.detach()  # a cut", 4: "h = h.round()  # gradviz: ignore[GV2]", 5: "loss.backward()"}}
 CAPTURE = Capture(Program("train.py"), sources=LINES)

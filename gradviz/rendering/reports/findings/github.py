@@ -5,7 +5,7 @@ The format: https://docs.github.com/actions/reference/workflows-and-actions/work
 
 from __future__ import annotations
 
-from gradviz.analysis.check.report import Report, words_for_blind_rules
+from gradviz.analysis.check.report import Report, skipped_rules_in_words
 from gradviz.analysis.finding import Finding
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
@@ -14,7 +14,7 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 def findings_github(report: Report) -> str:
     """One line for each finding, and for what could not be looked for."""
     blind = (
-        f"::notice title=not looked for on this torch::{_escaped(words)}" for words in words_for_blind_rules(report)
+        f"::notice title=not looked for on this torch::{_escaped(words)}" for words in skipped_rules_in_words(report)
     )
     return "".join(f"{line}\n" for line in (*map(_command, report.findings), *blind))
 

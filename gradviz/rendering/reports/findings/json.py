@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from gradviz.analysis.check.checker import NotLookedFor
+from gradviz.analysis.check.checker import SkippedRule
 from gradviz.analysis.check.report import Report
 from gradviz.analysis.finding import Finding, NodeAt, Severity, Symptom
 from gradviz.capture.encoding import json_text
@@ -52,7 +52,7 @@ class CheckDocument(Struct, frozen=True):
     suppressed: int
     known: int
     disclosures: tuple[str, ...]
-    not_looked_for: tuple[NotLookedFor, ...]
+    not_looked_for: tuple[SkippedRule, ...]
     """Rules that had nothing to look at on the torch of the recording, and why."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from gradviz.analysis.check.report import Report, words_for_blind_rules
+from gradviz.analysis.check.report import Report, skipped_rules_in_words
 from gradviz.analysis.finding import Finding
 from gradviz.rendering.look.node_label import printable
 
@@ -17,14 +17,14 @@ def findings_junit(report: Report) -> str:
         suites,
         "testsuite",
         name="gradviz check",
-        tests=str(max(1, len(report.findings) + len(words_for_blind_rules(report)))),
+        tests=str(max(1, len(report.findings) + len(skipped_rules_in_words(report)))),
         failures=str(failures),
         errors="0",
-        skipped=str(len(words_for_blind_rules(report))),
+        skipped=str(len(skipped_rules_in_words(report))),
     )
     for finding in report.findings:
         _add_case(suite, report, finding)
-    blind = words_for_blind_rules(report)
+    blind = skipped_rules_in_words(report)
     for words in blind:
         name = printable(f"not looked for on this torch: {words}")
         ElementTree.SubElement(

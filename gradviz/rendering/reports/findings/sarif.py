@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gradviz._version import __version__
-from gradviz.analysis.check.report import Report, words_for_blind_rules
+from gradviz.analysis.check.report import Report, skipped_rules_in_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rules import ON_REQUEST, RULES
 from gradviz.capture.encoding import json_text
@@ -45,7 +45,7 @@ def _invocation(report: Report) -> dict[str, Any]:
     """That the examination ran, and what it could not look for."""
     blind = [
         {"level": "note", "message": {"text": f"not looked for on this torch: {words}"}}
-        for words in words_for_blind_rules(report)
+        for words in skipped_rules_in_words(report)
     ]
     return {"executionSuccessful": True, "toolExecutionNotifications": blind}
 

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from gradviz.analysis.check.report import Report, words_for_blind_rules
+from gradviz.analysis.check.report import Report, skipped_rules_in_words
 from gradviz.analysis.finding import SEVERITIES, Finding, Location, Severity
 from gradviz.graph.query.own_line import line_words_of
 from gradviz.rendering.reports.findings.evidence import evidence_words
@@ -43,7 +43,7 @@ def _parts(report: Report) -> Iterator[RenderableType]:
     for count, reason in ((report.suppressed, "by comments in the source"), (report.known, "in the baseline")):
         if count:
             yield Text(f"left out: {counted(count, 'finding')} {reason}", style="dim")
-    for rules in words_for_blind_rules(report):
+    for rules in skipped_rules_in_words(report):
         yield Text(f"not looked for on this torch: {rules}", style="yellow")
     for sentence in report.disclosures:
         yield Text(f"not recorded: {sentence}", style="yellow")
