@@ -363,7 +363,7 @@ class PageDocument(Struct, frozen=True, rename={"index": "place"}):
     shapes: tuple[tuple[str, ...], ...]
     """Path data of outlines, of the lines inside each, and of the sheets behind it."""
     roles: dict[str, Lines]
-    """What each role is called, its outline in a legend, and the lines inside that; in the order of legends."""
+    """The name of each role, its outline in a legend, and the lines inside the outline; in the order of legends."""
     items: tuple[PageItem, ...]
     lines: tuple[PageLine, ...]
     tints: tuple[dict[str, Lines], ...]

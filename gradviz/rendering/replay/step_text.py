@@ -50,14 +50,14 @@ class ReplayText:
     def joined(self, steps: Iterable[int]) -> Iterator[str]:
         """Screens of several steps, with a line between them."""
         for index, at in enumerate(steps):
-            yield f"{self.rule if index else ''}{self.page(at)}"
+            yield f"{self.rule if index else ''}{self.screen(at)}"
 
     @property
     def rule(self) -> str:
         """A line that separates screens."""
         return ("-" if self._look.ascii else "─") * self._look.width + "\n"
 
-    def page(self, at: int) -> str:
+    def screen(self, at: int) -> str:
         """One screen, as text that ends in a line feed."""
         return written(self._lines(at), color=self._look.color, ascii=self._look.ascii)
 

@@ -1,1 +1,1 @@
-"""Findings, memory, gradient flow and explanations as text for people."""
+"""Findings, memory, gradient flow and explanations: text for people, JSON for programs."""
