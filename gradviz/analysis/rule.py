@@ -39,7 +39,7 @@ class Rule(ABC):
     """Names of rules that explain more: if one of them reports the same tensors, it replaces this rule's finding."""
 
     needs: ClassVar[tuple[str, ...]] = ()
-    """What torch must have told the recorder, or there is nothing to look at: names that `Capture.missing` uses."""
+    """What the recorder must have read from torch, by names of `Capture.missing`; without it the rule cannot run."""
 
     requested_by: ClassVar[str] = ""
     """The option that requests it; empty for rules that always run."""

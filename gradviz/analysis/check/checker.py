@@ -15,8 +15,8 @@ NO_RULE = "GV000"
 """Code of notes that no rule makes: on a rule that failed, or that does not exist."""
 
 
-class NotLookedFor(Struct, frozen=True):
-    """A rule that had nothing to look at, because the torch of the recording does not tell what it needs."""
+class SkippedRule(Struct, frozen=True):
+    """A rule that did not run, because the torch of the recording does not show what the rule needs."""
 
     code: str
     cause: str
@@ -31,8 +31,8 @@ class CheckResult(Struct, frozen=True):
     """The most severe first; ties in the order of the rules."""
     rules: tuple[str, ...]
     """Codes of the rules that ran to the end."""
-    not_looked_for: tuple[NotLookedFor, ...] = ()
-    """Rules that should have run and could not look."""
+    not_looked_for: tuple[SkippedRule, ...] = ()
+    """Rules that should have run but could not."""
 
 
 def named_rules(rules: Iterable[type[Rule]], words: Sequence[str]) -> list[type[Rule]]:
@@ -73,11 +73,11 @@ def check_case(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
     """What the rules find. A rule that fails is reported, and the other rules still run."""
     findings: list[Finding] = []
     completed: list[type[Rule]] = []
-    blind: list[NotLookedFor] = []
+    skipped: list[SkippedRule] = []
     for rule in rules:
         reason = _why_not(rule, case)
         if reason is not None:
-            blind.append(NotLookedFor(rule.code, rule.name, reason))
+            skipped.append(SkippedRule(rule.code, rule.name, reason))
             continue
         try:
             found = list(rule().check(case))
@@ -88,7 +88,7 @@ def check_case(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
             completed.append(rule)
     kept = _without_the_shallower(findings, completed)
     kept.sort(key=lambda finding: SEVERITIES.index(finding.severity))
-    return CheckResult(tuple(kept), tuple(rule.code for rule in completed), tuple(blind))
+    return CheckResult(tuple(kept), tuple(rule.code for rule in completed), tuple(skipped))
 
 
 def _why_not(rule: type[Rule], case: Case) -> str | None:

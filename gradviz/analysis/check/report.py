@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.check.baseline import Baseline, without_known
-from gradviz.analysis.check.checker import NotLookedFor, check_case, chosen_rules
+from gradviz.analysis.check.checker import SkippedRule, check_case, chosen_rules
 from gradviz.analysis.check.installed_rules import all_rules
 from gradviz.analysis.check.suppressions import on_unknown_words, without_suppressed
 from gradviz.analysis.dataflow.tensor_words import together
@@ -35,8 +35,8 @@ class Report(Struct, frozen=True):
     known: int = 0
     """The number of findings that the baseline contains."""
     disclosures: tuple[str, ...] = ()
-    not_looked_for: tuple[NotLookedFor, ...] = ()
-    """Rules that had nothing to look at on the torch of the recording."""
+    not_looked_for: tuple[SkippedRule, ...] = ()
+    """Rules that could not run on the torch of the recording."""
     raised: str | None = None
     """The type of the exception that ended the program, if any."""
 
@@ -58,16 +58,16 @@ def check_report(
     known: list[Finding] = []
     if baseline is not None:
         shown, known = without_known(baseline, shown, source)
-    blind = [each.code for each in result.not_looked_for]
-    checked = (*_what_was_checked(case), *_what_was_left_out(known_rules, (*result.rules, *blind), len(blind)))
+    skipped = [each.code for each in result.not_looked_for]
+    checked = (*_what_was_checked(case), *_what_was_left_out(known_rules, (*result.rules, *skipped), len(skipped)))
     return Report(
         capture.program.name, tuple(shown), source, checked, result.rules, len(suppressed), len(known),
         capture.disclosures, result.not_looked_for, None if capture.error is None else capture.error.type_name,
     )  # fmt: skip
 
 
-def words_for_blind_rules(report: Report) -> tuple[str, ...]:
-    """A line for each reason why rules had nothing to look at, with their codes."""
+def skipped_rules_in_words(report: Report) -> tuple[str, ...]:
+    """A line for each reason why rules could not run, with their codes."""
     by_reason: dict[str, list[str]] = {}
     for each in report.not_looked_for:
         by_reason.setdefault(each.reason, []).append(each.code)
@@ -110,10 +110,10 @@ def _what_was_checked(case: Case) -> Iterable[str]:
     yield f"{edges:,} gradients measured"
 
 
-def _what_was_left_out(known: Sequence[type[Rule]], ran: Sequence[str], blind: int) -> Iterable[str]:
+def _what_was_left_out(known: Sequence[type[Rule]], ran: Sequence[str], skipped: int) -> Iterable[str]:
     usual = {rule.code for rule in chosen_rules(known, (), ())}
-    if blind or not usual.issubset(ran):
-        yield f"{len(usual.intersection(ran)) - blind:,} of {counted(len(usual), 'rule')} ran"
+    if skipped or not usual.issubset(ran):
+        yield f"{len(usual.intersection(ran)) - skipped:,} of {counted(len(usual), 'rule')} ran"
 
 
 def _rows_in_words(case: Case) -> str:

@@ -22,7 +22,7 @@ _LOG = Singularity(
     "log(0) is -Inf with an infinite slope, and the log of a negative number is NaN",
     "keep its input above 0: x.clamp(min=1e-9).log(), or use a function that takes logits (log_softmax, logsigmoid)",
 )
-_DIVISION = Singularity("a division by 0", "keep the divisor away from 0: x / y.clamp(min=1e-6)")
+_DIVISION = Singularity("it divides by 0", "keep the divisor away from 0: x / y.clamp(min=1e-6)")
 _POWER = Singularity(
     "a power below 1 has an infinite slope at 0, and a fractional power of a negative number is NaN",
     "keep the base above 0: x.clamp(min=1e-6).pow(...)",

@@ -51,7 +51,7 @@ def test_codes_are_in_order_and_names_given_once_in_a_family() -> None:
 
 @every_rule
 def test_the_example_of_a_rule_is_found_and_its_remedy_is_clean(rule: type[Rule], tmp_path: Path) -> None:
-    page = rule.documentation()
+    sections = rule.documentation()
     rules = RULES if rule in RULES else [rule]
-    assert rule.name in causes_in(page["Example"], tmp_path, rules, rule.name)
-    assert causes_in(page["Instead"], tmp_path, rules, rule.name) == set()
+    assert rule.name in causes_in(sections["Example"], tmp_path, rules, rule.name)
+    assert causes_in(sections["Instead"], tmp_path, rules, rule.name) == set()

@@ -600,10 +600,16 @@ def alarms(capture: Capture) -> list[Finding]:
 def test_the_cause_and_its_line_come_first(cause: str, shape: str, tmp_path: Path) -> None:
     found = alarms(recorded(WRONG[cause, shape], tmp_path))
     lines = (tmp_path / "train.py").read_text().splitlines()
-    place = found[0].location
+    location = found[0].location
     assert found[0].cause == cause
-    assert place is not None
-    assert "HERE" in lines[place.line - 1]
+    assert location is not None
+    assert "HERE" in lines[location.line - 1]
+
+
+def test_ones_like_the_losses_are_ones_and_not_the_values_of_the_losses(tmp_path: Path) -> None:
+    script = WRONG["grad_argument", "ones for the loss of each sample"]
+    (finding,) = alarms(recorded(script.replace("torch.ones(6, 3)", "torch.ones_like(losses)"), tmp_path))
+    assert finding.message.startswith("ones as the gradient of losses add up its 18 elements")
 
 
 def test_a_hook_is_reported_in_a_capture_with_graphs_only(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ class ZeroGradientRule(Rule):
 
     @abstractmethod
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
-        """What the operation does, and with which values: the start of the message."""
+        """What the operation does, and with which values: the end of the message."""
 
     @abstractmethod
     def why(self, zero: ZeroGradient, operation: str) -> str:
@@ -49,8 +49,8 @@ class ZeroGradientRule(Rule):
         )
         location = case.location_of_site(zero.blamed_site) if zero.blamed_site is not None else own_line
         return self.finding(
-            f"{self.verdict(zero, operation)}: {together(zero.leaves)} got a gradient of exactly zero "
-            f"at {_steps(zero)}{_since(case, zero)}",
+            f"{together(zero.leaves)} got a gradient of exactly zero at {_steps(zero)}: "
+            f"{self.verdict(zero, operation)}{_since(case, zero)}",
             symptom="grad_zero",
             why=self.why(zero, operation),
             fix=self.fix(zero, operation) if zero.optimizer is None else _SMALLER_STEPS,
@@ -69,7 +69,7 @@ def operand_words(zero: ZeroGradient) -> str:
 
 
 def _steps(zero: ZeroGradient) -> str:
-    return "the one step recorded" if zero.steps == 1 else f"{zero.steps:,} steps"
+    return "the only recorded step" if zero.steps == 1 else f"{zero.steps:,} steps"
 
 
 def _since(case: Case, zero: ZeroGradient) -> str:
@@ -78,7 +78,7 @@ def _since(case: Case, zero: ZeroGradient) -> str:
     optimizer = case.dataflow.log.optimizers[zero.optimizer]
     rates = [rate for rate in optimizer.learning_rates if rate is not None]
     with_rate = f" with a learning rate of {max(rates):g}" if rates else ""
-    return f"; it was not zero at first: steps of {optimizer.class_name}{with_rate} moved the weights there"
+    return f"; it was not so at first: steps of {optimizer.class_name}{with_rate} moved the weights there"
 
 
 _SMALLER_STEPS = (

@@ -62,12 +62,14 @@ class StateNotDetached(Rule):
                     "evidence": {"backward": flow.log.calls[freed.backward].name},
                     **case.facts_of_node(freed.node),
                 }
-                words = f"whose graph the backward{at_line(flow.line_of(freed.earlier))} of an earlier step has freed"
+                words = (
+                    f"but the backward{at_line(flow.line_of(freed.earlier))} of an earlier step has freed that graph"
+                )
                 yield self._explain(flow, failed, freed.backward, freed.earlier, words, facts)
         for changed in failed.overwritten:
             if changed.is_carried_over and changed.step is not None:
                 facts = overwritten_facts(case, flow, failed.reached(changed.backward), changed)
-                words = f"whose graph needs the weights from before the step(){at_line(flow.line_of(changed.step))}"
+                words = f"but that graph needs the weights from before the step(){at_line(flow.line_of(changed.step))}"
                 yield self._explain(flow, failed, changed.backward, changed.step, words, facts)
 
     def _explain(
@@ -85,7 +87,7 @@ class StateNotDetached(Rule):
             "symptom_location": location_of_call(flow, backward),
         }
         return self.finding(
-            f"{what} is carried over from an earlier step with its history, {words}",
+            f"{what} is carried over from an earlier step with its graph, {words}",
             why=f"the backward{at_line(flow.line_of(backward))} goes through its own step and on into the one before",
             fix="detach() the state before the next step uses it; then you need no retain_graph",
             **facts,

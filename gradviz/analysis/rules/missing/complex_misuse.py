@@ -64,9 +64,10 @@ class ComplexMisuse(Rule):
         live = [(use.tensor, rows[0]) for use in call.inputs if use.requires_grad]
         known = set(flow.log.parameters)
         tensors = [case.tensor_name(number) for number in sorted(alive_above(flow, live) & known)]
+        name = short_name(call.function)
         of_what = f" of what {together(tensors)} made" if tensors else ""
         return self.finding(
-            f"{short_name(call.function)} drops the imaginary part{of_what}",
+            f"{name + '()' if name.isidentifier() else name} drops the imaginary part{of_what}",
             symptom="grad_wrong",
             why="a cast to real numbers keeps the real part only, so the loss and the gradient use half of the numbers",
             fix="write what you mean: .abs() for magnitudes, .real where the rest is zero, torch.view_as_real for both",

@@ -37,7 +37,7 @@ class NanFromOp(BrokenGradientRule):
 
     def verdict(self, facts: BrokenGradientFacts) -> str:
         made = f"returns {facts.results}" if facts.in_forward and facts.results else f"sends {facts.kind} back"
-        return f"{facts.operation_with_operands} {made}; {facts.effect}"
+        return f"{facts.effect}: {facts.operation_with_operands} {made}"
 
     def why(self, facts: BrokenGradientFacts) -> str:
         return facts.reason or "its input is finite, but its value or its slope there is not"

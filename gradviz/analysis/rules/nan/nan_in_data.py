@@ -37,7 +37,7 @@ class NanInData(BrokenGradientRule):
 
     def verdict(self, facts: BrokenGradientFacts) -> str:
         if facts.is_unseen:
-            return f"the data given to {facts.operation} contains NaN or Inf; {facts.effect}"
+            return f"{facts.effect}: the data given to {facts.operation} contains NaN or Inf"
         made = f"returns {facts.results}" if facts.results else "returns NaN or Inf"
         return f"the data contains NaN or Inf before it reaches the model: {facts.operation} {made}"
 

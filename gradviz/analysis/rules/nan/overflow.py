@@ -34,7 +34,7 @@ class Overflow(BrokenGradientRule):
     yields_to = ("exploding_chain",)
 
     def verdict(self, facts: BrokenGradientFacts) -> str:
-        return f"{facts.operation_with_operands} overflows to Inf; {facts.effect}"
+        return f"{facts.effect}: {facts.operation_with_operands} overflows to Inf"
 
     def why(self, facts: BrokenGradientFacts) -> str:
         return (

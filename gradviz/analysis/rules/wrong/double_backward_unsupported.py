@@ -146,9 +146,8 @@ class DoubleBackwardUnsupported(Rule):
                 continue
             reported.add(custom.function)
             behind = ancestor_nodes(graph, custom.node)
-            how_words = f"its backward {how}"
             yield self.finding(
-                f"the second derivative through {custom.function} is silently left out: {how_words}",
+                f"the second derivative through {custom.function} is silently left out: its backward {how}",
                 severity="warning",
                 symptom="grad_wrong",
                 why="what it computes is cut off from the graph, and torch does not always notice",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above, name_of
 from gradviz.analysis.finding import Finding
@@ -166,7 +167,7 @@ def _what_is_wrong(flow: Dataflow, row: int, root: int, gradient: TensorUse) -> 
         )
     if _is_value_of(flow, root, gradient.tensor, row):
         return _Wrong(
-            f"backward of {name} gets the values of {name} itself as its gradient",
+            f"backward of {name} gets the values of {name} as its gradient",
             "every gradient is multiplied by the loss, so it is that of half the loss squared",
             "remove the argument; for several elements call mean() first",
         )
@@ -190,7 +191,11 @@ def _is_value_of(flow: Dataflow, root: int, gradient: int, row: int) -> bool:
     """Whether the gradient was computed from the root's values, and not from other gradients."""
     if root == gradient:
         return True
-    rows = flow.ancestors(gradient, before=row)
+    rows = [
+        above
+        for above in flow.ancestors(gradient, before=row)
+        if flow.log.calls[above].function not in TAKES_ONLY_THE_SHAPE
+    ]
     takes_root = any(use.tensor == root for above in rows for use in flow.log.calls[above].inputs)
     return takes_root and not any(flow.log.calls[above].kind == "backward" for above in rows)
 

@@ -36,7 +36,7 @@ class DeadRelu(ZeroGradientRule):
     yields_to = ("vanishing_chain",)
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
-        return f"every unit of {operation}() is dead: its input is {operand_words(zero)}"
+        return f"every unit of {operation}() is dead, its input is {operand_words(zero)}"
 
     def why(self, zero: ZeroGradient, operation: str) -> str:
         return f"below zero the slope of {operation}() is 0, so the layer before it gets no gradient and cannot recover"

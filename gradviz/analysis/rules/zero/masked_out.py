@@ -40,7 +40,7 @@ class MaskedOut(ZeroGradientRule):
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         if zero.operand is not None:
             return f"all inputs of {operation}() are zero ({operand_words(zero)})"
-        return f"{operation}() removes all of it: its other operand is 0, or its mask selects nothing"
+        return f"{operation}() removes all of it, as its other operand is 0 or its mask selects nothing"
 
     def why(self, zero: ZeroGradient, operation: str) -> str:
         return "what is multiplied by zero has no influence on the loss, so its gradient is zero"
