@@ -287,8 +287,8 @@ class Inspection:
         look = TextLook(100 if width is None else width, color)
         subject = subject_of(self.capture, self._drawn.graph(backward), view_options(options))
         replay = Replay(subject.graph, subject.view)
-        pages = ReplayText(ReplayWords(subject, replay), look, replay_notes(subject))
-        return TreeText("".join(pages.joined(replay.steps_between(first, last))))
+        screens = ReplayText(ReplayWords(subject, replay), look, replay_notes(subject))
+        return TreeText("".join(screens.joined(replay.steps_between(first, last))))
 
     def render(self, format: str, **options: Any) -> str | bytes:
         """Return the graph in a format that ``gradviz render`` writes, such as ``"json"``, ``"mermaid"`` or ``"png"``.

@@ -62,7 +62,7 @@ class Player:
         if self._text is None or size != self._size:
             self._size = size
             self._text = self._session.text_in_window(self._words, size.columns, size.lines - _BOTTOM_LINES)
-        click.echo(_CLEAR + self._text.page(self._at), nl=False, color=True)
+        click.echo(_CLEAR + self._text.screen(self._at), nl=False, color=True)
         self._bottom_line(self._message or "→ next  ← back  g step  / search  o open  c close  q leave")
 
     def _bottom_line(self, words: str) -> None:

@@ -18,17 +18,17 @@ from gradviz.rendering.subjects import subject_of
 from gradviz.view.keywords import view_options
 
 
-def pages_of(recording: gradviz.Recording, **options: object) -> list[str]:
+def screens_of(recording: gradviz.Recording, **options: object) -> list[str]:
     capture = recording.capture
     subject = subject_of(capture, capture.graphs[0], view_options(options))
     replay = Replay(subject.graph, subject.view)
-    pages = ReplayText(ReplayWords(subject, replay), TextLook(width=80))
-    return [pages.page(at) for at in range(len(replay) + 1)]
+    screens = ReplayText(ReplayWords(subject, replay), TextLook(width=80))
+    return [screens.screen(at) for at in range(len(replay) + 1)]
 
 
-def lines_of(page: str, label: str) -> list[str]:
+def lines_of(screen: str, label: str) -> list[str]:
     """The text after a label."""
-    return list(_said(page.splitlines(), label))
+    return list(_said(screen.splitlines(), label))
 
 
 def _said(lines: list[str], label: str) -> Iterator[str]:
@@ -46,10 +46,10 @@ def test_a_step_shows_line_formula_and_numbers_as_one_does_by_hand() -> None:
     with gradviz.record(values=64) as recording:
         product = x * y
         torch.log(product).backward()
-    page = pages_of(recording)[2]
-    assert lines_of(page, "line") == ["product = x * y"]
-    assert lines_of(page, "formula") == ["ā = ȳ ∘ b", "b̄ = ȳ ∘ a", "a is x, b is y"]
-    assert lines_of(page, "gradient out") == ["ā = 0.1 · 5 = 0.5 → x", "b̄ = 0.1 · 2 = 0.2 → y"]
+    screen = screens_of(recording)[2]
+    assert lines_of(screen, "line") == ["product = x * y"]
+    assert lines_of(screen, "formula") == ["ā = ȳ ∘ b", "b̄ = ȳ ∘ a", "a is x, b is y"]
+    assert lines_of(screen, "gradient out") == ["ā = 0.1 · 5 = 0.5 → x", "b̄ = 0.1 · 2 = 0.2 → y"]
 
 
 def test_branches_are_reported_one_by_one_and_then_their_sum() -> None:
@@ -57,7 +57,7 @@ def test_branches_are_reported_one_by_one_and_then_their_sum() -> None:
     with gradviz.record(values=64) as recording:
         y = x * x + torch.exp(0 * x)
         y.backward()
-    last = pages_of(recording)[-1]
+    last = screens_of(recording)[-1]
     amounts = [line.split("  ")[0] for line in lines_of(last, "gradient in")]
     assert amounts == ["0", "+ 3", "+ 3", "= 6"]
     assert lines_of(last, ".grad") == ["6  (there was none before)"]
@@ -68,7 +68,7 @@ def test_what_is_added_to_a_gradient_says_what_was_there_before() -> None:
     x.grad = torch.tensor(10.0)
     with gradviz.record(values=64) as recording:
         x.exp().backward()
-    assert lines_of(pages_of(recording)[-1], ".grad") == ["30.1  (10 was there before)"]
+    assert lines_of(screens_of(recording)[-1], ".grad") == ["30.1  (10 was there before)"]
 
 
 def test_a_hook_is_between_what_arrived_and_what_was_sent_on() -> None:
@@ -77,8 +77,8 @@ def test_a_hook_is_between_what_arrived_and_what_was_sent_on() -> None:
         y = x * 2
         y.register_hook(lambda gradient: gradient * 100)
         y.exp().backward()
-    page = next(page for page in pages_of(recording) if "MulBackward0" in page.splitlines()[0])
-    first, second = lines_of(page, "gradient in")
+    screen = next(screen for screen in screens_of(recording) if "MulBackward0" in screen.splitlines()[0])
+    first, second = lines_of(screen, "gradient in")
     assert first.startswith("403  from exp")
     assert second == "ȳ = 4.03e+04  after 1 hook"
 
@@ -87,25 +87,25 @@ def test_no_gradient_is_reported_before_it_has_arrived() -> None:
     x = torch.tensor([3.0, 5.0], requires_grad=True)
     with gradviz.record(values=64) as recording:
         (x * 7).sum().backward()
-    pages = pages_of(recording)
-    assert ["[7, 7]" in page for page in pages] == [False, False, True, True]
-    assert ["[1, 1]" in page for page in pages] == [False, True, True, True]
+    screens = screens_of(recording)
+    assert ["[7, 7]" in screen for screen in screens] == [False, False, True, True]
+    assert ["[1, 1]" in screen for screen in screens] == [False, True, True, True]
 
 
 def test_numbers_that_were_not_kept_are_shapes_and_norms() -> None:
     x = torch.ones(30, 2, requires_grad=True)
     with gradviz.record() as recording:
         (x * 7).sum().backward()
-    assert lines_of(pages_of(recording)[2], "gradient out") == ["[30, 2] of norm 54.2 → x"]
+    assert lines_of(screens_of(recording)[2], "gradient out") == ["[30, 2] of norm 54.2 → x"]
 
 
 def test_the_gradient_that_grad_gives_back_is_the_last_step() -> None:
     x = torch.tensor(3.0, requires_grad=True)
     with gradviz.record(values=64) as recording:
         torch.autograd.grad(x.exp(), x)
-    last = pages_of(recording)[-1]
+    last = screens_of(recording)[-1]
     assert last.startswith("step 2 of 2   x")
-    assert lines_of(last, ".grad") == ["unchanged: grad() gives it back"]
+    assert lines_of(last, ".grad") == ["unchanged: grad() returns it"]
 
 
 def test_a_backward_that_raised_is_replayed_to_the_node_that_did() -> None:
@@ -121,7 +121,7 @@ def test_a_backward_that_raised_is_replayed_to_the_node_that_did() -> None:
     x = torch.tensor(3.0, requires_grad=True)
     with pytest.raises(RuntimeError, match="not today"), gradviz.record(values=64) as recording:
         Broken.apply(x).exp().backward()
-    last = pages_of(recording)[-1]
+    last = screens_of(recording)[-1]
     assert lines_of(last, "✗ failed") == ["backward raised here: RuntimeError: not today"]
     assert "gradient out" not in last
 
@@ -137,8 +137,8 @@ def test_without_a_backward_the_order_is_that_of_the_engine() -> None:
         loss().backward()
     with gradviz.record(gradients=False) as unwatched:
         loss().backward()
-    assert [page.split("\n")[0] for page in pages_of(unwatched)] == [page.split("\n")[0] for page in pages_of(watched)]
-    assert "would have run" in pages_of(unwatched)[1]
+    assert [screen.split("\n")[0] for screen in screens_of(unwatched)] == [screen.split("\n")[0] for screen in screens_of(watched)]
+    assert "would have run" in screens_of(unwatched)[1]
 
 
 def test_of_a_part_of_a_graph_it_is_said_that_more_is_summed_than_is_shown() -> None:
@@ -147,8 +147,8 @@ def test_of_a_part_of_a_graph_it_is_said_that_more_is_summed_than_is_shown() -> 
         y = x.exp()
         z = y.sin()
         (z * 2 + y).backward()
-    whole = next(page for page in pages_of(recording) if "   exp   " in page)
-    part = next(page for page in pages_of(recording, path=("x", "z")) if "   exp   " in page)
+    whole = next(screen for screen in screens_of(recording) if "   exp   " in screen)
+    part = next(screen for screen in screens_of(recording, path=("x", "z")) if "   exp   " in screen)
     assert [line.split("  ")[0] for line in lines_of(whole, "gradient in")] == ["1", "+ 0.657", "ȳ = 1.66"]
     first, rest, total = lines_of(part, "gradient in")
     assert first == "0.657  from sin (z)"
@@ -160,8 +160,8 @@ def test_formulas_of_complex_numbers_have_their_conjugates() -> None:
     x = torch.tensor([1j, 2.0], requires_grad=True)
     with gradviz.record() as recording:
         (x * x).abs().sum().backward()
-    page = next(page for page in pages_of(recording) if "MulBackward0" in page)
-    assert "conj" in lines_of(page, "formula")[0]
+    screen = next(screen for screen in screens_of(recording) if "MulBackward0" in screen)
+    assert "conj" in lines_of(screen, "formula")[0]
 
 
 def test_a_recording_replays_itself_and_refuses_steps_that_are_not_there() -> None:
