@@ -82,18 +82,17 @@ def gradient_flag(facts: SubjectFacts, item: Item) -> Flag | None:
     """The flag for the gradient of a closed item; None if the gradient is fine or unknown."""
     if item.is_open:
         return None
-    gradient_origins = [
-        facts.gradient_origins.by_node[node] for node in item.nodes if node in facts.gradient_origins.by_node
-    ]
-    loud = [gradient_origin for gradient_origin in gradient_origins if not gradient_origin.is_aside]
-    if gradient_origins and not loud and item.kind != "box":
-        return Flag(f"gradient {STATE_WORDS[gradient_origins[0].state]} to a leaf", "quiet", _ASIDE)
+    by_node = facts.gradient_origins.by_node
+    origins = [by_node[node] for node in item.nodes if node in by_node]
+    loud = [origin for origin in origins if not origin.is_aside]
+    if origins and not loud and item.kind != "box":
+        return Flag(f"gradient {STATE_WORDS[origins[0].state]} to a leaf", "quiet", _ASIDE)
     return _origin_flag(facts, item, loud) if loud else _quiet_flag(facts, item)
 
 
-def _origin_flag(facts: SubjectFacts, item: Item, gradient_origins: Sequence[GradientOrigin]) -> Flag:
-    worst = min((gradient_origin.state for gradient_origin in gradient_origins), key=WORST_FIRST.index)
-    alike = [gradient_origin for gradient_origin in gradient_origins if gradient_origin.state == worst]
+def _origin_flag(facts: SubjectFacts, item: Item, origins: Sequence[GradientOrigin]) -> Flag:
+    worst = min((origin.state for origin in origins), key=WORST_FIRST.index)
+    alike = [origin for origin in origins if origin.state == worst]
     level: FlagLevel = "alarm" if worst in BROKEN else "warning"
     word = STATE_WORDS[worst]
     if item.kind == "box":
