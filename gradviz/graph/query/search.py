@@ -87,7 +87,7 @@ def _in_use(graph: Graph) -> tuple[set[int], set[int]]:
 
 
 def nodes_to_show(graph: Graph, found: Found) -> set[int]:
-    """Nodes to show so that every match is visible: for data the operations that take it, for a module its first node."""
+    """Nodes that make every match visible: for data the operations that take it, for a module its first node."""
     shown = {*found.nodes, *(node for cut_edge in found.cut_edges for node in graph.cut_edges[cut_edge].nodes)}
     missing = set(found.scopes)
     for node in graph.nodes:
