@@ -33,7 +33,7 @@ class Case:
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
         self.flow_of = cache(self._flow_of)
-        self.placed_graph = cache(lambda number: with_constants_at_users(self.graphs[number]))
+        self.graph_with_placed_constants = cache(lambda number: with_constants_at_users(self.graphs[number]))
         """By number, a graph with each constant at the nodes that use it."""
         self._scopes_of = cache(self._scopes_by_call)
         self._own_lines_of = cache(lambda number: own_lines(self.graphs[number]))

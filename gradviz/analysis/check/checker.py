@@ -86,7 +86,7 @@ def check_case(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
         else:
             findings += found
             completed.append(rule)
-    kept = _without_the_shallower(findings, completed)
+    kept = _without_explained(findings, completed)
     kept.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return CheckResult(tuple(kept), tuple(rule.code for rule in completed), tuple(skipped))
 
@@ -106,7 +106,7 @@ def _breakdown(rule: type[Rule], defect: Exception) -> Finding:
     )
 
 
-def _without_the_shallower(findings: Sequence[Finding], rules: Iterable[type[Rule]]) -> list[Finding]:
+def _without_explained(findings: Sequence[Finding], rules: Iterable[type[Rule]]) -> list[Finding]:
     """Leaves out a rule's finding if a rule that it yields to reports the same tensors."""
     explained: dict[str, set[str]] = {}
     for finding in findings:

@@ -53,7 +53,7 @@ def why(case: Case, findings: Iterable[Finding], name: str) -> Answer:
     histories = case.histories
     number = _find(histories, name)
     said = [each for each in findings if set(histories.tensor(number).names).intersection(each.tensors)]
-    return _Reader(case, histories, number, said).answer()
+    return _AnswerBuilder(case, histories, number, said).answer()
 
 
 def _find(histories: ParameterHistories, name: str) -> int:
@@ -86,7 +86,7 @@ def _plain(name: str) -> str:
     return name.replace("['", ".").replace("']", "").replace("[", ".").replace("]", "")
 
 
-class _Reader:
+class _AnswerBuilder:
     """Collects what is known about one tensor."""
 
     def __init__(self, case: Case, histories: ParameterHistories, number: int, findings: list[Finding]) -> None:

@@ -58,7 +58,7 @@ class MissingGradients:
         self._received = received
 
     @cached_property
-    def wanting(self) -> tuple[int, ...]:
+    def without_gradient(self) -> tuple[int, ...]:
         """Leaves that should train, were used, and got no gradient in the whole run.
 
         If there are optimizers, the leaves that one of them has. Otherwise parameters and leaves made with
@@ -70,7 +70,7 @@ class MissingGradients:
             for number in self._candidates
             if self._log.tensors[number].requires_grad and number not in self._received and self._flow.users(number)
         ]
-        found = [number for number in found if number not in self._waited_for] if found else found
+        found = [number for number in found if number not in self._not_reached_yet] if found else found
         return tuple(found if self._trained else [number for number in found if not self._is_left_alone(number)])
 
     @cached_property
@@ -86,7 +86,7 @@ class MissingGradients:
                 key = self._key(found.cut)
                 known = blamed.get(key)
                 blamed[key] = found if known is None else _joined(known, found)
-        for found in self._steering(frozenset(self.wanting).difference(explained)):
+        for found in self._steering(frozenset(self.without_gradient).difference(explained)):
             blamed.setdefault(self._key(found.cut), found)
             explained.update((tensor, _rank(found)) for tensor in found.tensors)
         best = (_without(found, explained) for found in blamed.values())
@@ -108,7 +108,7 @@ class MissingGradients:
         return tuple(sorted(self._trained)) if self._trained else self._log.parameters
 
     @cached_property
-    def _waited_for(self) -> frozenset[int]:
+    def _not_reached_yet(self) -> frozenset[int]:
         """Leaves that a backward would have reached if it had not raised."""
         calls = ((row, self._log.calls[row]) for row in self._flow.rows_of_kind("backward"))
         return alive_above(
@@ -122,7 +122,7 @@ class MissingGradients:
         if self._is_refused(backward):
             return frozenset(asked or self._candidates)
         if call.function.endswith("backward"):
-            return frozenset(self.wanting).intersection(asked) if asked else frozenset(self.wanting)
+            return frozenset(self.without_gradient).intersection(asked) if asked else frozenset(self.without_gradient)
         missing = self._not_given(call, asked.values())
         return missing - alive_above(self._flow, [(root, backward)]) if missing else missing
 
@@ -158,7 +158,7 @@ class MissingGradients:
         """The first and the last call of each line that calls backward, and every refused call."""
         by_line: dict[int | None, list[int]] = {}
         for number, call in enumerate(self._log.calls):
-            if (call.kind == "backward" or is_refused_hook(call)) and self._flow.is_in_plain_sight(call):
+            if (call.kind == "backward" or is_refused_hook(call)) and self._flow.is_by_program(call):
                 by_line.setdefault(call.call_site, []).append(number)
         chosen = {
             number
@@ -175,7 +175,7 @@ class MissingGradients:
 
     def _to_blame(self, backward: int, root: int, wants: frozenset[int]) -> Iterator[CutOff]:
         for cut_path, cuts in cut_paths_on(self._flow, root, backward, self._key):
-            if self._begins_anew(cut_path):
+            if self._makes_new_leaf(cut_path):
                 continue
             above = alive_above(self._flow, ((tensor, cut.call) for cut in cuts for tensor in cut.live_inputs))
             tensors = tuple(sorted(wants & above))
@@ -183,7 +183,7 @@ class MissingGradients:
                 is_refused = self._is_refused(backward)
                 yield CutOff(cut_path, cuts, backward, root, is_refused, tensors, is_draw(self._flow, cut_path))
 
-    def _begins_anew(self, cut_path: CutPath) -> bool:
+    def _makes_new_leaf(self, cut_path: CutPath) -> bool:
         """Whether the call only took a leaf's values for another leaf, which trains instead of it."""
         calls = self._log.calls
         taken = [use for use in calls[cut_path.cut.call].inputs if use.requires_grad]

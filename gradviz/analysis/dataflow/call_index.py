@@ -57,7 +57,7 @@ class CallIndex:
         """Calls that ran directly inside of another one."""
         return tuple(self._inside.get(row, ()))
 
-    def is_in_plain_sight(self, call: Call) -> bool:
+    def is_by_program(self, call: Call) -> bool:
         """Not inside a custom function or another backward call; inside a step it is the closure of the program."""
         return call.inside is None or self.log.calls[call.inside].kind == "step"
 

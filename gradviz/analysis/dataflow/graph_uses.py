@@ -34,7 +34,7 @@ class GraphUses:
         self._calls = flow.log.calls
         self._outcome = capture.outcome
         backwards = flow.rows_of_kind("backward")
-        self._backwards = [row for row in backwards if flow.is_in_plain_sight(self._calls[row])]
+        self._backwards = [row for row in backwards if flow.is_by_program(self._calls[row])]
         self.is_complete = (
             bool(self._backwards) and not flow.log.dropped and capture.backward_calls <= len(self._backwards)
         )
@@ -48,7 +48,7 @@ class GraphUses:
         runs: dict[int, list[int]] = {}
         busy: set[int] = set()
         for row, call in enumerate(self._calls):
-            if call.scope is None or not call.node_count or not self._flow.is_in_plain_sight(call):
+            if call.scope is None or not call.node_count or not self._flow.is_by_program(call):
                 continue
             outermost = self._outermost(call.scope)
             runs.setdefault(outermost, []).append(row)
@@ -57,7 +57,7 @@ class GraphUses:
         return tuple(self._idle_run(scope, rows) for scope, rows in runs.items() if scope not in busy)
 
     @property
-    def retained_in_vain(self) -> tuple[int, ...]:
+    def retained_needlessly(self) -> tuple[int, ...]:
         """Backward calls with ``retain_graph=True`` whose graph no later one goes through."""
         _, shared = self._uses
         asked = [row for row in self._backwards if _retains(self._calls[row])]

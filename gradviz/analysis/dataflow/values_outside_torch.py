@@ -79,7 +79,7 @@ class _Finder:
         entries = [*self._of_memory(number, call), *self._of_numbers(call)]
         if not entries:
             entries = list(self._of_order(number, call)) or list(self._of_any_number(number, call))
-        self._go_past(number, call, bool(entries))
+        self._note_call(number, call, bool(entries))
         return iter(entries)
 
     def _of_memory(self, number: int, call: Call) -> Iterator[Reentry]:
@@ -130,7 +130,7 @@ class _Finder:
             if left is not None:
                 yield Reentry(*left, call.outputs[0].tensor, "order")
 
-    def _go_past(self, number: int, call: Call, has_entries: bool) -> None:
+    def _note_call(self, number: int, call: Call, has_entries: bool) -> None:
         if call.kind in _STEP_BOUNDARIES:
             self._left_in_step.clear()
             self._left_as_whole.clear()

@@ -41,7 +41,7 @@ def loss_of_frozen(histories: ParameterHistories) -> Iterator[tuple[int, list[in
     """Calls refused for a tensor above which nothing requires grad and nothing is cut, with the leaves above it."""
     for row, call in enumerate(histories.log.calls):
         roots = refused_roots(call)
-        if not roots or not histories.flow.is_in_plain_sight(call):
+        if not roots or not histories.flow.is_by_program(call):
             continue
         if any(
             _uses_what_trains(histories, above)

@@ -13,7 +13,7 @@ from gradviz.analysis.finding import Location
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 
 
-class Forgotten(Struct, frozen=True):
+class UnusedParameters(Struct, frozen=True):
     """Parameters of one module, or of similar modules, that are unused in the same way."""
 
     tensors: tuple[int, ...]
@@ -27,7 +27,7 @@ class Forgotten(Struct, frozen=True):
     """True for modules that a library made: its users cannot change that."""
 
 
-def never_used(histories: ParameterHistories) -> list[Forgotten]:
+def never_used(histories: ParameterHistories) -> list[UnusedParameters]:
     """Parameters that optimizers step, and that nothing is computed from."""
     if not histories.steps or not histories.reached:
         return []
@@ -37,19 +37,19 @@ def never_used(histories: ParameterHistories) -> list[Forgotten]:
         if histories.is_ever_stepped_live(number) and _is_on(histories, number) and not histories.is_used(number)
     ]
     groups: dict[tuple[Location | None, bool, str], list[tuple[int, int | None]]] = defaultdict(list)
-    neighbours = Neighbours(histories)
+    siblings = Siblings(histories)
     for number in silent:
-        location, instead = neighbours.where_it_belongs([number])
+        location, instead = siblings.where_it_belongs([number])
         line = histories.line_where_made(number)
         key = location, _is_made_by_library(histories, number), str(line) if location is None else ""
         groups[key].append((number, instead))
     return [
-        Forgotten(tuple(number for number, _ in each), location, None, each[0][1], is_of_library)
+        UnusedParameters(tuple(number for number, _ in each), location, None, each[0][1], is_of_library)
         for (location, is_of_library, _), each in groups.items()
     ]
 
 
-def dropped(histories: ParameterHistories) -> Iterator[Forgotten]:
+def used_for_nothing(histories: ParameterHistories) -> Iterator[UnusedParameters]:
     """Parameters that optimizers step, and that are only used for results that no loss uses, though nothing cuts
     them off."""
     groups: dict[Location | None, list[int]] = defaultdict(list)
@@ -63,10 +63,10 @@ def dropped(histories: ParameterHistories) -> Iterator[Forgotten]:
             groups[location].append(number)
             last.setdefault(location, row)
     for location, tensors in groups.items():
-        yield Forgotten(tuple(tensors), location, last[location])
+        yield UnusedParameters(tuple(tensors), location, last[location])
 
 
-def used_elsewhere(histories: ParameterHistories) -> tuple[int, ...]:
+def used_on_other_threads(histories: ParameterHistories) -> tuple[int, ...]:
     """Parameters that optimizers step, that only another thread used, and that no backward reached."""
     silent = sorted(histories.trained - histories.reached) if histories.steps and histories.reached else ()
     return tuple(
@@ -78,7 +78,7 @@ def used_elsewhere(histories: ParameterHistories) -> tuple[int, ...]:
     )
 
 
-def asked_in_vain(histories: ParameterHistories) -> Iterator[tuple[int, int]]:
+def refused_targets(histories: ParameterHistories) -> Iterator[tuple[int, int]]:
     """Tensors that ``autograd.grad`` refused because the loss was not computed from them, with the call."""
     for row in histories.backward_calls:
         call = histories.log.calls[row]
@@ -92,13 +92,13 @@ def asked_in_vain(histories: ParameterHistories) -> Iterator[tuple[int, int]]:
         yield from ((use.tensor, row) for use in call.asked if use.requires_grad and use.tensor not in above)
 
 
-class Neighbours:
+class Siblings:
     """The same parameter of sibling modules, ``net.a.weight`` and ``net.b.weight``: the use of one shows where another
     one should have been used. Each group of siblings is visited once."""
 
     def __init__(self, histories: ParameterHistories) -> None:
         self._histories = histories
-        self._families: dict[tuple[str, str, int], _Family] = {}
+        self._sibling_uses: dict[tuple[str, str, int], _SiblingUses] = {}
 
     def where_it_belongs(
         self, tensors: Sequence[int], *, any_sibling: bool = False
@@ -110,36 +110,36 @@ class Neighbours:
         """
         histories = self._histories
         for number in tensors:
-            family = self._family(number)
-            for sibling, row in family.called_twice:
+            uses = self._siblings(number)
+            for sibling, row in uses.called_twice:
                 if sibling != number and _is_alike(histories, sibling, number):
                     return location_of_call(histories.flow, row), sibling
-            lines = {location for sibling, location in family.used_at.items() if sibling != number}
+            lines = {location for sibling, location in uses.used_at.items() if sibling != number}
             if len(lines) == 1 and (any_sibling or _is_in_list(histories, number)):
                 return lines.pop(), None
         return None, None
 
-    def _family(self, number: int) -> _Family:
+    def _siblings(self, number: int) -> _SiblingUses:
         """A parameter and its siblings."""
         module, _, own = self._histories.name(number).rpartition(".")
         key = module.rpartition(".")[0], own, module.count(".")
-        if key not in self._families:
-            self._families[key] = self._looked_at(*key)
-        return self._families[key]
+        if key not in self._sibling_uses:
+            self._sibling_uses[key] = self._looked_at(*key)
+        return self._sibling_uses[key]
 
-    def _looked_at(self, parent: str, own: str, depth: int) -> _Family:
+    def _looked_at(self, parent: str, own: str, depth: int) -> _SiblingUses:
         histories = self._histories
         names = [(number, histories.name(number)) for number in (histories.parameters_below(parent) if parent else ())]
         members = [number for number, name in names if name.count(".") == depth + 1 and name.endswith(f".{own}")]
         uses = {number: rows for number in members if (rows := histories.forward_uses(number))}
         again = ((number, _second_call(histories, rows)) for number, rows in uses.items())
-        return _Family(
+        return _SiblingUses(
             tuple((number, row) for number, row in again if row is not None),
             {number: location_of_call(histories.flow, rows[-1]) for number, rows in uses.items()},
         )
 
 
-class _Family(NamedTuple):
+class _SiblingUses(NamedTuple):
     """The uses of sibling parameters."""
 
     called_twice: tuple[tuple[int, int], ...]

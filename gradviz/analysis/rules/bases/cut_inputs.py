@@ -26,17 +26,17 @@ _MAX_STEPS = 50_000
 
 def dead_inputs(case: Case, flow: Dataflow, found: CutOff) -> tuple[DeadInput, ...]:
     """The nodes that got it, in any graph, as the line cuts in every step. Empty if it reached no graph."""
-    takers = islice(filter(None, islice(_followed(flow, found), _MAX_STEPS)), MAX_INPUTS)
+    dead_uses = islice(filter(None, islice(_followed(flow, found), _MAX_STEPS)), MAX_INPUTS)
     own = _OwnTensors(case, flow, found)
     inputs = [
-        replace(dead, tensors=own.names(taker.cut))
-        for taker in takers
-        if (dead := _input_of(case, flow, taker)) is not None
+        replace(dead, tensors=own.names(use.cut))
+        for use in dead_uses
+        if (dead := _input_of(case, flow, use)) is not None
     ]
     number = case.backward_calls.graph_of(found.backward)
     if all(dead.at.graph != number for dead in inputs):
         # The values left torch and came back: only the cut path shows where.
-        last = _input_of(case, flow, _at_end_of_way(flow, found))
+        last = _input_of(case, flow, _end_of_cut_path(flow, found))
         inputs += [] if last is None else [last]
     return tuple({dead.at: dead for dead in inputs}.values())
 
@@ -58,7 +58,7 @@ class _OwnTensors:
         return self._names.get(cut, ())
 
 
-class _Taker(NamedTuple):
+class _DeadUse(NamedTuple):
     """A dead tensor, if known, and the call that used it: a call whose result has a gradient, or backward."""
 
     tensor: int | None
@@ -66,17 +66,17 @@ class _Taker(NamedTuple):
     cut: int
 
 
-def _at_end_of_way(flow: Dataflow, found: CutOff) -> _Taker:
+def _end_of_cut_path(flow: Dataflow, found: CutOff) -> _DeadUse:
     for before, row in pairwise(found.cut_path.calls):
         if _gives_gradient(flow, row):
             given = {use.tensor for use in flow.log.calls[before].outputs}
             given.update(reentry.into for reentry in found.cut_path.reentries)
             taken = (use.tensor for use in flow.log.calls[row].inputs if use.tensor in given)
-            return _Taker(next(taken, None), row, found.cut.call)
-    return _Taker(found.root, found.backward, found.cut.call)
+            return _DeadUse(next(taken, None), row, found.cut.call)
+    return _DeadUse(found.root, found.backward, found.cut.call)
 
 
-def _followed(flow: Dataflow, found: CutOff) -> Iterator[_Taker | None]:
+def _followed(flow: Dataflow, found: CutOff) -> Iterator[_DeadUse | None]:
     """Every use of what the line cut, and of what was computed from it without a gradient. Yields None for calls that
     only pass it on."""
     line = flow.line(found.cut.call_site)
@@ -89,7 +89,7 @@ def _followed(flow: Dataflow, found: CutOff) -> Iterator[_Taker | None]:
             tensor, after = waiting.pop()
             for row in flow.users(tensor, after):
                 if flow.log.calls[row].kind == "backward" or _gives_gradient(flow, row):
-                    yield _Taker(tensor, row, cut.call)
+                    yield _DeadUse(tensor, row, cut.call)
                     continue
                 yield None
                 made = {use.tensor for use in flow.log.calls[row].outputs}.difference(seen)
@@ -101,15 +101,15 @@ def _gives_gradient(flow: Dataflow, row: int) -> bool:
     return any(use.has_grad_fn for use in flow.log.calls[row].outputs)
 
 
-def _input_of(case: Case, flow: Dataflow, taker: _Taker) -> DeadInput | None:
-    nodes = case.nodes_of_call(taker.call)
-    number = nodes[-1].graph if nodes else case.backward_calls.graph_of(taker.call)
+def _input_of(case: Case, flow: Dataflow, dead_use: _DeadUse) -> DeadInput | None:
+    nodes = case.nodes_of_call(dead_use.call)
+    number = nodes[-1].graph if nodes else case.backward_calls.graph_of(dead_use.call)
     if number is None:
         return None
-    scope = case.scope_of_call(number, taker.cut)
-    tensor = None if taker.tensor is None else flow.log.tensors[taker.tensor]
+    scope = case.scope_of_call(number, dead_use.cut)
+    tensor = None if dead_use.tensor is None else flow.log.tensors[dead_use.tensor]
     # The result of a cut may have been made a leaf, which gets a gradient again.
-    is_leaf = any(use.tensor == taker.tensor and use.requires_grad for use in flow.log.calls[taker.call].inputs)
+    is_leaf = any(use.tensor == dead_use.tensor and use.requires_grad for use in flow.log.calls[dead_use.call].inputs)
     leaf = _leaf_named(case.graphs[number], tensor.names) if tensor is not None and is_leaf else None
     if leaf is not None:
         return DeadInput(NodeAt(number, leaf), None, scope)
@@ -118,7 +118,7 @@ def _input_of(case: Case, flow: Dataflow, taker: _Taker) -> DeadInput | None:
         return None
     if tensor is None:
         return DeadInput(NodeAt(number, own[-1]), None, scope)
-    node, constant = _node_that_took(case.placed_graph(number), own, tensor.facts)
+    node, constant = _node_that_took(case.graph_with_placed_constants(number), own, tensor.facts)
     return DeadInput(NodeAt(number, node), constant, scope)
 
 

@@ -83,7 +83,7 @@ class SteepChain(Rule):
         return next((each for each in candidates if sign * each.trend >= least), None)
 
     def _finding(self, case: Case, number: int, whole: Descent, culprit: Growth) -> Finding:
-        rows = self._from_the_steepest(case.flow_of(number).rows)
+        rows = self._most_affected_first(case.flow_of(number).rows)
         steepest = [row.name for row in rows[: max(1, len(rows) // 3)]]
         own_line = case.location_of(number, culprit.nodes[0])
         location = _line_to_change(case, number, culprit) or own_line
@@ -106,7 +106,7 @@ class SteepChain(Rule):
             },
         )
 
-    def _from_the_steepest(self, rows: Sequence[FlowRow]) -> list[FlowRow]:
+    def _most_affected_first(self, rows: Sequence[FlowRow]) -> list[FlowRow]:
         """The parameters that it affects most: the smallest gradients (zeros first), or the last that an exploding
         gradient reached.
 

@@ -62,7 +62,7 @@ class IdleGraph(Rule):
         by_line: dict[tuple[str, Location | None], list[IdleRun]] = defaultdict(list)
         for run in uses.idle_runs:
             # A missing gradient is the fault of what cut it off, not of the module call.
-            if run.leaves.isdisjoint(case.missing_gradients.wanting):
+            if run.leaves.isdisjoint(case.missing_gradients.without_gradient):
                 by_line[run.path, run.location].append(run)
         for (path, location), runs in by_line.items():
             nodes = sum(run.nodes for run in runs)

@@ -50,7 +50,7 @@ class NeedlessRetainGraph(Rule):
         if not uses.is_complete:
             return
         by_line: dict[Location | None, list[int]] = defaultdict(list)
-        for row in uses.retained_in_vain:
+        for row in uses.retained_needlessly:
             by_line[case.location_of_call(row)].append(row)
         needed = {case.location_of_call(row) for row in uses.retained_for_others}
         for location, rows in by_line.items():

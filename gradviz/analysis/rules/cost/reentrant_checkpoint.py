@@ -100,12 +100,12 @@ def _starving_checkpoints(flow: Dataflow, received: ReceivedGradients) -> Iterat
             continue
         if not call.outputs or any(use.requires_grad for use in call.outputs):
             continue
-        starved = {tensor for tensor in _wanting(flow, row) if tensor not in received}
+        starved = {tensor for tensor in _leaves_of_checkpoint(flow, row) if tensor not in received}
         if starved:
             yield row, starved
 
 
-def _wanting(flow: Dataflow, row: int) -> Iterator[int]:
+def _leaves_of_checkpoint(flow: Dataflow, row: int) -> Iterator[int]:
     """Leaves that the checkpoint uses, and those above its inputs."""
     calls = flow.log.calls
     for inner in flow.inside(row):

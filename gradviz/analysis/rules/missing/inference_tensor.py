@@ -62,9 +62,11 @@ class InferenceTensor(Rule):
         site = flow.log.calls[maker].grad_mode_site
         location = case.location_of_site(flow.log.calls[maker].call_site if site is None else site)
         text = case.source_line(location)
-        wanting = [case.tensor_name(use.tensor) for use in call.inputs if use.requires_grad]
+        live_inputs = [case.tensor_name(use.tensor) for use in call.inputs if use.requires_grad]
         name = case.tensor_name(tensor)
-        refused = f"{short_name(call.function)} with {together(wanting)}" if wanting else short_name(call.function)
+        refused = (
+            f"{short_name(call.function)} with {together(live_inputs)}" if live_inputs else short_name(call.function)
+        )
         yield self.finding(
             f"{name} was made in inference mode, and autograd refuses to save it in {refused}",
             symptom="raises",
@@ -73,7 +75,7 @@ class InferenceTensor(Rule):
             changed_line=None if text is None else _with_no_grad(text),
             location=location,
             symptom_location=case.location_of_site(call.call_site),
-            tensors=tuple(wanting) or (name,),
+            tensors=tuple(live_inputs) or (name,),
             path=(f"{short_name(flow.log.calls[maker].function)} in inference mode", name, short_name(call.function)),
             evidence={"tensor": name, "made_by": flow.log.calls[maker].function, "refused_by": call.function},
         )

@@ -11,12 +11,12 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.unused_parameters import (
-    Forgotten,
-    Neighbours,
-    asked_in_vain,
-    dropped,
+    Siblings,
+    UnusedParameters,
     never_used,
-    used_elsewhere,
+    refused_targets,
+    used_for_nothing,
+    used_on_other_threads,
 )
 from gradviz.analysis.rule import Rule
 from gradviz.capture.capture import ScriptError
@@ -76,20 +76,20 @@ class UnusedParameter(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
-        for number, row in asked_in_vain(histories):
-            yield self._asked_in_vain(histories, number, row)
+        for number, row in refused_targets(histories):
+            yield self._refused_target(histories, number, row)
         if _waits_in_vain(case.capture.error):
             yield from self._distributed(histories)
             return
         for group in never_used(histories):
             yield self._never_used(histories, group)
         if case.capture.error is None:
-            for group in dropped(histories):
-                yield self._dropped(case, group)
-            if elsewhere := used_elsewhere(histories):
-                yield self._used_elsewhere(histories, elsewhere)
+            for group in used_for_nothing(histories):
+                yield self._used_for_nothing(case, group)
+            if elsewhere := used_on_other_threads(histories):
+                yield self._used_on_other_threads(histories, elsewhere)
 
-    def _never_used(self, histories: ParameterHistories, group: Forgotten) -> Finding:
+    def _never_used(self, histories: ParameterHistories, group: UnusedParameters) -> Finding:
         verb = "is" if len(group.tensors) == 1 else "are"
         made = location_of_line(histories.line_where_made(group.tensors[0]))
         is_hidden = histories.has_compiled_code and group.instead is None
@@ -111,7 +111,7 @@ class UnusedParameter(Rule):
             evidence={"parameters": len(group.tensors)},
         )
 
-    def _dropped(self, case: Case, group: Forgotten) -> Finding:
+    def _used_for_nothing(self, case: Case, group: UnusedParameters) -> Finding:
         histories = case.histories
         lost = None if group.last is None else overwriting_of(histories.flow, group.last, case.source_line)
         return self.finding(
@@ -126,7 +126,7 @@ class UnusedParameter(Rule):
             evidence={"parameters": len(group.tensors)},
         )
 
-    def _used_elsewhere(self, histories: ParameterHistories, tensors: tuple[int, ...]) -> Finding:
+    def _used_on_other_threads(self, histories: ParameterHistories, tensors: tuple[int, ...]) -> Finding:
         used = f"{histories.together(tensors)} {'is' if len(tensors) == 1 else 'are'} used on another thread"
         return self.finding(
             f"{used}, but no backward reaches what was computed there",
@@ -138,7 +138,7 @@ class UnusedParameter(Rule):
             evidence={"parameters": len(tensors)},
         )
 
-    def _asked_in_vain(self, histories: ParameterHistories, number: int, row: int) -> Finding:
+    def _refused_target(self, histories: ParameterHistories, number: int, row: int) -> Finding:
         here = location_of_call(histories.flow, row)
         uses = histories.flow.producers(number, row)
         is_fresh = any(use.tensor == number and use.has_grad_fn for use in histories.log.calls[row].inputs)
@@ -168,7 +168,7 @@ class UnusedParameter(Rule):
             symptom="raises",
             why="DDP exchanges gradients when all parameters of the module have one, and some never get one in a step",
             fix="pass find_unused_parameters=True to DistributedDataParallel, or let every loss use all parameters",
-            location=Neighbours(histories).where_it_belongs(silent, any_sibling=True)[0],
+            location=Siblings(histories).where_it_belongs(silent, any_sibling=True)[0],
             symptom_location=location_of_call(histories.flow, last),
             tensors=names_of(histories.flow, silent),
             evidence={"parameters": len(silent)},
