@@ -29,7 +29,7 @@ NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 help:
 	@echo "make demo          draw a first graph"
 	@echo "make test          lint, types, layers and tests"
-	@echo "make lint          ruff, mypy and the import layers"
+	@echo "make lint          ruff, mypy and the import layers; ESLint and tsc for the page"
 	@echo "make page          build the script of the HTML page from its sources"
 	@echo "make format        let ruff rewrite the code"
 	@echo "make conformance   compare recordings with torch on all test inputs of torch and on 112 real models; takes long"

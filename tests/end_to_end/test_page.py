@@ -504,10 +504,10 @@ def test_more_than_can_move_as_elements_is_painted_and_still_answers(show: Opene
     assert box is not None
     screen.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     screen.page.mouse.wheel(0, 1500)
-    expect(screen.page.locator("#crowd")).to_be_visible()
+    expect(screen.page.locator("#picture-canvas")).to_be_visible()
     assert screen.titles() == []
     ink = "canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(value => value)"
-    assert screen.page.locator("#crowd").evaluate(ink)
+    assert screen.page.locator("#picture-canvas").evaluate(ink)
     assert "painted" in (screen.page.get_attribute("#picture", "aria-label") or "")
     screen.page.mouse.down()
     screen.page.mouse.up()
@@ -520,10 +520,10 @@ def test_more_than_can_move_as_elements_is_painted_and_still_answers(show: Opene
     assert content.count('class="item ') > 400 and 'match"' in content
     screen.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     screen.page.mouse.wheel(0, -1500)
-    expect(screen.page.locator("#crowd")).to_be_hidden()
+    expect(screen.page.locator("#picture-canvas")).to_be_hidden()
     assert title in screen.titles() and screen.overlaps() == []
     screen.page.mouse.wheel(0, 1500)
-    expect(screen.page.locator("#crowd")).to_be_visible()
+    expect(screen.page.locator("#picture-canvas")).to_be_visible()
     screen.page.locator("#picture").press("ArrowDown")
     assert screen.page.inner_text("#status").startswith(screen.heading())
 

@@ -1,8 +1,7 @@
 """The data of the page: every box of a graph, laid out with closed boxes inside, and every item with its words.
 
 The page combines them: an open box takes space for its inside, and its neighbours keep their arrangement. Lengths are
-pixels; positions in a box are relative to its upper left corner. The page's script knows some fields by older names:
-``rename`` keeps those names in the file.
+pixels; positions in a box are relative to its upper left corner.
 """
 
 from __future__ import annotations
@@ -158,7 +157,7 @@ class PagePosition(Struct, frozen=True, array_like=True, gc=False):
     """An index in `PageDocument.flows`."""
 
 
-class PageCluster(Struct, frozen=True, gc=False, rename={"positions": "places"}):
+class PageCluster(Struct, frozen=True, gc=False):
     """An item with the leaves drawn beside it. The item itself is first in `positions`."""
 
     x: float
@@ -325,7 +324,7 @@ class PageMemory(Struct, frozen=True):
     by_line: tuple[PageCell, ...]
 
 
-class PageCall(Struct, frozen=True, gc=False, rename={"location": "place"}):
+class PageCall(Struct, frozen=True, gc=False):
     """One of several graphs in a page."""
 
     title: str
@@ -353,7 +352,7 @@ class PageChanges(Struct, frozen=True, gc=False):
     """The number of differences that are left out."""
 
 
-class PageDocument(Struct, frozen=True, rename={"index": "place"}):
+class PageDocument(Struct, frozen=True):
     """The data of one graph in the page."""
 
     name: str

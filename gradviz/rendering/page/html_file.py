@@ -89,7 +89,7 @@ def _hash_of(content: str) -> str:
 
 # The files that the page is made of, and the compression of its data.
 
-_FOLDER = files("gradviz.rendering.page") / "assets"
+FOLDER = files("gradviz.rendering.page") / "assets"
 
 
 LEVEL = 7
@@ -98,7 +98,7 @@ LEVEL = 7
 
 def asset(name: str) -> str:
     """The text of one of the files."""
-    return (_FOLDER / name).read_text(encoding="utf-8")
+    return (FOLDER / name).read_text(encoding="utf-8")
 
 
 def packed(content: bytes) -> str:

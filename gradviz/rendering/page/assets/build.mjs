@@ -20,7 +20,7 @@ const script = outputFiles[0].text + (await licences(metafile.inputs));
 
 if (!process.argv.includes("--check")) await writeFile(`${here}page.js`, script);
 else if (script !== (await readFile(`${here}page.js`, "utf8"))) {
-  console.error("gradviz/rendering/html_assets/page.js is not what src/ makes: run 'make page' and commit it");
+  console.error("gradviz/rendering/page/assets/page.js is not what src/ makes: run 'make page' and commit it");
   process.exit(1);
 }
 

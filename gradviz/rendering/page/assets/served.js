@@ -2,7 +2,7 @@
 {
   const PAUSE = 1000;
   const PAUSE_WITHOUT_ANSWER = 10_000;
-  const own = document.querySelector("meta[name=gradviz-version]").content;
+  const own = document.querySelector("meta[name=gradviz-version]")?.getAttribute("content");
   const ask = async () => {
     let pause = PAUSE;
     try {

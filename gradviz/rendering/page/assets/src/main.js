@@ -1,12 +1,12 @@
-/** Joins the parts of the page: what is open, selected and searched for, and what is shown of it. */
-import { App } from "./app.js";
-import { placeOf, readDocument } from "./data.js";
-import { byId, h } from "./dom.js";
-import { Model } from "./model.js";
+/** Reads the graph that the address names, and shows it. */
+import { App } from "./app/app.js";
+import { graphIndexOf, readDocument } from "./document/read-document.js";
+import { Model } from "./graph/model.js";
+import { byId, h } from "./shared/dom.js";
 
 async function start() {
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old: it cannot unpack the graph");
-  await new App(new Model(await readDocument(placeOf(location.hash)))).start();
+  await new App(new Model(await readDocument(graphIndexOf(location.hash)))).start();
 }
 
 start().catch((error) => {

@@ -1,0 +1,47 @@
+/**
+ * What outlines and colours mean, for what is shown.
+ *
+ * @import { Role } from "../document/types.js"
+ * @import { Model } from "../graph/model.js"
+ * @import { Scene } from "../layout/types.js"
+ */
+import { byId, h, s } from "../shared/dom.js";
+
+/**
+ * @param {Model} model
+ * @param {Scene} scene
+ * @param {{colour: string, isWeighed: boolean}} look
+ */
+export function showLegend(model, scene, { colour, isWeighed }) {
+  const { legends, roles } = model.document;
+  const legend = Object.hasOwn(legends, colour) ? legends[colour] : null;
+  const present = new Set([...scene.items.keys()].map((number) => model.items[number].role));
+  const rows = [];
+  if (legend?.is_scale) {
+    const steps = legend.tints.map(({ tint }) => tint).filter((tint) => tint.startsWith("step"));
+    rows.push(h("span", { class: "entry" }, swatchRow(steps), legend.words));
+  }
+  if (isWeighed) rows.push(h("span", { class: "entry" }, colour === "gradient" ? "wires are as wide as it is large" : `width of wires: ${legends.gradient.words}`));
+  for (const { tint, words } of legend?.tints ?? []) if (words) rows.push(h("span", { class: "entry" }, swatchRow([tint]), words));
+  for (const [name, role] of Object.entries(roles)) {
+    const isPlain = legend && ["box", "operation"].includes(name);
+    if (present.has(name) && !isPlain && name !== "root") rows.push(h("span", { class: "entry" }, roleSwatch(name, role), role.words));
+  }
+  byId("legend").replaceChildren(...rows);
+}
+
+/** @param {string[]} tints */
+function swatchRow(tints) {
+  const width = tints.length > 1 ? 13 : 20;
+  return s("svg", { width: width * tints.length, height: 13, "aria-hidden": "true" },
+    tints.map((tint, at) => s("g", { class: tint }, s("rect", { class: "s", x: at * width + 0.5, y: 0.5, width: width - (tints.length > 1 ? 0 : 1), height: 12 }))));
+}
+
+/**
+ * @param {string} name
+ * @param {Role} role
+ */
+function roleSwatch(name, { outline, inner }) {
+  return s("svg", { width: 24, height: 16, viewBox: "-1 -1 24 16", "aria-hidden": "true" },
+    s("g", { class: name }, s("path", { class: "s", d: outline }), inner ? s("path", { class: "i", d: inner }) : null));
+}

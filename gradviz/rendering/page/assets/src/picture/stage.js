@@ -1,0 +1,140 @@
+/**
+ * What is shown of the graph, and where: the scene with the picture and the small map of it, and the part that is in sight.
+ *
+ * @import { Model } from "../graph/model.js"
+ */
+import { Connections } from "../graph/connections.js";
+import { compose, rectOf, shift } from "../layout/compose-scene.js";
+import { besideOf, nearestOf } from "../layout/nearest-item.js";
+import { isWithin } from "../layout/rectangles.js";
+import { Minimap } from "./minimap.js";
+import { Picture } from "./picture.js";
+import { fileName, savePng, saveSvg } from "./save-image.js";
+import { Viewport } from "./viewport.js";
+
+export class Stage {
+  /**
+   * @param {Model} model
+   * @param {() => void} onDrawn called when other things have come into sight
+   */
+  constructor(model, onDrawn) {
+    this.model = model;
+    this.viewport = new Viewport();
+    this.picture = new Picture(model, () => this.viewport.seen, onDrawn);
+    this.minimap = new Minimap(this.viewport);
+    this.connections = new Connections(this.picture.scene);
+  }
+
+  get scene() {
+    return this.picture.scene;
+  }
+
+  /**
+   * Shows the graph with some boxes open; where an item was clicked to open or close it, that stays where it is.
+   *
+   * @param {Set<number>} opened
+   * @param {number|null} anchor
+   */
+  show(opened, anchor = null) {
+    const was = anchor === null ? null : this.rectOf(anchor);
+    const scene = compose(this.model, opened);
+    const now = anchor === null ? null : rectOf(scene, anchor);
+    if (was && now) shift(scene, was.x + was.width / 2 - (now.x + now.width / 2), was.y - now.y);
+    this.picture.show(scene);
+    this.connections = new Connections(scene);
+    this.minimap.show(scene);
+  }
+
+  /** In the colours of another theme. */
+  repaintMinimap() {
+    this.minimap.show(this.scene);
+  }
+
+  /**
+   * Where an item is shown, open or closed; null where it is not.
+   *
+   * @param {number} number
+   */
+  rectOf(number) {
+    return rectOf(this.scene, number);
+  }
+
+  /**
+   * All of the scene, as large as it can be read; with `isLegible`, no smaller than that either.
+   *
+   * @param {{isLegible?: boolean, isMoved?: boolean}} [how]
+   */
+  fit(how) {
+    this.viewport.fit(this.scene, how);
+  }
+
+  get isAllSeen() {
+    return isWithin(this.scene, this.viewport.seen);
+  }
+
+  /**
+   * Brings an item into sight, where it is shown.
+   *
+   * @param {number} number
+   */
+  reveal(number) {
+    const rect = this.rectOf(number);
+    if (rect) this.viewport.reveal(rect, this.model.boxesAround(number).length);
+  }
+
+  /**
+   * Of several items the first that is shown, or the box that hides it.
+   *
+   * @param {number[]} numbers
+   * @param {Set<number>} opened
+   */
+  revealFirst(numbers, opened) {
+    const current = numbers.filter((number) => this.model.isCurrent(number));
+    const shown = current.map((number) => this.model.shownFor(number, opened)).find((number) => this.rectOf(number));
+    if (shown !== undefined) this.reveal(shown);
+  }
+
+  /**
+   * What is shown of an item: of an open box, what is in it.
+   *
+   * @param {number} number
+   */
+  ownItems(number) {
+    const { items } = this.scene;
+    if (items.has(number)) return [number];
+    return [...items.keys()].filter((item) => this.model.boxesAround(item).some((box) => this.model.shownAs(box) === number));
+  }
+
+  /**
+   * What an arrow key leads to: up to what the data came from, down to where it goes, aside on the same level; at first to
+   * anything; null for nothing.
+   *
+   * @param {number|null} number
+   * @param {"up"|"down"|"left"|"right"} direction
+   * @returns {number|null}
+   */
+  nextOf(number, direction) {
+    if (number === null) return [...this.scene.items.keys()].at(0) ?? null;
+    if (direction === "left" || direction === "right") return besideOf(this.scene, number, direction);
+    const neighbours = this.connections.neighbours(this.ownItems(number), direction === "up" ? "back" : "onwards");
+    return nearestOf(this.model, this.scene, number, neighbours);
+  }
+
+  /** What can be saved and printed. */
+  get area() {
+    return this.picture.isWhole ? this.scene : this.viewport.seen;
+  }
+
+  /** @param {"svg"|"png"} kind */
+  save(kind) {
+    const name = fileName(this.model.document.name);
+    const { area } = this;
+    const putBack = this.picture.lendElements();
+    try {
+      if (kind === "svg") saveSvg(area, name);
+      else savePng(area, name);
+    } finally {
+      putBack();
+    }
+  }
+}
