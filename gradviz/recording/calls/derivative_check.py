@@ -75,6 +75,7 @@ class _Probe:
     """One function at one point."""
 
     def __init__(self, sample: Sample, dtype: torch.dtype) -> None:
+        self._kept: Any = None
         self._sample = sample
         self._dtype = dtype
         self._deadline = time.monotonic() + MAX_SECONDS
@@ -198,7 +199,8 @@ class _Probe:
 
     def _ready(self, factor: float) -> tuple[Any, list[torch.Tensor]]:
         """A node of a new call, and what comes into it."""
-        outputs = self._outputs(self._args, live=True)
+        # Kept: in some releases of torch a node gives up what it saved when nobody holds what it gave.
+        self._kept = outputs = self._outputs(self._args, live=True)
         node: Any = next(output.grad_fn for output in outputs if output.grad_fn is not None)
         return node, [
             (weight * factor).to(output.device, output.dtype if output.is_floating_point() else torch.float32)
