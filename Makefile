@@ -17,6 +17,7 @@ TEST_INSTALLED := $(VENV)/.installed-test
 CONFORMANCE_INSTALLED := $(VENV)/.installed-conformance
 JUPYTERLAB_INSTALLED := $(VENV)/.installed-jupyterlab
 BENCH_INSTALLED := $(VENV)/.installed-bench
+MUTANTS_INSTALLED := $(VENV)/.installed-mutants
 
 # The script of the page, and the tools that build it; Node is installed as a Python package.
 PAGE := gradviz/rendering/page/assets
@@ -24,7 +25,7 @@ PAGE := gradviz/rendering/page/assets
 PAGE_INSTALLED := $(PAGE)/node_modules/.package-lock.json
 NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 
-.PHONY: help demo test lint page format conformance bench formulas harmless corpus jupyterlab gallery demo-capture clean
+.PHONY: help demo test lint page format conformance bench formulas harmless corpus mutants jupyterlab gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
@@ -37,6 +38,7 @@ help:
 	@echo "make formulas      measure how much of torch 'gradviz explain' knows"
 	@echo "make harmless      run programs plain and recorded, and compare; CORPUS=FOLDER adds your scripts"
 	@echo "make corpus        score gradviz check on 368 scripts with known faults or none, and its time; CASES=c2 for some"
+	@echo "make mutants       change the code in small ways, and list changes that no test notices; ONLY=MODULES for some, SAMPLE=20 for more"
 	@echo "make jupyterlab    open notebooks in a real JupyterLab, and check what they show"
 	@echo "make gallery       draw every sample in samples/gallery again; tests compare with these pictures"
 	@echo "make demo-capture  record again what 'gradviz demo' shows"
@@ -90,6 +92,14 @@ corpus: $(TEST_INSTALLED)
 	PATH="$(abspath $(VENV)/bin):$$PATH" $(PYTHON) tests/corpus/score.py -v --json build/corpus.json $(CASES)
 	$(PYTHON) -m tests.corpus_time build/corpus.json
 
+# Modules or folders: make mutants ONLY="gradviz/graph/traversal.py". SAMPLE=0 tries every position, which takes hours.
+ONLY ?=
+SAMPLE ?= 5
+SEED ?= 1
+
+mutants: $(MUTANTS_INSTALLED)
+	nice $(PYTHON) -m tests.mutants $(ONLY) --sample $(SAMPLE) --seed $(SEED)
+
 jupyterlab: $(JUPYTERLAB_INSTALLED)
 	$(PYTHON) -m pytest -n 0 tests/jupyterlab/in_jupyterlab.py
 
@@ -126,4 +136,8 @@ $(JUPYTERLAB_INSTALLED): $(TEST_INSTALLED)
 
 $(BENCH_INSTALLED): $(TEST_INSTALLED)
 	$(PIP) --editable ".[bench]"
+	@touch $@
+
+$(MUTANTS_INSTALLED): $(TEST_INSTALLED)
+	$(PIP) --editable ".[mutants]"
 	@touch $@

@@ -5,6 +5,7 @@ Torch is examined only if it is already imported: most tests run without it.
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
@@ -77,6 +78,7 @@ def _python_state() -> Snapshot:
         "threading trace function": threading.gettrace(),
         "threading profile function": threading.getprofile(),
         "threading.excepthook": threading.excepthook,
+        "garbage collector": gc.isenabled(),
         "recursion limit": sys.getrecursionlimit(),
         "SIGINT handler": signal.getsignal(signal.SIGINT),
         "SIGTERM handler": signal.getsignal(signal.SIGTERM),

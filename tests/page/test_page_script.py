@@ -16,8 +16,8 @@ import pytest
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import Graph
-from gradviz.rendering.page.html_file import FOLDER, asset
 from gradviz.rendering.page.html import HtmlRenderer
+from gradviz.rendering.page.html_file import FOLDER, asset
 from gradviz.rendering.subjects import subject_of
 from gradviz.view.build import ViewOptions
 from tests.builders import transformer, unrolled_rnn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from math import prod, sqrt
+from math import log, prod, sqrt
 from typing import Literal
 
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
@@ -260,8 +260,15 @@ def _puts_there(weights: ValueFacts, shape: tuple[int | str, ...], zero: ZeroGra
         return weights.maximum < 0 if middle < 0 else weights.minimum > 0
     inputs = prod(size for size in shape[1:] if isinstance(size, int))
     is_by_sign = zero.cause == "dead_relu" and (weights.minimum >= 0 or weights.maximum <= 0)
-    return is_by_sign or max(-weights.minimum, weights.maximum) > LARGE_WEIGHT / sqrt(inputs)
+    # About the largest of so many draws from a normal distribution whose gain is one.
+    usual = sqrt(2 * log(2 * weights.count)) / sqrt(inputs)
+    return is_by_sign or max(-weights.minimum, weights.maximum) > LARGE_WEIGHT * usual
 
 
-LARGE_WEIGHT = 6.0
-"""In units of one over the root of the number of inputs; usual initialisations stay below 3."""
+LARGE_WEIGHT = 2.0
+"""Gain above which drawn weights are called large: usual ones go up to 5/3, that of tanh.
+
+Measured on 13 shapes from 4 x 4 to 4096 x 1024: the initialisers of `torch.nn.init` stay below 2.04, but for
+``fan_out`` of depthwise convolutions and ``xavier_normal_`` with the gain of tanh where inputs are many times the
+outputs. Half of the shapes drawn with standard deviation 1 are above 10.
+"""

@@ -34,15 +34,24 @@ def program_left_as_it_was(graph: Graph) -> Iterator[None]:
             kept += [(leaf, leaf.grad) for leaf in leaves]
             for leaf in leaves:
                 leaf.grad = None  # what is not there is not added to
+    try:
+        with generators_left_as_they_were():
+            yield
+    finally:
+        with DISABLE_TORCH_FUNCTION():
+            for tensor, grad in kept:
+                tensor.grad = grad
+
+
+@contextmanager
+def generators_left_as_they_were() -> Iterator[None]:
+    """The generators of random numbers that the program may use are afterwards where they were."""
     states = list(_generator_states())
     try:
         yield
     finally:
         for put_back, state in states:
             put_back(state)
-        with DISABLE_TORCH_FUNCTION():
-            for tensor, grad in kept:
-                tensor.grad = grad
 
 
 _MAY_CALL_BACKWARD = frozenset({"custom", "checkpoint"})

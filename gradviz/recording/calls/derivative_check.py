@@ -25,6 +25,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from gradviz.graph.call_log import DerivativeCheck
+from gradviz.recording.backward.program_state import generators_left_as_they_were
 from gradviz.recording.calls.custom_samples import Sample
 from gradviz.recording.run.file_kinds import is_library_file
 from gradviz.recording.torch_access.modes import GRAD_SWITCH
@@ -56,19 +57,16 @@ def check_derivatives(sample: Sample) -> list[DerivativeCheck]:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    state = torch.get_rng_state(), random.getstate()
     with contextlib.ExitStack() as stack:
+        # Exit handlers of the program are still to run, and may draw.
+        stack.enter_context(generators_left_as_they_were())
         stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
         stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
         stack.enter_context(warnings.catch_warnings())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         warnings.simplefilter("ignore")
-        try:
-            yield
-        finally:
-            torch.set_rng_state(state[0])
-            random.setstate(state[1])
+        yield
 
 
 class _Probe:

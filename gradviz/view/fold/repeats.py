@@ -71,7 +71,7 @@ class RepeatFolder:
         row = fold_repeats(self._row(container, lines))
         if is_readable(row.entries):
             return row.entries
-        signatures = _signatures_of_entries(row.entries, self._sizeless.members[container])
+        signatures = signatures_of_entries(row.entries, self._sizeless.members[container])
         return fold_repeats(replace(row, signatures=signatures), sizes_differ=True).entries
 
     @cached_property
@@ -266,7 +266,7 @@ def _inner_wiring(wiring: Sequence[Wiring]) -> tuple[Wiring, ...]:
     return tuple([wires if not wires or min(wires) >= 0 else tuple([s for s in wires if s >= 0]) for wires in wiring])
 
 
-def _signatures_of_entries(entries: Sequence[Entry], signatures: Sequence[int]) -> list[int]:
+def signatures_of_entries(entries: Sequence[Entry], signatures: Sequence[int]) -> list[int]:
     """A signature for each entry of a folded row, made from the signatures of its members."""
     interner = Interner()
 

@@ -137,7 +137,9 @@ def test_without_a_backward_the_order_is_that_of_the_engine() -> None:
         loss().backward()
     with gradviz.record(gradients=False) as unwatched:
         loss().backward()
-    assert [screen.split("\n")[0] for screen in screens_of(unwatched)] == [screen.split("\n")[0] for screen in screens_of(watched)]
+    assert [screen.split("\n")[0] for screen in screens_of(unwatched)] == [
+        screen.split("\n")[0] for screen in screens_of(watched)
+    ]
     assert "would have run" in screens_of(unwatched)[1]
 
 

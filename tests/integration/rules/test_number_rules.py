@@ -150,6 +150,26 @@ x = 1e7 * torch.rand(5, 4) + 1e7
 train(lambda: torch.tanh(m(x)).sum(), m.parameters())  # here
 """,
     ),
+    "data that was never scaled, with weights drawn for their width": (
+        "saturation",
+        "TanhBackward0",
+        """
+m = nn.Linear(512, 512)
+nn.init.kaiming_normal_(m.weight)
+x = torch.full((5, 512), 1e6)
+train(lambda: torch.tanh(m(x)).sum(), m.parameters())  # here
+""",
+    ),
+    "weights of both signs that are a few times too large for their width": (
+        "saturation",
+        "HardtanhBackward0",
+        """
+m = nn.Linear(16, 2)
+nn.init.normal_(m.weight, std=1)  # here
+x = 4 * torch.ones(5, 16)
+train(lambda: nn.functional.hardtanh(m(x)).sum(), m.parameters())
+""",
+    ),
     "a mask that is empty": (
         "masked_out",
         "MulBackward0",
@@ -188,6 +208,20 @@ def loss():
 train(loss, [*inner.parameters(), w], steps=1)
 """,
     ),
+    "a state that many gates multiply, under a loss that vanishes with it": (
+        "vanishing_chain",
+        "MulBackward0",
+        """
+gates, inner = [nn.Linear(8, 8) for _ in range(20)], nn.Linear(8, 8)
+x = torch.randn(4, 8)
+def loss():
+    h = inner(x)
+    for gate in gates:
+        h = h * torch.sigmoid(gate(x))  # here
+    return h.pow(2).sum()
+train(loss, [p for layer in (*gates, inner) for p in layer.parameters()], steps=1)
+""",
+    ),
     "weights that are drawn too small": (
         "vanishing_chain",
         "AddmmBackward0",
@@ -218,6 +252,40 @@ def test_the_cause_the_operation_and_the_line_are_named(
 
 
 HEALTHY = {
+    "a loss in large units, and a few factors below one": """
+heads, x = [nn.Linear(8, 1) for _ in range(8)], torch.randn(4, 8)
+def loss():
+    total = sum(head(x) for head in heads).mean() / 1e8
+    for _ in range(8):
+        total = total * 0.9
+    return total
+train(loss, [p for head in heads for p in head.parameters()], steps=1)
+""",
+    "a recurrent cell of one's own that has nearly learnt": """
+inner, outer, out = nn.Linear(8, 16), nn.Linear(16, 16), nn.Linear(16, 3)
+def loss():
+    h = torch.zeros(4, 16)
+    for _ in range(9):
+        h = torch.tanh(inner(torch.randn(4, 8)) + outer(h))
+    return 1e-7 * out(h).mean()
+train(loss, [p for layer in (inner, outer, out) for p in layer.parameters()], steps=1)
+""",
+    "a running average of what one layer gives, nearly learnt": """
+m = nn.Linear(8, 8)
+def loss():
+    state = torch.zeros(4, 8)
+    for _ in range(20):
+        state = 0.65 * state + 0.35 * torch.tanh(m(torch.randn(4, 8)))
+    return (1e-5 * state).mean()
+train(loss, m.parameters(), steps=1)
+""",
+    "many heads that attention chooses from, in small units": """
+heads, x = [nn.Linear(8, 1) for _ in range(16)], torch.randn(4, 8)
+def loss():
+    weights = torch.cat([head(x) for head in heads], 1).softmax(1)
+    return 1e-8 * (weights * torch.randn(4, 16)).sum()
+train(loss, [p for head in heads for p in head.parameters()], steps=1)
+""",
     "a gradient scaler that begins too high": """
 m = nn.Linear(4, 4)
 optimizer = torch.optim.SGD(m.parameters(), lr=0.01)

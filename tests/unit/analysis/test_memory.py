@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gradviz.analysis.memory.allocator_balance import balances
-from gradviz.analysis.memory.kept_memory import memory_of
+from gradviz.analysis.memory.kept_memory import changed_since, kept_bytes, memory_of
 from gradviz.analysis.memory.memory_cells import cells_by_line, cells_of
+from gradviz.analysis.memory.memory_document import memory_document
 from gradviz.analysis.memory.memory_groups import by_dtype, by_line, by_module, by_operation
 from gradviz.analysis.memory.remedies import (
     forwards_kept_at_once,
@@ -14,6 +15,7 @@ from gradviz.analysis.memory.remedies import (
     large_for_small_views,
     saved_twice,
 )
+from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import Graph
 from gradviz.graph.saved_tensors import AllocatorReading, SavedTensor, TorchObjects
 from tests.builders import GraphBuilder, facts
@@ -31,6 +33,19 @@ def test_a_line_counts_what_it_keeps_first_and_reports_what_it_shares() -> None:
 
     assert (first.key, first.bytes, first.shared_bytes) == (("train.py", 3), 800, 0)
     assert (second.key, second.bytes, second.shared_bytes) == (("train.py", 4), 0, 400)
+
+
+def test_memory_that_several_nodes_of_a_box_hold_is_counted_once_and_parameters_not_at_all() -> None:
+    builder = GraphBuilder()
+    shared, weight = builder.storage(4000), builder.storage(80, "parameter")
+    last = builder.leaf("w")
+    for _ in range(4):
+        last = builder.operation("Mul", last, saved=[saved("self", shared, 4000), saved("other", weight, 80)])
+    builder.root(last)
+    graph = builder.build()
+
+    assert kept_bytes(graph, range(len(graph.nodes))) == 4000
+    assert kept_bytes(graph, [last]) == 4000
 
 
 @pytest.mark.parametrize("graph", [relu_and_square(), stack_of_blocks(3)])
@@ -118,6 +133,59 @@ def test_autocast_does_not_halve_what_it_keeps_in_float32() -> None:
     builder.root(builder.operation("LogSoftmax", relu, saved=[saved("result", shared, 400)]))
 
     assert halved_by_autocast(builder.build()) == 300
+
+
+def test_only_tensors_that_were_written_to_after_they_were_saved_count_as_changed() -> None:
+    builder = GraphBuilder()
+    storage = builder.storage(400)
+    kept = SavedTensor("self", facts(100), 400, storage, saved_version=1, version=1)
+    changed = SavedTensor("other", facts(100), 400, storage, saved_version=1, version=2)
+    builder.root(builder.operation("Mul", builder.leaf("w"), line=3, saved=[kept, changed]))
+
+    (found,) = changed_since(builder.build())
+
+    assert (found.operation, found.slot, found.saved_version, found.version) == ("MulBackward0", "other", 1, 2)
+    assert (found.file, found.line) == ("train.py", 3)
+
+
+def test_what_two_slots_see_of_one_tensor_counts_once_and_of_two_tensors_twice() -> None:
+    builder = GraphBuilder()
+    one, two, opaque = builder.storage(800), builder.storage(800), builder.storage(800)
+    leaf = builder.leaf("w")
+    builder.operation("Mul", leaf, saved=[saved("self", one, 400, source=0), saved("other", one, 400, source=0)])
+    builder.operation("Mul", leaf, saved=[saved("self", two, 400, source=0), saved("other", two, 400, source=1)])
+    builder.root(builder.operation("Pow", leaf, saved=[SavedTensor(name, None, 300, opaque) for name in ("a", "b")]))
+
+    uses = memory_of(builder.build()).storages
+
+    assert [use.seen_bytes for use in uses] == [400, 800, 600]
+    assert [(use.shape, use.dtype) for use in uses] == [((100,), "float32"), ((100,), "float32"), ((), "?")]
+
+
+def test_cells_by_line_lie_in_their_line_and_that_in_its_file() -> None:
+    whole = cells_by_line(memory_of(relu_and_square()))
+
+    (file,) = whole.inside
+    (line,) = file.inside
+    assert (file.name, file.bytes, file.storages) == ("train.py", 800, 2)
+    assert (line.name, line.title, line.file, line.line) == ("train.py:3", "line 3", "train.py", 3)
+    assert sorted(cell.name for cell in line.inside) == ["MulBackward0.self", "ReluBackward0.result"]
+
+
+def test_a_line_counts_each_storage_that_it_keeps_first_once() -> None:
+    first, second = by_line(memory_of(relu_and_square()))
+
+    assert (first.storages, second.storages) == (2, 0)
+
+
+def test_the_document_names_the_line_that_keeps_the_memory() -> None:
+    graph = relu_and_square()
+    capture = Capture(Program("train.py"), graphs=(graph,), sources={"train.py": {3: "  y = (w * x).relu()"}})
+
+    first, second = memory_document(capture, graph).by_line
+
+    assert (first.file, first.line, first.text, first.bytes) == ("train.py", 3, "y = (w * x).relu()", 800)
+    assert (second.line, second.text, second.shared_bytes) == (4, "", 400)
 
 
 def test_the_allocator_is_explained_part_by_part() -> None:

@@ -24,7 +24,7 @@ from gradviz.capture.capture_file import (
 )
 from gradviz.errors import BadCapture, BadInput
 from gradviz.graph.invariants import check_graph
-from gradviz.graph.model import Edge, Graph, Node
+from gradviz.graph.model import Edge, Graph, HeldTensor, ModuleScope, Node, Root
 from tests.captures import small_capture
 
 
@@ -247,3 +247,10 @@ def test_a_payload_that_grows_beyond_every_recording_is_refused_before_it_fills_
         tracemalloc.stop()
     assert "grows to more than" in line
     assert peak < 60 << 20
+
+
+def test_a_variable_of_which_a_file_tells_nothing_but_the_name_is_an_ordinary_result() -> None:
+    held = msgspec.convert({"names": ["loss"]}, HeldTensor)
+    assert (held.is_leaf, held.requires_grad, held.retains_grad, held.has_grad) == (False, True, False, False)
+    assert held.output_nr == msgspec.convert({"node": 3}, Root).output_nr == 0
+    assert msgspec.convert({"path": "model", "class_name": "Net"}, ModuleScope).parameter_count == 0

@@ -43,6 +43,8 @@ def test_a_node_of_another_graph_is_refused() -> None:
         public_graph(transformer(1)).ancestors(public_graph(graph_of(DIAMOND)).find("Mul")[0])
     with pytest.raises(BadInput, match="there is no node 99; this graph has 6, counted from 0"):
         public_graph(graph_of(DIAMOND)).descendants(99)
+    with pytest.raises(BadInput, match="there is no node -1; this graph has 6, counted from 0"):
+        public_graph(graph_of(DIAMOND)).descendants(-1)
     with pytest.raises(BadInput, match=r"a str is neither a node nor the id of a node; graph.find\(name\) returns"):
         public_graph(graph_of(DIAMOND)).ancestors("Mul")  # type: ignore[arg-type]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gradviz.graph.model import Edge, Graph, Node
-from gradviz.graph.traversal import ancestors, consumers, depths, descendants, topological_order
-from tests.builders import chain_graph, graph_of
+from gradviz.graph.traversal import ancestors, behind_views, consumers, depths, descendants, topological_order
+from tests.builders import GraphBuilder, chain_graph, graph_of
 
 
 def test_ancestors_are_the_nodes_that_a_node_was_computed_from() -> None:
@@ -31,6 +31,18 @@ def test_the_order_follows_the_data_also_where_threads_numbered_the_nodes_otherw
         Node(2, "ExpBackward0", edges=(Edge(1),)),
     )
     assert list(topological_order(Graph(nodes=nodes))) == [1, 2, 0]
+
+
+def test_behind_views_is_what_made_the_memory_and_an_operation_made_its_own() -> None:
+    builder = GraphBuilder()
+    made = builder.operation("Exp", builder.operation("Sin", builder.leaf("w")))
+    view = builder.operation("View", builder.operation("T", (made, 0), kind="view"), kind="view")
+    several = builder.operation("Stack", view, made, kind="view")
+    builder.root(several)
+    graph = builder.build()
+    assert behind_views(graph, view) == (made, 0)
+    assert behind_views(graph, made, 1) == (made, 1)
+    assert behind_views(graph, several) == (several, 0)
 
 
 def test_depth_is_the_longest_path_from_the_leaves_and_needs_no_recursion() -> None:

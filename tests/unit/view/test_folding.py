@@ -376,6 +376,16 @@ def test_everything_is_shown_when_asked_for() -> None:
     assert view.notes == ()
 
 
+@pytest.mark.parametrize(("count", "words"), [(1, "1 in-place operation"), (2, "2 in-place operations")])
+def test_what_is_peculiar_inside_of_a_folded_box_is_counted(count: int, words: str) -> None:
+    builder = GraphBuilder()
+    net, last = builder.scope("net", "Net"), builder.leaf("w")
+    for _ in range(count):
+        last = builder.operation("Relu", last, scope=net, kind="inplace")
+    builder.root(builder.operation("Sum", builder.operation("Mul", last, scope=net)))
+    assert f"folded boxes hold {words}" in folded(builder.build(), depth=0).notes
+
+
 def test_a_note_says_the_depth() -> None:
     assert "depth 1 of 4: --depth N or --unfold PATH shows more" in folded(transformer(12), depth=1).notes
 

@@ -6,10 +6,12 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from gradviz.errors import BadInput
 from gradviz.graph.invariants import check_graph
-from gradviz.graph.model import CallSite, Graph
+from gradviz.graph.model import CallSite, Graph, RefusedRoot
+from gradviz.graph.node_findings import CutEdge, Verdict
 from gradviz.view.build import Viewed, ViewOptions, view_of
 from gradviz.view.folding import FoldOptions
 from gradviz.view.invariants import check_view
@@ -185,3 +187,18 @@ def test_other_boxes_leave_the_saved_tensors_as_they_are() -> None:
     check_graph(regrouped)
     assert [node.saved for node in regrouped.nodes] == [node.saved for node in graph.nodes]
     assert regrouped.storages == graph.storages
+
+
+def test_a_cut_stands_in_the_box_of_what_took_its_result() -> None:
+    program = Program()
+    program.run("Exp", "train:30 > step:8")
+    program.run("Mul", "train:31 > scale:3")
+    program.run("Sin", "train:31 > scale:4")
+    graph = program.graph()
+    verdict = Verdict("GV101", "detached", "error", "no gradient for w0")
+    taker = next(node.id for node in graph.nodes if node.name == "MulBackward0")
+    ghosts = (CutEdge(verdict, "detach", node=taker), CutEdge(verdict, "detach", refused=0))
+    regrouped = regroup(replace(graph, cut_edges=ghosts, refused=(RefusedRoot("loss"),)), "function").graph
+    box = regrouped.nodes[taker].scope
+    assert box is not None and regrouped.scopes[box].path.endswith("scale")
+    assert [edge.scope for edge in regrouped.cut_edges] == [box, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from gradviz.graph.model import Graph
 from gradviz.view.folding import FoldOptions, fold
@@ -29,6 +30,11 @@ def test_a_cast_is_not_called_a_view() -> None:
     graph = graph_of("w -> ToCopy -> T -> Mm -> loss; x -> Mm")
     merged = "1 view operation and 1 copy or cast are merged into their neighbours (--plumbing shows them)"
     assert fold(graph).notes == (merged,)
+
+
+def test_several_casts_are_counted_in_the_plural() -> None:
+    (note,) = fold(graph_of("w -> ToCopy -> ToCopy.b -> Mm -> loss; x -> Mm")).notes
+    assert note.startswith("2 copies and casts are merged")
 
 
 def test_plumbing_is_drawn_when_asked_for() -> None:
@@ -75,3 +81,17 @@ def test_a_slice_is_merged_only_where_it_takes_everything() -> None:
     part = builder.operation("Slice", whole, kind="view", shape=(1, 3))
     builder.root(builder.operation("Sum", part))
     assert shown_operations(builder.build()) == ["ExpBackward0", "SliceBackward0", "SumBackward0"]
+
+
+def test_a_view_with_a_hook_is_drawn_since_the_hook_may_change_its_gradient() -> None:
+    graph = graph_of("w -> Exp -> View -> Sum -> loss")
+    hooked = [replace(node, hooks=("clip",)) if node.name == "ViewBackward0" else node for node in graph.nodes]
+    assert shown_operations(replace(graph, nodes=tuple(hooked))) == ["ExpBackward0", "ViewBackward0", "SumBackward0"]
+
+
+def test_a_view_that_takes_an_input_without_gradient_is_drawn_with_it() -> None:
+    graph = graph_of("w -> Exp -> Expand -> Sum -> loss; {mask} -> Expand")
+    view = fold(graph, FoldOptions(show_all=True))
+    check_view(view, graph)
+    assert shown_operations(graph) == ["ExpBackward0", "ExpandBackward0", "SumBackward0"]
+    assert [item.constant for item in view.items if item.constant is not None] == [0]

@@ -12,16 +12,21 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.flow.gradient_flow import STEEP, FlowRow
-from gradviz.analysis.numbers.growth import Descent, Growth, descent, descent_along, descent_from_loss, growths
+from gradviz.analysis.numbers.growth import (
+    Descent,
+    Growth,
+    chain_above_layers,
+    descent,
+    descent_along,
+    descent_from_loss,
+    growths,
+)
 from gradviz.analysis.parameters.creation_lines import first_writes, is_set_by_hand, line_of_module
 from gradviz.analysis.rule import Rule
 from gradviz.graph.model import Graph
 
 _MIN_PART = 0.3
 """The part of the total change, in powers of ten, that must show between the first and the last node of the culprit."""
-_MIN_PART_OF_PRODUCT = 0.4
-"""The same where the total starts at the loss: a gradient that is small because little is left to learn is no chain."""
-
 _MIN_NODES = 3
 """A single node that makes a gradient large, such as the square of a loss, is no chain."""
 
@@ -56,7 +61,7 @@ class SteepChain(Rule):
             if wholes[0] is None and ordered:
                 wholes.append(descent_along(graph, ordered[-1]))
         for whole in wholes:
-            culprit = self._culprit(ordered, whole) if whole is not None and self._is_steep(whole) else None
+            culprit = self._culprit(graph, ordered, whole) if whole is not None and self._is_steep(whole) else None
             if whole is not None and culprit is not None:
                 yield whole, culprit
 
@@ -68,7 +73,7 @@ class SteepChain(Rule):
         limit = STEEP**2 if whole.is_from_loss else STEEP
         return whole.factor < 1 / limit if self.symptom == "vanishing" else whole.factor > limit
 
-    def _culprit(self, ordered: Sequence[Growth], whole: Descent) -> Growth | None:
+    def _culprit(self, graph: Graph, ordered: Sequence[Growth], whole: Descent) -> Growth | None:
         """The operation that causes most of it, if its nodes follow each other.
 
         Small factors in parallel branches, as in new residual branches, are no chain.
@@ -76,11 +81,9 @@ class SteepChain(Rule):
         sign = -1 if self.symptom == "vanishing" else 1
         steepest_first = [each for each in ordered[::-sign] if sign * each.decades > 0]
         if whole.is_from_loss:  # parallel nodes are skipped
-            candidates, part = steepest_first, _MIN_PART_OF_PRODUCT
-        else:
-            candidates, part = steepest_first[:1], _MIN_PART
-        least = part * abs(log10(whole.factor))
-        return next((each for each in candidates if sign * each.trend >= least), None)
+            return next(filter(None, (chain_above_layers(graph, each, STEEP) for each in steepest_first)), None)
+        least = _MIN_PART * abs(log10(whole.factor))
+        return next((each for each in steepest_first[:1] if sign * each.trend >= least), None)
 
     def _finding(self, case: Case, number: int, whole: Descent, culprit: Growth) -> Finding:
         rows = self._most_affected_first(case.flow_of(number).rows)

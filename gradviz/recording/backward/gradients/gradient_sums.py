@@ -31,6 +31,8 @@ MAX_HELD_BYTES = 64 * 2**20
 TOO_LARGE = f"their branches take more than {MAX_HELD_BYTES >> 20} MiB"
 NOT_DENSE = "a branch is sparse, a tensor subclass or without values"
 
+CHANGED_BY_HOOK = "a hook on a node replaced the sum"
+
 _MIN_REST = 1e-2
 """Where the other branches together are less than this part of one, rounding decides where they point."""
 
@@ -138,6 +140,20 @@ def shares_of(branches: Branches, norm_of: Callable[[Slot], float | None]) -> It
             own = norm**2
             rest = whole - 2 * product + own
             yield sender, _share(product, whole, own, rest if rest > _MIN_REST**2 * own else 0.0)
+
+
+def can_be_norm_of_sum(norms: Sequence[float], norm_of_sum: float) -> bool:
+    """Whether two vectors of these norms can have a sum of that norm: not where a hook on its node replaced it.
+
+    Of such hooks torch tells nobody; one that changes the sum by less is not noticed.
+    """
+    one, other = norms
+    tolerance = _ROUNDING * (one + other)
+    return abs(one - other) - tolerance <= norm_of_sum <= one + other + tolerance
+
+
+_ROUNDING = 1e-2
+"""Sums in bfloat16 are that inexact."""
 
 
 def shares_of_two(norms: Sequence[float], norm_of_sum: float) -> Iterator[BranchShare]:

@@ -11,7 +11,13 @@ from msgspec.structs import replace
 from gradviz.graph.gradients import BranchShare, NodeRun, TensorFigures
 from gradviz.graph.model import Graph, Node
 from gradviz.recording.backward.backward_watch import BackwardRequest
-from gradviz.recording.backward.gradients.gradient_sums import Slot, shares_of, shares_of_two
+from gradviz.recording.backward.gradients.gradient_sums import (
+    CHANGED_BY_HOOK,
+    Slot,
+    can_be_norm_of_sum,
+    shares_of,
+    shares_of_two,
+)
 from gradviz.recording.backward.gradients.hooks import UNDEFINED, GradientWatch, measuring
 from gradviz.recording.backward.gradients.leaf_gradients import LeafGradients
 from gradviz.recording.backward.gradients.meter import GradientMeter
@@ -160,7 +166,11 @@ class _Addition:
         for slot, pair in self._pairs_at(pairs, recorder._walk).items():
             whole = self._norm(self._flow.arrived.get(slot))
             norms = [norm for _, number in pair if (norm := self._norm(number)) is not None]
-            if whole is not None and len(pair) == len(norms) == 2:
+            if whole is None or not len(pair) == len(norms) == 2 or slot[0] in self._flow.repeats:
+                continue
+            if not can_be_norm_of_sum(norms, whole):
+                joins.unknown[CHANGED_BY_HOOK] += 1
+            else:
                 shares = zip(pair, shares_of_two(norms, whole), strict=True)
                 yield from ((sender, share) for (sender, _), share in shares if sender is not None)
 

@@ -23,6 +23,7 @@ from gradviz.graph.gradients import FIRST_DECADE, BranchShare, TensorFigures
 from gradviz.graph.model import Graph, Node
 from gradviz.recording.backward.gradients import gradient_sums
 from gradviz.recording.backward.gradients.hooks import GradientWatch
+from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.walk.graph_walker import walk
 from tests.integration.recording.child import child_result
@@ -252,6 +253,67 @@ def test_nan_inf_and_zero_are_counted_apart_from_the_figures(size: int, dtype: t
     assert facts.mean == pytest.approx(-1 / (size - 3))
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_of_numbers_of_one_sign_with_nan_among_them_the_largest_and_smallest_are_told(sign: int) -> None:
+    facts = sent_by_multiplication(sign * torch.tensor([3.0, 1.0, torch.nan]))
+    assert (facts.minimum, facts.maximum) == ((1, 3) if sign == 1 else (-3, -1))
+
+
+def test_a_gradient_of_zeros_has_no_decades() -> None:
+    assert sent_by_multiplication(torch.zeros(3)).histogram == ()
+
+
+def test_what_fails_while_a_gradient_is_measured_does_not_reach_the_program_and_is_disclosed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any) -> int:
+        raise LookupError("not to be measured")
+
+    x = weight(2)
+    with recorder() as running:
+        loss = (x * 3).exp().sum()
+        monkeypatch.setattr(GradientMeter, "take", fail)
+        loss.backward()
+        monkeypatch.undo()
+    assert x.grad is not None and x.grad.tolist() == pytest.approx([3 * math.exp(3)] * 2)
+    capture = running.capture("<python>", (), "finished", None)
+    assert any("not to be measured" in sentence for sentence in capture.disclosures), capture.disclosures
+
+
+def test_branches_of_what_grad_was_asked_for_have_their_shares() -> None:
+    def run() -> None:
+        y = weight(2) * 1
+        torch.autograd.grad((y * 1).sum() + (y * 2).sum() + (y * 5).sum(), y)
+
+    graph = record(run).graph
+    asked, *branches = nodes_named(graph, "MulBackward0")
+    assert asked.run is None
+    shares = [node.shares[0].share for node in branches if node.shares and node.shares[0] is not None]
+    assert shares == pytest.approx([1 / 8, 2 / 8, 5 / 8])
+
+
+def test_what_backward_itself_gives_to_a_sum_has_its_part_in_it() -> None:
+    def run() -> None:
+        y = weight(2) * 1
+        torch.autograd.backward([y, (y * 1).sum(), (y * 2).sum()], [torch.ones(2), None, None])
+
+    _, *branches = nodes_named(record(run).graph, "MulBackward0")
+    shares = [node.shares[0].share for node in branches if node.shares and node.shares[0] is not None]
+    assert shares == pytest.approx([1 / 4, 2 / 4])
+
+
+def test_branches_of_a_sum_that_a_hook_on_the_node_replaced_are_told_without_shares() -> None:
+    def run() -> None:
+        y = weight(2) * 1
+        y.grad_fn.register_prehook(lambda grads: tuple(grad * 10 for grad in grads))  # type: ignore[union-attr]
+        ((y * 1).sum() + (y * 3).sum()).backward()
+
+    recording = record(run)
+    _, *branches = nodes_named(recording.graph, "MulBackward0")
+    assert [node.shares for node in branches] == [(), ()]
+    assert any("a hook" in sentence for sentence in recording.capture.disclosures), recording.capture.disclosures
+
+
 @pytest.mark.parametrize("exponent", [-30, -20, 0, 18, 30])
 def test_tiny_and_huge_gradients_have_a_norm(exponent: int) -> None:
     facts = sent_by_multiplication(torch.tensor([3.0, 4.0]) * 10.0**exponent)
@@ -379,6 +441,23 @@ def test_what_a_tensor_hook_changed_is_seen_before_and_after(hook: Callable[[Ten
     assert sender.gradients[0] is not None and sender.gradients[0].mean == 3
     assert changed.before_hooks[0] is not None and changed.before_hooks[0].mean == 3
     assert changed.arrived[0] is not None and changed.arrived[0].mean == 30
+
+
+def test_a_gradient_that_a_hook_on_the_node_replaced_is_told_as_it_arrives() -> None:
+    w = weight(2)
+
+    def run() -> None:
+        y = w * 1
+        y.grad_fn.register_prehook(lambda grads: tuple(grad * 10 for grad in grads))  # type: ignore[union-attr]
+        (y * 3).sum().backward()
+
+    graph = record(run).graph
+    changed, sender = nodes_named(graph, "MulBackward0")
+    assert sender.gradients[0] is not None and sender.gradients[0].mean == 3
+    assert changed.arrived[0] is not None and changed.arrived[0].mean == 30
+    assert changed.gradients[0] is not None and changed.gradients[0].mean == 30
+    leaf = leaf_named(graph, "w")
+    assert w.grad is not None and leaf.arrived[0] is not None and leaf.arrived[0].mean == w.grad.mean() == 30
 
 
 def test_the_gradient_that_backward_starts_from_stands_at_the_root() -> None:

@@ -47,6 +47,19 @@ def test_every_tensor_given_to_backward_is_a_root() -> None:
     ]
 
 
+def test_a_root_tells_the_shape_of_its_tensor_and_which_output_of_its_node_it_is() -> None:
+    w = weight(3)
+
+    def run() -> None:
+        _, second = w.unbind(0)[:2]
+        torch.autograd.backward([second, w], [torch.ones(()), torch.ones(3)])
+
+    second, leaf = record(run).graph.roots
+    assert second.tensor is not None and leaf.tensor is not None
+    assert (second.tensor.shape, second.output_nr) == ((), 1)
+    assert (leaf.tensor.shape, leaf.output_nr) == ((3,), 0)
+
+
 def test_outputs_of_grad_are_roots() -> None:
     def run() -> None:
         w = weight(3)

@@ -160,6 +160,23 @@ def test_hooks_of_the_user_are_not_called_and_what_they_made_is_sized() -> None:
     assert saved.packed_by.endswith("<locals>.unpack")
 
 
+def test_what_a_hook_puts_into_an_object_of_its_own_is_sized() -> None:
+    class Packed:
+        def __init__(self, tensor: torch.Tensor) -> None:
+            self.halves = [tensor.half()]
+
+    x = torch.randn(100, requires_grad=True)
+
+    def step() -> None:
+        with torch.autograd.graph.saved_tensors_hooks(Packed, lambda packed: packed.halves[0].float()):
+            y = x.exp()
+        y.sum().backward()
+
+    saved = slot(node_named(graph_of_step(step), "ExpBackward0"), "result")
+
+    assert (saved.bytes, saved.state) == (200, "held")
+
+
 def test_what_a_hook_hides_is_disclosed_and_not_guessed() -> None:
     stored: dict[int, torch.Tensor] = {}
     x = torch.randn(100, requires_grad=True)

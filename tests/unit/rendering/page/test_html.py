@@ -6,6 +6,7 @@ import base64
 import re
 import zlib
 from hashlib import sha256
+from html import unescape
 
 import msgspec
 import pytest
@@ -30,6 +31,15 @@ def document(graph: Graph, view: ViewOptions | None = None) -> PageDocument:
     packed = re.search(r'<script class="data"[^>]*>([^<]*)</script>', page(graph, view))
     assert packed is not None
     return msgspec.json.decode(zlib.decompress(base64.b64decode(packed[1]), -15), type=PageDocument)
+
+
+def test_a_script_whose_name_is_markup_stays_text_in_the_title_of_the_page() -> None:
+    name = "</title><script>alert(1)</script>.py"
+    content = HtmlRenderer().render(subject_of(Capture(Program(name)), transformer(1), ViewOptions()))
+    (title,) = re.findall(r"<title>(.*?)</title>", content, re.DOTALL)
+    assert "<" not in title
+    assert unescape(title) == f"{name} · gradviz"
+    assert "<script>alert" not in content
 
 
 def test_only_its_own_script_and_style_may_run() -> None:
