@@ -132,9 +132,9 @@ def test_a_graph_that_contradicts_itself_is_refused(changes: dict[str, Any]) -> 
 
 def test_scopes_and_call_sites_that_stand_inside_of_themselves_are_refused() -> None:
     log = small_call_log()
-    with pytest.raises(InvalidGraph, match="scope 0 refers to scope 0, which does not stand before it"):
+    with pytest.raises(InvalidGraph, match="scope 0 refers to scope 0, which does not precede it"):
         check_call_log(replace(log, scopes=(replace(log.scopes[0], parent=0),)))
-    with pytest.raises(InvalidGraph, match="call site 0 refers to call site 0, which does not stand before it"):
+    with pytest.raises(InvalidGraph, match="call site 0 refers to call site 0, which does not precede it"):
         check_call_log(replace(log, call_sites=(replace(log.call_sites[0], caller=0), *log.call_sites[1:])))
 
 
