@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gradviz.capture.capture import Capture
     from gradviz.checked import Checked
-    from gradviz.recording.inline import BlockRecorder
+    from gradviz.recording.recorded_block import BlockRecorder
     from gradviz.recording.run.plan import RecordingPlan
     from gradviz.recording.watch.model_watch import ModelWatch
 
@@ -52,7 +52,7 @@ def inspect(*tensors: Any, model: Any = None) -> Inspection:
         Traceback (most recent call last):
         gradviz.errors.NothingRecorded: x has no grad_fn: it is a leaf, which no operation made; pass what was computed from it
     """  # noqa: E501 - one message is one line
-    from gradviz.recording.inline import inspect_values
+    from gradviz.recording.inspected_values import inspect_values
 
     capture, roots = inspect_values(tensors, model, sys._getframe(1))
     return Inspection(capture, roots)
@@ -83,7 +83,7 @@ def check(*tensors: Any, model: Any = None, select: Sequence[str] = (), ignore: 
         >>> bool(result), x.grad
         (False, None)
     """
-    from gradviz.recording.inline import inspect_values
+    from gradviz.recording.inspected_values import inspect_values
 
     capture, roots = inspect_values(tensors, model, sys._getframe(1))
     return Inspection(capture, roots, model_is_given=model is not None).check(select=select, ignore=ignore)
@@ -244,7 +244,7 @@ class Recording(Inspection):
         return self._finished
 
     def __enter__(self) -> Recording:
-        from gradviz.recording.inline import BlockRecorder
+        from gradviz.recording.recorded_block import BlockRecorder
 
         if self._recorder is not None or self._finished is not None:
             raise BadInput("this recording was used already", hint="call gradviz.record() for each block")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options.shared import GroupedCommand, table_below_help, terminal_options
+from gradviz.cli.options.shared import GroupedCommand, program_options, table_below_help, terminal_options
 from gradviz.rendering.reports.findings.formats import FINDING_FORMATS
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _FORMAT_ROWS = [f"{each.name:<10}{each.summary}" for each in FINDING_FORMATS]
 
 
 @click.command("check", cls=GroupedCommand, epilog=table_below_help("Other formats:", _FORMAT_ROWS))
-@click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
+@program_options
 @click.option("--select", multiple=True, metavar="RULE", help="Use only these rules: GV101, GV1 (a family), or a name.")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Leave out these rules.")
 @click.option("--format", metavar="FORMAT", help="Output format (default: terminal).")
@@ -49,7 +49,6 @@ _FORMAT_ROWS = [f"{each.name:<10}{each.summary}" for each in FINDING_FORMATS]
 @click.option("--all-params-get-grad", is_flag=True, default=None, help="A parameter without a gradient is an error.")
 @click.option("--max-saved", metavar="SIZE", help="A graph that keeps more memory than this is an error: 2GiB.")
 @terminal_options(min_width=MIN_WIDTH)
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|CAPTURE [-- ARGUMENTS]...")
 def check_command(
     words: tuple[str, ...],
     module: str | None,
@@ -108,7 +107,7 @@ def _output(case: Case, report: Report, options: dict[str, Any], format_name: st
         return _why(case, report, options, format_name, terminal)
     if format_name != "terminal":
         return finding_format(format_name).renderer(report)
-    return FindingsText(options["width"] or max(terminal.width, MIN_WIDTH), terminal.has_colors).text(report)
+    return FindingsText(terminal.text_width(options["width"], MIN_WIDTH), terminal.has_colors).text(report)
 
 
 def _why(case: Case, report: Report, options: dict[str, Any], format_name: str, terminal: Terminal) -> str:
@@ -119,7 +118,7 @@ def _why(case: Case, report: Report, options: dict[str, Any], format_name: str, 
     answer = why(case, report.findings, options["why"])
     if format_name == "json":
         return why_json(answer, report.program, case.capture.sources)
-    width = options["width"] or max(terminal.width, MIN_WIDTH)
+    width = terminal.text_width(options["width"], MIN_WIDTH)
     return why_text(answer, case.capture.sources, width, color=terminal.has_colors)
 
 

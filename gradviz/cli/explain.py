@@ -117,7 +117,7 @@ def _explanation_text(explanation: Explanation, options: dict[str, Any], termina
 
     if options["format"] == "json":
         return explanation_json(explanation)
-    return ExplanationText(options["width"] or max(terminal.width, MIN_WIDTH), terminal.has_colors).text(explanation)
+    return ExplanationText(terminal.text_width(options["width"], MIN_WIDTH), terminal.has_colors).text(explanation)
 
 
 def _check_that_nothing_is_to_run(options: dict[str, Any]) -> None:

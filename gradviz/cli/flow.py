@@ -47,7 +47,7 @@ def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: boo
     if not is_log:
         run_log_options.refuse(source_choice)
     look = TableLook(
-        width=others["width"] or max(terminal.width, MIN_WIDTH),
+        width=terminal.text_width(others["width"], MIN_WIDTH),
         color=terminal.has_colors,
         only_ascii=others["only_ascii"] or not terminal.has_unicode,
         depth=depth,

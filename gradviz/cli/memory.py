@@ -44,7 +44,7 @@ def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: 
 
     source_choice, terminal = source_options(others), standard_output(others["color"])
     options = ReportOptions(
-        others["by"], others["rows"], others["width"] or max(terminal.width, MIN_WIDTH), terminal.has_colors
+        others["by"], others["rows"], terminal.text_width(others["width"], MIN_WIDTH), terminal.has_colors
     )
     if output is not None:
         _check_suffix(output)

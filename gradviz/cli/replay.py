@@ -177,7 +177,7 @@ def _text_look(terminal: Terminal, options: dict[str, Any]) -> TextLook:
     from gradviz.rendering.replay.step_text import TextLook
 
     return TextLook(
-        width=options["width"] or max(terminal.width, MIN_WIDTH),
+        width=terminal.text_width(options["width"], MIN_WIDTH),
         color=terminal.has_colors,
         ascii=options["ascii"] or not terminal.has_unicode,
     )

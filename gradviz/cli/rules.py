@@ -30,7 +30,7 @@ def rules_command(words: tuple[str, ...], no_pager: bool, **options: Any) -> int
     terminal = standard_output(options["color"])
     known = all_rules()
     rules = named_rules(known.rules, words)
-    text = "\n".join(map(rule_text, rules)) if words else _table(rules, options["width"] or max(terminal.width, 40))
+    text = "\n".join(map(rule_text, rules)) if words else _table(rules, terminal.text_width(options["width"], 40))
     for finding in known.unusable:
         text += f"\n{finding.message}\n"
     show(text, terminal, use_pager=not no_pager)

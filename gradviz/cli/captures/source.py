@@ -69,13 +69,21 @@ class SourceOptions:
     @property
     def is_capture(self) -> bool:
         """Whether the name is that of a capture file."""
-        if self.file is None:
+        start = self.start_of_file
+        if self.file is None or start is None:
             return False
+        return is_capture(start) or self.file.suffix == CAPTURE_SUFFIX
+
+    @property
+    def start_of_file(self) -> bytes | None:
+        """The first bytes of the file, which tell what it is; None if there is no file."""
+        if self.file is None:
+            return None
         try:
             with self.file.open("rb") as file:
-                return is_capture(file.read(64)) or self.file.suffix == CAPTURE_SUFFIX
+                return file.read(64)
         except (FileNotFoundError, IsADirectoryError):
-            return False
+            return None
         except OSError as error:
             raise BadInput(f"cannot read {self.name}: {error.strerror}") from error
 

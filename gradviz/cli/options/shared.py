@@ -25,8 +25,10 @@ class _BackwardNumber(click.ParamType[int | str]):
         return int(value)
 
 
+_MODULE = click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
+
 _RECORDING = (
-    click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does."),
+    _MODULE,
     click.option(
         "--backward",
         type=_BackwardNumber(),
@@ -147,6 +149,11 @@ def table_below_help(title: str, rows: Iterable[str]) -> str:
     """The epilog of a command's help, line by line."""
     # With this first line, click does not wrap the paragraph.
     return "\n".join(["\b", title, *(f"  {row}" for row in rows)])
+
+
+def program_options(command: _Command) -> _Command:
+    """Options that say what to run."""
+    return _apply((_MODULE, _words(_PROGRAM)), command)
 
 
 def recording_options(command: _Command) -> _Command:

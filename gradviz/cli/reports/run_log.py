@@ -46,15 +46,8 @@ class RunLogOptions:
 
 def is_run_log_file(source: SourceOptions) -> bool:
     """Whether the source is a file that `gradviz.watch` wrote."""
-    if source.file is None:
-        return False
-    try:
-        with source.file.open("rb") as file:
-            return is_run_log(file.read(64))
-    except (FileNotFoundError, IsADirectoryError):
-        return False
-    except OSError as error:
-        raise BadInput(f"cannot read {source.name}: {error.strerror}") from error
+    start = source.start_of_file
+    return start is not None and is_run_log(start)
 
 
 def show_run_log(source: SourceOptions, options: RunLogOptions, look: TableLook, *, as_json: bool) -> str:

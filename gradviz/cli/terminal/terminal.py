@@ -29,6 +29,10 @@ class Terminal:
     has_links: bool
     has_unicode: bool
 
+    def text_width(self, chosen: int | None, minimum: int) -> int:
+        """The width that the user chose; otherwise that of the terminal, but at least `minimum`."""
+        return chosen or max(self.width, minimum)
+
 
 def standard_output(color: ColorChoice = "auto") -> Terminal:
     """What standard output can show."""

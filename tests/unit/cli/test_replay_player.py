@@ -93,7 +93,7 @@ def test_only_the_steps_that_were_asked_for_are_played(press: Press) -> None:
         (("g", "9", ENTER), "there is no step 9: the steps are 0 to 5"),
         (("g", "x", ENTER), "'x' is not the number of a step"),
         (("/", *"conv", ENTER), "nothing in this graph matches 'conv'"),
-        (("/", "(", ENTER), "no regular expression"),
+        (("/", "(", ENTER), "is not a regular expression"),
         (("n", "o"), "this step is not a box"),
         (("o",), "no box runs before the first step"),
         (("c",), "no box is open that was opened here"),
