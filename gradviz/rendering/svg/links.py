@@ -60,5 +60,5 @@ def link_markup(text: LinkText, route: Route, arrows: Arrows, look: LinkLook, *,
 def label_markup(label: LinkLabel, depth: int | None) -> str:
     """The words beside a link, with an outline in the colour of the box around them, at `depth`."""
     position = f'x="{number(label.box.x)}" y="{number(label.box.y + _BASELINE)}"'
-    seam = "" if depth is None else f' class="{shade(depth)}"'
-    return f"<text{seam} {position}>{escape(printable(label.words))}</text>\n"
+    outline = "" if depth is None else f' class="{shade(depth)}"'
+    return f"<text{outline} {position}>{escape(printable(label.words))}</text>\n"
