@@ -168,7 +168,7 @@ def test_a_rule_of_another_package_runs_beside_ours_and_one_that_raises_is_repor
     run = gradviz("check", written_script(tmp_path, HEALTHY), "--width", "200", cwd=tmp_path, env=env)
     assert "warning HOUSE1 house_style" in run.stdout
     assert "1 backward calls are too many" in run.stdout
-    assert "rule HOUSE2 (house_names) of house broke down: KeyError: 'mask'" in run.stdout
+    assert "rule HOUSE2 (house_names) of house failed: KeyError: 'mask'" in run.stdout
     assert "the rules house:Missing of house cannot be used" in run.stdout
     assert gradviz("check", "train.py", "--ignore", "HOUSE1", cwd=tmp_path, env=env).exit_code == 0
 
