@@ -13,10 +13,9 @@ Problems solved here:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from functools import wraps
+from collections.abc import Iterator
 from types import FrameType, MethodWrapperType
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.nn.modules import module as module_call
@@ -28,13 +27,14 @@ from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog, ThreadLo
 from gradviz.recording.forward.forward_memory import ForwardMemory
 from gradviz.recording.forward.forward_values import ForwardValues
 from gradviz.recording.forward.function_mode import CallMode
-from gradviz.recording.forward.hooks import hook_name
 from gradviz.recording.forward.module_tree import parameters_inside
-from gradviz.recording.run.recording_failures import Defects
-from gradviz.recording.run.stacks import CallFrame, StackTable, calling_frame
+from gradviz.recording.forward.tensor_hooks import hook_name
+from gradviz.recording.forward.tensors_in_containers import tensors_in_call
+from gradviz.recording.run.line_attribution import CallFrame, StackTable, calling_frame
+from gradviz.recording.run.recording_failures import Defects, shielded
 from gradviz.recording.torch_access import custom_functions
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.modes import is_checkpointing, pause_tracing, resume_tracing
+from gradviz.recording.torch_access.modes import is_checkpointing
 from gradviz.recording.torch_access.modules import (
     FUSED_WITHOUT_MODES,
     backward_hooks,
@@ -49,25 +49,6 @@ from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, MAKE_
 _Tensor = torch.Tensor
 _requires_grad = requires_grad_of
 _peek = peek_sequence_nr
-
-
-_Note = TypeVar("_Note", bound=Callable[..., None])
-
-
-def _shielded(note: _Note) -> _Note:
-    """The program sees no failure of `note`: `Defects.caught`, written out because it runs at each of its calls."""
-
-    @wraps(note)
-    def shielded(watch: ForwardWatch, *args: Any) -> None:
-        tracing = pause_tracing()
-        try:
-            note(watch, *args)
-        except Exception as defect:
-            watch.defects.note(defect)
-        finally:
-            resume_tracing(tracing)
-
-    return shielded  # type: ignore[return-value]
 
 
 class ForwardWatch:
@@ -197,13 +178,13 @@ class ForwardWatch:
             log.enter_scope(_peek() if sequence_nr is None else sequence_nr, NO_SCOPE)
         return stack
 
-    @_shielded
+    @shielded
     def _let_go(self, tensor: _Tensor) -> None:
         self.log.let_go(tensor)
         if self.calls is not None:
             self.calls.writer.uses.tensors.let_go(tensor)
 
-    @_shielded
+    @shielded
     def _note_call(
         self, before: int, after: int, function: Any, args: tuple[Any, ...], kwargs: Any, result: Any
     ) -> None:
@@ -218,7 +199,7 @@ class ForwardWatch:
         with DISABLE_TORCH_FUNCTION():
             constants = tuple(
                 self.log.constant(tensor, self._facts.of_tensor)
-                for tensor in _tensors_in(args, kwargs)
+                for tensor in tensors_in_call(args, kwargs)
                 if not _requires_grad(tensor)
             )
         if is_checkpointing():
@@ -228,13 +209,13 @@ class ForwardWatch:
         if constants:
             log.row_constants[row] = constants
         if self.values.is_taking:
-            self.values.note_results(before, after, list(_tensors_in((result,), None)))
+            self.values.note_results(before, after, list(tensors_in_call((result,), None)))
             for place in constants:
                 tensor = self.log.constants[place].tensor()
                 if tensor is not None:
                     self.values.note_constant(place, tensor)
 
-    @_shielded
+    @shielded
     def _before_call(self, function: Any, args: tuple[Any, ...]) -> None:
         if self.memory.is_waiting:
             if type(function) is not MethodWrapperType or function not in MAKE_NO_NODES:
@@ -252,12 +233,12 @@ class ForwardWatch:
         self._log().close_row(row, _peek())
         self.forget_what_is_old()
 
-    @_shielded
+    @shielded
     def forget_what_is_old(self) -> None:
         """A backward call is over: what was computed long before it is not kept."""
         self.log.end_call(self._log(), _peek(), set if self.calls is None else self.calls.writer.rows.scopes)
 
-    @_shielded
+    @shielded
     def note_custom_function(self, frame: FrameType, number: int) -> None:
         """A custom function was called from `frame`; its node has this number."""
         log = self._log()
@@ -273,7 +254,7 @@ class ForwardWatch:
                 hooks = self._main_log.tensor_hooks.setdefault(sequence_nr_of(grad_fn), [])
                 hooks.append((hook_name(args[1]), handle))
 
-    @_shielded
+    @shielded
     def _enter_module(self, module: torch.nn.Module, args: Any) -> None:
         log = self._log()
         running = log.running_calls
@@ -298,7 +279,7 @@ class ForwardWatch:
             frame = frame.f_back
         return frame
 
-    @_shielded
+    @shielded
     def _leave_module(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         log = self._log()
         running = log.running_calls
@@ -314,7 +295,7 @@ class ForwardWatch:
     def _enter_fused(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         """Let inference take the fused kernel that it would take without us; it makes no nodes."""
         with DISABLE_TORCH_FUNCTION():
-            tensors = [*_tensors_in(args, None), *parameters_inside(module)]
+            tensors = [*tensors_in_call(args, None), *parameters_inside(module)]
             differentiates = torch.is_grad_enabled() and any(_requires_grad(tensor) for tensor in tensors)
         if not module.training and not differentiates and self._mode.take_off():
             self._main_log.running_calls[-1].has_paused_mode = True
@@ -344,16 +325,6 @@ def _drop_broken_calls(running: list[CallFrame], enclosing: FrameType | None) ->
     """Forget calls that a `BaseException` ended, of which torch tells no hook: their frame is not on the stack."""
     while running and running[-1].frame_id != id(enclosing):
         running.pop()
-
-
-def _tensors_in(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Iterator[torch.Tensor]:
-    for value in args:
-        if isinstance(value, _Tensor):
-            yield value
-        elif type(value) in (list, tuple):
-            yield from (element for element in value if isinstance(element, _Tensor))
-    if kwargs:
-        yield from (value for value in kwargs.values() if isinstance(value, _Tensor))
 
 
 def _take_hooks(ids: set[int]) -> Iterator[tuple[dict[int, Any], int, Any]]:

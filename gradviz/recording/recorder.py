@@ -20,13 +20,13 @@ from gradviz.recording.backward.failed_node import FailedBackwards
 from gradviz.recording.backward.kept_graphs import KeptGraphs
 from gradviz.recording.backward.measured_calls import MeasuredCalls
 from gradviz.recording.backward.refused_backward import refused_backward
-from gradviz.recording.calls.call_log_builder import CallLogBuilder
+from gradviz.recording.calls.call_log_names import CallLogNames
 from gradviz.recording.compiled.compiled_code import CompiledCodeWatch
-from gradviz.recording.forward.names import NameTable, names_on_stack
+from gradviz.recording.forward.tensor_names import NameTable, names_on_stack
 from gradviz.recording.forward_watch import ForwardWatch
+from gradviz.recording.run.anomaly_stacks import AnomalyStacks
 from gradviz.recording.run.plan import RecordingPlan, StopScript
 from gradviz.recording.run.run_limit import RunLimit
-from gradviz.recording.run.stack_readers import HiddenFrames
 from gradviz.recording.torch_access import capabilities
 from gradviz.recording.torch_access.engine import is_one_of_several_processes
 from gradviz.recording.torch_access.modes import is_tracing
@@ -49,11 +49,11 @@ class Recorder:
         self._facts = FactsTable()
         self._forward = ForwardWatch(self._facts, plan.values_up_to, logs_calls=plan.calls)
         self._compiled = CompiledCodeWatch(self._forward)
-        self._hidden_frames = HiddenFrames()
+        self._anomaly_stacks = AnomalyStacks()
         self._builder = self.new_builder()
-        self._call_log: CallLogBuilder | None = None
+        self._call_log: CallLogNames | None = None
         if self._forward.calls is not None:
-            self._call_log = CallLogBuilder(self._forward.calls, self._forward.log, self._forward.stacks)
+            self._call_log = CallLogNames(self._forward.calls, self._forward.log, self._forward.stacks)
         self._measured = MeasuredCalls(plan, self._facts, self._builder)
         on_backward = self._on_backward if self._call_log is None else partial(self._log_backward, self._call_log)
         self._backward = BackwardWatch(on_backward, self._measured.inner.note)
@@ -79,7 +79,7 @@ class Recorder:
         _running = self
         self._forward.start()
         self._compiled.start()
-        self._hidden_frames.start()
+        self._anomaly_stacks.start()
         self._await_forward_of(1)
         if not self._plan.root:
             self._backward.start()
@@ -91,12 +91,12 @@ class Recorder:
             _running = None
         self._backward.stop()
         self._compiled.stop()
-        self._hidden_frames.stop()
+        self._anomaly_stacks.stop()
         self._forward.stop()
 
     # -- backward calls ------------------------------------------------------------------------------------------
 
-    def _log_backward(self, call_log: CallLogBuilder, request: BackwardRequest, run: Callable[[], Any]) -> Any:
+    def _log_backward(self, call_log: CallLogNames, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         """As `_on_backward`, with every call logged: those that backward makes belong to it."""
         if self._compiled.is_running or is_tracing():
             return self._on_backward(request, run)

@@ -32,7 +32,8 @@ from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
-from gradviz.recording.walk.graph_walker import Walk, leaf_variables, walk
+from gradviz.recording.walk.graph_walker import Walk, walk
+from gradviz.recording.walk.leaves import leaf_variables
 from gradviz.recording.walk.roots import RootTensor, root_of
 
 

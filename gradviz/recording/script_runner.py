@@ -137,10 +137,10 @@ class _Session:
         if recorder is None:
             return
         recorder.stop()
-        from gradviz.recording.forward.names import namespaces_of_traceback
+        from gradviz.recording.forward.tensor_names import namespaces_of_traceback
 
         recorder.note_end(namespaces_of_traceback(request.__traceback__, with_libraries=False))
-        recorder.note_limit(user_traceback.innermost_own_line(request.__traceback__))
+        recorder.note_limit(user_traceback.own_line_of(request.__traceback__))
 
     def look_at_traceback(self, error: BaseException) -> None:
         """The program broke off: if it had no graph recorded yet, take what its frames hold."""
@@ -148,7 +148,7 @@ class _Session:
         if recorder is None:
             return
         recorder.stop()
-        from gradviz.recording.forward.names import namespaces_of_traceback
+        from gradviz.recording.forward.tensor_names import namespaces_of_traceback
 
         recorder.note_end(namespaces_of_traceback(error.__traceback__, with_libraries=False))
         namespaces = namespaces_of_traceback(error.__traceback__)

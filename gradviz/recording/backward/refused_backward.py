@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gradviz.recording.forward.names import NameTable
+from gradviz.recording.forward.tensor_names import NameTable
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_torch_file
 from gradviz.recording.torch_access.engine import is_refusal

@@ -16,24 +16,22 @@ from typing import Any
 import torch
 
 from gradviz.graph.call_log import DerivativeCheck
-from gradviz.recording.backward.gradients.hooks import measuring
-from gradviz.recording.calls.call_functions import FunctionKind, FunctionTable
-from gradviz.recording.calls.call_values import (
+from gradviz.recording.backward.gradients.gradient_watch import measuring
+from gradviz.recording.calls.call_arguments import (
     numbers_in,
     scalar_of,
     scalars_with_places,
     tensors_inside,
     tensors_with_places,
 )
+from gradviz.recording.calls.calls_unseen_by_mode import CallEvents, ModuleMakers, VariableConstructor, first_line
 from gradviz.recording.calls.derivative_check import NotComparable, check_derivatives
-from gradviz.recording.calls.events import CallEvents, first_line
+from gradviz.recording.calls.kept_alive import LivingTensors
 from gradviz.recording.calls.known_tensors import requires_grad
-from gradviz.recording.calls.living_tensors import LivingTensors
-from gradviz.recording.calls.module_makers import ModuleMakers
+from gradviz.recording.calls.logged_functions import FunctionKind, FunctionTable
 from gradviz.recording.calls.optimizers import Optimizers
 from gradviz.recording.calls.row_writer import CallWriter, Where
 from gradviz.recording.calls.rows import Row, RowUse
-from gradviz.recording.calls.variable_constructor import VariableConstructor
 from gradviz.recording.forward.user_functions import callback_of
 from gradviz.recording.run.file_kinds import is_library_file
 from gradviz.recording.run.run_limit import RunLimit

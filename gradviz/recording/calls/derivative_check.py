@@ -16,9 +16,9 @@ import io
 import random
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 import torch
@@ -26,8 +26,8 @@ from torch.overrides import TorchFunctionMode
 
 from gradviz.graph.call_log import DerivativeCheck
 from gradviz.recording.backward.program_state import generators_left_as_they_were
-from gradviz.recording.calls.custom_samples import Sample
-from gradviz.recording.run.file_kinds import is_library_file
+from gradviz.recording.calls.custom_function_samples import Sample
+from gradviz.recording.run.file_kinds import own_line
 from gradviz.recording.torch_access.modes import GRAD_SWITCH
 
 MAX_SECONDS = 2.0
@@ -225,7 +225,7 @@ class _Lines(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        line = _own_line(sys._getframe(1))
+        line = own_line((frame.f_code, line) for frame, line in traceback.walk_stack(sys._getframe(1)))
         if func is GRAD_SWITCH:
             self._switched_off = None if args[0] else line
         if getattr(func, "__name__", "") in _ONLY_SHAPES and args:
@@ -271,12 +271,6 @@ _ONLY_SHAPES = frozenset(
 
 def _is_live(argument: Any) -> bool:
     return isinstance(argument, torch.Tensor) and argument.requires_grad
-
-
-def _own_line(frame: FrameType | None) -> tuple[str, int] | None:
-    while frame is not None and is_library_file(frame.f_code.co_filename):
-        frame = frame.f_back
-    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:

@@ -17,14 +17,14 @@ from torch.nn.modules import module as module_call
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from gradviz.graph.call_log import CallKind
-from gradviz.recording.backward.gradients.hooks import measuring
+from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.known_tensors import KnownTensor, requires_grad
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.forward.module_tree import modules_inside
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import torch_folder
-from gradviz.recording.run.stacks import calling_frame
+from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.torch_access.modules import own_modules, own_parameters
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, version_of
 

@@ -15,7 +15,7 @@ from gradviz.recording.calls.known_tensors import KnownTensor
 from gradviz.recording.forward.forward_log import NO_SCOPE
 from gradviz.recording.forward.grad_mode_watch import Location
 from gradviz.recording.forward.user_functions import Callback
-from gradviz.recording.run.stacks import NO_STACK
+from gradviz.recording.run.line_attribution import NO_STACK
 
 MAX_ROWS = 100_000
 _LASTING: frozenset[CallKind] = frozenset({"add_param_group", "register_parameter", "register_module", "make_module"})

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from gradviz.graph.call_log import ValueFacts
-from gradviz.recording.calls.call_values import tensors_with_places
+from gradviz.recording.calls.call_arguments import tensors_with_places
 from gradviz.recording.calls.known_tensors import KnownTensor, KnownTensors, is_leaf, requires_grad
 from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.torch_access.nodes import sequence_nr_of

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gradviz.graph.model import TensorFacts
-from gradviz.recording.run.stacks import CallFrame
+from gradviz.recording.run.line_attribution import CallFrame
 
 
 class Row(NamedTuple):

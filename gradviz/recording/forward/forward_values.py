@@ -21,7 +21,7 @@ from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Constant, Node
 from gradviz.graph.saved_tensors import SavedTensor
 from gradviz.recording.backward.gradients.gradient_sums import Slot
-from gradviz.recording.backward.gradients.hooks import measuring
+from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.torch_access.modes import is_transforming
 from gradviz.recording.torch_access.names import tensor_attribute

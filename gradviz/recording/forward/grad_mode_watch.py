@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_torch_file
-from gradviz.recording.run.stacks import function_name
+from gradviz.recording.run.line_attribution import function_name
 
 _WORDS = ("no_grad", "inference_mode", "set_grad_enabled")
 _DECORATED = frozenset({"ctx_factory", "func"})

@@ -19,15 +19,16 @@ from gradviz.graph.saved_tensors import OlderGraph, Storage, TorchObjects
 from gradviz.recording.forward.forward_log import ForwardLog, ThreadLog
 from gradviz.recording.forward.forward_memory import ForwardMemory
 from gradviz.recording.forward.forward_values import ForwardValues
-from gradviz.recording.forward.hooks import hooks_behind, hooks_on, hooks_still_on, names_of_hooks
-from gradviz.recording.forward.names import ModuleNames, NameTable
-from gradviz.recording.forward.public_functions import public_name
-from gradviz.recording.run.stacks import CallSiteTable, StackTable
+from gradviz.recording.forward.function_names import public_name
+from gradviz.recording.forward.tensor_hooks import hooks_behind, hooks_still_on
+from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
+from gradviz.recording.run.line_attribution import CallSiteTable, StackTable
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, TELLS_SAVED_TENSORS, sequence_nr_of
 from gradviz.recording.torch_access.tensor_facts import FactsTable
-from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_there_already, unwrapped
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_there_already
 from gradviz.recording.walk.graph_tables import ConstantTable, ScopeTable
-from gradviz.recording.walk.graph_walker import Walk, leaf_variables, without_collector
+from gradviz.recording.walk.graph_walker import Walk, without_collector
+from gradviz.recording.walk.leaves import leaf_indices, leaf_node, leaf_variables
 from gradviz.recording.walk.node_classes import NodeClass, plain_value, read_class, saves_for_recomputation
 from gradviz.recording.walk.node_kinds import kind_of_call
 from gradviz.recording.walk.node_outputs import OutputReader
@@ -167,9 +168,10 @@ class _OneGraph:
 
     def _complete(self, nodes: list[Node], classes: list[NodeClass]) -> None:
         """Replace the nodes of which more is known: leaves, those whose call was seen, those that a variable holds."""
-        leaves = [place for place, number in enumerate(self.walk.sequence_nrs) if number == LEAF_SEQUENCE_NR]
-        for place in leaves:
-            nodes[place] = self._leaf(place, self.walk.wrappers[place], nodes[place])
+        leaves = leaf_indices(self.walk)
+        for index in leaves:
+            wrapper = self.walk.wrappers[index]
+            nodes[index] = leaf_node(nodes[index], wrapper, self.modules, self.builder.outputs, self._saved)
         log = self.log
         if not self.builder.log.is_empty and (log is None or log.is_empty):
             self.builder.unseen_calls += len(nodes) - len(leaves)
@@ -186,27 +188,6 @@ class _OneGraph:
         values = self.builder.values
         if values is not None and values.up_to:
             values.added_to_nodes(nodes, chain(self._saved.results, self._tensors_still_there()), self._saved.values)
-
-    def _leaf(self, place: int, wrapper: Any, node: Node) -> Node:
-        if not hasattr(wrapper, "variable"):
-            return replace(node, sequence_nr=None)
-        tensor = wrapper.variable
-        own = unwrapped(tensor)
-        with DISABLE_TORCH_FUNCTION():
-            names = (*self.modules.parameters.get(id(own), ()), *self.names.variables_of(own))
-            has_grad = tensor.grad is not None
-            held = HeldTensor(names, tensor.is_leaf, tensor.requires_grad, tensor.retains_grad, has_grad)
-            hooks = names_of_hooks(tensor)
-            is_parameter = isinstance(own, torch.nn.Parameter) or id(own) in self.modules.parameters
-        return Node(
-            place,
-            node.name,
-            "parameter" if is_parameter else "input",
-            outputs=(self.builder.outputs.of_leaf(wrapper, tensor),),
-            hooks=hooks,
-            held=(held,),
-            saved=self._saved.of_hooks(hooks_on(tensor)),
-        )
 
     def _with_its_call(self, node: Node, log: ThreadLog, number: int) -> Node:
         kind, forward_call, call_site = node.kind, None, None

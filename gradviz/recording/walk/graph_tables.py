@@ -9,7 +9,7 @@ import torch
 from gradviz.graph.model import Constant, ModuleScope
 from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog
 from gradviz.recording.forward.module_tree import parameters_inside
-from gradviz.recording.forward.names import ModuleNames
+from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, base_of
 
 

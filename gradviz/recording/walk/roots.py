@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import torch
 
 from gradviz.errors import BadInput
-from gradviz.recording.forward.names import NameTable
-from gradviz.recording.forward.structures import named_tensors
+from gradviz.recording.forward.tensor_names import NameTable
+from gradviz.recording.forward.tensors_in_containers import named_tensors
 from gradviz.recording.run.root_expression import parse_root
 from gradviz.recording.torch_access.nodes import sequence_nr_of
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of, node_of_leaf
-from gradviz.recording.walk.graph_walker import Walk, leaf_variables, walk
+from gradviz.recording.walk.graph_walker import Walk, walk
+from gradviz.recording.walk.leaves import leaf_variables
 
 
 class GradlessRoot(NamedTuple):

@@ -28,12 +28,18 @@ from gradviz.recording.torch_access.tensors import (
     unwrapped,
     version_of,
 )
-from gradviz.recording.walk.captured_tensors import tensors_of_hook, tensors_on_ctx
 from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.node_classes import NodeClass, SavedSlot
 from gradviz.recording.walk.object_memory import ObjectCounter
-from gradviz.recording.walk.packed_tensors import CheckpointedTensors, holds_no_memory, packer_of, tensors_in_pack
 from gradviz.recording.walk.storage_table import StorageTable
+from gradviz.recording.walk.tensors_beside_slots import (
+    CheckpointedTensors,
+    holds_no_memory,
+    packer_of,
+    tensors_in_pack,
+    tensors_of_hook,
+    tensors_on_ctx,
+)
 
 _VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)

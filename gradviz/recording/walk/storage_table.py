@@ -14,7 +14,7 @@ import torch
 from gradviz.graph.saved_tensors import Storage, StorageKind
 from gradviz.recording.forward.forward_memory import ForwardMemory, storage_of
 from gradviz.recording.forward.module_tree import distinct_modules
-from gradviz.recording.forward.names import ModuleNames
+from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.torch_access.modules import own_buffers, own_parameters
 from gradviz.recording.torch_access.tensors import may_be_asked, storage_address
 

@@ -27,7 +27,7 @@ from gradviz.capture.run_log import RunEnd, RunHeader, StepFigures, WatchedParam
 from gradviz.capture.run_log_file import RunLogWriter
 from gradviz.errors import BadInput
 from gradviz.graph.words import counted
-from gradviz.recording.backward.gradients.hooks import measuring
+from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.run.notebook_cells import program_name
 from gradviz.recording.torch_access.engine import why_backward_cannot_be_measured
 from gradviz.recording.torch_access.tensor_facts import FactsTable

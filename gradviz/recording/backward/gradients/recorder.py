@@ -18,11 +18,12 @@ from gradviz.recording.backward.gradients.gradient_sums import (
     shares_of,
     shares_of_two,
 )
-from gradviz.recording.backward.gradients.hooks import UNDEFINED, GradientWatch, measuring
+from gradviz.recording.backward.gradients.gradient_watch import UNDEFINED, GradientWatch, measuring
 from gradviz.recording.backward.gradients.leaf_gradients import LeafGradients
 from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.run.recording_failures import Defects
-from gradviz.recording.walk.graph_walker import Walk, leaf_variables, without_collector
+from gradviz.recording.walk.graph_walker import Walk, without_collector
+from gradviz.recording.walk.leaves import leaf_variables
 from gradviz.recording.walk.roots import slots_in
 
 _UNDEFINED_FACTS = TensorFigures(is_undefined=True)

@@ -16,10 +16,11 @@ from torch.autograd.graph import GradientEdge
 from gradviz.graph.model import Graph
 from gradviz.graph.root_shares import LeafProducts, RootShares
 from gradviz.recording.backward.backward_watch import BackwardRequest, unwatched
-from gradviz.recording.backward.gradients.hooks import measuring
+from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.backward.gradients.loss_terms import Loss, losses_of
 from gradviz.recording.backward.program_state import program_left_as_it_was
-from gradviz.recording.walk.graph_walker import Walk, leaf_variables
+from gradviz.recording.walk.graph_walker import Walk
+from gradviz.recording.walk.leaves import leaf_variables
 
 NOTHING_TO_COMPARE = (
     "shares of losses were asked for, but backward started from one root that is no sum: there is nothing to compare"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Any
 
-from gradviz.recording.forward.public_functions import public_name
+from gradviz.recording.forward.function_names import public_name
 from gradviz.recording.torch_access.modes import GRAD_SWITCH
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -9,15 +10,18 @@ from typing import Any
 import torch
 
 from gradviz.recording.backward.backward_watch import BackwardRequest
-from gradviz.recording.backward.gradients.hooks import measuring
-from gradviz.recording.calls.call_values import scalars_with_places, tensors_inside
-from gradviz.recording.calls.custom_samples import CustomSamples
+from gradviz.recording.backward.gradients.gradient_watch import measuring
+from gradviz.recording.calls.call_arguments import scalars_with_places, tensors_inside
+from gradviz.recording.calls.custom_function_samples import CustomSamples
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row
 from gradviz.recording.forward.user_functions import backward_of, callback_of
 from gradviz.recording.frame_variables import local_variables
+from gradviz.recording.run.line_attribution import calling_frame
+from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.modules import backward_hooks, backward_pre_hooks
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
+from gradviz.recording.torch_access.patches import Replacement
 
 
 class CallEvents:
@@ -142,3 +146,98 @@ def first_line(error: BaseException) -> str:
     """Type and first line of what was raised."""
     lines = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {lines[0][:300]}".removesuffix(": ")
+
+
+class VariableConstructor:
+    """Stands between the class and its call, between `start` and `stop`."""
+
+    def __init__(self, writer: CallWriter) -> None:
+        self._writer = writer
+        self._replacement = Replacement("torch.autograd.variable.VariableMeta.__call__")
+
+    def start(self) -> None:
+        """Give the class of `Variable` a call of its own."""
+        if "__call__" not in vars(type(torch.autograd.Variable)):  # otherwise it is somebody's own affair
+            self._replacement.put(self._telling)
+
+    def stop(self) -> None:
+        """Take it away; safe to call twice."""
+        self._replacement.take_back()
+
+    def _telling(self, _: Any) -> Any:
+        make = type.__call__
+
+        def call(kind: Any, *args: Any, **kwargs: Any) -> Any:
+            row = self._begin(args, kwargs)
+            made = make(kind, *args, **kwargs)
+            self._end(row, made)
+            return made
+
+        return call
+
+    def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Row | None:
+        writer = self._writer
+        if writer.is_elsewhere():
+            return None
+        with writer.shield():
+            row = writer.place(Row("torch.autograd.Variable"), calling_frame(2))
+            with measuring():
+                row.inputs = writer.uses.of_arguments(row, args, kwargs)
+            return row
+        return None
+
+    def _end(self, row: Row | None, made: Any) -> None:
+        if row is not None:
+            with self._writer.shield():
+                with measuring():
+                    row.outputs.append(self._writer.uses.given(made, "return", row))
+                self._writer.add(row)
+
+
+_MODULE_IS_MADE = "python.nn_module"
+"""What the function is called with by ``Module.__init__``, which is not replaced: that would show in the program's
+tracebacks, and to whoever inspects it."""
+
+
+class ModuleMakers:
+    """Told by a function that torch calls as the first thing in ``Module.__init__``, between `start` and `stop`."""
+
+    def __init__(self, writer: CallWriter) -> None:
+        self._writer = writer
+        self._replacement = Replacement("torch._C._log_api_usage_once")
+        self._rows: dict[int, tuple[weakref.ref[Any], Row]] = {}
+
+    def start(self) -> None:
+        """Replace that function."""
+        if works("making of modules"):
+            self._replacement.put(self._telling)
+
+    def stop(self) -> None:
+        """Put it back; safe to call twice."""
+        self._replacement.take_back()
+
+    def _telling(self, original: Callable[[str], Any]) -> Callable[[str], Any]:
+        def note(told: str) -> Any:
+            if told == _MODULE_IS_MADE:
+                self._note(calling_frame())
+            return original(told)
+
+        return note
+
+    def row_of(self, module: Any) -> Row | None:
+        """The row of a module that was made while this watched."""
+        found = self._rows.get(id(module))
+        return found[1] if found is not None and found[0]() is module else None
+
+    def _note(self, frame: FrameType) -> None:
+        writer = self._writer
+        if writer.is_elsewhere():
+            return
+        with writer.shield():
+            module = local_variables(frame).get("self")
+            if module is not None:
+                kind = type(module)
+                row = writer.new_row(f"{kind.__module__}.{kind.__qualname__}", "make_module", frame)
+                key, rows = id(module), self._rows
+                # Of a module that dies nobody asks any more, and another may get its id.
+                rows[key] = weakref.ref(module, lambda _: rows.pop(key, None)), row
