@@ -55,7 +55,7 @@ class ForwardWatch:
     """Fills a `ForwardLog` between `start` and `stop`; can be paused for a thread."""
 
     def __init__(self, facts: FactsTable, values_up_to: int = 0, *, logs_calls: bool = False) -> None:
-        self.calls = CallRecorder(facts, self._where) if logs_calls else None
+        self.calls = CallRecorder(facts, self._locate) if logs_calls else None
         """The log of every call, where that is wanted."""
         self._compiled_call: CallRow | None = None
         self.log = ForwardLog()
@@ -68,9 +68,9 @@ class ForwardWatch:
         self._main_thread = threading.get_ident()
         self._main_log = self.log.of_thread(self._main_thread)
         self._module_hooks: list[Any] = []
-        self._swapped = SwappedTensors(self._let_go)
-        way = custom_functions.working_way() if works("custom functions") else None
-        self._custom_functions = way(CustomFunctionCalls(self)) if way is not None else None
+        self._swapped = SwappedTensors(self._release)
+        watch_class = custom_functions.working_way() if works("custom functions") else None
+        self._custom_functions = watch_class(CustomFunctionCalls(self)) if watch_class is not None else None
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
         self.is_watching = False
         self.defects = Defects()
@@ -87,7 +87,7 @@ class ForwardWatch:
         self._swapped.start()
         if self.calls is not None:
             self.calls.optimizers.start()
-            self._mode.every_call = self.calls
+            self._mode.listener = self.calls
         self._mode.put_on()
         self.is_watching = True
 
@@ -100,23 +100,23 @@ class ForwardWatch:
     def stop(self) -> None:
         """Remove everything that `start` installed; safe to call twice."""
         self.is_watching = False
-        self._mode.before_call = self._mode.every_call = None
+        self._mode.before_call = self._mode.listener = None
         if self.calls is not None:
             self.calls.optimizers.stop()
         # Each time: a thread that called backward cannot reach the stack of the one that the mode is on.
-        self._mode.take_off_for_good()
+        self._mode.take_off_permanently()
         self._remove_probe()
         self._swapped.stop()
         for hook in self._module_hooks:
             hook.remove()
         self._module_hooks = []
 
-    def let_go_of_all(self) -> None:
+    def release_all(self) -> None:
         """The recording is over and was read out: refer to no tensor of the program, not even weakly."""
         self.memory.forget()
-        self.log.let_go_of_all()
+        self.log.release_all()
         if self.calls is not None:
-            self.calls.let_go_of_all()
+            self.calls.release_all()
 
     def pause(self, frame: FrameType | None, function: Any) -> int:
         """Take everything out of the way of `function`, called from `frame`; returns the row of its nodes."""
@@ -165,7 +165,7 @@ class ForwardWatch:
         thread = threading.get_ident()
         return self._main_log if thread == self._main_thread else self.log.of_thread(thread)
 
-    def _where(self, frame: FrameType | None) -> tuple[int, int]:
+    def _locate(self, frame: FrameType | None) -> tuple[int, int]:
         """Stack and module scope of a frame of the main thread, for the log of every call."""
         log = self._main_log
         stack = self._stack(frame, log)
@@ -179,10 +179,10 @@ class ForwardWatch:
         return stack
 
     @shielded
-    def _let_go(self, tensor: _Tensor) -> None:
-        self.log.let_go(tensor)
+    def _release(self, tensor: _Tensor) -> None:
+        self.log.release(tensor)
         if self.calls is not None:
-            self.calls.writer.uses.tensors.let_go(tensor)
+            self.calls.writer.uses.tensors.release(tensor)
 
     @shielded
     def _note_call(
@@ -210,10 +210,10 @@ class ForwardWatch:
             log.row_constants[row] = constants
         if self.values.is_taking:
             self.values.note_results(before, after, list(tensors_in_call((result,), None)))
-            for place in constants:
-                tensor = self.log.constants[place].tensor()
+            for index in constants:
+                tensor = self.log.constants[index].tensor()
                 if tensor is not None:
-                    self.values.note_constant(place, tensor)
+                    self.values.note_constant(index, tensor)
 
     @shielded
     def _before_call(self, function: Any, args: tuple[Any, ...]) -> None:

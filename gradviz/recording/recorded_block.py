@@ -26,7 +26,7 @@ from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.run.user_traceback import script_error, without_our_frames
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.walk.capture_builder import CaptureBuilder
-from gradviz.recording.walk.roots import loose_ends
+from gradviz.recording.walk.roots import unconsumed_results
 
 RECORDED_BY_THE_COMMAND = (
     "the gradviz command that runs this script was the one that recorded: of the backward calls in this block it kept "
@@ -76,7 +76,7 @@ class BlockRecorder:
         except BaseException:
             self.abandon()
             raise
-        atexit.register(self._tell_that_it_is_open)
+        atexit.register(self._warn_that_it_is_open)
         self._calls_before = self._recorder.backward_calls
         self._graphs_before = self._recorder.graphs
         self._first_sequence_nr = peek_sequence_nr()
@@ -89,12 +89,12 @@ class BlockRecorder:
     def abandon(self) -> None:
         """Put torch back and forget what was recorded."""
         recorder, self._recorder = self._recorder, None
-        atexit.unregister(self._tell_that_it_is_open)
+        atexit.unregister(self._warn_that_it_is_open)
         if recorder is not None and not self._is_guest:
             recorder.stop()
         _one_block_at_a_time.release()
 
-    def _tell_that_it_is_open(self) -> None:
+    def _warn_that_it_is_open(self) -> None:
         """Python ends, and nobody can look at the recording any more; a file that nobody asked for helps nobody."""
         self.abandon()
         if sys.stderr is not None:
@@ -117,15 +117,15 @@ class BlockRecorder:
             failure = script_error(without_our_frames(error), in_backward=recorder.failed_in_backward)
         program, outcome = program_name(frame.f_code.co_filename), _outcome(error)
         before = set(map(id, self._graphs_before))
-        new = [place for place, graph in enumerate(recorder.graphs) if id(graph) not in before]
-        ends = None if new else self._loose_ends(recorder, error, frame)
+        new = [index for index, graph in enumerate(recorder.graphs) if id(graph) not in before]
+        ends = None if new else self._unconsumed_results(recorder, error, frame)
         capture = recorder.capture(program, (), outcome, failure, ends)
-        graphs, told = tuple(capture.graphs[place] for place in new), capture.disclosures
+        graphs, told = tuple(capture.graphs[index] for index in new), capture.disclosures
         if ends is not None:
             # Why no backward call gave a graph was told to the recorder, not to the builder of what is left.
             graphs, told = capture.graphs, tuple(dict.fromkeys([*recorder.disclosures(), *told]))
         if not self._is_guest:
-            recorder.let_go_of_all()
+            recorder.release_all()
         by_the_command = (RECORDED_BY_THE_COMMAND,) if self._is_guest else ()
         return with_cells_named(
             replace(
@@ -136,14 +136,14 @@ class BlockRecorder:
             )
         )
 
-    def _loose_ends(self, recorder: Recorder, error: BaseException | None, frame: FrameType) -> CaptureBuilder:
+    def _unconsumed_results(self, recorder: Recorder, error: BaseException | None, frame: FrameType) -> CaptureBuilder:
         """Without any backward: what was computed in the block and a variable still holds."""
         if not self._is_guest:
             recorder.note_memory()
         builder = recorder.new_builder()
         try:
             names = NameTable.of(namespaces_of_traceback(error.__traceback__ if error is not None else None))
-            roots = loose_ends(names_on_stack(frame, names), since=self._first_sequence_nr)
+            roots = unconsumed_results(names_on_stack(frame, names), since=self._first_sequence_nr)
             if roots:
                 builder.add_graph(roots, names)
         except Exception as defect:

@@ -52,7 +52,7 @@ class BrokenOperation:
 
 
 @dataclass
-class CompiledReplays:
+class CompiledReruns:
     """Watches the compiled nodes of a walk from `start` to `stop`."""
 
     walk: Walk
@@ -65,11 +65,11 @@ class CompiledReplays:
         if sum(tensor.nbytes for each in kept.values() for tensor in each.saved) > MAX_BYTES:
             return
         self._kept = kept
-        for place in kept:
-            self._hooks.append(self.walk.wrappers[place].register_prehook(partial(self._note, place)))
+        for index in kept:
+            self._hooks.append(self.walk.wrappers[index].register_prehook(partial(self._note, index)))
 
-    def _note(self, place: int, gradients: tuple[torch.Tensor | None, ...]) -> None:
-        self._kept[place].tangents = gradients
+    def _note(self, index: int, gradients: tuple[torch.Tensor | None, ...]) -> None:
+        self._kept[index].tangents = gradients
 
     def stop(self) -> None:
         """Take the hooks off; safe to call twice."""
@@ -80,13 +80,13 @@ class CompiledReplays:
     def added_to(self, graph: Graph) -> Graph:
         """The graph, in which compiled nodes that made NaN or Inf have the line inside of them as their call site."""
         sites, nodes = list(graph.call_sites), list(graph.nodes)
-        for place, kept in self._kept.items():
-            broken = any(sent is not None and (sent.nans or sent.infs) for sent in nodes[place].gradients)
+        for index, kept in self._kept.items():
+            broken = any(sent is not None and (sent.nans or sent.infs) for sent in nodes[index].gradients)
             origin = _origin_of(kept) if broken else None
             if origin is not None:
-                told = nodes[place].attributes | {BROKEN_BY: origin.operation}
-                nodes[place] = replace(nodes[place], call_site=len(sites), attributes=told)
-                caller = graph.nodes[place].call_site
+                told = nodes[index].attributes | {BROKEN_BY: origin.operation}
+                nodes[index] = replace(nodes[index], call_site=len(sites), attributes=told)
+                caller = graph.nodes[index].call_site
                 sites.append(CallSite(origin.file, origin.line, origin.function, caller))
         self._kept = {}
         return (
@@ -95,13 +95,13 @@ class CompiledReplays:
 
 
 def _compiled_nodes(walk: Walk) -> Iterator[tuple[int, _Kept]]:
-    for place, wrapper in enumerate(walk.wrappers):
+    for index, wrapper in enumerate(walk.wrappers):
         module = compiled_backward_of(python_function_class(wrapper)) if TELLS_SAVED_TENSORS else None
         if isinstance(module, torch.fx.GraphModule):
             slots = saved_in(wrapper, "_raw_saved_tensors")
             saved = [slot.data for slot in slots if slot.unpack_hook is None and isinstance(slot.data, torch.Tensor)]
             if len(saved) == len(slots):
-                yield place, _Kept(module, saved)
+                yield index, _Kept(module, saved)
 
 
 def _origin_of(kept: _Kept) -> BrokenOperation | None:

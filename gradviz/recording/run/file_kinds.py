@@ -19,8 +19,8 @@ STAND_IN = "<gradviz stands in>"
 def torch_folder() -> str:
     """Where torch's Python files are; found without importing torch."""
     spec = find_spec("torch")
-    places = spec.submodule_search_locations if spec is not None else None
-    return places[0] + "/" if places else "<no torch>"
+    locations = spec.submodule_search_locations if spec is not None else None
+    return locations[0] + "/" if locations else "<no torch>"
 
 
 @cache

@@ -29,14 +29,14 @@ from gradviz.recording.walk.graph_builder import CallAt, GraphBuilder
 from gradviz.recording.walk.graph_walker import Walk, walk
 from gradviz.recording.walk.leaves import leaf_variables
 from gradviz.recording.walk.object_memory import with_sizes
-from gradviz.recording.walk.roots import GradlessRoot, RootTensor
+from gradviz.recording.walk.roots import RootTensor, RootWithoutGradFn
 
 
 class Recorded(NamedTuple):
     """A graph of the recording, and the walk that it was made from."""
 
     walk: Walk
-    place: int
+    graph_index: int
     """In `CaptureBuilder.graphs`, to which other threads add theirs."""
 
 
@@ -48,7 +48,7 @@ class CaptureBuilder:
         """By place, in the order in which they were added."""
         self.node_count = 0
         """Nodes of all graphs that are kept."""
-        self._next_place = itertools.count()
+        self._next_index = itertools.count()
         self.unmeasured: Counter[str] = Counter()
         """How many gradients could not be measured, for each reason."""
         self._adding = threading.Lock()
@@ -67,7 +67,7 @@ class CaptureBuilder:
         *,
         models: Iterable[torch.nn.Module] = (),
         call: CallAt | None = None,
-        refused: Sequence[GradlessRoot] = (),
+        refused: Sequence[RootWithoutGradFn] = (),
     ) -> Recorded:
         """Walk and build the graph of `roots`.
 
@@ -84,8 +84,8 @@ class CaptureBuilder:
             facts = self._facts.of_tensor
             graph = replace(graph, refused=tuple(RefusedRoot(name, facts(tensor)) for name, tensor in refused))
         with self._adding:
-            recorded = Recorded(walked, next(self._next_place))
-            self.graphs[recorded.place] = graph
+            recorded = Recorded(walked, next(self._next_index))
+            self.graphs[recorded.graph_index] = graph
             self.node_count += len(walked.wrappers)
         self._note_parameters(models, module_names)
         return recorded
@@ -99,10 +99,10 @@ class CaptureBuilder:
         self._of_calls.clear()
         self._builder.forget_unknowns()
 
-    def forget_graph(self, place: int) -> None:
+    def forget_graph(self, index: int) -> None:
         """Do without one of them."""
         with self._adding:
-            self.node_count -= len(self.graphs.pop(place).nodes)
+            self.node_count -= len(self.graphs.pop(index).nodes)
 
     @property
     def saw_no_forward(self) -> bool:

@@ -176,15 +176,15 @@ class _OneGraph:
         if not self.builder.log.is_empty and (log is None or log.is_empty):
             self.builder.unseen_calls += len(nodes) - len(leaves)
         if log is not None and not log.is_empty:
-            for place, number in enumerate(self.walk.sequence_nrs):
+            for index, number in enumerate(self.walk.sequence_nrs):
                 if number != LEAF_SEQUENCE_NR:
-                    nodes[place] = self._with_its_call(nodes[place], log, number)
+                    nodes[index] = self._with_its_call(nodes[index], log, number)
         else:
-            for place, known in enumerate(classes):
-                if known.first_saved is not None and saves_for_recomputation(self.walk.wrappers[place], known):
-                    nodes[place] = replace(nodes[place], kind="checkpoint")
-        for place, held in self._held_tensors().items():
-            nodes[place] = replace(nodes[place], held=held)
+            for index, known in enumerate(classes):
+                if known.first_saved is not None and saves_for_recomputation(self.walk.wrappers[index], known):
+                    nodes[index] = replace(nodes[index], kind="checkpoint")
+        for index, held in self._held_tensors().items():
+            nodes[index] = replace(nodes[index], held=held)
         values = self.builder.values
         if values is not None and values.up_to:
             values.added_to_nodes(nodes, chain(self._saved.results, self._tensors_still_there()), self._saved.values)
@@ -197,11 +197,11 @@ class _OneGraph:
             forward_call = _RECOMPUTED if kind == "checkpoint" else self._public_name(row.function)
             call_site = self.sites.site_of(row.stack)
             if kind == "operation" or kind == "view":
-                kind = kind_of_call(kind, forward_call, is_checkpointed=row.place in log.checkpointed_rows)
+                kind = kind_of_call(kind, forward_call, is_checkpointed=row.number in log.checkpointed_rows)
             # A composite call makes several nodes; its inputs are shown at the last, which gave the result.
             if number == row.last_sequence_nr:
-                constants = self.constants.places_of(log.row_constants.get(row.place, ()))
-                if row.place in log.inplace_rows:
+                constants = self.constants.indices_of(log.row_constants.get(row.number, ()))
+                if row.number in log.inplace_rows:
                     kind = "inplace"
         else:
             self.builder.unseen_calls += 1
@@ -214,7 +214,7 @@ class _OneGraph:
             node.outputs,
             forward_call,
             call_site,
-            self.scopes.place_of(log.scope_of(number)),
+            self.scopes.index_of(log.scope_of(number)),
             node.attributes,
             hooks_still_on(log.tensor_hooks.get(number, ())),
             constants=constants,
@@ -237,13 +237,13 @@ class _OneGraph:
 
     def _tensors_still_there(self) -> Iterator[tuple[int, int, torch.Tensor]]:
         """Tensors that nodes of this graph made, or leaves of it, with place and output of the node."""
-        for place, variable in leaf_variables(self.walk):
-            yield place, 0, variable
+        for index, variable in leaf_variables(self.walk):
+            yield index, 0, variable
         for tensor, _ in self.names.tensors.values():
             with DISABLE_TORCH_FUNCTION():
-                place_of_maker = self.walk.position.get(grad_fn_there_already(tensor))
-                if place_of_maker is not None:
-                    yield place_of_maker, tensor.output_nr, tensor
+                index_of_maker = self.walk.position.get(grad_fn_there_already(tensor))
+                if index_of_maker is not None:
+                    yield index_of_maker, tensor.output_nr, tensor
 
     def objects(self, nodes: Sequence[Node], storages: Sequence[Storage]) -> tuple[TorchObjects, ...]:
         """torch's own objects that the graph consists of."""
@@ -259,8 +259,8 @@ class _OneGraph:
         held: dict[int, tuple[HeldTensor, ...]] = {}
         for tensor, _ in self.names.tensors.values():
             with DISABLE_TORCH_FUNCTION():
-                place = self.walk.position.get(grad_fn_there_already(tensor))
-                if place is not None:
+                index = self.walk.position.get(grad_fn_there_already(tensor))
+                if index is not None:
                     entry = HeldTensor(
                         self.names.variables_of(tensor),
                         is_leaf=False,
@@ -268,7 +268,7 @@ class _OneGraph:
                         has_grad=bool(tensor.retains_grad and tensor.grad is not None),
                         output_nr=tensor.output_nr,
                     )
-                    held[place] = (*held.get(place, ()), entry)
+                    held[index] = (*held.get(index, ()), entry)
         return held
 
 
