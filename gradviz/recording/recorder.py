@@ -102,7 +102,7 @@ class Recorder:
             return self._on_backward(request, run)
         try:
             call_log.before_backward(request.frame)
-        except Exception as defect:  # whatever it is, it must not reach the program
+        except Exception as defect:  # must not reach the program
             self._builder.disclose_defect("tensors could not be named", defect)
         return self._on_backward(request, partial(call_log.run_backward, request, run))
 
@@ -204,7 +204,7 @@ class Recorder:
                 self._record_refused(request, names, backward)
                 return None  # torch is about to say so itself
             return self._record_graph(roots, names, backward, request.frame)
-        except Exception as error:  # whatever it is, it must not reach the program
+        except Exception as error:  # must not reach the program
             what = f"could not be recorded, which is a defect of gradviz: {type(error).__name__}: {error}"
             self._builder.disclose_of_call("", f"backward {number}", what)
             return None
@@ -233,7 +233,7 @@ class Recorder:
         try:
             for other in self._kept.add(index, self._builder.graphs[index]):
                 self._builder.forget_graph(other)
-        except Exception as defect:  # whatever it is, it must not reach the program
+        except Exception as defect:  # must not reach the program
             self._builder.disclose_defect("graphs that tell nothing new could not be left out", defect)
 
     def _has_optimizer(self) -> bool:

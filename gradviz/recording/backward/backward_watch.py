@@ -1,7 +1,7 @@
 """Notices every ``Tensor.backward``, ``torch.autograd.backward`` and ``torch.autograd.grad`` of the program.
-
 They all end in one engine call, ``_engine_run_backward``, which torch itself replaces in the same way for tracing.
-Calls that a node makes from inside the engine (reentrant checkpointing, a custom backward) are not the program's own.
+Calls that a node makes inside the engine (reentrant checkpointing, a custom backward) are not recorded as the
+program's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gradviz.recording.torch_access.patches import Replacement
 
 @dataclass(frozen=True)
 class BackwardRequest:
-    """What the program asked the engine for."""
+    """The arguments of a backward call of the program."""
 
     function: Literal["backward", "grad"]
     roots: tuple[Any, ...]
@@ -32,7 +32,7 @@ class BackwardRequest:
     retain_graph: bool
     create_graph: bool
     gradients: tuple[Any, ...]
-    """The gradient that each root starts from; None where torch is to take ones."""
+    """The gradient that each root starts from; None if torch is to take ones."""
     frame: FrameType
     """The frame of torch that called the engine; the program's own are above it."""
 
@@ -49,7 +49,7 @@ _unwatched = _Unwatched()
 
 @contextmanager
 def unwatched() -> Iterator[None]:
-    """Backward calls of this thread are ours, and none of the program's."""
+    """Backward calls of this thread are made by gradviz, not by the program."""
     before, _unwatched.is_on = _unwatched.is_on, True
     try:
         yield
@@ -58,9 +58,8 @@ def unwatched() -> Iterator[None]:
 
 
 class BackwardWatch:
-    """Hands every backward call of this process to `handle`, which runs it by calling its second argument.
-
-    Of a call that a node makes only `note_inner` is told, on the thread that runs the node.
+    """Passes every backward call of this process to `handle`, which runs it by calling its second argument.
+    For a call that a node makes, only `note_inner` is called, on the thread that runs the node.
     """
 
     def __init__(self, handle: Handler, note_inner: Callable[[], None]) -> None:
@@ -83,7 +82,7 @@ class BackwardWatch:
 
     def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def run_backward(t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-            # A forked worker is another program: it runs untouched.
+            # A forked worker is another program, and is not recorded.
             if os.getpid() != self._process:
                 return original(t_outputs, *args, **kwargs)
             is_inner = current_graph_task_id() != -1

@@ -22,7 +22,7 @@ class MeasuredStep:
     scale: float
     meter: GradientMeter = field(default_factory=lambda: GradientMeter(FactsTable()))
     gradients: dict[int, int] = field(default_factory=dict)
-    """Number of the gradient in the meter, by place of the parameter."""
+    """Number of the gradient in the meter, by index of the parameter."""
     weights: dict[int, int] = field(default_factory=dict)
     taken_away: list[int] = field(default_factory=list)
 

@@ -1,6 +1,5 @@
-"""Measures what each loss gives to the gradient of every leaf: a backward for each, before the program's own runs.
-
-The program is left as it was, but for what backward itself runs of it: hooks, custom functions and checkpoints.
+"""Measures what each loss adds to the gradient of every leaf: one backward per loss, before the program's own.
+The program's state is restored, but hooks, custom functions and checkpoints of the program run.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ NOTHING_TO_COMPARE = (
 
 
 def measured_root_shares(walk: Walk, graph: Graph, request: BackwardRequest) -> RootShares | None:
-    """A backward for each loss of the call; None where there is only one. Raises what the program's hooks raise."""
+    """Runs a backward for each loss of the call; None if there is only one. Raises what the program's hooks raise."""
     with measuring():
         losses = losses_of(walk, graph, request.gradients)
     if len(losses) < 2:
@@ -63,7 +62,7 @@ def _products(indices: Sequence[int], gradients: Sequence[Sequence[Any]]) -> Ite
 
 
 def _flat(gradient: Any) -> torch.Tensor | None:
-    """A vector of real numbers; None for what is not there or cannot be measured."""
+    """A vector of real numbers; None for gradients that do not exist or cannot be measured."""
     if gradient is None or type(gradient) is not torch.Tensor or gradient.is_meta or gradient.is_nested:
         return None
     dense = gradient.to_dense() if gradient.layout != torch.strided else gradient
