@@ -1,11 +1,10 @@
-"""Measures a backward that nobody but the reader asked for, and leaves the program as it was.
-
+"""Measures a backward that only the user of gradviz asked for, and leaves the program as it was.
 Problems solved here:
 
-* ``.grad`` must stay: gradients are asked for by `torch.autograd.grad`, which adds to nothing. What else a backward
-  changes is put back: see `program_state`.
-* A recorder that watches the program must not take the call for one of the program's.
-* An inspection keeps nothing alive, so that what it inspected may be gone, freed or changed since.
+* ``.grad`` must not change: gradients are asked for with `torch.autograd.grad`, which adds to nothing. What else a
+  backward changes is restored: see `program_state`.
+* A recorder that watches the program must not count the call as one of the program's.
+* An inspection keeps nothing alive, so what it inspected may be gone, freed or changed since.
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ class InspectedRoots:
 
     def measured(self, capture: Capture, gradient: Any, plan: RecordingPlan) -> Capture:
         """The capture of these roots, with the gradients of a backward that starts from `gradient`.
-
         Raises:
             BadInput: the tensors are gone, or their graph was freed or changed; or `gradient` does not fit.
         """
@@ -96,7 +94,7 @@ def _there(tensor: torch.Tensor | None, name: str, was_an_edge: bool) -> torch.T
 
 
 def _start_gradients(gradient: Any, names: Sequence[str]) -> list[Any]:
-    """One for each root; None where torch is to take ones."""
+    """One for each root; None if torch is to take ones."""
     if gradient is None:
         return [None] * len(names)
     given = list(gradient.values()) if isinstance(gradient, dict) else gradient
@@ -113,7 +111,7 @@ def _start_gradients(gradient: Any, names: Sequence[str]) -> list[Any]:
 
 
 def _same_walk(graph: Graph, tensors: Sequence[torch.Tensor], names: Sequence[str]) -> Walk:
-    """The walk that gave the graph, made again: nodes have the same places, unless the tensors were changed."""
+    """The walk that gave the graph, made again: nodes have the same indices, unless the tensors were changed."""
     roots = [root_of(tensor, name) for tensor, name in zip(tensors, names, strict=True)]
     walked = walk(root.grad_fn for root in roots if root is not None)
     numbers = [node.sequence_nr for node in graph.nodes if node.sequence_nr is not None]
@@ -161,7 +159,7 @@ def _run(
 def _refusal(
     error: RuntimeError, names: Sequence[str], tensors: Sequence[torch.Tensor], *, has_begun: bool
 ) -> BadInput | None:
-    """Our word on what torch says, where we know more; None where its own is best."""
+    """A clearer error than torch's, if more is known; None if torch's own is best."""
     message = str(error).partition("\n")[0].rstrip(".")
     if has_begun:
         if "second time" not in message:

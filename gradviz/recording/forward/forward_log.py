@@ -73,7 +73,7 @@ class ThreadLog:
         """The next sequence number at the end of each of the last backward calls."""
 
     def add_row(self, start: int, end: int, function: Any, stack: int) -> int:
-        """Note that `function`, called from `stack`, made the nodes ``start`` to ``end - 1``; returns the row number."""
+        """Note that `function`, called from `stack`, made the nodes ``start`` to ``end - 1``; returns the row."""
         key = function if isinstance(function, Hashable) else id(function)
         function_id = self._function_ids.get(key)
         if function_id is None:

@@ -83,7 +83,7 @@ class _Sum:
                 yield start
 
     def _parts(self, start: Start, *, is_root: bool) -> list[Start]:
-        """The terms that a node adds up, with the gradient that it sends to each; empty if the node itself is a term."""
+        """The terms that a node adds up, with the gradient that it sends to each; empty if it is a term itself."""
         node = self._graph.nodes[start.slot[0]]
         if node.hooks or len(node.outputs) != 1 or self._uses[node.id] > (not is_root):
             return []
