@@ -1,4 +1,5 @@
 """Watches the forward computation: which torch function made a node, from which line, in which module call.
+
 Problems solved here:
 
 * A node knows nothing of Python. Its sequence number is the link: torch's counter is read before and after each call,
@@ -6,7 +7,7 @@ Problems solved here:
 * An active function mode, or global module hooks, would break the graphs of `torch.compile`, because Dynamo traces
   them. So watching is *paused* while compiled code runs (see `compiled_code`), and its nodes are noted as one row.
 * Custom functions do not pass through ``__torch_function__``; see `torch_access.custom_functions`.
-* `stop` puts everything back, whatever else was installed since.
+* `stop` puts everything back, even if other tools installed something since.
 """
 
 from __future__ import annotations
@@ -321,7 +322,7 @@ class CustomFunctionCalls:
 
 
 def _drop_broken_calls(running: list[CallFrame], enclosing: FrameType | None) -> None:
-    """Forget calls that ended with a `BaseException`, for which torch calls no hook: no frame on the stack is theirs."""
+    """Forget calls that ended with a `BaseException`, for which torch calls no hook: their frames are gone."""
     while running and running[-1].frame_id != id(enclosing):
         running.pop()
 

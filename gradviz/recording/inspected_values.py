@@ -34,6 +34,7 @@ FORWARD_UNSEEN = (
 
 def inspect_values(values: tuple[Any, ...], models: Any, frame: FrameType) -> tuple[Capture, InspectedRoots]:
     """The graph of tensors that exist already, with names from `models` and from the variables around `frame`.
+
     The second result is the tensors themselves, as long as the program holds them.
     """
     capabilities.check()
@@ -71,6 +72,7 @@ UNNAMED = "output"
 
 def roots_of_values(values: tuple[Any, ...], names: NameTable) -> list[RootTensor]:
     """The roots in tensors, or in structures of them, in the order given.
+
     Raises:
         BadInput: there is no tensor in `values`.
         NothingRecorded: none of the tensors has a graph.

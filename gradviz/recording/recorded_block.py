@@ -1,4 +1,5 @@
 """Records a ``with`` block, for `gradviz.record`.
+
 A script that ``gradviz render`` runs may contain such blocks. Then the recorder of the command watches, and the block
 gets its part of that recording.
 """
@@ -55,6 +56,7 @@ class BlockRecorder:
 
     def start(self, frame: FrameType, models: Any = None) -> None:
         """Begin to watch a block in `frame` that computes with `models`.
+
         Raises `BadInput` if another block is being recorded, or if `models` are not modules.
         """
         check_models(models, NameTable().add_models(models))
@@ -93,9 +95,7 @@ class BlockRecorder:
         _one_block_at_a_time.release()
 
     def _warn_that_it_is_open(self) -> None:
-        """Python is ending, and the recording can no longer be used. It is not saved to a file, as nobody asked for
-        one.
-        """
+        """Python is ending, and nobody can use the recording any more. It is not saved: no file was asked for."""
         self.abandon()
         if sys.stderr is not None:
             sys.stderr.write(f"{OPEN_AT_EXIT}\n")

@@ -1,4 +1,5 @@
 """Records one run: watches forward and backward, and makes a graph of every wanted backward call.
+
 Guarantees: torch is put back exactly as it was found, also if the program raises; nothing of the program is kept alive
 once recording ends; a failure of gradviz is disclosed in the capture and never reaches the program.
 """
@@ -50,17 +51,16 @@ class Recorder:
         self._compiled = CompiledCodeWatch(self._forward)
         self._anomaly_stacks = AnomalyStacks()
         self._builder = self.new_builder()
+        self._limit = RunLimit(plan.limits, self._end_run)
         self._call_log: CallLogNames | None = None
         if self._forward.calls is not None:
             self._call_log = CallLogNames(self._forward.calls, self._forward.log, self._forward.stacks)
+            self._forward.calls.watch_limit(self._limit)
         self._measured = MeasuredCalls(plan, self._facts, self._builder)
         on_backward = self._on_backward if self._call_log is None else partial(self._log_backward, self._call_log)
         self._backward = BackwardWatch(on_backward, self._measured.inner.note)
         self._lock = threading.RLock()
         self._kept = KeptGraphs()
-        self._limit = RunLimit(plan.limits, self._end_run)
-        if self._forward.calls is not None:
-            self._forward.calls.watch_limit(self._limit)
         self.backward_calls = 0
         self._models: Any = None
         """Modules to be named, given by the program."""
@@ -68,7 +68,7 @@ class Recorder:
         """The sequence number after the last backward call."""
         self._failures = FailedBackwards(self._builder)
         self.was_stopped = False
-        """True once the program, or its thread that called backward, was told to end."""
+        """True once the program, or its thread that called backward, was made to end."""
 
     # -- starting and stopping -----------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class Recorder:
             for other in self._kept.add(index, self._builder.graphs[index]):
                 self._builder.forget_graph(other)
         except Exception as defect:  # must not reach the program
-            self._builder.disclose_defect("graphs that tell nothing new could not be left out", defect)
+            self._builder.disclose_defect("redundant graphs could not be left out", defect)
 
     def _is_full(self) -> bool:
         kept = self._builder.node_count

@@ -1,4 +1,5 @@
 """Measures a backward that only the user of gradviz asked for, and leaves the program as it was.
+
 Problems solved here:
 
 * ``.grad`` must not change: gradients are asked for with `torch.autograd.grad`, which adds to nothing. What else a
@@ -48,6 +49,7 @@ class InspectedRoots:
 
     def measured(self, capture: Capture, gradient: Any, plan: RecordingPlan) -> Capture:
         """The capture of these roots, with the gradients of a backward that starts from `gradient`.
+
         Raises:
             BadInput: the tensors are gone, or their graph was freed or changed; or `gradient` does not fit.
         """

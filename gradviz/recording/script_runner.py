@@ -1,4 +1,5 @@
 """Runs a program as ``python`` would, and records it.
+
 torch is not imported here: the program imports it when it needs it, and recording begins then.
 """
 
@@ -35,6 +36,7 @@ class RunResult:
 
 def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> RunResult:
     """Run the program to its end, or to its last wanted backward, and return what was recorded.
+
     Raises:
         MissingDependency: torch is not installed.
         NothingRecorded: the program ended well but there is no graph to show.

@@ -1,4 +1,5 @@
 """Notices every ``Tensor.backward``, ``torch.autograd.backward`` and ``torch.autograd.grad`` of the program.
+
 They all end in one engine call, ``_engine_run_backward``, which torch itself replaces in the same way for tracing.
 Calls that a node makes inside the engine (reentrant checkpointing, a custom backward) are not recorded as the
 program's.
@@ -59,6 +60,7 @@ def unwatched() -> Iterator[None]:
 
 class BackwardWatch:
     """Passes every backward call of this process to `handle`, which runs it by calling its second argument.
+
     For a call that a node makes, only `note_inner` is called, on the thread that runs the node.
     """
 

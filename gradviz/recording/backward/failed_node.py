@@ -1,4 +1,5 @@
 """Finds the node that raised in a backward. torch does not report it, so it is inferred afterwards.
+
 A node of a Python function is in the traceback. If it was watched which nodes ran, the failed node is the next one: all
 nodes that send it gradients had run, and it had not. Otherwise: on one device the engine runs nodes by falling sequence
 number, and without ``retain_graph`` it frees what a node saved as soon as the node has run. So the failed node is the
@@ -41,6 +42,7 @@ def find(
     ran: frozenset[int] | None = None,
 ) -> int | None:
     """Index of the node that raised `error`, or None if it cannot be known.
+
     Args:
         walked: the graph, as it was before the call.
         error: what backward raised.

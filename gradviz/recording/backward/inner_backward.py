@@ -1,4 +1,5 @@
 """Notes backward calls that a node makes while the engine runs it: reentrant checkpoints, reversible layers.
+
 The nodes that such a call reaches get their gradients, but are not in the graph of the outer call.
 """
 

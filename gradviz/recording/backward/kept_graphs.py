@@ -1,4 +1,5 @@
 """Decides which graphs of a long run are kept: most of its thousands of steps show nothing new.
+
 Kept are the first and the newest graph of each line that calls backward; those with a new symptom (a gradient that is
 NaN, infinite, zero or missing, or the largest so far, by powers of ten); and the most recent others, up to a number of
 nodes. So a run of any length needs bounded memory.

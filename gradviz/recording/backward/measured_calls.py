@@ -1,4 +1,5 @@
 """Runs the program's backward calls with gradients measured, and adds the figures to their graphs.
+
 If a call raises, what ran until then is kept. A failure of gradviz is disclosed and never reaches the program.
 """
 
@@ -121,7 +122,7 @@ class MeasuredCalls:
             self.builder.disclose_defect("gradients could not be measured", defect)
         for reason, count in gradients.unknown_shares.items():
             self.builder.disclose(
-                f"what each gradient gives to {counted(count, 'sum')} of several is not known: {reason}"
+                f"the shares of gradients in {counted(count, 'sum')} of several are not known: {reason}"
             )
         for sentence in gradients.defects.sentences("gradients at {} nodes could not be measured"):
             self.builder.disclose(sentence)

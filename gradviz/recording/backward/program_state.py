@@ -1,4 +1,5 @@
 """Restores what an extra backward changes in the program besides ``.grad`` of leaves.
+
 A custom backward, or a checkpoint that computes again, may draw random numbers. A tensor with ``retain_grad()`` gets
 its gradient whoever asks for one. A custom backward may also call backward itself, as reversible layers do, which adds
 to the ``.grad`` of leaves that are in no walk.

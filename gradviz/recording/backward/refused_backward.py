@@ -1,4 +1,5 @@
 """Explains backward calls that torch refuses before its engine starts: no root, or a gradient that does not fit it.
+
 torch's message numbers the tensors instead of naming them; the traceback still holds them.
 """
 

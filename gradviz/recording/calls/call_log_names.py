@@ -188,6 +188,7 @@ _OWN_ATTRIBUTES = frozenset(torch.nn.Module().__dict__)
 
 def hidden_tensors(module: torch.nn.Module, path: str) -> Iterator[tuple[str, torch.Tensor]]:
     """Leaves that require grad in attributes of the module that ``parameters()`` does not search, with their names.
+
     They are in plain lists and dicts, or in modules inside these. Attributes are read from ``vars()``: reading must not
     run code of the user.
     """

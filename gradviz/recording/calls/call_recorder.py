@@ -1,5 +1,6 @@
 """Logs every torch call of the recorded thread, with the tensors that it took and returned: see
 `gradviz.graph.call_log`.
+
 Problems solved here and in the modules used:
 
 * What a call changed is known only by comparing before and after, so versions, flags and values are read before it

@@ -152,6 +152,7 @@ def first_line(error: BaseException) -> str:
 
 class VariableConstructor:
     """Logs ``torch.autograd.Variable(t)`` between `start` and `stop`: it makes a new tensor with the values of another.
+
     It has not been needed since torch 0.4, but many programs still use it.
     """
 
@@ -205,6 +206,7 @@ that would show in tracebacks and to code that inspects it."""
 
 class ModuleMakers:
     """Adds a row with the line that made each ``torch.nn.Module``, between `start` and `stop`.
+
     It replaces a function that torch calls first in ``Module.__init__``.
     """
 

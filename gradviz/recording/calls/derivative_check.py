@@ -1,4 +1,5 @@
 """Compares the backward of custom functions with finite differences of their forward, after the program has ended.
+
 By then their code can change nothing in the training any more: random numbers, counters, running averages. What they
 print is discarded. `backward` is called directly, not by the engine, so that the function mode sees every torch call in
 it and finds the line on which a wrong gradient was computed.

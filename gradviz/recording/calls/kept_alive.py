@@ -1,4 +1,5 @@
 """Finds which tensors with a graph are still alive, which variable holds them, and which line stored them there.
+
 A graph lives as long as something holds a tensor at its end. The holder is found by following the program's variables
 and what they hold; Python's garbage collector would have to search every object. Python does not record who appended to
 a list, so the lines that store something are found in the source: ``self.maps.append(a)``,
@@ -181,6 +182,7 @@ def _stores(file: str) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr, bool]]:
 
 def _named(receiver: ast.expr) -> tuple[str, list[str]]:
     """The name of a container and the keys into it, empty unless they are strings: ``saved``, ``'log_probs'``.
+
     The arguments of ``saved.setdefault(name, [])`` and ``saved.get(name)`` are keys as well.
     """
     keys: list[str] = []

@@ -1,4 +1,5 @@
 """Reads the tensors that a call took and returned, as they were at that moment.
+
 The results of custom functions and of compiled code are not seen. They are assigned to their call when another call
 takes them: by the sequence number of their node, or because a call inside made them.
 """

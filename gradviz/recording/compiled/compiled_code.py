@@ -1,4 +1,5 @@
 """Keeps the recorder out of what `torch.compile` traces.
+
 Dynamo traces active function modes and module hooks into its graphs, and breaks a graph at what it cannot trace. Every
 compiled call passes ``torch._dynamo.eval_frame._maybe_set_eval_frame``: with a callback when it begins, with the
 earlier one when it ends. The recorder pauses in between. Dynamo is slow to import and rarely used, so it is never

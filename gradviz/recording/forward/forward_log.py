@@ -1,4 +1,5 @@
 """Logs the forward computation in the order of torch's sequence numbers.
+
 Each torch call that made nodes is a *row*: the interval of sequence numbers it used, which function it was, and the
 stack it was called from. A second series says from which sequence number on which module call was running. Rows are
 kept in arrays, 24 bytes each. They are forgotten `KEPT_CALLS` backward calls later, so that days of training can pass
@@ -228,6 +229,7 @@ class ForwardLog:
 
     def end_call(self, log: ThreadLog, sequence_nr: int, other_scopes: Callable[[], set[int]] = set) -> None:
         """A backward call on the thread of `log` has ended: forget what can no longer be asked for.
+
         Args:
             other_scopes: returns module calls that something else refers to; called only if something is forgotten.
         """

@@ -1,4 +1,5 @@
 """Keeps small values of the forward whole, as they were when they were made, for people who learn autograd.
+
 Problems solved here:
 
 * Reading the ``grad_fn`` of a result would attach a Python wrapper to its node for good: see `destruction`. The
@@ -93,6 +94,7 @@ class ForwardValues:
         saved: Mapping[tuple[int, str], int],
     ) -> None:
         """Give each node the values of its outputs, and of its saved tensors. Waits for accelerators.
+
         Args:
             held: tensors that still exist, leaves included, with the index of their node and of its output.
             saved: numbers that `take` gave to saved tensors, by index of the node and slot.

@@ -1,4 +1,5 @@
 """Calls a function as if the program's own line had called it.
+
 torch prints a warning with the file and line of the Python frame that called it. Python's filters, and its list of
 warnings already printed, use that frame's module. With the recorder in between, that frame would be one of gradviz for
 every warning. So the call is made by a small function that has the file, line and globals of the program's frame.
@@ -22,7 +23,7 @@ _PATTERN: CodeType = (lambda function, args, kwargs: function(*args, **kwargs)).
 
 
 class StandIns:
-    """Makes functions that stand for frames: one code object for each instruction of the program that calls torch."""
+    """Makes functions that imitate frames: one code object for each instruction of the program that calls torch."""
 
     def __init__(self) -> None:
         self._codes: dict[tuple[int, int], CodeType] = {}

@@ -24,6 +24,7 @@ class Defects:
     @contextmanager
     def caught(self) -> Iterator[None]:
         """While entered, failures are counted, and `torch.jit.trace` records nothing.
+
         It would add a node to the traced graph whenever the shape of a tensor is read.
         """
         tracing = pause_tracing()

@@ -1,4 +1,5 @@
 """Ends a run early: after a number of steps, or a number of seconds after its first backward.
+
 A step is one of an optimizer. If there are several, the optimizer with the most steps counts; if there is none, each
 backward call is a step. A run ends at the end of a step, when gradients and parameters are as they are when a script
 ends.

@@ -70,6 +70,7 @@ class CaptureBuilder:
         refused: Sequence[RootWithoutGradFn] = (),
     ) -> Recorded:
         """Walk and build the graph of `roots`.
+
         Args:
             models: modules that it belongs to, besides those that were seen running.
             call: the backward call that the graph is recorded for.
@@ -217,6 +218,7 @@ CONTEXT_LINES = 10
 
 def kept_lines(graphs: Iterable[Graph], calls: CallLog | None, error: ScriptError | None) -> dict[str, dict[int, str]]:
     """The source lines that go into a capture: those that it refers to, and the user's own around them.
+
     By file and line number, without line ends. Files that cannot be read have no lines.
     """
     wanted: defaultdict[str, set[int]] = defaultdict(set)

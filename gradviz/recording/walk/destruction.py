@@ -1,4 +1,5 @@
 """Makes it safe to free a deep graph that was walked: it would overflow the C stack.
+
 torch frees long chains of nodes without recursion, but not through Python wrappers: once a ``grad_fn`` was read from
 Python, its wrapper stays attached to the C++ node, and when the loss dies each node frees the next one inside its own
 destruction. A chain of some 40,000 nodes (5,000 on the stack of a small thread) then kills the process.
@@ -65,6 +66,7 @@ class _Guard:
 
 def guard_walked_nodes(wrappers: Sequence[Any], edges: Sequence[tuple[Edge | None, ...]]) -> int:
     """Make it safe to free the graph of these wrappers; returns how many guards were needed.
+
     `edges[i]` are those of ``wrappers[i]``. Both are in creation order, so a target's index is smaller than that of its
     node.
     """

@@ -1,4 +1,5 @@
 """Builds a `Graph` from a walk and the forward log: the only file that turns wrappers into data.
+
 If something cannot be read from one node, it is counted and disclosed, and the other nodes are not affected.
 """
 

@@ -1,4 +1,5 @@
 """Finds the nodes that roots reach: follows ``grad_fn.next_functions`` with an explicit stack.
+
 Problems solved here:
 
 * Wrappers of C++ nodes are unique only while they live, so every one is kept until the walk has ended.

@@ -1,4 +1,5 @@
 """Measures how much CPU memory torch's own objects take: nodes, and the tensors and storages that nodes keep.
+
 The allocator counts them, but the size of a single object cannot be asked for. So dozens of each kind are made, and the
 allocator is read before and after: the result is the size of the smallest of its kind in this process, with this torch.
 This runs on a thread of its own, because torch counts nodes for each thread: the program's numbers do not change.

@@ -50,6 +50,7 @@ def root_of(value: Any, name: str | None) -> RootTensor | None:
 
 def slots_in(walked: Walk, values: Iterable[Any]) -> list[tuple[int, int] | None]:
     """For tensors and ``GradientEdge``s: index of the node and of its output; None if it is not in the walk.
+
     Leaves are found by the tensors that nodes hold. Asking torch for the node of a leaf would make a further node, and
     change the sequence numbers of the program's own.
     """
@@ -73,6 +74,7 @@ MAX_CANDIDATES = 10_000
 
 def unconsumed_results(names: NameTable, *, since: int = 0) -> list[RootTensor]:
     """The tensors with a ``grad_fn`` that no other tensor was computed from, in the order of their creation.
+
     Those whose node has a sequence number below `since` existed before, and are left out.
     """
     candidates: list[RootTensor] = []
@@ -93,6 +95,7 @@ def unconsumed_results(names: NameTable, *, since: int = 0) -> list[RootTensor]:
 
 def roots_of_expression(expression: str, namespace: Mapping[str, Any]) -> list[RootTensor]:
     """The roots that ``--root`` names in the variables of a script.
+
     Raises:
         BadInput: there is no such value, or no tensor with a graph in it.
     """

@@ -1,4 +1,5 @@
 """Reads the saved tensors of every node of a walk, without unpacking them and without keeping them alive.
+
 Only ``_raw_saved_*`` slots are read: ``_saved_*`` would run unpack hooks. A raw slot returns the very tensor that was
 saved; for a node's own result a detached one on the same storage; or the result of a pack hook.
 """
@@ -53,8 +54,8 @@ class SavedTensorReader:
         self.values: dict[tuple[int, str], int] = {}
         """By node and slot, the numbers that `values` gave to small tensors which are shown nowhere else in the graph."""
         self.results: list[tuple[int, int, torch.Tensor]] = []
-        """If values are wanted: results kept by their own nodes, after the index of the node and of the output. Some
-        were never returned by a torch call."""
+        """If values are wanted: results kept by their own nodes, after the index of the node and of the output. Some of
+        them were never results of a torch call."""
         self._take_value = values.take if values is not None and values.up_to else None
         self.storages = StorageTable()
         self.objects = ObjectCounter()
@@ -206,6 +207,7 @@ _PYTHON_KINDS = frozenset({"custom", "checkpoint", "compiled"})
 
 def _is_own_result(wrapper: Any, tensor: torch.Tensor) -> bool:
     """Whether a tensor on a custom function's ``ctx`` is its result: then the two keep each other alive.
+
     For a view that was changed, torch may have to make the ``grad_fn`` anew, so it is not asked for one.
     """
     if type(tensor) not in _PLAIN_TYPES or not tensor.requires_grad or not may_be_asked(tensor):
@@ -225,6 +227,7 @@ def _is_freed(wrapper: Any, known: NodeClass) -> bool:
 
 def _version_when_saved(wrapper: Any, slot: SavedSlot, tensor: torch.Tensor) -> int | None:
     """The version that torch noted when saving, for a tensor that was written to and that no hook packed.
+
     Only torch's own check shows it, which returns the tensor if all is well, and with it all others of its list.
     Functions written in Python are not asked: some drop their tensors when they are read this way.
     """
@@ -252,6 +255,7 @@ def _may_be_checked(raw: Any) -> bool:
 
 def _parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]] | None:
     """The tensors that one of a special class or layout consists of; None for an ordinary tensor.
+
     Attributes are read from where they are stored, because asking a subclass for its parts would run its code.
     """
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:

@@ -1,4 +1,5 @@
 """Finds which tensors share their memory: storages in the order in which they were first seen.
+
 A storage is identified by the address of its C++ object, which cannot be reused while something keeps it, as the graph
 does. The address of the *data* is never read: reading it copies a storage that torch copies lazily.
 """

@@ -1,4 +1,5 @@
 """Finds saved tensors that are not plainly in a node's slots: packed by hooks, put on ``ctx``, or captured by hooks.
+
 Nothing is unpacked: that would compute checkpointed parts again, move offloaded tensors, and run the user's code.
 """
 

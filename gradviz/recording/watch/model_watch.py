@@ -1,4 +1,5 @@
 """Measures the gradients of a model at some steps of its training, with a hook on every parameter.
+
 Problems solved here:
 
 * Between two measured steps a hook only compares a number.
@@ -188,6 +189,7 @@ class WatchPlan:
 
 def begin_watch(model: Any, plan: WatchPlan) -> ModelWatch | None:
     """Put the hooks on; None in every process but the first of a distributed training.
+
     Raises:
         BadInput: there is nothing to watch, or it is watched already; another watch writes that run log; or the folder
             for TensorBoard cannot be written.

@@ -12,6 +12,7 @@ from gradviz.errors import BadInput, MissingDependency
 
 class TensorBoardSink:
     """Writes an event file in `folder`, which is made if it does not exist.
+
     Raises:
         MissingDependency: the package ``tensorboard`` is not installed.
         BadInput: the folder cannot be written to.

@@ -1,4 +1,5 @@
 """The parameters of a model that is watched: a hook on each, and no reference to them.
+
 Not even a weak one: `torch.utils.swap_tensors`, which converts modules in place, refuses tensors with weak references.
 Swapping leaves the hooks behind; so does a program that replaces parameters of a module. Both are found out at the end.
 """

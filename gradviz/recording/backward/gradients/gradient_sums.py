@@ -1,4 +1,5 @@
 """Where several gradients are summed: the share of each in the sum, and its direction.
+
 Problems solved here:
 
 * A branch is seen when its node sends it, the sum only when the last branch has arrived. Holding a branch would make
@@ -143,6 +144,7 @@ def shares_of(branches: Branches, norm_of: Callable[[Slot], float | None]) -> It
 
 def can_be_norm_of_sum(norms: Sequence[float], norm_of_sum: float) -> bool:
     """Whether vectors of these two norms can have a sum of that norm. If not, a hook on its node replaced the sum.
+
     torch has no list of such hooks; one that changes the sum by less is not noticed.
     """
     one, other = norms

@@ -1,4 +1,5 @@
 """Measures what one backward call sends along every edge, with a hook on every node of the walk.
+
 Problems solved here:
 
 * Where several gradients are summed, each is seen only at its sender and the sum only at the receiver. Elsewhere the

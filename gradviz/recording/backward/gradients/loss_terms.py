@@ -1,4 +1,5 @@
 """Finds the losses of a backward call: its roots, or the terms of the sum if there is only one root.
+
 A sum is followed from the root through sums, means of a `torch.stack`, and factors: in ``loss = (ce + 0.1 * kl) /
 steps`` the terms are ``ce`` and ``kl``. A term that a variable holds is not split further.
 """
@@ -51,6 +52,7 @@ class Loss:
 
 def losses_of(walk: Walk, graph: Graph, gradients: Sequence[Any]) -> list[Loss]:
     """The losses of a call that starts at the graph's roots with these gradients; fewer than two cannot be compared.
+
     Runs without grad mode. Only nodes of sums and factors are called; no hook runs.
     """
     starts = [

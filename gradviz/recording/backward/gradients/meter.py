@@ -1,4 +1,5 @@
 """Takes gradients while backward runs, and returns their figures when it has ended.
+
 Problems solved here:
 
 * Most gradients of most programs are small, and five kernels for each would cost more than the backward itself. Small
@@ -165,6 +166,7 @@ def _has_no_memory(tensor: torch.Tensor) -> bool:
 @dataclass(frozen=True)
 class _Measured:
     """Figures as they were computed, on their device until the end.
+
     Thousands of small Python objects, made while the program runs, would trigger the garbage collector again and again.
     """
 
@@ -234,6 +236,7 @@ class MeasurementBatch:
 
 class _CopiedBatch(MeasurementBatch):
     """Small gradients, copied to rows that are measured when all are in use.
+
     The first few rows are few, because most shapes of a program come only once or twice.
     """
 
@@ -274,6 +277,7 @@ class _LargeBatch(MeasurementBatch):
 
 def _without_repetition(gradient: torch.Tensor) -> torch.Tensor:
     """The elements in memory, each once, as one row: what `sum` sends back is one number, repeated at every position.
+
     Figures do not depend on the order of elements, so a tensor that is only transposed need not be copied.
     """
     dimensions = [

@@ -1,4 +1,5 @@
 """Measures what each loss adds to the gradient of every leaf: one backward per loss, before the program's own.
+
 The program's state is restored, but hooks, custom functions and checkpoints of the program run.
 """
 

@@ -1,4 +1,5 @@
 """Figures of many tensors at once: each row of a matrix is one flattened tensor.
+
 One row of the result: norm, sum, minimum, maximum, number of nonzero values, of NaN and of Inf. On the CPU a fast
 method is tried first; it is right unless a row holds NaN, Inf or values near the limits of the dtype. Then, and always
 on other devices, the careful method is used: there, reading a result to decide would make the program wait.
