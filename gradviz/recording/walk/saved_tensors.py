@@ -52,7 +52,7 @@ class SavedTensorReader:
         self, walk: Walk, facts: FactsTable, unreadable: Counter[str], values: ForwardValues | None = None
     ) -> None:
         self.values: dict[tuple[int, str], int] = {}
-        """By node and slot, the numbers that `values` gave to small tensors which are shown nowhere else in the graph."""
+        """By node and slot, numbers that `values` gave to small tensors which the graph shows nowhere else."""
         self.results: list[tuple[int, int, torch.Tensor]] = []
         """If values are wanted: results kept by their own nodes, after the index of the node and of the output. Some of
         them were never results of a torch call."""

@@ -1,4 +1,4 @@
-"""Runs a program in a process of its own, with a recorder around what it calls ``program``.
+"""Runs a program in a separate process, with a recorder around what it calls ``program``.
 
 The stack of a dying process, the end of the interpreter and `torch.compile` need that.
 """

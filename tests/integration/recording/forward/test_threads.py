@@ -1,4 +1,4 @@
-"""Programs that compute in several threads: nothing breaks, and what could not be seen is said."""
+"""Programs that compute in several threads: nothing breaks, and what could not be seen is disclosed."""
 
 # Much of torch has no types: backward, register_hook, Function.apply.
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -42,7 +42,7 @@ def sine_step() -> None:
     loss.backward()
 
 
-def test_each_thread_that_calls_backward_gives_a_graph() -> None:
+def test_each_thread_that_calls_backward_has_a_graph() -> None:
     recording = record(lambda: in_threads(sine_step, sine_step))
     assert [names_of_nodes(graph)[1:] for graph in recording.capture.graphs] == [["SinBackward0", "SumBackward0"]] * 2
     assert [graph.roots[0].name for graph in recording.capture.graphs] == ["loss", "loss"]
