@@ -28,7 +28,9 @@ from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.walk.capture_builder import CaptureBuilder
 from gradviz.recording.walk.roots import unconsumed_results
 
-RECORDED_BY_THE_COMMAND = "the gradviz command that runs this script recorded this block: it kept only the backward calls that it was asked for"
+RECORDED_BY_THE_COMMAND = (
+    "the gradviz command that runs this script recorded it: only the backward calls that it was asked for are kept"
+)
 
 OPEN_AT_EXIT = (
     "gradviz: a recording was still open when Python ended, and nothing of it was kept: leave its "

@@ -136,8 +136,7 @@ def _saved_slots(node_class: type, wrapper: Any) -> tuple[str, ...]:
     return slots
 
 
-# -- Marks the failed node in graphs of backward calls that raised
-# ------------------------------------------------------
+# -- Marks the failed node in graphs of backward calls that raised -----------------------------------------------------
 
 _NO_NODES: frozenset[int] = frozenset()
 

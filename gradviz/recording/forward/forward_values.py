@@ -161,9 +161,7 @@ _SAME_NUMBERS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "SqueezeBackw
 
 
 def _carry_through_reshapes(nodes: Sequence[Node], values: list[list[TensorFigures | None]]) -> None:
-    """Copy values through views: a torch call that makes several nodes, such as a linear layer on three dimensions,
-    shows only the last.
-    """
+    """Copy values through views: a call that makes several nodes, such as a linear layer, shows only the last."""
     views = [
         (node.id, edge.target, edge.input_nr)
         for node in nodes
