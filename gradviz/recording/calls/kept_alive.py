@@ -161,7 +161,7 @@ class StoringLines:
 
 
 def _stores(file: str) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr, bool]]:
-    """Statements that store something in a container: the node, the container's expression, and whether it is a call."""
+    """Statements that store something in a container: node, expression of the container, and whether it is a call."""
     lines = linecache.getlines(file)
     try:
         tree = ast.parse("".join(lines) if len(lines) <= _MAX_SOURCE_LINES else "")
