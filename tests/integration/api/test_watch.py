@@ -244,7 +244,7 @@ def test_two_watches_never_write_the_same_run_log(path: Path) -> None:
     link = path.with_name("link.gradviz")
     link.symlink_to(path)
     for same in (path, link):
-        with pytest.raises(BadInput, match=rf"another watch writes {same.name} already; give this one a file of its"):
+        with pytest.raises(BadInput, match=rf"another watch writes {same.name} already; give this one another file"):
             gradviz.watch(discriminator, to=same)
     first.close()
     gradviz.watch(discriminator, to=path).close()
