@@ -108,7 +108,7 @@ def left_out(values: tuple[Any, ...], names: NameTable) -> Iterator[str]:
         yield f"{len(without):,} of the {len(tensors):,} tensors given have no grad_fn and are not shown: {shown}"
     for value in values:
         if isinstance(value, (list, tuple, dict)) and len(value) > MAX_ELEMENTS:
-            yield f"of the {len(value):,} elements given, the first {MAX_ELEMENTS:,} were looked at"
+            yield f"only the first {MAX_ELEMENTS:,} of the {len(value):,} elements given were read"
 
 
 def _gradient_edge(value: Any) -> RootTensor | None:

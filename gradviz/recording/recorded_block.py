@@ -29,8 +29,7 @@ from gradviz.recording.walk.capture_builder import CaptureBuilder
 from gradviz.recording.walk.roots import unconsumed_results
 
 RECORDED_BY_THE_COMMAND = (
-    "the gradviz command that runs this script was the one that recorded: of the backward calls in this block it kept "
-    "those that it was asked for"
+    "the gradviz command that runs this script recorded it: only the backward calls that it was asked for are kept"
 )
 
 OPEN_AT_EXIT = (

@@ -185,7 +185,7 @@ class Recorder:
         try:
             self._forward.memory.at_backward()
         except Exception as defect:
-            self._builder.disclose_defect("the memory in use could not be asked for", defect)
+            self._builder.disclose_defect("the memory in use could not be read", defect)
 
     def _run_unwanted(self, request: BackwardRequest, number: int, run: Callable[[], Any]) -> Any:
         """Run a call that is not to be recorded; if it fails, it is recorded after all."""
@@ -242,7 +242,7 @@ class Recorder:
             return False
         self._builder.disclose(
             f"recording ended after backward {self.backward_calls}: "
-            f"{len(self._builder.graphs)} graphs with {kept:,} nodes are as many as are kept at once "
+            f"{len(self._builder.graphs)} graphs with {kept:,} nodes were recorded "
             f"(limit {self._plan.max_kept_nodes:,} nodes); {self._plan.remedy_when_full}"
         )
         return True

@@ -149,7 +149,7 @@ main(sys.argv[1:])
     assert run.exit_code == 0, run.stderr
     assert sizes(tmp_path) == {"three_backwards-1.json": 3, "three_backwards-2.json": 4}
     assert "did step 1\nwrote " in run.stdout, "there is nothing left to wait for"
-    assert "2 graphs with 7 nodes are as many as are kept at once" in run.stdout
+    assert "2 graphs with 7 nodes were recorded" in run.stdout
 
 
 @pytest.mark.parametrize(

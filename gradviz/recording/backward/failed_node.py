@@ -136,8 +136,7 @@ def _saved_slots(node_class: type, wrapper: Any) -> tuple[str, ...]:
     return slots
 
 
-# -- Marks the failed node in graphs of backward calls that raised
-# ------------------------------------------------------
+# -- Marks the failed node in graphs of backward calls that raised -----------------------------------------------------
 
 _NO_NODES: frozenset[int] = frozenset()
 
@@ -155,7 +154,7 @@ class FailedBackwards:
         try:
             return freed_indices(recorded.walk) if recorded is not None else _NO_NODES
         except Exception as defect:  # must not reach the program
-            self._builder.disclose_defect("what earlier calls freed could not be found out", defect)
+            self._builder.disclose_defect("the nodes that earlier calls freed could not be determined", defect)
             return _NO_NODES
 
     def note(

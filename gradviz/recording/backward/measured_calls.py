@@ -63,7 +63,7 @@ class MeasuredCalls:
             reruns.start()
         except Exception as defect:  # must not reach the program
             reruns.stop()
-            self.builder.disclose_defect("compiled code could not be looked into", defect)
+            self.builder.disclose_defect("compiled code could not be examined", defect)
             return None
         return reruns
 
@@ -72,7 +72,7 @@ class MeasuredCalls:
             if reruns is not None:
                 self.builder.graphs[index] = reruns.added_to(self.builder.graphs[index])
         except Exception as defect:  # must not reach the program
-            self.builder.disclose_defect("compiled code could not be looked into", defect)
+            self.builder.disclose_defect("compiled code could not be examined", defect)
 
     def _ready(self, recorded: Recorded | None, request: BackwardRequest) -> GradientRecorder | None:
         """A recorder of gradients, ready for the call; None if nothing is to be measured."""

@@ -54,9 +54,7 @@ class CallEvents:
     def enter_custom_function(
         self, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType, at: int | None
     ) -> None:
-        """Its ``forward`` is about to run, with these arguments: as long as `frame` runs, or is at the instruction
-        `at`.
-        """
+        """Its ``forward`` is about to run: as long as `frame` runs, or is at the instruction `at`."""
         writer = self._writer
         with writer.shield():
             self._note_arguments(row, {"args": args, "kwargs": kwargs})

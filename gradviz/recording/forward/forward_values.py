@@ -144,7 +144,7 @@ class ForwardValues:
                 kept = f"values of {large:,} outputs are not kept: they have"
             yield f"the {kept} more than {self.up_to:,} elements (--values-up-to N keeps larger ones)"
         if self._count >= MAX_KEPT:
-            yield f"of the forward's values the first {MAX_KEPT:,} were kept"
+            yield f"only the first {MAX_KEPT:,} values of the forward were kept"
         elif unseen := self.unknown["unseen"]:
             unknown = "value of 1 small output is unknown: it"
             if unseen > 1:
@@ -161,9 +161,7 @@ _SAME_NUMBERS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "SqueezeBackw
 
 
 def _carry_through_reshapes(nodes: Sequence[Node], values: list[list[TensorFigures | None]]) -> None:
-    """Copy values through views: a torch call that makes several nodes, such as a linear layer on three dimensions,
-    shows only the last.
-    """
+    """Copy values through views: a call that makes several nodes, such as a linear layer, shows only the last."""
     views = [
         (node.id, edge.target, edge.input_nr)
         for node in nodes

@@ -72,9 +72,7 @@ class NameTable:
         _append_once(table.setdefault(id(value), (value, []))[1], name)
 
     def add_models(self, models: Any) -> list[torch.nn.Module]:
-        """Name modules ``model`` if no variable holds them; `models` is a module, or a list or dict of modules. Returns
-        them.
-        """
+        """Name modules ``model`` if no variable holds them. Takes a module, or a list or dict; returns the modules."""
         given = NameTable()
         given._add_value("model", models)
         for key, (module, names) in given.modules.items():

@@ -43,9 +43,7 @@ class StandIns:
         return self._for(callers[-1] if callers else frame)(function, args, kwargs)
 
     def _callers(self, frame: FrameType | None) -> list[FrameType]:
-        """The frame and those above it, without gradviz's and the one that torch adds to a module's call when it has
-        hooks.
-        """
+        """The frame and those above it, without gradviz's and without the one that torch adds for a module's hooks."""
         callers: list[FrameType] = []
         verdicts = self._verdicts
         while frame is not None and len(callers) < CALLERS:

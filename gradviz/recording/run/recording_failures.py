@@ -47,9 +47,7 @@ _Method = TypeVar("_Method", bound=Callable[..., None])
 
 
 def shielded(method: _Method) -> _Method:
-    """The method inside `Defects.caught` of its object's `defects`; written out for speed, as it runs at every torch
-    call.
-    """
+    """The method inside `Defects.caught` of its object; written out, because it runs at every torch call."""
 
     @wraps(method)
     def shielded_method(self: Any, *args: Any) -> None:

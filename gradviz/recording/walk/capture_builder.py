@@ -115,9 +115,7 @@ class CaptureBuilder:
         self._disclosures[sentence] = None
 
     def disclose_of_call(self, before: str, call: str, after: str) -> None:
-        """The same for a backward call, whose name goes between two parts of the sentence; later calls are only
-        counted.
-        """
+        """The same for a backward call, named between two parts of the sentence; later calls are only counted."""
         first, count = self._of_calls.get((before, after), (call, 0))
         self._of_calls[before, after] = first, count + 1
 
@@ -203,8 +201,7 @@ def _held_models_behind(walked: Walk, names: NameTable) -> list[torch.nn.Module]
     return [module for module in held if any(id(parameter) in leaves for parameter in parameters_inside(module))]
 
 
-# -- Versions that a program was recorded with
-# ---------------------------------------------------------------------------
+# -- Versions that a program was recorded with -------------------------------------------------------------------------
 
 
 def program_of(name: str, arguments: tuple[str, ...] = ()) -> Program:

@@ -278,8 +278,7 @@ _RECOMPUTED = "torch.utils.checkpoint.checkpoint"
 _NO_ATTRIBUTES: dict[str, Attribute] = {}
 
 
-# -- Variables that hold graphs of earlier steps, which this backward does not free
-# ---------------------------------------
+# -- Variables that hold graphs of earlier steps, which this backward does not free ------------------------------------
 # ``losses.append(loss)`` and ``running += loss`` keep the graph of every step, and so does a validation loss that was
 # computed without ``torch.no_grad()``. These graphs are not walked, because deep graphs are dangerous to free then.
 

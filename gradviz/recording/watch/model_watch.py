@@ -159,8 +159,8 @@ class ModelWatch:
         if replaced := self._watched.replaced():
             names = f"{replaced[0]} and {counted(len(replaced) - 1, 'other')}" if replaced[1:] else replaced[0]
             yield (
-                f"what {names} got in the end was not measured: the model holds other parameters there than when "
-                "watching began, as after a conversion that swaps them"
+                f"gradients that {names} got at the end were not measured: the model holds other parameters "
+                "there than when watching began, as after a conversion that swaps them"
             )
 
 
@@ -205,7 +205,7 @@ def begin_watch(model: Any, plan: WatchPlan) -> ModelWatch | None:
         return None
     if any(watch.writes_to(plan.path) for watch in _watches):
         raise BadInput(
-            f"another watch writes {plan.path.name} already", hint="give this one a file of its own: to='other.gradviz'"
+            f"another watch writes {plan.path.name} already", hint="give this one another file: to='other.gradviz'"
         )
     header = _header(plan, training, frozen)
     watched = WatchedParameters(_unwrapped(model), training)

@@ -62,8 +62,7 @@ class WatchedParameters:
         return [name for name, address in self._addresses.items() if now.get(name, address) != address]
 
 
-# -- Which backward call of the program a hook belongs to
-# -----------------------------------------------------------------
+# -- Which backward call of the program a hook belongs to --------------------------------------------------------------
 # A hook only knows the engine's task. Tasks are numbered in order of their start, but not each is a call of the
 # program: reentrant checkpointing runs one inside the outer task for every segment.
 

@@ -235,7 +235,7 @@ def test_a_watched_model_can_be_converted_by_swaps_and_the_log_says_what_is_not_
     end = load_run_log(path).end
     assert end is not None
     (told,) = end.disclosures
-    assert "what 0.weight and 3 others got in the end was not measured" in told
+    assert "gradients that 0.weight and 3 others got at the end were not measured" in told
 
 
 def test_two_watches_never_write_the_same_run_log(path: Path) -> None:

@@ -23,7 +23,7 @@ from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.leaves import leaf_variables
 
 NOTHING_TO_COMPARE = (
-    "shares of losses were asked for, but backward started from one root that is no sum: there is nothing to compare"
+    "shares of losses were asked for, but backward started from one root that is not a sum: there is nothing to compare"
 )
 
 

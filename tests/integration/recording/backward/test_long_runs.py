@@ -56,8 +56,8 @@ def test_memory_does_not_grow_with_the_steps(soon_forgotten: None, backward: int
             early, late = memory_after(2 * steps, model), memory_after(steps, model)
         finally:
             tracemalloc.stop()
-    # The size of tables varies by tens of kilobytes. What is kept of these steps would be three hundred, or a megabyte of
-    # graphs.
+    # The size of tables varies by tens of kilobytes. What is kept of these steps
+    # would be three hundred, or a megabyte of graphs.
     assert late - early < 100_000
 
 

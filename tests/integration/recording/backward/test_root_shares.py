@@ -132,7 +132,7 @@ def test_measuring_leaves_the_gradients_of_the_program_as_they_are() -> None:
 def test_one_root_that_is_not_a_sum_is_disclosed() -> None:
     recording = record(lambda: weight(2).exp().sum().backward(), PLAN)
     assert recording.graph.root_shares is None
-    assert any("one root that is no sum" in sentence for sentence in recording.capture.disclosures)
+    assert any("one root that is not a sum" in sentence for sentence in recording.capture.disclosures)
 
 
 def test_a_hook_of_the_program_that_raises_only_removes_the_shares() -> None:
