@@ -13,7 +13,7 @@ import torch
 
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput, NothingRecorded
-from gradviz.graph.words import counted
+from gradviz.graph.number_words import counted
 from gradviz.recording.forward.tensor_names import NameTable, names_on_stack
 from gradviz.recording.forward.tensors_in_containers import MAX_ELEMENTS, named_tensors, stored_attributes
 from gradviz.recording.forward_watch import ForwardWatch

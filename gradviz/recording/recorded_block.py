@@ -22,7 +22,7 @@ from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.inspected_values import check_models
 from gradviz.recording.recorder import Recorder, running_recorder
 from gradviz.recording.run.notebook_cells import program_name, with_cells_named
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.run.user_traceback import script_error, without_our_frames
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.walk.capture_builder import CaptureBuilder

@@ -25,7 +25,7 @@ from gradviz.recording.compiled.compiled_code import CompiledCodeWatch
 from gradviz.recording.forward.tensor_names import NameTable, names_on_stack
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.anomaly_stacks import AnomalyStacks
-from gradviz.recording.run.plan import RecordingPlan, StopScript
+from gradviz.recording.run.recording_plan import RecordingPlan, StopScript
 from gradviz.recording.run.run_limit import RunLimit
 from gradviz.recording.torch_access import capabilities
 from gradviz.recording.torch_access.engine import is_one_of_several_processes

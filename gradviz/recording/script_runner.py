@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from gradviz.capture.capture import Capture, ScriptError
 from gradviz.errors import BadInput, GradvizError, MissingDependency, NothingRecorded
 from gradviz.recording.run import user_traceback
-from gradviz.recording.run.plan import RecordingPlan, StopScript
 from gradviz.recording.run.program import Program, as_main_program
+from gradviz.recording.run.recording_plan import RecordingPlan, StopScript
 from gradviz.recording.run.user_traceback import run_users_code
 from gradviz.recording.torch_access.import_notice import ImportNotice
 

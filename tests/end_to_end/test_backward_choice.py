@@ -139,9 +139,9 @@ def test_more_nodes_than_are_kept_at_once_end_the_recording_and_are_reported(tmp
     program = """
 import sys
 from functools import partial
-from gradviz.recording.run import plan
+from gradviz.recording.run import recording_plan
 
-plan.RecordingPlan = partial(plan.RecordingPlan, max_kept_nodes=7)
+recording_plan.RecordingPlan = partial(recording_plan.RecordingPlan, max_kept_nodes=7)
 from gradviz.cli import main
 main(sys.argv[1:])
 """

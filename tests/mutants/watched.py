@@ -64,7 +64,7 @@ WATCHED = (
     Watched(
         modules=(
             "gradviz/recording/forward/tensor_hooks.py",
-            "gradviz/recording/walk/saved_tensors.py",
+            "gradviz/recording/walk/saved_tensor_reader.py",
             "gradviz/recording/walk/storage_table.py",
             "gradviz/recording/walk/tensors_beside_slots.py",
             "gradviz/recording/forward/forward_memory.py",
@@ -81,8 +81,8 @@ WATCHED = (
     Watched(
         modules=(
             "gradviz/recording/backward/gradients/gradient_watch.py",
-            "gradviz/recording/backward/gradients/meter.py",
-            "gradviz/recording/backward/gradients/recorder.py",
+            "gradviz/recording/backward/gradients/gradient_meter.py",
+            "gradviz/recording/backward/gradients/gradient_recorder.py",
             "gradviz/recording/backward/gradients/histograms.py",
             "gradviz/recording/backward/gradients/statistics.py",
             "gradviz/recording/backward/gradients/gradient_sums.py",

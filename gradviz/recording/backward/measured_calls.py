@@ -11,15 +11,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from gradviz.graph.model import Graph
-from gradviz.graph.words import counted
+from gradviz.graph.number_words import counted
 from gradviz.recording.backward.backward_watch import BackwardRequest
-from gradviz.recording.backward.gradients.meter import GradientMeter
-from gradviz.recording.backward.gradients.recorder import GradientRecorder
+from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
+from gradviz.recording.backward.gradients.gradient_recorder import GradientRecorder
 from gradviz.recording.backward.gradients.root_shares import NOTHING_TO_COMPARE, measured_root_shares
 from gradviz.recording.backward.inner_backward import InnerBackwards
 from gradviz.recording.backward.program_state import HOOKS_RAN
 from gradviz.recording.compiled.nan_lines import CompiledReruns
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.torch_access.engine import why_backward_cannot_be_measured
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded

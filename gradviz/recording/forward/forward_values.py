@@ -20,11 +20,11 @@ from msgspec.structs import replace
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Constant, Node
 from gradviz.graph.saved_tensors import SavedTensor
+from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_sums import Slot
 from gradviz.recording.backward.gradients.gradient_watch import measuring
-from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.torch_access.modes import is_transforming
-from gradviz.recording.torch_access.names import tensor_attribute
+from gradviz.recording.torch_access.name_lookup import tensor_attribute
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 
 MAX_KEPT = 100_000

@@ -11,8 +11,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from gradviz.graph.words import counted
-from gradviz.recording.run.plan import RunLimits
+from gradviz.graph.number_words import counted
+from gradviz.recording.run.recording_plan import RunLimits
 
 PATIENCE = 0.25
 """A step is interrupted if it exceeds the time by this fraction."""

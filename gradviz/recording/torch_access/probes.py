@@ -15,7 +15,14 @@ from typing import Any
 
 import torch
 
-from gradviz.recording.torch_access.names import attribute, attributes_like, find, method, owner_of, tensor_attribute
+from gradviz.recording.torch_access.name_lookup import (
+    attribute,
+    attributes_like,
+    find,
+    method,
+    owner_of,
+    tensor_attribute,
+)
 
 
 def _leaf() -> torch.Tensor:

@@ -18,7 +18,7 @@ from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph, RefusedRoot
-from gradviz.graph.words import counted
+from gradviz.graph.number_words import counted
 from gradviz.recording.forward.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable

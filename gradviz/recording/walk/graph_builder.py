@@ -33,7 +33,7 @@ from gradviz.recording.walk.node_classes import NodeClass, plain_value, read_cla
 from gradviz.recording.walk.node_kinds import kind_of_call
 from gradviz.recording.walk.node_outputs import OutputReader
 from gradviz.recording.walk.roots import RootTensor
-from gradviz.recording.walk.saved_tensors import SavedTensorReader
+from gradviz.recording.walk.saved_tensor_reader import SavedTensorReader
 
 
 class CallAt(NamedTuple):

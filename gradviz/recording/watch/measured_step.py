@@ -9,8 +9,8 @@ import torch
 
 from gradviz.capture.run_log import StepFigures, packed_floats, packed_integers
 from gradviz.graph.gradients import TensorFigures
+from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_watch import measuring
-from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 
 

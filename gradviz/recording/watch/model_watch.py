@@ -26,7 +26,7 @@ import torch
 from gradviz.capture.run_log import RunEnd, RunHeader, StepFigures, WatchedParameter
 from gradviz.capture.run_log_file import RunLogWriter
 from gradviz.errors import BadInput
-from gradviz.graph.words import counted
+from gradviz.graph.number_words import counted
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.run.notebook_cells import program_name
 from gradviz.recording.torch_access.engine import why_backward_cannot_be_measured

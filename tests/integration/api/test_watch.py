@@ -268,7 +268,7 @@ def test_a_defect_of_ours_is_reported_in_the_log_and_training_goes_on(
     model = small_model()
     with gradviz.watch(model, every=1, to=path):
         train(model, 1)
-        monkeypatch.setattr("gradviz.recording.backward.gradients.meter.GradientMeter.take", lambda *_: 1 / 0)
+        monkeypatch.setattr("gradviz.recording.backward.gradients.gradient_meter.GradientMeter.take", lambda *_: 1 / 0)
         train(model, 1)
     end = load_run_log(path).end
     assert end is not None

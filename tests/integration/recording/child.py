@@ -20,7 +20,7 @@ import sys
 
 import torch
 
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import record
 from tests.integration.recording.helpers import recorder
 from tests.integration.recording.helpers import EVERY_BACKWARD

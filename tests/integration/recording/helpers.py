@@ -14,8 +14,8 @@ from gradviz.graph.invariants import check_graph
 from gradviz.graph.model import CallSite, Graph, Node
 from gradviz.recording import script_runner
 from gradviz.recording.recorder import Recorder
-from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.run.program import find_script
+from gradviz.recording.run.recording_plan import RecordingPlan
 
 EVERY_BACKWARD = RecordingPlan(backward=None, keep_going=True)
 EVERY_CALL = replace(EVERY_BACKWARD, calls=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradviz.recording.run.plan import RunLimits
+from gradviz.recording.run.recording_plan import RunLimits
 from gradviz.recording.run.run_limit import RunLimit
 
 

@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 
+from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_sums import GradientSums, Slot
-from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.torch_access.modes import (
     DISABLE_DISPATCH_MODES,

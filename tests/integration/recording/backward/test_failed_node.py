@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gradviz.graph.model import Node
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import Recording, line_of, record, record_failing
 from tests.integration.recording.small_graphs import weight
 

@@ -21,7 +21,7 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.capture.capture_file import read_capture, write_capture
 from gradviz.graph.call_log import Call, CallLog, TensorUse, ValueFacts
 from gradviz.recording.calls.rows import Rows
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import EVERY_BACKWARD, record, recorded_script
 from tests.integration.recording.small_graphs import weight
 from tests.leftovers import random_state

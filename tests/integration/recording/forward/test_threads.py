@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import line_of, names_of_nodes, nodes_named, record, recorder, scope_of
 from tests.integration.recording.small_graphs import weight
 

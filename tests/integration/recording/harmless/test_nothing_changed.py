@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import gradviz
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.walk.graph_walker import without_collector
 from tests.integration.recording.helpers import names_of_nodes, record
 from tests.integration.recording.small_graphs import PROGRAMS, Program, independent_walk, weight

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import gradviz
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.torch_access.allocators import bytes_from_malloc
 from tests.integration.recording.helpers import record, record_failing, recorder
 from tests.integration.recording.small_graphs import PROGRAMS, Program, weight

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from gradviz.recording.recorder import Recorder
-from gradviz.recording.run.plan import RecordingPlan, StopScript
+from gradviz.recording.run.recording_plan import RecordingPlan, StopScript
 from tests.integration.recording.helpers import record, record_failing, recorded_script, recorder
 from tests.integration.recording.small_graphs import weight
 from tests.leftovers import changes, random_state, snapshot

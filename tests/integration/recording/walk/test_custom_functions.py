@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradviz.analysis.flow.lost_gradients import LostGradients
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import (
     line_of,
     names_of_nodes,

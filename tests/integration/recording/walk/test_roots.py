@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gradviz.errors import BadInput, NothingRecorded
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import names_of_nodes, record, recorded_script
 from tests.integration.recording.small_graphs import weight
 

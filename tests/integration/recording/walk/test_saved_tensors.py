@@ -19,7 +19,7 @@ from gradviz.analysis.memory.allocator_balance import balances
 from gradviz.analysis.memory.kept_memory import GraphMemory, memory_of
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.saved_tensors import OlderGraph, SavedTensor
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import node_named, record
 
 FLOAT = 4

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gradviz.graph.gradients import BranchShare, NodeRun, TensorFigures
 from gradviz.graph.model import Graph, Node
 from gradviz.recording.backward.backward_watch import BackwardRequest
+from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_sums import (
     CHANGED_BY_HOOK,
     Slot,
@@ -20,7 +21,6 @@ from gradviz.recording.backward.gradients.gradient_sums import (
 )
 from gradviz.recording.backward.gradients.gradient_watch import UNDEFINED, GradientWatch, measuring
 from gradviz.recording.backward.gradients.leaf_gradients import LeafGradients
-from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.walk.graph_walker import Walk, without_collector
 from gradviz.recording.walk.leaves import leaf_variables
