@@ -23,7 +23,7 @@ from gradviz.errors import BadInput
 from gradviz.graph.model import Graph
 from gradviz.graph.number_words import counted
 from gradviz.graph.query.root_names import root_names
-from gradviz.recording.backward.backward_watch import BackwardRequest, BackwardWatch, unwatched
+from gradviz.recording.backward.backward_watch import BackwardRequest, BackwardWatch
 from gradviz.recording.backward.measured_calls import MeasuredCalls
 from gradviz.recording.backward.program_state import HOOKS_RAN, program_state_restored
 from gradviz.recording.backward.refused_backward import root_in_message
@@ -31,6 +31,7 @@ from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR
 from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.torch_access.unwatched_backward import unwatched
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.walk.graph_walker import Walk, walk
 from gradviz.recording.walk.leaves import leaf_variables

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal
@@ -19,6 +17,7 @@ from typing import Any, Literal
 from gradviz.recording.run.function_stand_in import StandIns
 from gradviz.recording.torch_access.engine import current_graph_task_id
 from gradviz.recording.torch_access.patches import Replacement
+from gradviz.recording.torch_access.unwatched_backward import is_unwatched
 
 
 @dataclass(frozen=True)
@@ -39,23 +38,6 @@ class BackwardRequest:
 
 
 Handler = Callable[[BackwardRequest, Callable[[], Any]], Any]
-
-
-class _Unwatched(threading.local):
-    is_on = False
-
-
-_unwatched = _Unwatched()
-
-
-@contextmanager
-def unwatched() -> Iterator[None]:
-    """Backward calls of this thread are made by gradviz, not by the program."""
-    before, _unwatched.is_on = _unwatched.is_on, True
-    try:
-        yield
-    finally:
-        _unwatched.is_on = before
 
 
 class BackwardWatch:
@@ -90,7 +72,7 @@ class BackwardWatch:
             is_inner = current_graph_task_id() != -1
             if is_inner:
                 self._note_inner()
-            if is_inner or _unwatched.is_on:
+            if is_inner or is_unwatched():
                 return original(t_outputs, *args, **kwargs)
             request = BackwardRequest(
                 function="backward" if kwargs.get("accumulate_grad", False) else "grad",

@@ -15,10 +15,11 @@ from torch.autograd.graph import GradientEdge
 
 from gradviz.graph.model import Graph
 from gradviz.graph.root_shares import LeafProducts, RootShares
-from gradviz.recording.backward.backward_watch import BackwardRequest, unwatched
+from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.backward.gradients.loss_terms import Loss, losses_of
 from gradviz.recording.backward.program_state import program_state_restored
+from gradviz.recording.torch_access.unwatched_backward import unwatched
 from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.leaves import leaf_variables
 
