@@ -13,10 +13,9 @@ Problems solved here:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from functools import wraps
+from collections.abc import Iterator
 from types import FrameType, MethodWrapperType
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.nn.modules import module as module_call
@@ -28,13 +27,14 @@ from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog, ThreadLo
 from gradviz.recording.forward.forward_memory import ForwardMemory
 from gradviz.recording.forward.forward_values import ForwardValues
 from gradviz.recording.forward.function_mode import CallMode
-from gradviz.recording.forward.hooks import hook_name
 from gradviz.recording.forward.module_tree import parameters_inside
-from gradviz.recording.run.recording_failures import Defects
-from gradviz.recording.run.stacks import CallFrame, StackTable, calling_frame
+from gradviz.recording.forward.tensor_hooks import hook_name
+from gradviz.recording.forward.tensors_in_containers import tensors_in_call
+from gradviz.recording.run.line_attribution import CallFrame, StackTable, calling_frame
+from gradviz.recording.run.recording_failures import Defects, shielded
 from gradviz.recording.torch_access import custom_functions
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.modes import is_checkpointing, pause_tracing, resume_tracing
+from gradviz.recording.torch_access.modes import is_checkpointing
 from gradviz.recording.torch_access.modules import (
     FUSED_WITHOUT_MODES,
     backward_hooks,
@@ -51,30 +51,11 @@ _requires_grad = requires_grad_of
 _peek = peek_sequence_nr
 
 
-_Note = TypeVar("_Note", bound=Callable[..., None])
-
-
-def _shielded(note: _Note) -> _Note:
-    """The program sees no failure of `note`: `Defects.caught`, written out because it runs at each of its calls."""
-
-    @wraps(note)
-    def shielded(watch: ForwardWatch, *args: Any) -> None:
-        tracing = pause_tracing()
-        try:
-            note(watch, *args)
-        except Exception as defect:
-            watch.defects.note(defect)
-        finally:
-            resume_tracing(tracing)
-
-    return shielded  # type: ignore[return-value]
-
-
 class ForwardWatch:
     """Fills a `ForwardLog` between `start` and `stop`; can be paused for a thread."""
 
     def __init__(self, facts: FactsTable, values_up_to: int = 0, *, logs_calls: bool = False) -> None:
-        self.calls = CallRecorder(facts, self._where) if logs_calls else None
+        self.calls = CallRecorder(facts, self._locate) if logs_calls else None
         """The log of every call, where that is wanted."""
         self._compiled_call: CallRow | None = None
         self.log = ForwardLog()
@@ -87,9 +68,9 @@ class ForwardWatch:
         self._main_thread = threading.get_ident()
         self._main_log = self.log.of_thread(self._main_thread)
         self._module_hooks: list[Any] = []
-        self._swapped = SwappedTensors(self._let_go)
-        way = custom_functions.working_way() if works("custom functions") else None
-        self._custom_functions = way(CustomFunctionCalls(self)) if way is not None else None
+        self._swapped = SwappedTensors(self._release)
+        watch_class = custom_functions.working_way() if works("custom functions") else None
+        self._custom_functions = watch_class(CustomFunctionCalls(self)) if watch_class is not None else None
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
         self.is_watching = False
         self.defects = Defects()
@@ -106,7 +87,7 @@ class ForwardWatch:
         self._swapped.start()
         if self.calls is not None:
             self.calls.optimizers.start()
-            self._mode.every_call = self.calls
+            self._mode.listener = self.calls
         self._mode.put_on()
         self.is_watching = True
 
@@ -119,23 +100,23 @@ class ForwardWatch:
     def stop(self) -> None:
         """Remove everything that `start` installed; safe to call twice."""
         self.is_watching = False
-        self._mode.before_call = self._mode.every_call = None
+        self._mode.before_call = self._mode.listener = None
         if self.calls is not None:
             self.calls.optimizers.stop()
         # Each time: a thread that called backward cannot reach the stack of the one that the mode is on.
-        self._mode.take_off_for_good()
+        self._mode.take_off_permanently()
         self._remove_probe()
         self._swapped.stop()
         for hook in self._module_hooks:
             hook.remove()
         self._module_hooks = []
 
-    def let_go_of_all(self) -> None:
+    def release_all(self) -> None:
         """The recording is over and was read out: refer to no tensor of the program, not even weakly."""
         self.memory.forget()
-        self.log.let_go_of_all()
+        self.log.release_all()
         if self.calls is not None:
-            self.calls.let_go_of_all()
+            self.calls.release_all()
 
     def pause(self, frame: FrameType | None, function: Any) -> int:
         """Take everything out of the way of `function`, called from `frame`; returns the row of its nodes."""
@@ -184,7 +165,7 @@ class ForwardWatch:
         thread = threading.get_ident()
         return self._main_log if thread == self._main_thread else self.log.of_thread(thread)
 
-    def _where(self, frame: FrameType | None) -> tuple[int, int]:
+    def _locate(self, frame: FrameType | None) -> tuple[int, int]:
         """Stack and module scope of a frame of the main thread, for the log of every call."""
         log = self._main_log
         stack = self._stack(frame, log)
@@ -197,13 +178,13 @@ class ForwardWatch:
             log.enter_scope(_peek() if sequence_nr is None else sequence_nr, NO_SCOPE)
         return stack
 
-    @_shielded
-    def _let_go(self, tensor: _Tensor) -> None:
-        self.log.let_go(tensor)
+    @shielded
+    def _release(self, tensor: _Tensor) -> None:
+        self.log.release(tensor)
         if self.calls is not None:
-            self.calls.writer.uses.tensors.let_go(tensor)
+            self.calls.writer.uses.tensors.release(tensor)
 
-    @_shielded
+    @shielded
     def _note_call(
         self, before: int, after: int, function: Any, args: tuple[Any, ...], kwargs: Any, result: Any
     ) -> None:
@@ -218,7 +199,7 @@ class ForwardWatch:
         with DISABLE_TORCH_FUNCTION():
             constants = tuple(
                 self.log.constant(tensor, self._facts.of_tensor)
-                for tensor in _tensors_in(args, kwargs)
+                for tensor in tensors_in_call(args, kwargs)
                 if not _requires_grad(tensor)
             )
         if is_checkpointing():
@@ -228,13 +209,13 @@ class ForwardWatch:
         if constants:
             log.row_constants[row] = constants
         if self.values.is_taking:
-            self.values.note_results(before, after, list(_tensors_in((result,), None)))
-            for place in constants:
-                tensor = self.log.constants[place].tensor()
+            self.values.note_results(before, after, list(tensors_in_call((result,), None)))
+            for index in constants:
+                tensor = self.log.constants[index].tensor()
                 if tensor is not None:
-                    self.values.note_constant(place, tensor)
+                    self.values.note_constant(index, tensor)
 
-    @_shielded
+    @shielded
     def _before_call(self, function: Any, args: tuple[Any, ...]) -> None:
         if self.memory.is_waiting:
             if type(function) is not MethodWrapperType or function not in MAKE_NO_NODES:
@@ -252,12 +233,12 @@ class ForwardWatch:
         self._log().close_row(row, _peek())
         self.forget_what_is_old()
 
-    @_shielded
+    @shielded
     def forget_what_is_old(self) -> None:
         """A backward call is over: what was computed long before it is not kept."""
         self.log.end_call(self._log(), _peek(), set if self.calls is None else self.calls.writer.rows.scopes)
 
-    @_shielded
+    @shielded
     def note_custom_function(self, frame: FrameType, number: int) -> None:
         """A custom function was called from `frame`; its node has this number."""
         log = self._log()
@@ -273,7 +254,7 @@ class ForwardWatch:
                 hooks = self._main_log.tensor_hooks.setdefault(sequence_nr_of(grad_fn), [])
                 hooks.append((hook_name(args[1]), handle))
 
-    @_shielded
+    @shielded
     def _enter_module(self, module: torch.nn.Module, args: Any) -> None:
         log = self._log()
         running = log.running_calls
@@ -298,7 +279,7 @@ class ForwardWatch:
             frame = frame.f_back
         return frame
 
-    @_shielded
+    @shielded
     def _leave_module(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         log = self._log()
         running = log.running_calls
@@ -314,7 +295,7 @@ class ForwardWatch:
     def _enter_fused(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         """Let inference take the fused kernel that it would take without us; it makes no nodes."""
         with DISABLE_TORCH_FUNCTION():
-            tensors = [*_tensors_in(args, None), *parameters_inside(module)]
+            tensors = [*tensors_in_call(args, None), *parameters_inside(module)]
             differentiates = torch.is_grad_enabled() and any(_requires_grad(tensor) for tensor in tensors)
         if not module.training and not differentiates and self._mode.take_off():
             self._main_log.running_calls[-1].has_paused_mode = True
@@ -344,16 +325,6 @@ def _drop_broken_calls(running: list[CallFrame], enclosing: FrameType | None) ->
     """Forget calls that a `BaseException` ended, of which torch tells no hook: their frame is not on the stack."""
     while running and running[-1].frame_id != id(enclosing):
         running.pop()
-
-
-def _tensors_in(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Iterator[torch.Tensor]:
-    for value in args:
-        if isinstance(value, _Tensor):
-            yield value
-        elif type(value) in (list, tuple):
-            yield from (element for element in value if isinstance(element, _Tensor))
-    if kwargs:
-        yield from (value for value in kwargs.values() if isinstance(value, _Tensor))
 
 
 def _take_hooks(ids: set[int]) -> Iterator[tuple[dict[int, Any], int, Any]]:

@@ -20,13 +20,13 @@ from gradviz.recording.backward.failed_node import FailedBackwards
 from gradviz.recording.backward.kept_graphs import KeptGraphs
 from gradviz.recording.backward.measured_calls import MeasuredCalls
 from gradviz.recording.backward.refused_backward import refused_backward
-from gradviz.recording.calls.call_log_builder import CallLogBuilder
+from gradviz.recording.calls.call_log_names import CallLogNames
 from gradviz.recording.compiled.compiled_code import CompiledCodeWatch
-from gradviz.recording.forward.names import NameTable, names_on_stack
+from gradviz.recording.forward.tensor_names import NameTable, names_on_stack
 from gradviz.recording.forward_watch import ForwardWatch
+from gradviz.recording.run.anomaly_stacks import AnomalyStacks
 from gradviz.recording.run.plan import RecordingPlan, StopScript
 from gradviz.recording.run.run_limit import RunLimit
-from gradviz.recording.run.stack_readers import HiddenFrames
 from gradviz.recording.torch_access import capabilities
 from gradviz.recording.torch_access.engine import is_one_of_several_processes
 from gradviz.recording.torch_access.modes import is_tracing
@@ -34,7 +34,7 @@ from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.walk.graph_builder import CallAt
-from gradviz.recording.walk.roots import GradlessRoot, RootTensor, loose_ends, root_of, roots_of_expression
+from gradviz.recording.walk.roots import RootTensor, RootWithoutGradFn, root_of, roots_of_expression, unconsumed_results
 
 TRACED = "backward calls inside torch.jit.trace are not recorded: it would trace the recorder"
 
@@ -49,11 +49,11 @@ class Recorder:
         self._facts = FactsTable()
         self._forward = ForwardWatch(self._facts, plan.values_up_to, logs_calls=plan.calls)
         self._compiled = CompiledCodeWatch(self._forward)
-        self._hidden_frames = HiddenFrames()
+        self._anomaly_stacks = AnomalyStacks()
         self._builder = self.new_builder()
-        self._call_log: CallLogBuilder | None = None
+        self._call_log: CallLogNames | None = None
         if self._forward.calls is not None:
-            self._call_log = CallLogBuilder(self._forward.calls, self._forward.log, self._forward.stacks)
+            self._call_log = CallLogNames(self._forward.calls, self._forward.log, self._forward.stacks)
         self._measured = MeasuredCalls(plan, self._facts, self._builder)
         on_backward = self._on_backward if self._call_log is None else partial(self._log_backward, self._call_log)
         self._backward = BackwardWatch(on_backward, self._measured.inner.note)
@@ -79,7 +79,7 @@ class Recorder:
         _running = self
         self._forward.start()
         self._compiled.start()
-        self._hidden_frames.start()
+        self._anomaly_stacks.start()
         self._await_forward_of(1)
         if not self._plan.root:
             self._backward.start()
@@ -91,12 +91,12 @@ class Recorder:
             _running = None
         self._backward.stop()
         self._compiled.stop()
-        self._hidden_frames.stop()
+        self._anomaly_stacks.stop()
         self._forward.stop()
 
     # -- backward calls ------------------------------------------------------------------------------------------
 
-    def _log_backward(self, call_log: CallLogBuilder, request: BackwardRequest, run: Callable[[], Any]) -> Any:
+    def _log_backward(self, call_log: CallLogNames, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         """As `_on_backward`, with every call logged: those that backward makes belong to it."""
         if self._compiled.is_running or is_tracing():
             return self._on_backward(request, run)
@@ -125,12 +125,12 @@ class Recorder:
         if self._call_log is not None:
             self._call_log.note_end(namespaces)
 
-    def try_out_custom_functions(self) -> None:
+    def check_custom_functions(self) -> None:
         """The program has ended: compare the backward of its custom functions with finite differences."""
         calls = self._forward.calls
         if calls is None or is_one_of_several_processes():
             return  # the others would have to take part
-        for name, reason in calls.try_out_custom_functions().items():
+        for name, reason in calls.check_custom_functions().items():
             self._builder.disclose(f"the backward of {name} was not compared with finite differences: {reason}")
 
     def _on_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
@@ -166,9 +166,9 @@ class Recorder:
         finally:
             self._forward.end_backward(row)
             self._last_sequence_nr = peek_sequence_nr()
-            place = recorded.place if recorded is not None else None
+            index = recorded.graph_index if recorded is not None else None
             del recorded
-        self._thin_out(place)
+        self._forget_redundant_graphs(index)
         self._limit.after_backward(number, has_optimizer=self._has_optimizer())
         if self._plan.is_last(number) or self._is_full():
             self._end_after_last_graph()
@@ -211,9 +211,9 @@ class Recorder:
 
     def _record_refused(self, request: BackwardRequest, names: NameTable, backward: BackwardCall) -> None:
         """None of its roots has a ``grad_fn``: what else was computed since the last call is all there is to see."""
-        refused = [GradlessRoot(names.name_of(tensor), tensor) for tensor in request.roots]
-        ends = loose_ends(names, since=self._last_sequence_nr)
-        self._thin_out(self._record_graph(ends, names, backward, request.frame, refused).place)
+        refused = [RootWithoutGradFn(names.name_of(tensor), tensor) for tensor in request.roots]
+        ends = unconsumed_results(names, since=self._last_sequence_nr)
+        self._forget_redundant_graphs(self._record_graph(ends, names, backward, request.frame, refused).graph_index)
 
     def _record_graph(
         self,
@@ -221,17 +221,17 @@ class Recorder:
         names: NameTable,
         backward: BackwardCall | None = None,
         frame: FrameType | None = None,
-        refused: Sequence[GradlessRoot] = (),
+        refused: Sequence[RootWithoutGradFn] = (),
     ) -> Recorded:
         call = CallAt(backward, self._forward.stacks.current(frame, [])) if backward is not None else None
         with self._plan.working("recording the graph"):
             return self._builder.add_graph(roots, names, call=call, refused=refused)
 
-    def _thin_out(self, place: int | None) -> None:
-        if not self._plan.calls or place is None:
+    def _forget_redundant_graphs(self, index: int | None) -> None:
+        if not self._plan.calls or index is None:
             return
         try:
-            for other in self._kept.add(place, self._builder.graphs[place]):
+            for other in self._kept.add(index, self._builder.graphs[index]):
                 self._builder.forget_graph(other)
         except Exception as defect:  # whatever it is, it must not reach the program
             self._builder.disclose_defect("graphs that tell nothing new could not be left out", defect)
@@ -273,10 +273,10 @@ class Recorder:
         self.note_memory()
         self._record_graph(roots, names)
 
-    def note_limit(self, place: tuple[str, int] | None) -> None:
+    def note_limit(self, location: tuple[str, int] | None) -> None:
         """Tell that a limit ended the program, at this file and line."""
         if self._limit.reason is not None:
-            at = f" at {PurePath(place[0]).name}:{place[1]}" if place is not None else ""
+            at = f" at {PurePath(location[0]).name}:{location[1]}" if location is not None else ""
             self._builder.disclose(
                 f"what comes later: the script was stopped {self._limit.reason}{at} "
                 "(--seconds and --steps say how far it runs)"
@@ -295,11 +295,11 @@ class Recorder:
             self.note_memory()
             self._record_graph(roots, names)
 
-    def record_loose_ends(self, namespaces: list[Mapping[str, Any]]) -> None:
+    def record_unconsumed_results(self, namespaces: list[Mapping[str, Any]]) -> None:
         """Without any backward: record the tensors with a ``grad_fn`` that no other one was computed from."""
         names = NameTable.of(namespaces)
         self.note_memory()
-        roots = loose_ends(names)
+        roots = unconsumed_results(names)
         if roots:
             self._record_graph(roots, names)
 
@@ -340,10 +340,10 @@ class Recorder:
             builder.disclose(sentence)
         return builder.capture(program, arguments, outcome, error, self.backward_calls, calls)
 
-    def let_go_of_all(self) -> None:
+    def release_all(self) -> None:
         """Nothing more will be asked: refer to no tensor of the program, not even weakly."""
         self._models = None
-        self._forward.let_go_of_all()
+        self._forward.release_all()
 
 
 _running: Recorder | None = None

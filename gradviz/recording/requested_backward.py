@@ -25,14 +25,15 @@ from gradviz.graph.query.root_names import root_names
 from gradviz.graph.words import counted
 from gradviz.recording.backward.backward_watch import BackwardRequest, BackwardWatch, unwatched
 from gradviz.recording.backward.measured_calls import MeasuredCalls
-from gradviz.recording.backward.program_state import HOOKS_RAN, program_left_as_it_was
-from gradviz.recording.backward.refused_backward import blamed_root
+from gradviz.recording.backward.program_state import HOOKS_RAN, program_state_restored
+from gradviz.recording.backward.refused_backward import root_in_message
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
-from gradviz.recording.walk.graph_walker import Walk, leaf_variables, walk
+from gradviz.recording.walk.graph_walker import Walk, walk
+from gradviz.recording.walk.leaves import leaf_variables
 from gradviz.recording.walk.roots import RootTensor, root_of
 
 
@@ -44,7 +45,7 @@ class InspectedRoots:
 
     @classmethod
     def of(cls, roots: Sequence[RootTensor]) -> InspectedRoots:
-        return cls(tuple(_nothing if root.tensor is None else weakref.ref(root.tensor) for root in roots))
+        return cls(tuple(_no_tensor if root.tensor is None else weakref.ref(root.tensor) for root in roots))
 
     def measured(self, capture: Capture, gradient: Any, plan: RecordingPlan) -> Capture:
         """The capture of these roots, with the gradients of a backward that starts from `gradient`.
@@ -70,7 +71,7 @@ class InspectedRoots:
         return replace(capture, graphs=graphs, disclosures=tuple(disclosures))
 
 
-def _nothing() -> None:
+def _no_tensor() -> None:
     return None
 
 
@@ -144,7 +145,7 @@ def _run(
 
     leaves = [variable for _, variable in leaf_variables(walked) if variable.requires_grad]
     watch = BackwardWatch(measure, calls.inner.note)
-    with program_left_as_it_was(graph):
+    with program_state_restored(graph):
         watch.start()
         try:
             torch.autograd.grad(tensors, leaves, starts, retain_graph=True, allow_unused=True)
@@ -169,6 +170,6 @@ def _refusal(
             f"the graph of {', '.join(names[:4])} was freed by an earlier backward",
             hint="measure before that, or call it with retain_graph=True",
         )
-    blamed = blamed_root(message, tensors)
+    blamed = root_in_message(message, tensors)
     shape = list(tensors[blamed].shape)
     return BadInput(f"{names[blamed]} has shape {shape}: {message}", hint=f"give gradient= a tensor of shape {shape}")

@@ -80,15 +80,15 @@ def _run_to_its_end(code: CodeType, namespace: dict[str, Any], session: _Session
     try:
         run_users_code(code, namespace)
     except StopScript as request:
-        session.look_at_stop(request)
+        session.note_stop(request)
         return _Ending("stopped")
     except SystemExit as request:
         return _exit_ending(request)
     except KeyboardInterrupt as error:
-        session.look_at_traceback(error)
+        session.note_traceback(error)
         return _Ending("interrupted", 130, error)
     except BaseException as error:
-        session.look_at_traceback(error)
+        session.note_traceback(error)
         return _Ending("failed", 1, error)
     return _Ending("finished")
 
@@ -131,30 +131,30 @@ class _Session:
         if self._recorder is not None:
             self._recorder.stop()
 
-    def look_at_stop(self, request: StopScript) -> None:
+    def note_stop(self, request: StopScript) -> None:
         """The program was ended on the way: take note of what its frames hold, which are about to go."""
         recorder = self._recorder
         if recorder is None:
             return
         recorder.stop()
-        from gradviz.recording.forward.names import namespaces_of_traceback
+        from gradviz.recording.forward.tensor_names import namespaces_of_traceback
 
         recorder.note_end(namespaces_of_traceback(request.__traceback__, with_libraries=False))
-        recorder.note_limit(user_traceback.innermost_own_line(request.__traceback__))
+        recorder.note_limit(user_traceback.own_line_of(request.__traceback__))
 
-    def look_at_traceback(self, error: BaseException) -> None:
+    def note_traceback(self, error: BaseException) -> None:
         """The program broke off: if it had no graph recorded yet, take what its frames hold."""
         recorder = self._recorder
         if recorder is None:
             return
         recorder.stop()
-        from gradviz.recording.forward.names import namespaces_of_traceback
+        from gradviz.recording.forward.tensor_names import namespaces_of_traceback
 
         recorder.note_end(namespaces_of_traceback(error.__traceback__, with_libraries=False))
         namespaces = namespaces_of_traceback(error.__traceback__)
         recorder.note_refused_backward(error, namespaces)
         if not recorder.has_graphs():
-            recorder.record_loose_ends(namespaces)
+            recorder.record_unconsumed_results(namespaces)
 
     def result(self, name: str, arguments: tuple[str, ...], ending: _Ending, namespace: Mapping[str, Any]) -> RunResult:
         """The capture, or a clear word on why there is none."""
@@ -171,7 +171,7 @@ class _Session:
             self._record_root(namespace, failed=ending.outcome == "failed")
         elif not recorder.has_graphs() and ending.error is None:
             self._check_number_of_calls(ending)
-            recorder.record_loose_ends([namespace])
+            recorder.record_unconsumed_results([namespace])
             if not recorder.has_graphs() and ending.outcome == "finished" and not self._plan.calls:
                 raise NothingRecorded(
                     f"{name} called no backward() or grad(), and no variable at its end holds a tensor with a grad_fn",
@@ -179,9 +179,9 @@ class _Session:
                 )
         outcome = "stopped" if recorder.was_stopped and ending.outcome == "finished" else ending.outcome
         if ending.outcome != "interrupted":
-            recorder.try_out_custom_functions()
+            recorder.check_custom_functions()
         capture = recorder.capture(name, arguments, outcome, error)
-        recorder.let_go_of_all()
+        recorder.release_all()
         return RunResult(capture, printed)
 
     def _record_root(self, namespace: Mapping[str, Any], *, failed: bool) -> None:

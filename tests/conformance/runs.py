@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from gradviz.capture.capture import Capture
-from gradviz.recording.inline import BlockRecorder
+from gradviz.recording.recorded_block import BlockRecorder
 from gradviz.recording.run.plan import RecordingPlan
 from tests.conformance.known_graph import KnownGraph, walk_naively
 from tests.conformance.sample import Sample, cotangents, forward

@@ -30,29 +30,31 @@ class InnerBackwards:
         if recorded is None:
             yield
             return
-        places: set[int] = set()
-        self._running[recorded.place] = recorded.walk, places
+        indices: set[int] = set()
+        self._running[recorded.graph_index] = recorded.walk, indices
         try:
             yield
         finally:
-            del self._running[recorded.place]
-            if places:
-                self._builder.graphs[recorded.place] = _marked(self._builder.graphs[recorded.place], places)
+            del self._running[recorded.graph_index]
+            if indices:
+                self._builder.graphs[recorded.graph_index] = _marked(
+                    self._builder.graphs[recorded.graph_index], indices
+                )
 
     def note(self) -> None:
         """A call from inside the engine is about to run; must not raise, as the program waits."""
         try:
             node = current_autograd_node()
-            for walk, places in list(self._running.values()):
-                place = walk.position.get(node)
-                if place is not None:
-                    places.add(place)
+            for walk, indices in list(self._running.values()):
+                index = walk.position.get(node)
+                if index is not None:
+                    indices.add(index)
         except Exception as defect:
             self._builder.disclose_defect("a backward inside backward could not be noted", defect)
 
 
-def _marked(graph: Graph, places: set[int]) -> Graph:
+def _marked(graph: Graph, indices: set[int]) -> Graph:
     nodes = list(graph.nodes)
-    for place in places:
-        nodes[place] = replace(nodes[place], calls_backward=True)
+    for index in indices:
+        nodes[index] = replace(nodes[index], calls_backward=True)
     return replace(graph, nodes=tuple(nodes))

@@ -30,7 +30,7 @@ class KeptGraphs:
 
     def __init__(self, recent_nodes: int = RECENT_NODES) -> None:
         self._lock = Lock()
-        self._most_recent_nodes = recent_nodes
+        self._max_recent_nodes = recent_nodes
         self._newest: dict[Hashable, int] = {}
         """Places of graphs, by what kind they are of."""
         self._recent: dict[int, int] = {}
@@ -39,15 +39,15 @@ class KeptGraphs:
         self._seen: set[Symptom] = set()
         self._kept_for: Counter[str] = Counter()
 
-    def add(self, place: int, graph: Graph) -> list[int]:
-        """The graph at `place` is complete; gives the places of those to forget."""
+    def add(self, index: int, graph: Graph) -> list[int]:
+        """The graph at `index` is complete; gives the places of those to forget."""
         with self._lock:
             kind = _kind(graph)
             is_first = kind not in self._newest and len(self._newest) < MAX_KINDS
             if is_first or kind in self._newest:
-                self._newest[kind] = place
+                self._newest[kind] = index
             if not (self._has_new_symptom(graph) or is_first):
-                self._recent[place] = len(graph.nodes)
+                self._recent[index] = len(graph.nodes)
                 self._recent_nodes += len(graph.nodes)
             return list(self._too_old())
 
@@ -60,11 +60,11 @@ class KeptGraphs:
 
     def _too_old(self) -> Iterator[int]:
         newest = set(self._newest.values())
-        for place in [place for place in self._recent if place not in newest]:
-            if self._recent_nodes <= self._most_recent_nodes and len(self._recent) <= RECENT_GRAPHS:
+        for index in [index for index in self._recent if index not in newest]:
+            if self._recent_nodes <= self._max_recent_nodes and len(self._recent) <= RECENT_GRAPHS:
                 return
-            self._recent_nodes -= self._recent.pop(place)
-            yield place
+            self._recent_nodes -= self._recent.pop(index)
+            yield index
 
 
 def _kind(graph: Graph) -> Hashable:

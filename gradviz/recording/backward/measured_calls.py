@@ -18,7 +18,7 @@ from gradviz.recording.backward.gradients.recorder import GradientRecorder
 from gradviz.recording.backward.gradients.root_shares import NOTHING_TO_COMPARE, measured_root_shares
 from gradviz.recording.backward.inner_backward import InnerBackwards
 from gradviz.recording.backward.program_state import HOOKS_RAN
-from gradviz.recording.compiled.nan_lines import CompiledReplays
+from gradviz.recording.compiled.nan_lines import CompiledReruns
 from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.torch_access.engine import why_backward_cannot_be_measured
 from gradviz.recording.torch_access.tensor_facts import FactsTable
@@ -44,33 +44,33 @@ class MeasuredCalls:
         if gradients is None or recorded is None:
             return run()
         result = None
-        replays = self._replays(recorded)
+        reruns = self._reruns(recorded)
         try:
             result = run()
         finally:
-            if replays is not None:
-                replays.stop()
-            self._add_what_flowed(gradients, recorded.place, result)
-            self._look_into_compiled_code(replays, recorded.place)
+            if reruns is not None:
+                reruns.stop()
+            self._add_what_flowed(gradients, recorded.graph_index, result)
+            self._look_into_compiled_code(reruns, recorded.graph_index)
         return result
 
-    def _replays(self, recorded: Recorded) -> CompiledReplays | None:
+    def _reruns(self, recorded: Recorded) -> CompiledReruns | None:
         """Ready to look into compiled code, where every call is logged."""
         if not self.plan.calls:
             return None
-        replays = CompiledReplays(recorded.walk)
+        reruns = CompiledReruns(recorded.walk)
         try:
-            replays.start()
+            reruns.start()
         except Exception as defect:  # whatever it is, it must not reach the program
-            replays.stop()
+            reruns.stop()
             self.builder.disclose_defect("compiled code could not be looked into", defect)
             return None
-        return replays
+        return reruns
 
-    def _look_into_compiled_code(self, replays: CompiledReplays | None, place: int) -> None:
+    def _look_into_compiled_code(self, reruns: CompiledReruns | None, index: int) -> None:
         try:
-            if replays is not None:
-                self.builder.graphs[place] = replays.added_to(self.builder.graphs[place])
+            if reruns is not None:
+                self.builder.graphs[index] = reruns.added_to(self.builder.graphs[index])
         except Exception as defect:  # whatever it is, it must not reach the program
             self.builder.disclose_defect("compiled code could not be looked into", defect)
 
@@ -78,7 +78,7 @@ class MeasuredCalls:
         """Measuring, ready for the call; None where nothing is to be measured."""
         if recorded is None or not self.plan.gradients:
             return None
-        graph = self.builder.graphs[recorded.place]
+        graph = self.builder.graphs[recorded.graph_index]
         obstacle = why_backward_cannot_be_measured()
         if obstacle is not None:
             number = graph.backward.number if graph.backward else 0
@@ -98,7 +98,7 @@ class MeasuredCalls:
         return gradients
 
     def _with_root_shares(self, recorded: Recorded, request: BackwardRequest) -> Graph:
-        graphs, graph = self.builder.graphs, self.builder.graphs[recorded.place]
+        graphs, graph = self.builder.graphs, self.builder.graphs[recorded.graph_index]
         try:
             shares = measured_root_shares(recorded.walk, graph, request)
         except Exception as error:  # of a hook of the program, too: its own backward will raise it again
@@ -110,14 +110,14 @@ class MeasuredCalls:
             return graph
         if any(node.hooks for node in graph.nodes):
             self.builder.disclose(HOOKS_RAN)
-        graphs[recorded.place] = graph = replace(graph, root_shares=shares)
+        graphs[recorded.graph_index] = graph = replace(graph, root_shares=shares)
         return graph
 
-    def _add_what_flowed(self, gradients: GradientRecorder, place: int, result: Any) -> None:
+    def _add_what_flowed(self, gradients: GradientRecorder, index: int, result: Any) -> None:
         graphs = self.builder.graphs
         try:
             gradients.stop(result)
-            graphs[place] = gradients.added_to(graphs[place])
+            graphs[index] = gradients.added_to(graphs[index])
         except Exception as defect:  # whatever it is, it must not reach the program
             self.builder.disclose_defect("gradients could not be measured", defect)
         for reason, count in gradients.unknown_shares.items():

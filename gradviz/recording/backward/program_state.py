@@ -23,7 +23,7 @@ HOOKS_RAN = "hooks of the program ran once more for every backward that was meas
 
 
 @contextmanager
-def program_left_as_it_was(graph: Graph) -> Iterator[None]:
+def program_state_restored(graph: Graph) -> Iterator[None]:
     """Random generators, and every ``.grad`` that a backward through `graph` may set, are afterwards what they were."""
     with DISABLE_TORCH_FUNCTION():
         tensors = _tensors()
@@ -35,7 +35,7 @@ def program_left_as_it_was(graph: Graph) -> Iterator[None]:
             for leaf in leaves:
                 leaf.grad = None  # what is not there is not added to
     try:
-        with generators_left_as_they_were():
+        with generators_restored():
             yield
     finally:
         with DISABLE_TORCH_FUNCTION():
@@ -44,7 +44,7 @@ def program_left_as_it_was(graph: Graph) -> Iterator[None]:
 
 
 @contextmanager
-def generators_left_as_they_were() -> Iterator[None]:
+def generators_restored() -> Iterator[None]:
     """The generators of random numbers that the program may use are afterwards where they were."""
     states = list(_generator_states())
     try:

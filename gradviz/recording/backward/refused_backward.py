@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gradviz.recording.forward.names import NameTable
+from gradviz.recording.forward.tensor_names import NameTable
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_torch_file
 from gradviz.recording.torch_access.engine import is_refusal
@@ -26,11 +26,11 @@ _ARGUMENTS = {
 """By the code of torch's functions: their name, and the variables that hold what they were given, as tuples."""
 
 
-def blamed_root(message: str, tensors: Sequence[torch.Tensor]) -> int:
+def root_in_message(message: str, tensors: Sequence[torch.Tensor]) -> int:
     """The place of the tensor that torch's message is about."""
-    place = re.search(r"grad_output\[(\d+)\]", message)
-    if place is not None and int(place[1]) < len(tensors):
-        return int(place[1])
+    index = re.search(r"grad_output\[(\d+)\]", message)
+    if index is not None and int(index[1]) < len(tensors):
+        return int(index[1])
     return next((number for number, tensor in enumerate(tensors) if tensor.numel() != 1), 0)
 
 
@@ -46,10 +46,10 @@ class RefusedBackward:
     def words(self, names: NameTable) -> str:
         """Which root it was about, by name, and what did not fit."""
         with DISABLE_TORCH_FUNCTION():
-            place = blamed_root(self.message, self.tensors)
-            tensor = self.tensors[place]
-            name = names.name_of(tensor) or (f"root {place + 1}" if len(self.tensors) > 1 else "its root")
-            gradient = self.gradients[place] if place < len(self.gradients) else None
+            index = root_in_message(self.message, self.tensors)
+            tensor = self.tensors[index]
+            name = names.name_of(tensor) or (f"root {index + 1}" if len(self.tensors) > 1 else "its root")
+            gradient = self.gradients[index] if index < len(self.gradients) else None
             given = (
                 f"a gradient of shape {list(gradient.shape)}" if isinstance(gradient, torch.Tensor) else "no gradient"
             )

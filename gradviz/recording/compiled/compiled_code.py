@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from gradviz.recording.forward_watch import ForwardWatch
-from gradviz.recording.run.stacks import calling_frame
+from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.torch_access.import_notice import ImportNotice
 from gradviz.recording.torch_access.modules import global_hook_tables
 from gradviz.recording.torch_access.names import find

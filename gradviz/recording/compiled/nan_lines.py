@@ -19,7 +19,7 @@ import torch
 from msgspec.structs import replace
 
 from gradviz.graph.model import CallSite, Graph
-from gradviz.recording.backward.gradients.hooks import measuring
+from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.torch_access.engine import compiled_backward_of
 from gradviz.recording.torch_access.nodes import TELLS_SAVED_TENSORS, python_function_class, saved_in
 from gradviz.recording.walk.graph_walker import Walk
@@ -42,7 +42,7 @@ class _Kept:
 
 
 @dataclass(frozen=True)
-class InnerBirth:
+class BrokenOperation:
     """The operation that made NaN or Inf of finite numbers."""
 
     operation: str
@@ -52,7 +52,7 @@ class InnerBirth:
 
 
 @dataclass
-class CompiledReplays:
+class CompiledReruns:
     """Watches the compiled nodes of a walk from `start` to `stop`."""
 
     walk: Walk
@@ -65,11 +65,11 @@ class CompiledReplays:
         if sum(tensor.nbytes for each in kept.values() for tensor in each.saved) > MAX_BYTES:
             return
         self._kept = kept
-        for place in kept:
-            self._hooks.append(self.walk.wrappers[place].register_prehook(partial(self._note, place)))
+        for index in kept:
+            self._hooks.append(self.walk.wrappers[index].register_prehook(partial(self._note, index)))
 
-    def _note(self, place: int, gradients: tuple[torch.Tensor | None, ...]) -> None:
-        self._kept[place].tangents = gradients
+    def _note(self, index: int, gradients: tuple[torch.Tensor | None, ...]) -> None:
+        self._kept[index].tangents = gradients
 
     def stop(self) -> None:
         """Take the hooks off; safe to call twice."""
@@ -80,13 +80,14 @@ class CompiledReplays:
     def added_to(self, graph: Graph) -> Graph:
         """The graph, in which compiled nodes that made NaN or Inf have the line inside of them as their call site."""
         sites, nodes = list(graph.call_sites), list(graph.nodes)
-        for place, kept in self._kept.items():
-            broken = any(sent is not None and (sent.nans or sent.infs) for sent in nodes[place].gradients)
-            birth = _birth(kept) if broken else None
-            if birth is not None:
-                told = nodes[place].attributes | {BROKEN_BY: birth.operation}
-                nodes[place] = replace(nodes[place], call_site=len(sites), attributes=told)
-                sites.append(CallSite(birth.file, birth.line, birth.function, graph.nodes[place].call_site))
+        for index, kept in self._kept.items():
+            broken = any(sent is not None and (sent.nans or sent.infs) for sent in nodes[index].gradients)
+            origin = _origin_of(kept) if broken else None
+            if origin is not None:
+                told = nodes[index].attributes | {BROKEN_BY: origin.operation}
+                nodes[index] = replace(nodes[index], call_site=len(sites), attributes=told)
+                caller = graph.nodes[index].call_site
+                sites.append(CallSite(origin.file, origin.line, origin.function, caller))
         self._kept = {}
         return (
             replace(graph, nodes=tuple(nodes), call_sites=tuple(sites)) if len(sites) > len(graph.call_sites) else graph
@@ -94,22 +95,22 @@ class CompiledReplays:
 
 
 def _compiled_nodes(walk: Walk) -> Iterator[tuple[int, _Kept]]:
-    for place, wrapper in enumerate(walk.wrappers):
+    for index, wrapper in enumerate(walk.wrappers):
         module = compiled_backward_of(python_function_class(wrapper)) if TELLS_SAVED_TENSORS else None
         if isinstance(module, torch.fx.GraphModule):
             slots = saved_in(wrapper, "_raw_saved_tensors")
             saved = [slot.data for slot in slots if slot.unpack_hook is None and isinstance(slot.data, torch.Tensor)]
             if len(saved) == len(slots):
-                yield place, _Kept(module, saved)
+                yield index, _Kept(module, saved)
 
 
-def _birth(kept: _Kept) -> InnerBirth | None:
+def _origin_of(kept: _Kept) -> BrokenOperation | None:
     """None where what the node was compiled from cannot be run again as it is, or tells nothing."""
     inputs = [*kept.saved, *kept.tangents]
     wanted = [node for node in kept.module.graph.nodes if node.op == "placeholder"]
     if len(wanted) != len(inputs) or None in kept.tangents or not _is_repeatable(kept.module):
         return None
-    finder = _BirthFinder(kept.module)
+    finder = _OriginFinder(kept.module)
     with measuring():
         finder.run(*inputs)
     return finder.found
@@ -125,10 +126,10 @@ def _is_repeatable(module: Any) -> bool:
     return True
 
 
-class _BirthFinder(torch.fx.Interpreter):
+class _OriginFinder(torch.fx.Interpreter):
     """Runs operation by operation, and remembers the first that made NaN or Inf."""
 
-    found: InnerBirth | None = None
+    found: BrokenOperation | None = None
 
     def run_node(self, n: Any) -> Any:
         result = super().run_node(n)
@@ -137,7 +138,7 @@ class _BirthFinder(torch.fx.Interpreter):
             frames = list(_FRAME.finditer(n.meta.get("stack_trace") or ""))
             if _all_finite(given) and frames:
                 where = frames[-1]
-                self.found = InnerBirth(str(n.target), where["file"], int(where["line"]), where["function"])
+                self.found = BrokenOperation(str(n.target), where["file"], int(where["line"]), where["function"])
         return result
 
 

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import torch
 
 from gradviz.graph.model import TensorFacts
-from gradviz.recording.run.stacks import CallFrame
+from gradviz.recording.run.line_attribution import CallFrame
 
 
 class Row(NamedTuple):
     """The torch call that made a node."""
 
-    place: int
+    number: int
     last_sequence_nr: int
     function: Any
     stack: int
@@ -58,7 +58,7 @@ class ThreadLog:
         self._function_ids: dict[Any, int] = {}
         self._function_list: list[Any] = []
         self.row_constants: dict[int, tuple[int, ...]] = {}
-        """Constants (places in `ForwardLog.constants`) that a row's call received."""
+        """Constants (indices in `ForwardLog.constants`) that a row's call received."""
         self.checkpointed_rows: set[int] = set()
         """Rows whose saved tensors non-reentrant checkpointing packs, to compute them again in backward."""
         self.inplace_rows: set[int] = set()
@@ -132,7 +132,7 @@ class ThreadLog:
 
     def used_constants(self) -> set[int]:
         """Constants that rows received."""
-        return {place for places in self.row_constants.values() for place in places}
+        return {index for indices in self.row_constants.values() for index in indices}
 
     def _forget(self, rows: int, scopes: int) -> None:
         oldest = self._calls[0]
@@ -163,7 +163,7 @@ class ForwardLog:
         self.modules: dict[int, tuple[Callable[[], torch.nn.Module | None], str]] = {}
         """Every module that ran: a weak reference and its class name."""
         self.modules_elsewhere: dict[int, None] = {}
-        """Those that ran on other threads than the main one, by their places in `modules`."""
+        """Those that ran on other threads than the main one, by their indices in `modules`."""
         self._module_ids: dict[int, int] = {}
         self._call_counts: dict[int, int] = {}
         self.root_modules: dict[int, None] = {}
@@ -201,7 +201,7 @@ class ForwardLog:
 
     def called_modules(self) -> list[torch.nn.Module]:
         """Modules that ran outside any other and are still there, in the order of their first call."""
-        return [module for place in self.root_modules if (module := self.modules[place][0]()) is not None]
+        return [module for index in self.root_modules if (module := self.modules[index][0]()) is not None]
 
     def constant(self, tensor: torch.Tensor, read_facts: Callable[[torch.Tensor], TensorFacts]) -> int:
         """Place of a tensor in `constants`; its facts are read at first sight."""
@@ -210,21 +210,21 @@ class ForwardLog:
         seen = self.constants.get(known) if known is not None else None
         if known is not None and seen is not None and seen.tensor() is tensor:
             return known
-        place = self._constant_ids[id(tensor)] = next(self._next_constant)
-        self.constants[place] = SeenConstant(weakref.ref(tensor), read_facts(tensor))
-        return place
+        index = self._constant_ids[id(tensor)] = next(self._next_constant)
+        self.constants[index] = SeenConstant(weakref.ref(tensor), read_facts(tensor))
+        return index
 
-    def let_go(self, tensor: torch.Tensor) -> None:
+    def release(self, tensor: torch.Tensor) -> None:
         """Refer to this tensor no more; what it was is still known."""
-        place = self._constant_ids.get(id(tensor))
-        seen = self.constants.get(place) if place is not None else None
-        if place is not None and seen is not None and seen.tensor() is tensor:
-            self.constants[place] = seen._replace(tensor=_nothing)
+        index = self._constant_ids.get(id(tensor))
+        seen = self.constants.get(index) if index is not None else None
+        if index is not None and seen is not None and seen.tensor() is tensor:
+            self.constants[index] = seen._replace(tensor=_no_tensor)
 
-    def let_go_of_all(self) -> None:
+    def release_all(self) -> None:
         """Refer to no tensor any more."""
-        for place, seen in self.constants.items():
-            self.constants[place] = seen._replace(tensor=_nothing)
+        for index, seen in self.constants.items():
+            self.constants[index] = seen._replace(tensor=_no_tensor)
         self._constant_ids.clear()
 
     def end_call(self, log: ThreadLog, sequence_nr: int, other_scopes: Callable[[], set[int]] = set) -> None:
@@ -243,38 +243,38 @@ class ForwardLog:
             while scope != NO_SCOPE and scope not in used:
                 used.add(scope)
                 scope = self.scopes[scope].parent
-        for scope in _settled(self.scopes):
+        for scope in _older_entries(self.scopes):
             if scope not in used:
                 del self.scopes[scope]
         running = {entry.module for entry in list(self.scopes.values())}
-        for place in _settled(self.modules):
-            if place not in running and self.modules[place][0]() is None:
-                del self.modules[place], self._call_counts[place]
-                self.root_modules.pop(place, None)
+        for index in _older_entries(self.modules):
+            if index not in running and self.modules[index][0]() is None:
+                del self.modules[index], self._call_counts[index]
+                self.root_modules.pop(index, None)
         _keep_known(self._module_ids, self.modules)
 
     def _forget_constants(self) -> None:
-        used = {place for log in list(self.threads.values()) for place in log.used_constants()}
-        for place in _settled(self.constants):
-            if place not in used:
-                del self.constants[place]
+        used = {index for log in list(self.threads.values()) for index in log.used_constants()}
+        for index in _older_entries(self.constants):
+            if index not in used:
+                del self.constants[index]
         _keep_known(self._constant_ids, self.constants)
 
 
-def _nothing() -> None:
+def _no_tensor() -> None:
     return None
 
 
-_IN_FLIGHT = 64
+_NEWEST_KEPT = 64
 """So many of the newest entries of a table are kept: another thread may be about to note where it uses one."""
 
 
-def _settled(table: dict[int, Any]) -> list[int]:
-    return list(table)[:-_IN_FLIGHT]
+def _older_entries(table: dict[int, Any]) -> list[int]:
+    return list(table)[:-_NEWEST_KEPT]
 
 
-def _keep_known(places: dict[int, int], table: dict[int, Any]) -> None:
+def _keep_known(indices: dict[int, int], table: dict[int, Any]) -> None:
     """Forget ids of objects whose entry in `table` was forgotten."""
-    for key, place in list(places.items()):
-        if place not in table:
-            del places[key]
+    for key, index in list(indices.items()):
+        if index not in table:
+            del indices[key]

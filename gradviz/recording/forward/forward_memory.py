@@ -16,7 +16,7 @@ import torch
 
 from gradviz.graph.saved_tensors import AllocatorReading, TorchObjects
 from gradviz.recording.forward.module_tree import distinct_modules, parameters_inside
-from gradviz.recording.forward.names import NameTable, names_on_stack
+from gradviz.recording.forward.tensor_names import NameTable, names_on_stack
 from gradviz.recording.torch_access import allocators
 from gradviz.recording.torch_access.modules import own_buffers, own_parameters
 from gradviz.recording.torch_access.tensors import (

@@ -21,7 +21,7 @@ from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Constant, Node
 from gradviz.graph.saved_tensors import SavedTensor
 from gradviz.recording.backward.gradients.gradient_sums import Slot
-from gradviz.recording.backward.gradients.hooks import measuring
+from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.torch_access.modes import is_transforming
 from gradviz.recording.torch_access.names import tensor_attribute
@@ -60,11 +60,11 @@ class ForwardValues:
                 if number is not None:
                     self._results[after - 1, _output_nr(result)] = number
 
-    def note_constant(self, place: int, tensor: torch.Tensor) -> None:
-        """A torch call was given this tensor, which stands at `place` in the log."""
+    def note_constant(self, index: int, tensor: torch.Tensor) -> None:
+        """A torch call was given this tensor, which stands at `index` in the log."""
         number = self.take(tensor)
         if number is not None:
-            self._constants[place] = number
+            self._constants[index] = number
 
     def take(self, tensor: torch.Tensor) -> int | None:
         """The number by which `_figures` will know its values; None where they are not wanted."""
@@ -79,12 +79,12 @@ class ForwardValues:
 
     # -- into a graph ----------------------------------------------------------------------------------------------
 
-    def added_to_constants(self, constants: Iterable[Constant], places: Iterable[int]) -> tuple[Constant, ...]:
-        """The constants with their values; `places` are those in the log. Waits for accelerators."""
+    def added_to_constants(self, constants: Iterable[Constant], indices: Iterable[int]) -> tuple[Constant, ...]:
+        """The constants with their values; `indices` are those in the log. Waits for accelerators."""
         figures = self._figures()
         return tuple(
-            replace(constant, value=figures.get(self._constants.get(place, -1)))
-            for constant, place in zip(constants, places, strict=True)
+            replace(constant, value=figures.get(self._constants.get(index, -1)))
+            for constant, index in zip(constants, indices, strict=True)
         )
 
     def added_to_nodes(
@@ -100,29 +100,29 @@ class ForwardValues:
             saved: numbers that `take` gave to saved tensors, by the place of the node and the slot.
         """
         late = {
-            (place, output_nr): number
-            for place, output_nr, tensor in held
-            if (nodes[place].sequence_nr, output_nr) not in self._results and (number := self.take(tensor)) is not None
+            (index, output_nr): number
+            for index, output_nr, tensor in held
+            if (nodes[index].sequence_nr, output_nr) not in self._results and (number := self.take(tensor)) is not None
         }
         figures = self._figures()
         taken: list[list[TensorFigures | None]] = []
-        for place, node in enumerate(nodes):
+        for index, node in enumerate(nodes):
             values = []
             for output_nr, facts in enumerate(node.outputs):
                 made = None if node.sequence_nr is None else self._results.get((node.sequence_nr, output_nr))
-                number = late.get((place, output_nr), -1) if made is None else made
+                number = late.get((index, output_nr), -1) if made is None else made
                 found = figures.get(number)
                 is_of_this = facts is not None and found is not None and found.shape == facts.shape
                 values.append(found if is_of_this and found is not None and found.is_measured else None)
             taken.append(values)
         _carry_through_reshapes(nodes, taken)
-        for place, values in enumerate(taken):
-            self._count_unknown(nodes[place], values)
+        for index, values in enumerate(taken):
+            self._count_unknown(nodes[index], values)
             if any(values):
-                nodes[place] = replace(nodes[place], values=tuple(values))
-        for place in dict.fromkeys(place for place, _ in saved):
-            told = (_with_value(each, figures.get(saved.get((place, each.slot), -1))) for each in nodes[place].saved)
-            nodes[place] = replace(nodes[place], saved=tuple(told))
+                nodes[index] = replace(nodes[index], values=tuple(values))
+        for index in dict.fromkeys(index for index, _ in saved):
+            told = (_with_value(each, figures.get(saved.get((index, each.slot), -1))) for each in nodes[index].saved)
+            nodes[index] = replace(nodes[index], saved=tuple(told))
 
     def _figures(self) -> dict[int, TensorFigures]:
         with measuring():

@@ -24,7 +24,7 @@ _peek = peek_sequence_nr
 _DISPATCHER = handle_torch_function.__code__
 
 
-class EveryCall(Protocol):
+class CallListener(Protocol):
     """Told of every call before and after it runs; see `call_recorder`."""
 
     def begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:
@@ -58,7 +58,7 @@ class CallMode(TorchFunctionMode):
         self.is_on = False
         self.before_call: Callable[[Any, tuple[Any, ...]], None] | None = None
         """Told of every call before it runs, while it is set."""
-        self.every_call: EveryCall | None = None
+        self.listener: CallListener | None = None
         """Told of every call before and after it runs, also of those that make no nodes, while it is set."""
 
     def __torch_function__(
@@ -67,7 +67,7 @@ class CallMode(TorchFunctionMode):
         if self.before_call is not None and self.is_on:
             self.before_call(func, args)
         frame = _calling_frame()
-        listener = self.every_call if self.is_on else None
+        listener = self.listener if self.is_on else None
         pending = listener.begin(func, args, kwargs or {}, frame) if listener is not None else None
         before = _peek()
         self._is_handling = True
@@ -111,7 +111,7 @@ class CallMode(TorchFunctionMode):
             self.is_on = False
         return found
 
-    def take_off_for_good(self) -> None:
+    def take_off_permanently(self) -> None:
         """The same at the end of the recording, also from inside the handler."""
         self.is_on = False
         if not self.take_off() and self._is_handling:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_torch_file
-from gradviz.recording.run.stacks import function_name
+from gradviz.recording.run.line_attribution import function_name
 
 _WORDS = ("no_grad", "inference_mode", "set_grad_enabled")
 _DECORATED = frozenset({"ctx_factory", "func"})
@@ -43,10 +43,10 @@ class GradModeWatch:
     def note(self, args: tuple[Any, ...], frame: FrameType | None) -> None:
         """Gradients are being switched by the torch frame `frame`."""
         leaves = False
-        place: Location | None = None
+        location: Location | None = None
         while frame is not None and is_torch_file(frame.f_code.co_filename):
             leaves = leaves or frame.f_code.co_name == "__exit__"
-            place = place or _decorator_line(frame)
+            location = location or _decorator_line(frame)
             frame = frame.f_back
         while frame is not None and frame.f_code.co_filename == contextlib.__file__:  # an ExitStack that enters it
             frame = frame.f_back
@@ -55,15 +55,15 @@ class GradModeWatch:
                 self._switches.pop()
             return
         if not args or args[0]:
-            place = None
-        elif place is None and frame is not None:
-            place = Location(frame.f_code.co_filename, frame.f_lineno, function_name(frame.f_code))
+            location = None
+        elif location is None and frame is not None:
+            location = Location(frame.f_code.co_filename, frame.f_lineno, function_name(frame.f_code))
         # `with set_grad_enabled(False)` switches when it is made and again when it is entered.
-        if not self._switches or self._switches[-1] != place or place is None:
-            self._switches.append(place)
+        if not self._switches or self._switches[-1] != location or location is None:
+            self._switches.append(location)
         del self._switches[: -_MAX_SWITCHES or None]
 
-    def place(self, frame: FrameType | None, *, is_inference: bool) -> Location | None:
+    def location(self, frame: FrameType | None, *, is_inference: bool) -> Location | None:
         """The line that switched gradients off for a call from `frame`."""
         if not is_inference and self._switches and self._switches[-1] is not None:
             return self._switches[-1]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from gradviz.graph.call_log import Definition
 from gradviz.graph.model import CustomFunction
 from gradviz.recording.run.file_kinds import is_torch_file
-from gradviz.recording.run.stacks import function_name
+from gradviz.recording.run.line_attribution import function_name
 
 
 class Callback(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,8 +19,8 @@ STAND_IN = "<gradviz stands in>"
 def torch_folder() -> str:
     """Where torch's Python files are; found without importing torch."""
     spec = find_spec("torch")
-    places = spec.submodule_search_locations if spec is not None else None
-    return places[0] + "/" if places else "<no torch>"
+    locations = spec.submodule_search_locations if spec is not None else None
+    return locations[0] + "/" if locations else "<no torch>"
 
 
 @cache
@@ -62,6 +63,12 @@ _MODULE_FILE = str(Path("torch", "nn", "modules", "module.py"))
 def is_hook_detour(code: CodeType) -> bool:
     """True for the function of its own in which `Module._call_impl` runs a call while any hook is registered."""
     return code.co_name == "inner" and code.co_filename.endswith(_MODULE_FILE)
+
+
+def own_line(lines: Iterable[tuple[CodeType, int]]) -> tuple[str, int] | None:
+    """File and line of the first of these that is in the user's own code, neither in a library nor in gradviz."""
+    own = ((code.co_filename, line) for code, line in lines if not is_gradviz_code(code))
+    return next((location for location in own if not is_library_file(location[0])), None)
 
 
 def is_gradviz_code(code: CodeType) -> bool:

@@ -18,7 +18,7 @@ from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog, Definition, LoggedTensor
 from gradviz.graph.model import CallSite, CustomFunction, Graph
 
-_Place = TypeVar("_Place", CallSite, Definition, CustomFunction)
+_Located = TypeVar("_Located", CallSite, Definition, CustomFunction)
 
 PYTHON = "<python>"
 """The program where there is neither a script nor a cell: an interactive prompt, ``python -c``."""
@@ -87,5 +87,5 @@ def _renamed_tensor(tensor: LoggedTensor, named: Callable[[str], str]) -> Logged
     return replace(tensor, holder=replace(holder, lines=lines))
 
 
-def _renamed(places: tuple[_Place, ...], named: Callable[[str], str]) -> tuple[_Place, ...]:
-    return tuple(replace(place, file=named(place.file)) for place in places)
+def _renamed(items: tuple[_Located, ...], named: Callable[[str], str]) -> tuple[_Located, ...]:
+    return tuple(replace(item, file=named(item.file)) for item in items)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import Any, TypeVar
 
 from gradviz.recording.torch_access.modes import pause_tracing, resume_tracing
 
@@ -39,3 +41,22 @@ class Defects:
             f"{what.format(f'{count:,}')}, which is a defect of gradviz: {defect}"
             for defect, count in self._counts.items()
         ]
+
+
+_Method = TypeVar("_Method", bound=Callable[..., None])
+
+
+def shielded(method: _Method) -> _Method:
+    """The program sees no failure of `method`: `Defects.caught` of its object, written out as it runs at each call."""
+
+    @wraps(method)
+    def shielded_method(self: Any, *args: Any) -> None:
+        tracing = pause_tracing()
+        try:
+            method(self, *args)
+        except Exception as defect:
+            self.defects.note(defect)
+        finally:
+            resume_tracing(tracing)
+
+    return shielded_method  # type: ignore[return-value]

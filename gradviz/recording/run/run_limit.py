@@ -55,8 +55,8 @@ class RunLimit:
         self._end(self._time_is_up())
 
     def _end_of_step(self, steps: int) -> None:
-        most = self._limits.steps
-        if most is not None and steps >= most:
+        max_steps = self._limits.steps
+        if max_steps is not None and steps >= max_steps:
             self._end(f"after {counted(steps, 'step')}")
         elif self._is_over(1):
             self._end(self._time_is_up())

@@ -11,14 +11,14 @@ from types import CodeType, TracebackType
 from typing import Any
 
 from gradviz.capture.capture import ScriptError
-from gradviz.recording.run.file_kinds import is_gradviz_code, is_hook_detour, is_library_file
+from gradviz.recording.run.file_kinds import is_gradviz_code, is_hook_detour, own_line
 
 
 def script_error(error: BaseException, *, in_backward: bool) -> ScriptError:
     """What a capture keeps of an exception; the exception itself is not touched."""
     trace = traceback_without_our_frames(error)
     text = "".join(traceback.format_exception(type(error), error, trace))
-    return ScriptError(type(error).__name__, str(error), text, innermost_own_line(trace), in_backward)
+    return ScriptError(type(error).__name__, str(error), text, own_line_of(trace), in_backward)
 
 
 def traceback_without_our_frames(error: BaseException) -> TracebackType | None:
@@ -87,15 +87,10 @@ def direct_call_in(code: CodeType) -> tuple[int, int] | None:
     return None
 
 
-def innermost_own_line(trace: TracebackType | None) -> tuple[str, int] | None:
-    """File and line of the innermost frame that is not a library's."""
-    found = None
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if not is_library_file(code.co_filename) and not is_gradviz_code(code):
-            found = (code.co_filename, trace.tb_lineno)
-        trace = trace.tb_next
-    return found
+def own_line_of(trace: TracebackType | None) -> tuple[str, int] | None:
+    """File and line of the innermost frame of a traceback that runs the user's own code."""
+    frames = list(traceback.walk_tb(trace))
+    return own_line((frame.f_code, line) for frame, line in reversed(frames))
 
 
 # Where the program's part of a stack begins.

@@ -378,16 +378,6 @@ CAPABILITIES = (
         seen="2.6 to 2.15",
     ),
     Capability(
-        "names of traced values",
-        "to keep the names that torch.jit.trace finds in the program's frames",
-        ("torch.jit._trace._create_interpreter_name_lookup_fn",),
-        probes.traced_names,
-        instead="",
-        lost="how torch.jit.trace finds names: its graphs have others",
-        unseen="names of traced values are not known",
-        seen="2.6 to 2.15",
-    ),
-    Capability(
         "compiled code",
         "to stay out of the sight of Dynamo, which would trace us",
         (

@@ -27,7 +27,6 @@ PATCHES = (
     Patch("torch.autograd.function.BackwardCFunction.__init__", "to notice them since: every call makes one"),
     Patch("torch.autograd.function.FunctionMeta.forward", "to see what they are given"),
     Patch("torch.fx.traceback.format_stack", "to keep our frames out of anomaly mode's stacks"),
-    Patch("torch.jit._trace._create_interpreter_name_lookup_fn", "to find names of traced values past our frames"),
     Patch("torch._C._log_api_usage_once", "to notice that a module is made"),
     Patch("torch.utils.weakref", "to let go of tensors that are about to be swapped"),
     Patch("torch.autograd.variable.VariableMeta.__call__", "to notice torch.autograd.Variable(...)"),

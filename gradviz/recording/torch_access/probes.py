@@ -345,11 +345,6 @@ def anomaly_stacks() -> bool:
     return bool(asked)
 
 
-def traced_names() -> bool:
-    """The function is there that makes the one which names traced values; tracing itself would cost too much."""
-    return callable(find("torch.jit._trace._create_interpreter_name_lookup_fn"))
-
-
 def module_contents() -> bool:
     """A module's tables hold what was put into it."""
     parameters, buffers, modules = (attribute(f"Module.{name}") for name in ("_parameters", "_buffers", "_modules"))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import linecache
 import platform
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -20,22 +21,22 @@ from gradviz.graph.model import Graph, RefusedRoot
 from gradviz.graph.words import counted
 from gradviz.recording.forward.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward.module_tree import outermost, parameters_inside
-from gradviz.recording.forward.names import ModuleNames, NameTable
+from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
 from gradviz.recording.forward_watch import ForwardWatch
-from gradviz.recording.run.kept_lines import kept_lines
 from gradviz.recording.torch_access import capabilities
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.graph_builder import CallAt, GraphBuilder
-from gradviz.recording.walk.graph_walker import Walk, leaf_variables, walk
+from gradviz.recording.walk.graph_walker import Walk, walk
+from gradviz.recording.walk.leaves import leaf_variables
 from gradviz.recording.walk.object_memory import with_sizes
-from gradviz.recording.walk.roots import GradlessRoot, RootTensor
+from gradviz.recording.walk.roots import RootTensor, RootWithoutGradFn
 
 
 class Recorded(NamedTuple):
     """A graph of the recording, and the walk that it was made from."""
 
     walk: Walk
-    place: int
+    graph_index: int
     """In `CaptureBuilder.graphs`, to which other threads add theirs."""
 
 
@@ -47,7 +48,7 @@ class CaptureBuilder:
         """By place, in the order in which they were added."""
         self.node_count = 0
         """Nodes of all graphs that are kept."""
-        self._next_place = itertools.count()
+        self._next_index = itertools.count()
         self.unmeasured: Counter[str] = Counter()
         """How many gradients could not be measured, for each reason."""
         self._adding = threading.Lock()
@@ -66,7 +67,7 @@ class CaptureBuilder:
         *,
         models: Iterable[torch.nn.Module] = (),
         call: CallAt | None = None,
-        refused: Sequence[GradlessRoot] = (),
+        refused: Sequence[RootWithoutGradFn] = (),
     ) -> Recorded:
         """Walk and build the graph of `roots`.
 
@@ -83,8 +84,8 @@ class CaptureBuilder:
             facts = self._facts.of_tensor
             graph = replace(graph, refused=tuple(RefusedRoot(name, facts(tensor)) for name, tensor in refused))
         with self._adding:
-            recorded = Recorded(walked, next(self._next_place))
-            self.graphs[recorded.place] = graph
+            recorded = Recorded(walked, next(self._next_index))
+            self.graphs[recorded.graph_index] = graph
             self.node_count += len(walked.wrappers)
         self._note_parameters(models, module_names)
         return recorded
@@ -98,10 +99,10 @@ class CaptureBuilder:
         self._of_calls.clear()
         self._builder.forget_unknowns()
 
-    def forget_graph(self, place: int) -> None:
+    def forget_graph(self, index: int) -> None:
         """Do without one of them."""
         with self._adding:
-            self.node_count -= len(self.graphs.pop(place).nodes)
+            self.node_count -= len(self.graphs.pop(index).nodes)
 
     @property
     def saw_no_forward(self) -> bool:
@@ -205,3 +206,42 @@ def _held_models_behind(walked: Walk, names: NameTable) -> list[torch.nn.Module]
 def program_of(name: str, arguments: tuple[str, ...] = ()) -> Program:
     """What a recording tells of the program called `name`."""
     return Program(name, arguments, platform.python_version(), str(torch.__version__), __version__)
+
+
+CONTEXT_LINES = 10
+"""Lines kept above and below each of the reader's own, so that a short script is there as a whole."""
+
+
+def kept_lines(graphs: Iterable[Graph], calls: CallLog | None, error: ScriptError | None) -> dict[str, dict[int, str]]:
+    """By file and line number, without line ends; of files that cannot be read there are none."""
+    wanted: defaultdict[str, set[int]] = defaultdict(set)
+    for graph in graphs:
+        _want_sites(wanted, graph)
+        for function in graph.custom_functions:
+            wanted[function.file].update(range(function.first_line, function.last_line + 1))
+    if calls is not None:
+        _want_sites(wanted, calls)
+        for definition in calls.definitions:
+            wanted[definition.file].update(range(definition.first_line, definition.last_line + 1))
+        for holder in (tensor.holder for tensor in calls.tensors if tensor.holder is not None):
+            for file, line in holder.lines:
+                wanted[file].update(_around(line))
+    if error is not None and error.call_site is not None:
+        file, line = error.call_site
+        wanted[file].update(_around(line))
+    kept = {file: _lines_of(file, numbers) for file, numbers in sorted(wanted.items())}
+    return {file: lines for file, lines in kept.items() if lines}
+
+
+def _want_sites(wanted: defaultdict[str, set[int]], holder: Graph | CallLog) -> None:
+    for site in holder.call_sites:
+        wanted[site.file].update([site.line] if site.is_library else _around(site.line))
+
+
+def _around(line: int) -> range:
+    return range(line - CONTEXT_LINES, line + CONTEXT_LINES + 1)
+
+
+def _lines_of(file: str, numbers: set[int]) -> dict[int, str]:
+    lines = linecache.getlines(file)
+    return {number: lines[number - 1].rstrip("\r\n") for number in sorted(numbers) if 0 < number <= len(lines)}

@@ -73,16 +73,16 @@ def guard_walked_nodes(wrappers: Sequence[Any], edges: Sequence[tuple[Edge | Non
     if len(wrappers) <= BAND:
         return 0
     depth = [0] * len(wrappers)
-    for place in range(len(wrappers) - 1, -1, -1):
-        below = depth[place] + 1
-        for edge in edges[place]:
+    for index in range(len(wrappers) - 1, -1, -1):
+        below = depth[index] + 1
+        for edge in edges[index]:
             if edge is not None and depth[edge.target] < below:
                 depth[edge.target] = below
     if max(depth) < BAND:
         return 0
     guards = 0
-    for place, own_edges in enumerate(edges):
-        next_band = (depth[place] // BAND + 1) * BAND
+    for index, own_edges in enumerate(edges):
+        next_band = (depth[index] // BAND + 1) * BAND
         for edge in own_edges:
             if edge is not None and depth[edge.target] >= next_band:
                 break
@@ -91,7 +91,7 @@ def guard_walked_nodes(wrappers: Sequence[Any], edges: Sequence[tuple[Edge | Non
         # A leaf has no edges: nothing lies below it that its death could free.
         crossing = [e.target for e in own_edges if e is not None and depth[e.target] >= next_band and edges[e.target]]
         if crossing:
-            _attach(wrappers[place], [wrappers[target] for target in crossing])
+            _attach(wrappers[index], [wrappers[target] for target in crossing])
             guards += 1
     return guards
 

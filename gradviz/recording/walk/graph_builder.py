@@ -19,15 +19,16 @@ from gradviz.graph.saved_tensors import OlderGraph, Storage, TorchObjects
 from gradviz.recording.forward.forward_log import ForwardLog, ThreadLog
 from gradviz.recording.forward.forward_memory import ForwardMemory
 from gradviz.recording.forward.forward_values import ForwardValues
-from gradviz.recording.forward.hooks import hooks_behind, hooks_on, hooks_still_on, names_of_hooks
-from gradviz.recording.forward.names import ModuleNames, NameTable
-from gradviz.recording.forward.public_functions import public_name
-from gradviz.recording.run.stacks import CallSiteTable, StackTable
+from gradviz.recording.forward.function_names import public_name
+from gradviz.recording.forward.tensor_hooks import hooks_behind, hooks_still_on
+from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
+from gradviz.recording.run.line_attribution import CallSiteTable, StackTable
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, TELLS_SAVED_TENSORS, sequence_nr_of
 from gradviz.recording.torch_access.tensor_facts import FactsTable
-from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_there_already, unwrapped
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_there_already
 from gradviz.recording.walk.graph_tables import ConstantTable, ScopeTable
-from gradviz.recording.walk.graph_walker import Walk, leaf_variables, without_collector
+from gradviz.recording.walk.graph_walker import Walk, without_collector
+from gradviz.recording.walk.leaves import leaf_indices, leaf_node, leaf_variables
 from gradviz.recording.walk.node_classes import NodeClass, plain_value, read_class, saves_for_recomputation
 from gradviz.recording.walk.node_kinds import kind_of_call
 from gradviz.recording.walk.node_outputs import OutputReader
@@ -167,46 +168,26 @@ class _OneGraph:
 
     def _complete(self, nodes: list[Node], classes: list[NodeClass]) -> None:
         """Replace the nodes of which more is known: leaves, those whose call was seen, those that a variable holds."""
-        leaves = [place for place, number in enumerate(self.walk.sequence_nrs) if number == LEAF_SEQUENCE_NR]
-        for place in leaves:
-            nodes[place] = self._leaf(place, self.walk.wrappers[place], nodes[place])
+        leaves = leaf_indices(self.walk)
+        for index in leaves:
+            wrapper = self.walk.wrappers[index]
+            nodes[index] = leaf_node(nodes[index], wrapper, self.modules, self.builder.outputs, self._saved)
         log = self.log
         if not self.builder.log.is_empty and (log is None or log.is_empty):
             self.builder.unseen_calls += len(nodes) - len(leaves)
         if log is not None and not log.is_empty:
-            for place, number in enumerate(self.walk.sequence_nrs):
+            for index, number in enumerate(self.walk.sequence_nrs):
                 if number != LEAF_SEQUENCE_NR:
-                    nodes[place] = self._with_its_call(nodes[place], log, number)
+                    nodes[index] = self._with_its_call(nodes[index], log, number)
         else:
-            for place, known in enumerate(classes):
-                if known.first_saved is not None and saves_for_recomputation(self.walk.wrappers[place], known):
-                    nodes[place] = replace(nodes[place], kind="checkpoint")
-        for place, held in self._held_tensors().items():
-            nodes[place] = replace(nodes[place], held=held)
+            for index, known in enumerate(classes):
+                if known.first_saved is not None and saves_for_recomputation(self.walk.wrappers[index], known):
+                    nodes[index] = replace(nodes[index], kind="checkpoint")
+        for index, held in self._held_tensors().items():
+            nodes[index] = replace(nodes[index], held=held)
         values = self.builder.values
         if values is not None and values.up_to:
             values.added_to_nodes(nodes, chain(self._saved.results, self._tensors_still_there()), self._saved.values)
-
-    def _leaf(self, place: int, wrapper: Any, node: Node) -> Node:
-        if not hasattr(wrapper, "variable"):
-            return replace(node, sequence_nr=None)
-        tensor = wrapper.variable
-        own = unwrapped(tensor)
-        with DISABLE_TORCH_FUNCTION():
-            names = (*self.modules.parameters.get(id(own), ()), *self.names.variables_of(own))
-            has_grad = tensor.grad is not None
-            held = HeldTensor(names, tensor.is_leaf, tensor.requires_grad, tensor.retains_grad, has_grad)
-            hooks = names_of_hooks(tensor)
-            is_parameter = isinstance(own, torch.nn.Parameter) or id(own) in self.modules.parameters
-        return Node(
-            place,
-            node.name,
-            "parameter" if is_parameter else "input",
-            outputs=(self.builder.outputs.of_leaf(wrapper, tensor),),
-            hooks=hooks,
-            held=(held,),
-            saved=self._saved.of_hooks(hooks_on(tensor)),
-        )
 
     def _with_its_call(self, node: Node, log: ThreadLog, number: int) -> Node:
         kind, forward_call, call_site = node.kind, None, None
@@ -216,11 +197,11 @@ class _OneGraph:
             forward_call = _RECOMPUTED if kind == "checkpoint" else self._public_name(row.function)
             call_site = self.sites.site_of(row.stack)
             if kind == "operation" or kind == "view":
-                kind = kind_of_call(kind, forward_call, is_checkpointed=row.place in log.checkpointed_rows)
+                kind = kind_of_call(kind, forward_call, is_checkpointed=row.number in log.checkpointed_rows)
             # A composite call makes several nodes; its inputs are shown at the last, which gave the result.
             if number == row.last_sequence_nr:
-                constants = self.constants.places_of(log.row_constants.get(row.place, ()))
-                if row.place in log.inplace_rows:
+                constants = self.constants.indices_of(log.row_constants.get(row.number, ()))
+                if row.number in log.inplace_rows:
                     kind = "inplace"
         else:
             self.builder.unseen_calls += 1
@@ -233,7 +214,7 @@ class _OneGraph:
             node.outputs,
             forward_call,
             call_site,
-            self.scopes.place_of(log.scope_of(number)),
+            self.scopes.index_of(log.scope_of(number)),
             node.attributes,
             hooks_still_on(log.tensor_hooks.get(number, ())),
             constants=constants,
@@ -256,13 +237,13 @@ class _OneGraph:
 
     def _tensors_still_there(self) -> Iterator[tuple[int, int, torch.Tensor]]:
         """Tensors that nodes of this graph made, or leaves of it, with place and output of the node."""
-        for place, variable in leaf_variables(self.walk):
-            yield place, 0, variable
+        for index, variable in leaf_variables(self.walk):
+            yield index, 0, variable
         for tensor, _ in self.names.tensors.values():
             with DISABLE_TORCH_FUNCTION():
-                place_of_maker = self.walk.position.get(grad_fn_there_already(tensor))
-                if place_of_maker is not None:
-                    yield place_of_maker, tensor.output_nr, tensor
+                index_of_maker = self.walk.position.get(grad_fn_there_already(tensor))
+                if index_of_maker is not None:
+                    yield index_of_maker, tensor.output_nr, tensor
 
     def objects(self, nodes: Sequence[Node], storages: Sequence[Storage]) -> tuple[TorchObjects, ...]:
         """torch's own objects that the graph consists of."""
@@ -278,8 +259,8 @@ class _OneGraph:
         held: dict[int, tuple[HeldTensor, ...]] = {}
         for tensor, _ in self.names.tensors.values():
             with DISABLE_TORCH_FUNCTION():
-                place = self.walk.position.get(grad_fn_there_already(tensor))
-                if place is not None:
+                index = self.walk.position.get(grad_fn_there_already(tensor))
+                if index is not None:
                     entry = HeldTensor(
                         self.names.variables_of(tensor),
                         is_leaf=False,
@@ -287,7 +268,7 @@ class _OneGraph:
                         has_grad=bool(tensor.retains_grad and tensor.grad is not None),
                         output_nr=tensor.output_nr,
                     )
-                    held[place] = (*held.get(place, ()), entry)
+                    held[index] = (*held.get(index, ()), entry)
         return held
 
 

@@ -52,13 +52,6 @@ def walk(roots: Iterable[Any]) -> Walk:
     return result
 
 
-def leaf_variables(walk: Walk) -> Iterator[tuple[int, Any]]:
-    """Every leaf tensor with the place of its node."""
-    for place, number in enumerate(walk.sequence_nrs):
-        if number == LEAF_SEQUENCE_NR and hasattr(walk.wrappers[place], "variable"):
-            yield place, walk.wrappers[place].variable
-
-
 @contextmanager
 def without_collector() -> Iterator[None]:
     """Creating a million small objects triggers the collector again and again, for nothing: none of them is garbage."""

@@ -19,7 +19,7 @@ from gradviz.recording.torch_access.nodes import (
 from gradviz.recording.walk.node_kinds import is_checkpointed, kind_of_function_class, kind_of_operation
 
 _TOP_BIT = 2**63
-_UNTOLD_ATTRIBUTES = ("sym_", "scalar_type", "options", "_sizes", "_numel")
+_SKIPPED_ATTRIBUTES = ("sym_", "scalar_type", "options", "_sizes", "_numel")
 """Parts of attribute names that only repeat shapes and dtypes of the inputs."""
 
 
@@ -95,7 +95,7 @@ _RESULT = re.compile(r"result(\d*)")
 
 
 def _repeats_shapes(slot: str) -> bool:
-    return any(part in slot for part in _UNTOLD_ATTRIBUTES)
+    return any(part in slot for part in _SKIPPED_ATTRIBUTES)
 
 
 def plain_value(value: Any) -> Attribute:

@@ -42,21 +42,21 @@ class ObjectCounter:
 
     def __init__(self) -> None:
         self._slots = 0
-        self._sorts: dict[int, tuple[str, int]] = {}
+        self._kinds: dict[int, tuple[str, int]] = {}
         """With the place of its storage, by address of the C++ tensor, which the graph keeps."""
 
     def add(self, tensor: torch.Tensor, storage: int) -> None:
         """A tensor in a node's own slot. Reads nothing that could make a node."""
         self._slots += 1
         if is_view(tensor):
-            self._sorts[address_of(tensor)] = VIEWS, storage
+            self._kinds[address_of(tensor)] = VIEWS, storage
         elif type(tensor) is torch.Tensor:
-            self._sorts[address_of(tensor)] = TENSORS if tensor.requires_grad else DETACHED, storage
+            self._kinds[address_of(tensor)] = TENSORS if tensor.requires_grad else DETACHED, storage
 
     def counted(self, nodes: Sequence[Node], storages: Sequence[Storage]) -> tuple[TorchObjects, ...]:
         """How many of each sort the forward made, with sizes still to be measured."""
         of_tensors = Counter(
-            sort for sort, storage in self._sorts.values() if sort == VIEWS or not storages[storage].made_before
+            sort for sort, storage in self._kinds.values() if sort == VIEWS or not storages[storage].made_before
         )
         made = sum(storage.device == "cpu" and not storage.made_before for storage in storages)
         large = Counter(node.name for node in nodes if node.name in _LARGER)
@@ -119,8 +119,8 @@ def _bytes_of_one(make: Callable[[], Any], in_use: Callable[[], int]) -> int:
     # Blocks that this thread freed count as given out until it takes them again; these take them.
     spare = [make() for _ in range(_SPARE)]
     before = in_use()
-    for place in range(_TIMES):
-        kept[place] = make()
+    for index in range(_TIMES):
+        kept[index] = make()
     size = max(0, in_use() - before) // _TIMES
     del spare
     return size

@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 import torch
 
 from gradviz.errors import BadInput
-from gradviz.recording.forward.names import NameTable
-from gradviz.recording.forward.structures import named_tensors
+from gradviz.recording.forward.tensor_names import NameTable
+from gradviz.recording.forward.tensors_in_containers import named_tensors
 from gradviz.recording.run.root_expression import parse_root
 from gradviz.recording.torch_access.nodes import sequence_nr_of
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of, node_of_leaf
-from gradviz.recording.walk.graph_walker import Walk, leaf_variables, walk
+from gradviz.recording.walk.graph_walker import Walk, walk
+from gradviz.recording.walk.leaves import leaf_variables
 
 
-class GradlessRoot(NamedTuple):
+class RootWithoutGradFn(NamedTuple):
     """What backward was called on though it has no ``grad_fn``."""
 
     name: str | None
@@ -53,7 +54,7 @@ def slots_in(walked: Walk, values: Iterable[Any]) -> list[tuple[int, int] | None
     Leaves are found by what the nodes hold. To ask torch for the node of a leaf would make a further node, and the
     program's own would get other sequence numbers.
     """
-    leaves = {id(variable): place for place, variable in leaf_variables(walked)}
+    leaves = {id(variable): index for index, variable in leaf_variables(walked)}
 
     def slot_of(value: Any) -> tuple[int, int] | None:
         if id(value) in leaves:
@@ -61,8 +62,8 @@ def slots_in(walked: Walk, values: Iterable[Any]) -> list[tuple[int, int] | None
         if isinstance(value, torch.Tensor) and grad_fn_of(value) is None:
             return None
         root = root_of(value, None)
-        place = walked.position.get(root.grad_fn) if root is not None else None
-        return None if root is None or place is None else (place, root.output_nr)
+        index = walked.position.get(root.grad_fn) if root is not None else None
+        return None if root is None or index is None else (index, root.output_nr)
 
     with DISABLE_TORCH_FUNCTION():
         return [slot_of(value) for value in values]
@@ -71,7 +72,7 @@ def slots_in(walked: Walk, values: Iterable[Any]) -> list[tuple[int, int] | None
 MAX_CANDIDATES = 10_000
 
 
-def loose_ends(names: NameTable, *, since: int = 0) -> list[RootTensor]:
+def unconsumed_results(names: NameTable, *, since: int = 0) -> list[RootTensor]:
     """The tensors with a ``grad_fn`` that no other one was computed from, in the order of their creation.
 
     Those whose node has a sequence number below `since` were there before, and are left out.

@@ -28,12 +28,18 @@ from gradviz.recording.torch_access.tensors import (
     unwrapped,
     version_of,
 )
-from gradviz.recording.walk.captured_tensors import tensors_of_hook, tensors_on_ctx
 from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.node_classes import NodeClass, SavedSlot
 from gradviz.recording.walk.object_memory import ObjectCounter
-from gradviz.recording.walk.packed_tensors import CheckpointedTensors, holds_no_memory, packer_of, tensors_in_pack
 from gradviz.recording.walk.storage_table import StorageTable
+from gradviz.recording.walk.tensors_beside_slots import (
+    CheckpointedTensors,
+    holds_no_memory,
+    packer_of,
+    tensors_in_pack,
+    tensors_of_hook,
+    tensors_on_ctx,
+)
 
 _VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
@@ -62,12 +68,12 @@ class SavedTensorReader:
         """What each node keeps in its slots and on its ``ctx``."""
         found: list[tuple[SavedTensor, ...]] = []
         with DISABLE_TORCH_FUNCTION():
-            for place, (wrapper, known) in enumerate(zip(self._walk.wrappers, classes, strict=True)):
+            for index, (wrapper, known) in enumerate(zip(self._walk.wrappers, classes, strict=True)):
                 if not known.saved:
                     found.append(())
                     continue
                 try:
-                    found.append(self._of_node(place, wrapper, known))
+                    found.append(self._of_node(index, wrapper, known))
                 except Exception:  # one bad thing never costs the rest
                     self._unreadable["saved tensors"] += 1
                     found.append(())
@@ -79,7 +85,7 @@ class SavedTensorReader:
             captured = [named for hook in hooks for named in tensors_of_hook(hook)]
             return tuple(saved for name, tensor in captured for saved in self._of_tensor(name, tensor, "hook"))
 
-    def _of_node(self, place: int, wrapper: Any, known: NodeClass) -> tuple[SavedTensor, ...]:
+    def _of_node(self, index: int, wrapper: Any, known: NodeClass) -> tuple[SavedTensor, ...]:
         found: list[SavedTensor] = []
         for slot in known.saved:
             try:
@@ -89,19 +95,19 @@ class SavedTensorReader:
             if type(raw) is tuple:
                 for number, each in enumerate(raw):
                     if each is not None:
-                        found += self._of_slot(place, wrapper, slot.numbered(number), each)
+                        found += self._of_slot(index, wrapper, slot.numbered(number), each)
             elif raw is not None:
-                found += self._of_slot(place, wrapper, slot, raw)
+                found += self._of_slot(index, wrapper, slot, raw)
         # Of Python functions the first reading tells: it raises where they were freed.
         if not found and known.first_saved is not None and _is_freed(wrapper, known):
             return (SavedTensor(known.saved[0].name, state="freed"),)
         if known.kind in _PYTHON_KINDS:
             for name, tensor in tensors_on_ctx(wrapper):
-                source = place if _is_own_result(wrapper, tensor) else None
+                source = index if _is_own_result(wrapper, tensor) else None
                 found += [replace(saved, source=source) for saved in self._of_tensor(name, tensor, "ctx")]
         return tuple(found)
 
-    def _of_slot(self, place: int, wrapper: Any, slot: SavedSlot, raw: Any) -> Iterable[SavedTensor]:
+    def _of_slot(self, index: int, wrapper: Any, slot: SavedSlot, raw: Any) -> Iterable[SavedTensor]:
         data = raw.data
         if raw.unpack_hook is not None:
             return self._packed(slot.name, raw.unpack_hook, data)
@@ -115,27 +121,27 @@ class SavedTensorReader:
         version = version_of(data)
         source, source_nr = None, 0
         if slot.result_nr is not None:
-            source, source_nr = place, slot.result_nr
+            source, source_nr = index, slot.result_nr
         elif not version and data.requires_grad:
             # With a version above 0, asking a view for its grad_fn may make a new node.
             source, source_nr = self._walk.position.get(data.grad_fn), data.output_nr
         saved_version = _version_when_saved(wrapper, slot, data) if version else version
-        storage = self.storages.place_of(data)
+        storage = self.storages.index_of(data)
         self.objects.add(data, storage)
         if self._take_value is not None and saved_version == version:
-            self._note_value(place, slot, source, data)
+            self._note_value(index, slot, source, data)
         saved = SavedTensor(
             slot.name, facts, data.nbytes, storage, "slot", "held", None, source, source_nr, saved_version, version
         )
         return (saved,)
 
-    def _note_value(self, place: int, slot: SavedSlot, source: int | None, tensor: torch.Tensor) -> None:
+    def _note_value(self, index: int, slot: SavedSlot, source: int | None, tensor: torch.Tensor) -> None:
         if slot.result_nr is not None:
-            self.results.append((place, slot.result_nr, tensor))
+            self.results.append((index, slot.result_nr, tensor))
         elif source is None and not tensor.requires_grad:
             number = self._take_value(tensor) if self._take_value is not None else None
             if number is not None:
-                self.values[place, slot.name] = number
+                self.values[index, slot.name] = number
 
     def _packed(self, name: str, hook: Any, packed: Any) -> Iterator[SavedTensor]:
         packer = packer_of(hook)
@@ -143,8 +149,8 @@ class SavedTensorReader:
             yield from self._checkpointed(name, hook, packed)
             return
         tensors = list(tensors_in_pack(packed))
-        for place, tensor in enumerate(tensors):
-            yield from self._of_tensor(name if not place else f"{name}[{place}]", tensor, "slot", packer)
+        for index, tensor in enumerate(tensors):
+            yield from self._of_tensor(name if not index else f"{name}[{index}]", tensor, "slot", packer)
         if not tensors:
             state = "held" if holds_no_memory(packed) else "unknown"
             yield SavedTensor(name, state=state, packed_by=packer)  # type: ignore[arg-type]
@@ -178,14 +184,14 @@ class SavedTensorReader:
         if parts is None:
             facts = self._facts.of_tensor(tensor)
             try:
-                place, size = self.storages.place_of(tensor), int(tensor.nbytes)
+                index, size = self.storages.index_of(tensor), int(tensor.nbytes)
             except (NotImplementedError, RuntimeError):
                 yield SavedTensor(name, facts, kept_in=kept_in, state="unknown", packed_by=packed_by)
                 return
             version = version_of(tensor)
             saved_version = version if not version else None
             yield SavedTensor(
-                name, facts, size, place, kept_in, packed_by=packed_by, saved_version=saved_version, version=version
+                name, facts, size, index, kept_in, packed_by=packed_by, saved_version=saved_version, version=version
             )
             return
         for part, inner in parts:

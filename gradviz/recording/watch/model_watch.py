@@ -27,7 +27,7 @@ from gradviz.capture.run_log import RunEnd, RunHeader, StepFigures, WatchedParam
 from gradviz.capture.run_log_file import RunLogWriter
 from gradviz.errors import BadInput
 from gradviz.graph.words import counted
-from gradviz.recording.backward.gradients.hooks import measuring
+from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.run.notebook_cells import program_name
 from gradviz.recording.torch_access.engine import why_backward_cannot_be_measured
 from gradviz.recording.torch_access.tensor_facts import FactsTable
@@ -104,14 +104,14 @@ class ModelWatch:
         logs = [sink.path for sink in self._sinks if isinstance(sink, RunLogWriter)]
         return any(log.resolve() == path.resolve() for log in logs)
 
-    def _on_gradient(self, place: int, parameter: torch.Tensor) -> None:
+    def _on_gradient(self, index: int, parameter: torch.Tensor) -> None:
         try:
-            if self._counter.is_new_call(place):
+            if self._counter.is_new_call(index):
                 self._begin_step()
             measured = self._measured
             if measured is not None:
                 with measuring():
-                    measured.take(place, parameter)
+                    measured.take(index, parameter)
         except Exception as defect:  # whatever it is, it must not reach the program
             self._defects[f"{type(defect).__name__}: {defect}"] += 1
 

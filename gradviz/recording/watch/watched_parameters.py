@@ -35,8 +35,8 @@ class WatchedParameters:
     def start(self, training: Mapping[str, torch.Tensor], on_gradient: Callable[[int, torch.Tensor], None]) -> None:
         """Have `on_gradient` told the place of a parameter, and the parameter, whenever that has got its gradient."""
         self._handles = [
-            parameter.register_post_accumulate_grad_hook(partial(on_gradient, place))  # type: ignore[no-untyped-call]
-            for place, parameter in enumerate(training.values())
+            parameter.register_post_accumulate_grad_hook(partial(on_gradient, index))  # type: ignore[no-untyped-call]
+            for index, parameter in enumerate(training.values())
         ]
 
     def stop(self) -> None:
@@ -80,14 +80,14 @@ class CallCounter:
         self._began_inside = False
         self._lock = Lock()
 
-    def is_new_call(self, place: int) -> bool:
-        """Note that the parameter at `place` got a gradient; True where it is the first of a new call."""
+    def is_new_call(self, index: int) -> bool:
+        """Note that the parameter at `index` got a gradient; True where it is the first of a new call."""
         task = current_graph_task_id()
-        is_new = task != self._task and self._begins(task, place)
-        self._last_seen[place] = self.calls
+        is_new = task != self._task and self._begins(task, index)
+        self._last_seen[index] = self.calls
         return is_new
 
-    def _begins(self, task: int, place: int) -> bool:
+    def _begins(self, task: int, index: int) -> bool:
         with self._lock:
             self._task = task
             if task <= self._newest_task:
@@ -95,11 +95,11 @@ class CallCounter:
             self._newest_task = task
             is_inside = is_inside_custom_backward(sys._getframe(1))
             # Where all parameters are inside checkpoints, nothing tells the outer call but that they come once more.
-            if is_inside and not (self._comes_again(place) and (self._began_inside or not self.calls)):
+            if is_inside and not (self._comes_again(index) and (self._began_inside or not self.calls)):
                 return False
             self.calls += 1
             self._began_inside = is_inside
             return True
 
-    def _comes_again(self, place: int) -> bool:
-        return self._last_seen[place] == self.calls
+    def _comes_again(self, index: int) -> bool:
+        return self._last_seen[index] == self.calls

@@ -57,7 +57,7 @@ class _Held:
 
 
 @dataclass
-class Joins:
+class GradientSums:
     """Copies branches on their way to the sums in `counts`, and multiplies them when the sum is there."""
 
     counts: Mapping[Slot, int]

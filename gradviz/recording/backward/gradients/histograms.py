@@ -52,7 +52,7 @@ class Sampler:
         wait_for(self._device)
         for numbers, codes in self._sampled:
             for number, counts in zip(numbers, histograms(codes.cpu()), strict=True):
-                filled = [place for place, count in enumerate(counts) if count]
+                filled = [index for index, count in enumerate(counts) if count]
                 span = slice(filled[0], filled[-1] + 1) if filled else slice(0)
                 yield number, Histogram(FIRST_DECADE + filled[0] if filled else 0, tuple(counts[span]))
 

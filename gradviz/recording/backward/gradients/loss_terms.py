@@ -127,11 +127,11 @@ def _grouped(graph: Graph, terms: Iterator[Start]) -> list[Loss]:
         key = (name, None) if name else (node_word(node), site)
         loss = groups.setdefault(key, Loss(key[0], site))
         loss.starts.append(start)
-    _tell_apart(graph, list(groups.values()))
+    _make_names_distinct(graph, list(groups.values()))
     return list(groups.values())
 
 
-def _tell_apart(graph: Graph, losses: list[Loss]) -> None:
+def _make_names_distinct(graph: Graph, losses: list[Loss]) -> None:
     """Losses of one name are called by what they were computed from, ``sum of pow``, and else are numbered."""
     for name_of in (_with_its_input, _with_its_line):
         words = Counter(loss.name for loss in losses)

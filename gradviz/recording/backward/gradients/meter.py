@@ -50,7 +50,7 @@ class GradientMeter:
     _facts: dict[int, TensorFigures] = field(default_factory=dict)
     _norms: dict[int, tuple[TensorFigures, torch.Tensor]] = field(default_factory=dict)
     _samplers: dict[Any, Sampler] = field(default_factory=dict)
-    _shelves: dict[Any, _Shelf] = field(default_factory=dict)
+    _batches: dict[Any, MeasurementBatch] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=count)
 
     def take(self, gradient: torch.Tensor) -> int:
@@ -61,14 +61,14 @@ class GradientMeter:
             return number
         stream = None if gradient.is_cpu else current_stream(gradient.device)
         key = gradient.shape, gradient.dtype, gradient.device, gradient.layout, stream, get_ident()
-        shelf = self._shelves.get(key)
-        if shelf is None:
-            shelf = self._new_shelf(gradient, stream)
-            if shelf is None:
+        batch = self._batches.get(key)
+        if batch is None:
+            batch = self._new_batch(gradient, stream)
+            if batch is None:
                 self._note_unmeasured(number, gradient)
                 return number
-            self._shelves[key] = shelf
-        shelf.add(number, gradient)
+            self._batches[key] = batch
+        batch.add(number, gradient)
         return number
 
     def take_norm(self, value: torch.Tensor) -> int | None:
@@ -83,15 +83,15 @@ class GradientMeter:
     def facts(self) -> dict[int, TensorFigures]:
         """The figures of everything that was taken, by number. Waits for accelerators."""
         with without_collector():
-            for shelf in self._shelves.values():
-                shelf.flush()
+            for batch in self._batches.values():
+                batch.flush()
             histograms: dict[int, Histogram] = {}
             for sampler in self._samplers.values():
                 histograms.update(sampler.histograms())
-            for shelf in self._shelves.values():
-                self._facts.update(shelf.facts(histograms))
+            for batch in self._batches.values():
+                self._facts.update(batch.facts(histograms))
             self._read_norms()
-        self._shelves.clear()
+        self._batches.clear()
         self._samplers.clear()
         return self._facts
 
@@ -112,7 +112,7 @@ class GradientMeter:
             self.unmeasured[facts.unmeasured] += 1
         self._facts[number] = facts
 
-    def _new_shelf(self, gradient: torch.Tensor, stream: object) -> _Shelf | None:
+    def _new_batch(self, gradient: torch.Tensor, stream: object) -> MeasurementBatch | None:
         """Where gradients like this one are measured; None for those of which nothing is to be measured."""
         facts = _facts_without_figures(self.facts_table, gradient)
         if facts.unmeasured is not None or not facts.count:
@@ -121,10 +121,10 @@ class GradientMeter:
         key = dtype, gradient.device, stream, get_ident()
         sampler = self._samplers.setdefault(key, Sampler(dtype, gradient.device))
         if gradient.layout is not torch.strided:
-            return _Sparse(self, facts, sampler)
+            return _SparseBatch(self, facts, sampler)
         if facts.count > MAX_COPIED // 4:
-            return _MeasuredInPlace(self, facts, sampler)
-        return _Copies(self, facts, sampler)
+            return _LargeBatch(self, facts, sampler)
+        return _CopiedBatch(self, facts, sampler)
 
 
 def _facts_without_figures(table: FactsTable, gradient: torch.Tensor) -> TensorFigures:
@@ -177,7 +177,7 @@ class _Measured:
     values: torch.Tensor | None
 
 
-class _Shelf:
+class MeasurementBatch:
     """Where gradients go that have shape, dtype and device in common."""
 
     def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
@@ -234,7 +234,7 @@ class _Shelf:
         )
 
 
-class _Copies(_Shelf):
+class _CopiedBatch(MeasurementBatch):
     """Small gradients, copied to rows that are measured when all are in use.
 
     The first few rows are few: most shapes of a program come only once or twice.
@@ -242,7 +242,7 @@ class _Copies(_Shelf):
 
     def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
         super().__init__(meter, facts, sampler)
-        self._most = min(MAX_ROWS, MAX_COPIED // facts.count)
+        self._max_rows = min(MAX_ROWS, MAX_COPIED // facts.count)
         self._numbers: list[int] = []
         self._matrix: torch.Tensor | None = None
         self._rows: tuple[torch.Tensor, ...] = ()
@@ -261,13 +261,13 @@ class _Copies(_Shelf):
             self._numbers = []
 
     def _make_room(self, gradient: torch.Tensor) -> None:
-        wanted = min(self._most, 4 * len(self._rows) or 2)
+        wanted = min(self._max_rows, 4 * len(self._rows) or 2)
         if wanted > len(self._rows):
             self._matrix = torch.empty((wanted, gradient.numel()), dtype=self._sampler.dtype, device=gradient.device)
             self._rows = self._matrix.view(wanted, *gradient.shape).unbind(0)
 
 
-class _MeasuredInPlace(_Shelf):
+class _LargeBatch(MeasurementBatch):
     """Large gradients: a copy of each would cost memory that the program may not have."""
 
     def add(self, number: int, gradient: torch.Tensor) -> None:
@@ -291,7 +291,7 @@ def _without_repetition(gradient: torch.Tensor) -> torch.Tensor:
     return gradient.as_strided((expected,), (1,))
 
 
-class _Sparse(_Shelf):
+class _SparseBatch(MeasurementBatch):
     """Gradients of embeddings and of sparse matrices: some values, all others are zero."""
 
     def add(self, number: int, gradient: torch.Tensor) -> None:

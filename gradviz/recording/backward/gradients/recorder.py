@@ -18,11 +18,12 @@ from gradviz.recording.backward.gradients.gradient_sums import (
     shares_of,
     shares_of_two,
 )
-from gradviz.recording.backward.gradients.hooks import UNDEFINED, GradientWatch, measuring
+from gradviz.recording.backward.gradients.gradient_watch import UNDEFINED, GradientWatch, measuring
 from gradviz.recording.backward.gradients.leaf_gradients import LeafGradients
 from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.run.recording_failures import Defects
-from gradviz.recording.walk.graph_walker import Walk, leaf_variables, without_collector
+from gradviz.recording.walk.graph_walker import Walk, without_collector
+from gradviz.recording.walk.leaves import leaf_variables
 from gradviz.recording.walk.roots import slots_in
 
 _UNDEFINED_FACTS = TensorFigures(is_undefined=True)
@@ -50,7 +51,7 @@ class GradientRecorder:
     @property
     def unknown_shares(self) -> Counter[str]:
         """How many sums of several gradients are told without shares, by reason."""
-        return self._watch.joins.unknown
+        return self._watch.sums.unknown
 
     @property
     def defects(self) -> Defects:
@@ -61,9 +62,9 @@ class GradientRecorder:
         """Look at what is there before the call, and put hooks on all nodes."""
         with measuring():
             self._leaf_values = {
-                place: self._meter.take_norm(variable)
-                for place, variable in leaf_variables(self._walk)
-                if not self._graph.nodes[place].values
+                index: self._meter.take_norm(variable)
+                for index, variable in leaf_variables(self._walk)
+                if not self._graph.nodes[index].values
             }
         if self._request.function == "backward":
             self._leaves = LeafGradients(self._walk, self._meter)
@@ -105,7 +106,7 @@ class _Addition:
     def __init__(self, recorder: GradientRecorder, graph: Graph, facts: Mapping[int, TensorFigures]) -> None:
         self._facts = facts
         self._flow = recorder._watch.flow
-        self._order = {place: order for order, place in enumerate(self._flow.runs)}
+        self._order = {index: order for order, index in enumerate(self._flow.runs)}
         self._started_from = dict(zip(recorder._root_slots, recorder._started_from, strict=False))
         self._leaf_values = recorder._leaf_values
         self._leaves = recorder._leaves.results(facts) if recorder._leaves is not None else {}
@@ -124,19 +125,19 @@ class _Addition:
         return None if number is None else self._facts.get(number)
 
     def _node(self, node: Node) -> Node:
-        place = node.id
-        arrived = [self._flow.arrived.get((place, output_nr)) for output_nr in range(max(1, len(node.outputs)))]
-        run = self._run(place)
-        value = self._known(self._leaf_values.get(place))
+        index = node.id
+        arrived = [self._flow.arrived.get((index, output_nr)) for output_nr in range(max(1, len(node.outputs)))]
+        run = self._run(index)
+        value = self._known(self._leaf_values.get(index))
         values = (value,) if value is not None else node.values
         if run is None and arrived.count(None) == len(arrived):
             # Nothing came here; of a leaf that, too, is told.
-            leaf = self._leaves.get(place)
+            leaf = self._leaves.get(index)
             return replace(node, values=values, leaf_gradient=leaf) if leaf or values else node
-        sent = self._flow.sent.get(place, ())
+        sent = self._flow.sent.get(index, ())
         edges = zip(node.edges, sent, strict=False)
-        shares = tuple([self._shares.get((place, edge_nr)) for edge_nr in range(len(sent))])
-        before_hooks = [self._flow.before_hooks.get((place, output_nr)) for output_nr in range(len(arrived))]
+        shares = tuple([self._shares.get((index, edge_nr)) for edge_nr in range(len(sent))])
+        before_hooks = [self._flow.before_hooks.get((index, output_nr)) for output_nr in range(len(arrived))]
         return replace(
             node,
             gradients=tuple([None if edge is None else self._known(number) for edge, number in edges]),
@@ -145,31 +146,31 @@ class _Addition:
             before_hooks=tuple(map(self._known, before_hooks)) if before_hooks.count(None) < len(arrived) else (),
             values=values,
             run=run,
-            leaf_gradient=self._leaves.get(place),
+            leaf_gradient=self._leaves.get(index),
         )
 
-    def _run(self, place: int) -> NodeRun | None:
-        order = self._order.get(place)
+    def _run(self, index: int) -> NodeRun | None:
+        order = self._order.get(index)
         if order is None:
             return None
-        thread, seconds = self._flow.runs[place]
-        return NodeRun(order, seconds, thread, 1 + self._flow.repeats[place])
+        thread, seconds = self._flow.runs[index]
+        return NodeRun(order, seconds, thread, 1 + self._flow.repeats[index])
 
     def _all_shares(self, recorder: GradientRecorder) -> Iterator[tuple[Slot, BranchShare]]:
         """Of every edge whose gradient was summed with others, where that is known."""
-        joins = recorder._watch.joins
-        for slot, branches in joins.branches.items():
+        sums = recorder._watch.sums
+        for slot, branches in sums.branches.items():
             # Where a backward inside this backward came again, not all of them went into what arrived.
             if slot in self._flow.arrived and slot[0] not in self._flow.repeats:
                 yield from shares_of(branches, self._norm_of_sent)
-        pairs = {slot for slot, count in recorder._senders.items() if count == 2 and slot not in joins.counts}
+        pairs = {slot for slot, count in recorder._senders.items() if count == 2 and slot not in sums.counts}
         for slot, pair in self._pairs_at(pairs, recorder._walk).items():
             whole = self._norm(self._flow.arrived.get(slot))
             norms = [norm for _, number in pair if (norm := self._norm(number)) is not None]
             if whole is None or not len(pair) == len(norms) == 2 or slot[0] in self._flow.repeats:
                 continue
             if not can_be_norm_of_sum(norms, whole):
-                joins.unknown[CHANGED_BY_HOOK] += 1
+                sums.unknown[CHANGED_BY_HOOK] += 1
             else:
                 shares = zip(pair, shares_of_two(norms, whole), strict=True)
                 yield from ((sender, share) for (sender, _), share in shares if sender is not None)
@@ -179,15 +180,15 @@ class _Addition:
         pairs: dict[Slot, list[tuple[Slot | None, int | None]]] = {
             slot: [(None, number)] for slot, number in self._started_from.items() if slot in slots
         }
-        for place, sent in self._flow.sent.items():
-            for edge_nr, (edge, number) in enumerate(zip(walk.edges[place], sent, strict=False)):
+        for index, sent in self._flow.sent.items():
+            for edge_nr, (edge, number) in enumerate(zip(walk.edges[index], sent, strict=False)):
                 if edge is not None and (edge.target, edge.input_nr) in slots:
-                    pairs.setdefault((edge.target, edge.input_nr), []).append(((place, edge_nr), number))
+                    pairs.setdefault((edge.target, edge.input_nr), []).append(((index, edge_nr), number))
         return pairs
 
     def _norm_of_sent(self, sender: Slot) -> float | None:
-        place, edge_nr = sender
-        return self._norm(self._flow.sent[place][edge_nr])
+        index, edge_nr = sender
+        return self._norm(self._flow.sent[index][edge_nr])
 
     def _norm(self, number: int | None) -> float | None:
         """The norm of a gradient without NaN and Inf."""

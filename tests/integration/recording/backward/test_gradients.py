@@ -22,7 +22,7 @@ from gradviz.capture.capture_file import read_capture, write_capture
 from gradviz.graph.gradients import FIRST_DECADE, BranchShare, TensorFigures
 from gradviz.graph.model import Graph, Node
 from gradviz.recording.backward.gradients import gradient_sums
-from gradviz.recording.backward.gradients.hooks import GradientWatch
+from gradviz.recording.backward.gradients.gradient_watch import GradientWatch
 from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.walk.graph_walker import walk

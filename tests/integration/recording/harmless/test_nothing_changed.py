@@ -361,12 +361,15 @@ class Masked(nn.Module):
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.*` is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("calls", [False, True])
-def test_a_traced_graph_is_the_same_with_all_its_names(calls: bool) -> None:
-    def traced() -> str:
+def test_a_traced_graph_computes_the_same_with_the_same_structure(calls: bool) -> None:
+    def traced() -> tuple[str, list[float]]:
         torch.manual_seed(0)
         given = torch.randn(2, 3), torch.zeros(2, 3, dtype=torch.bool)
-        graph = str(torch.jit.trace(Masked(), given).inlined_graph)
-        return re.sub(r"___torch_mangle_\d+\.", "", graph)  # torch counts the classes that it traced
+        module = torch.jit.trace(Masked(), given)
+        # Values are numbered: torch names them after variables of the frame that calls it, which may be ours.
+        graph = str(torch._C._jit_pass_canonicalize(module.inlined_graph, False))
+        # torch counts the classes that it traced.
+        return re.sub(r"___torch_mangle_\d+\.", "", graph), module(*given).tolist()
 
     recorded = record(traced, RecordingPlan(calls=calls))
     assert recorded.value == traced()

@@ -333,7 +333,7 @@ export interface PageDocument {
   notes: string[];
   /** Path data of outlines, of the lines inside each, and of the sheets behind it. */
   shapes: string[][];
-  /** What each role is called, its outline in a legend, and the lines inside that; in the order of legends. */
+  /** The name of each role, its outline in a legend, and the lines inside the outline; in the order of legends. */
   roles: Record<string, string[]>;
   items: PageItem[];
   lines: PageLine[];

@@ -57,7 +57,7 @@ class StackTable:
             code_id = id(code)
             verdict = verdicts.get(code_id)
             if verdict is None:
-                verdict = self._judge(code)
+                verdict = self._classify(code)
             if verdict == _KEEP:
                 segment.append(code_id)
                 segment.append(frame.f_lasti)
@@ -102,7 +102,7 @@ class StackTable:
             self._stacks.append(key)
         return known
 
-    def _judge(self, code: CodeType) -> int:
+    def _classify(self, code: CodeType) -> int:
         self._codes[id(code)] = code
         file = code.co_filename
         if code is self.module_call_code:
@@ -121,8 +121,8 @@ class StackTable:
         """Code and instruction offset of each frame of a stack, innermost first."""
         while stack != NO_STACK:
             key = self._stacks[stack]
-            for place in range(0, len(key) - 1, 2):
-                yield self._codes[key[place]], key[place + 1]
+            for index in range(0, len(key) - 1, 2):
+                yield self._codes[key[index]], key[index + 1]
             stack = key[-1]
 
 

@@ -1,7 +1,7 @@
-"""Hides the recorder's frames where torch itself reads the stack of the program, and keeps or prints what it finds.
+"""Hides the recorder's frames from anomaly mode, which keeps the stack of every node and prints it when one fails.
 
-* Anomaly mode keeps the stack of every node that is made, and prints it when the node fails.
-* `torch.jit.trace` names values after the variables of the frame that computed them.
+`torch.jit.trace` reads the stack as well, to name values after the variables of the frame that computed them. Its
+reader is not replaced: while a program is recorded, values of a traced graph may have other names than without.
 """
 
 from __future__ import annotations
@@ -9,11 +9,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from itertools import islice
 from types import FrameType
-from typing import Any
-
-import torch
 
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_hook_detour
 from gradviz.recording.run.user_traceback import BOUNDARY, direct_call_in
@@ -24,24 +20,20 @@ from gradviz.recording.torch_access.patches import Replacement
 _DISPATCHER = "handle_torch_function"
 
 
-class HiddenFrames:
+class AnomalyStacks:
     """Replaces torch's readers of the stack between `start` and `stop`."""
 
     def __init__(self) -> None:
         self._stacks = Replacement("torch.fx.traceback.format_stack")
-        self._names = Replacement("torch.jit._trace._create_interpreter_name_lookup_fn")
 
     def start(self) -> None:
         """Replace the readers that this torch has."""
         if works("stacks of anomaly mode"):
             self._stacks.put(_stack_formatter)
-        if works("names of traced values"):
-            self._names.put(_name_finders)
 
     def stop(self) -> None:
         """Put them back; safe to call twice."""
         self._stacks.take_back()
-        self._names.take_back()
 
 
 def frames_of_program(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
@@ -74,17 +66,3 @@ def _stack_formatter(original: Callable[[], list[str]]) -> Callable[[], list[str
         return traceback.format_list(stack)
 
     return format_stack
-
-
-def _name_finders(_original: Any) -> Callable[[int], Callable[[Any], str]]:
-    def create(frames_up: int = 1) -> Callable[[Any], str]:
-        def name_of(value: Any) -> str:
-            found = next(islice(frames_of_program(sys._getframe(1)), frames_up, None), None)
-            variables = found[0].f_locals if found is not None else {}
-            named = (name for name, each in variables.items() if isinstance(each, torch.Tensor) and each is value)
-            name = next(named, "")
-            return name if name != "self" else ""
-
-        return name_of
-
-    return create

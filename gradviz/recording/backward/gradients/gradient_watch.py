@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from gradviz.recording.backward.gradients.gradient_sums import Joins, Slot
+from gradviz.recording.backward.gradients.gradient_sums import GradientSums, Slot
 from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.torch_access.modes import (
@@ -66,7 +66,9 @@ class GradientWatch:
         summed = {slot: number for slot, number in senders.items() if number > 1}
         # Where the tensor that arrives may not hold what was sent.
         self._always_measured = self._hooked.union(summed)
-        self.joins = Joins({slot: number for slot, number in summed.items() if number > 2 or slot in self._hooked})
+        self.sums = GradientSums(
+            {slot: number for slot, number in summed.items() if number > 2 or slot in self._hooked}
+        )
         self._expected: dict[Slot, tuple[int, int]] = {}
         """What was sent to a slot, last: ``id()`` of the tensor, which lives until it arrives, and its number."""
         self._handles: list[Any] = []
@@ -78,17 +80,17 @@ class GradientWatch:
         """The call starts with this gradient at this slot; its number."""
         with measuring():
             number = self._meter.take(gradient)
-            if slot in self.joins.counts:
-                self.joins.add(slot, None, gradient)
+            if slot in self.sums.counts:
+                self.sums.add(slot, None, gradient)
         self._expected[slot] = id(gradient), number
         return number
 
     def start(self) -> None:
         """Put a hook on every node."""
         with without_collector():
-            for place, wrapper in enumerate(self._walk.wrappers):
+            for index, wrapper in enumerate(self._walk.wrappers):
                 try:
-                    self._handles.append(wrapper.register_hook(partial(self._on_run, place)))
+                    self._handles.append(wrapper.register_hook(partial(self._on_run, index)))
                 except Exception as defect:  # one node must not cost the others
                     self.defects.note(defect)
         self._threads[get_ident()] = 0
@@ -105,37 +107,37 @@ class GradientWatch:
                 self.flow.arrived.setdefault(slot, number)
         self._expected.clear()
         with measuring():
-            self.joins.close_all()
+            self.sums.close_all()
 
-    def _on_run(self, place: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
+    def _on_run(self, index: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
         end = perf_counter()
         ident = get_ident()
         try:
             thread = self._threads.setdefault(ident, len(self._threads))
             seconds = end - self._last_end.get(ident, self._start_time)
-            if place in self.flow.runs:
-                self.flow.repeats[place] += 1
+            if index in self.flow.runs:
+                self.flow.repeats[index] += 1
             else:
-                self.flow.runs[place] = thread, seconds
-                self._measure(place, sent, received)
+                self.flow.runs[index] = thread, seconds
+                self._measure(index, sent, received)
         except Exception as defect:  # whatever it is, it must not reach the program
             self.defects.note(defect)
         self._last_end[ident] = perf_counter()
 
-    def _measure(self, place: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
+    def _measure(self, index: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
         if torch.is_grad_enabled() or has_dispatch_modes() or computes_forward_gradients():
             with measuring():
-                self._take_all(place, sent, received)
+                self._take_all(index, sent, received)
         else:
             # The usual case, ten times as cheap.
             with DISABLE_TORCH_FUNCTION():
-                self._take_all(place, sent, received)
+                self._take_all(index, sent, received)
 
-    def _take_all(self, place: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
-        flow, take, expected, summed = self.flow, self._meter.take, self._expected, self.joins.counts
+    def _take_all(self, index: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
+        flow, take, expected, summed = self.flow, self._meter.take, self._expected, self.sums.counts
         known: dict[int, int] = {}
         for output_nr, gradient in enumerate(received):
-            slot = place, output_nr
+            slot = index, output_nr
             if gradient is None:
                 flow.arrived[slot] = UNDEFINED
                 continue
@@ -147,7 +149,7 @@ class GradientWatch:
                 number = take(gradient)
             flow.arrived[slot] = known[id(gradient)] = number
         numbers: list[int] = []
-        for edge, gradient in zip(self._walk.edges[place], sent, strict=False):
+        for edge, gradient in zip(self._walk.edges[index], sent, strict=False):
             if gradient is None:
                 number = UNDEFINED
             else:
@@ -159,18 +161,18 @@ class GradientWatch:
                     slot = edge.target, edge.input_nr
                     expected[slot] = identity, number
                     if slot in summed:
-                        self.joins.add(slot, (place, len(numbers)), gradient)
+                        self.sums.add(slot, (index, len(numbers)), gradient)
             numbers.append(number)
-        flow.sent[place] = numbers
+        flow.sent[index] = numbers
 
     def _note_before_hooks(self, slot: Slot, sent: int) -> None:
         """Of an output that is summed, or that has hooks; `sent` is what was sent there last."""
-        whole = self.joins.close(slot)
+        whole = self.sums.close(slot)
         if slot not in self._hooked:
             return
         if whole is not None:
             self.flow.before_hooks[slot] = self._meter.take(whole)
-        elif slot not in self.joins.counts and sent != UNDEFINED:
+        elif slot not in self.sums.counts and sent != UNDEFINED:
             self.flow.before_hooks[slot] = sent
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gradviz.recording.forward.module_tree import distinct_modules, modules_inside, outermost
-from gradviz.recording.forward.structures import MAX_ELEMENTS, named_tensors, stored_attributes
+from gradviz.recording.forward.tensors_in_containers import MAX_ELEMENTS, named_tensors, stored_attributes
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 from gradviz.recording.run.user_traceback import BOUNDARY
@@ -94,7 +94,7 @@ class NameTable:
         """The shortest variable that holds the module, else its class in lower case."""
         entry = self.modules.get(id(module))
         if entry is not None:
-            return min(entry[1], key=_strangeness)
+            return min(entry[1], key=_name_rank)
         return type(module).__name__.lower()
 
 
@@ -198,7 +198,7 @@ def _elements_of_lists(owners: Iterable[torch.nn.Module]) -> set[int]:
     return {id(element) for each in lists for element in own_modules(each).values()}
 
 
-def _strangeness(name: str) -> tuple[bool, bool, int]:
+def _name_rank(name: str) -> tuple[bool, bool, int]:
     """The least is the best name: a notebook calls what it has shown ``_``, ``_5`` and ``_oh[5]``, too."""
     return name.startswith("_"), name == "self" or name.startswith("self."), len(name)
 

@@ -6,12 +6,13 @@ Unpacking would compute checkpointed parts again, move offloaded tensors, and ru
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
 
-from gradviz.recording.forward.hooks import hook_name
-from gradviz.recording.forward.structures import closure_variables, named_tensors, stored_attributes
+from gradviz.recording.forward.tensor_hooks import hook_name
+from gradviz.recording.forward.tensors_in_containers import closure_variables, named_tensors, stored_attributes
 from gradviz.recording.torch_access.nodes import CHECKPOINT_MODULE, CheckpointRecord, checkpoint_record
 
 
@@ -45,7 +46,7 @@ class CheckpointedTensors:
     """Looks into what non-reentrant checkpointing keeps: its inputs, and shapes of what it gave up."""
 
     def __init__(self) -> None:
-        self._places: dict[int, tuple[Any, dict[int, int]]] = {}
+        self._indices: dict[int, tuple[Any, dict[int, int]]] = {}
 
     def frame_of(self, unpack_hook: Any) -> Any:
         """The record of one checkpointed call; None where this torch keeps it elsewhere."""
@@ -53,26 +54,49 @@ class CheckpointedTensors:
 
     def is_new(self, frame: Any) -> bool:
         """True the first time that this call's record is met."""
-        return id(frame) not in self._places
+        return id(frame) not in self._indices
 
     def facts_of(self, frame: Any, holder: Any) -> Any:
         """What checkpointing noted of the tensor that `holder` stands for: a dict with its shape, or None."""
-        places = self._places_in(frame)
-        place = places.get(id(holder))
+        indices = self._indices_in(frame)
+        index = indices.get(id(holder))
         noted = CheckpointRecord(frame).noted()
-        facts = noted[place] if place is not None and place < len(noted) else None
+        facts = noted[index] if index is not None and index < len(noted) else None
         return facts if isinstance(facts, dict) else None
 
-    def _places_in(self, frame: Any) -> dict[int, int]:
+    def _indices_in(self, frame: Any) -> dict[int, int]:
         # The frame is kept beside its table, so that its id stays its own.
-        known = self._places.get(id(frame))
+        known = self._indices.get(id(frame))
         if known is None:
             holders = CheckpointRecord(frame).holders()
-            known = self._places[id(frame)] = (frame, {id(each): place for place, each in enumerate(holders)})
+            known = self._indices[id(frame)] = (frame, {id(each): index for index, each in enumerate(holders)})
         return known[1]
 
     def inputs_of(self, frame: Any) -> Iterator[tuple[str, torch.Tensor]]:
         """Arguments that the checkpointed call keeps to run again."""
-        for place, tensor in enumerate(CheckpointRecord(frame).inputs()):
+        for index, tensor in enumerate(CheckpointRecord(frame).inputs()):
             if issubclass(type(tensor), torch.Tensor):
-                yield f"argument {place}", tensor
+                yield f"argument {index}", tensor
+
+
+def tensors_on_ctx(wrapper: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors that a custom function put on its ``ctx`` by hand, past ``save_for_backward``."""
+    for name, value in list(stored_attributes(wrapper).items()):
+        yield from named_tensors(value, name)
+
+
+def tensors_of_hook(hook: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors in a hook's closure, its bound arguments, or its object; named ``hook.variable``."""
+    name = hook_name(hook)
+    while isinstance(hook, partial):
+        for index, value in enumerate(hook.args):
+            yield from named_tensors(value, f"{name}[{index}]")
+        for key, value in hook.keywords.items():
+            yield from named_tensors(value, f"{name}.{key}")
+        hook = hook.func
+    owner = getattr(hook, "__self__", None)
+    if owner is not None and not issubclass(type(owner), torch.nn.Module):
+        for attribute, value in list(stored_attributes(owner).items()):
+            yield from named_tensors(value, f"{name}.{attribute}")
+    for variable, value in closure_variables(getattr(hook, "__func__", hook)):
+        yield from named_tensors(value, f"{name}.{variable}")

@@ -1,61 +1,35 @@
-"""Recording from the user's own code: of tensors that are there already, and of a ``with`` block.
-
-A script that ``gradviz render`` runs may itself use these. The recorder of the command is then the one that watches,
-and the block takes its share of what that one records.
-"""
+"""The graph of tensors that are already there, for `gradviz.inspect`."""
 
 from __future__ import annotations
 
-import atexit
 import os
-import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sized
 from itertools import islice
 from types import FrameType
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput, NothingRecorded
-from gradviz.graph.model import Graph
 from gradviz.graph.words import counted
-from gradviz.recording.forward.names import NameTable, names_on_stack, namespaces_of_traceback
-from gradviz.recording.forward.structures import MAX_ELEMENTS, named_tensors, stored_attributes
+from gradviz.recording.forward.tensor_names import NameTable, names_on_stack
+from gradviz.recording.forward.tensors_in_containers import MAX_ELEMENTS, named_tensors, stored_attributes
 from gradviz.recording.forward_watch import ForwardWatch
-from gradviz.recording.frame_variables import local_variables
-from gradviz.recording.recorder import Recorder, running_recorder
+from gradviz.recording.recorder import running_recorder
 from gradviz.recording.requested_backward import InspectedRoots
 from gradviz.recording.run.notebook_cells import program_name, with_cells_named
-from gradviz.recording.run.plan import RecordingPlan
-from gradviz.recording.run.user_traceback import script_error, without_our_frames
 from gradviz.recording.torch_access import capabilities
-from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of
 from gradviz.recording.walk.capture_builder import CaptureBuilder
-from gradviz.recording.walk.roots import RootTensor, loose_ends, root_of
+from gradviz.recording.walk.roots import RootTensor, root_of
 
 FORWARD_UNSEEN = (
     "lines and module calls are unknown, because nobody watched the forward: "
     "compute it inside `with gradviz.record():` to see them"
 )
-RECORDED_BY_THE_COMMAND = (
-    "the gradviz command that runs this script was the one that recorded: of the backward calls in this block it kept "
-    "those that it was asked for"
-)
-
-OPEN_AT_EXIT = (
-    "gradviz: a recording was still open when Python ended, and nothing of it was kept: leave its "
-    "`with gradviz.record():` block first"
-)
-
-Outcome = Literal["finished", "failed", "interrupted"]
-
-_one_block_at_a_time = threading.Lock()
 
 
 def inspect_values(values: tuple[Any, ...], models: Any, frame: FrameType) -> tuple[Capture, InspectedRoots]:
@@ -66,7 +40,7 @@ def inspect_values(values: tuple[Any, ...], models: Any, frame: FrameType) -> tu
     capabilities.check()
     names = names_on_stack(frame)
     given_models = names.add_models(models)
-    _check_models(models, given_models)
+    check_models(models, given_models)
     roots = roots_of_values(values, names)
     running = running_recorder()
     builder = running.new_builder() if running is not None else _builder_without_recording()
@@ -79,7 +53,7 @@ def inspect_values(values: tuple[Any, ...], models: Any, frame: FrameType) -> tu
     return with_cells_named(capture), InspectedRoots.of(roots)
 
 
-def _check_models(models: Any, found: list[Any]) -> None:
+def check_models(models: Any, found: list[Any]) -> None:
     if models is not None and not found:
         raise BadInput(
             f"model is an object of type {type(models).__name__}, not a module",
@@ -90,123 +64,6 @@ def _check_models(models: Any, found: list[Any]) -> None:
 def _builder_without_recording() -> CaptureBuilder:
     facts = FactsTable()
     return CaptureBuilder(facts, ForwardWatch(facts))
-
-
-class BlockRecorder:
-    """Records from `start` to `finish`, on one thread."""
-
-    def __init__(self, plan: RecordingPlan) -> None:
-        self._plan = plan
-        self._recorder: Recorder | None = None
-        self._is_guest = False
-        self._calls_before = 0
-        self._graphs_before: tuple[Graph, ...] = ()
-        self._first_sequence_nr = 0
-
-    def start(self, frame: FrameType, models: Any = None) -> None:
-        """Begin to watch a block in `frame` that computes with `models`.
-
-        Raises `BadInput` where another one is being recorded, or these are none.
-        """
-        _check_models(models, NameTable().add_models(models))
-        if not _one_block_at_a_time.acquire(blocking=False):
-            raise BadInput(
-                "a recording is running already, and there can be one at a time",
-                hint="leave the other `with gradviz.record():` block first; it records what runs inside it anyway",
-            )
-        try:
-            running = running_recorder()
-            self._is_guest = running is not None
-            self._recorder = running or Recorder(self._plan)
-            if running is None:
-                self._recorder.start()
-                self._recorder.name_models(models)
-                self._recorder.note_names(frame)
-        except BaseException:
-            self.abandon()
-            raise
-        atexit.register(self._tell_that_it_is_open)
-        self._calls_before = self._recorder.backward_calls
-        self._graphs_before = self._recorder.graphs
-        self._first_sequence_nr = peek_sequence_nr()
-
-    @property
-    def backward_calls(self) -> int:
-        """Those in the block so far."""
-        return self._recorder.backward_calls - self._calls_before if self._recorder is not None else 0
-
-    def abandon(self) -> None:
-        """Put torch back and forget what was recorded."""
-        recorder, self._recorder = self._recorder, None
-        atexit.unregister(self._tell_that_it_is_open)
-        if recorder is not None and not self._is_guest:
-            recorder.stop()
-        _one_block_at_a_time.release()
-
-    def _tell_that_it_is_open(self) -> None:
-        """Python ends, and nobody can look at the recording any more; a file that nobody asked for helps nobody."""
-        self.abandon()
-        if sys.stderr is not None:
-            sys.stderr.write(f"{OPEN_AT_EXIT}\n")
-
-    def finish(self, error: BaseException | None, frame: FrameType) -> Capture:
-        """Put torch back, and give what was recorded; `frame` is that of the block, `error` what ended it."""
-        recorder = self._recorder
-        assert recorder is not None, "finish() follows start()"
-        self.abandon()
-        if not self._is_guest:
-            recorder.note_end(
-                [local_variables(frame), frame.f_globals]
-                if error is None
-                else namespaces_of_traceback(error.__traceback__, with_libraries=False)
-            )
-        failure = None
-        if isinstance(error, Exception):
-            recorder.note_refused_backward(error, namespaces_of_traceback(error.__traceback__))
-            failure = script_error(without_our_frames(error), in_backward=recorder.failed_in_backward)
-        program, outcome = program_name(frame.f_code.co_filename), _outcome(error)
-        before = set(map(id, self._graphs_before))
-        new = [place for place, graph in enumerate(recorder.graphs) if id(graph) not in before]
-        ends = None if new else self._loose_ends(recorder, error, frame)
-        capture = recorder.capture(program, (), outcome, failure, ends)
-        graphs, told = tuple(capture.graphs[place] for place in new), capture.disclosures
-        if ends is not None:
-            # Why no backward call gave a graph was told to the recorder, not to the builder of what is left.
-            graphs, told = capture.graphs, tuple(dict.fromkeys([*recorder.disclosures(), *told]))
-        if not self._is_guest:
-            recorder.let_go_of_all()
-        by_the_command = (RECORDED_BY_THE_COMMAND,) if self._is_guest else ()
-        return with_cells_named(
-            replace(
-                capture,
-                graphs=graphs,
-                backward_calls=capture.backward_calls - self._calls_before,
-                disclosures=(*told, *by_the_command),
-            )
-        )
-
-    def _loose_ends(self, recorder: Recorder, error: BaseException | None, frame: FrameType) -> CaptureBuilder:
-        """Without any backward: what was computed in the block and a variable still holds."""
-        if not self._is_guest:
-            recorder.note_memory()
-        builder = recorder.new_builder()
-        try:
-            names = NameTable.of(namespaces_of_traceback(error.__traceback__ if error is not None else None))
-            roots = loose_ends(names_on_stack(frame, names), since=self._first_sequence_nr)
-            if roots:
-                builder.add_graph(roots, names)
-        except Exception as defect:
-            if error is None:
-                raise
-            # The program's own error is on its way, and is the one to be seen.
-            builder.disclose_defect("what was computed before the error could not be recorded", defect)
-        return builder
-
-
-def _outcome(error: BaseException | None) -> Outcome:
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted"
-    return "failed" if isinstance(error, Exception) else "finished"
 
 
 # From what `gradviz.inspect` was given to the roots of a walk, or to a plain word on why there are none.

@@ -34,6 +34,17 @@ def named_tensors(value: Any, name: str, *, depth: int = MAX_DEPTH) -> Iterator[
                 waiting.extend((part, inner, level + 1) for part, inner in reversed(parts))
 
 
+def tensors_in_call(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Iterator[torch.Tensor]:
+    """Tensors among the arguments of a torch call, also in one level of lists and tuples."""
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif type(value) in (list, tuple):
+            yield from (element for element in value if isinstance(element, torch.Tensor))
+    if kwargs:
+        yield from (value for value in kwargs.values() if isinstance(value, torch.Tensor))
+
+
 def stored_attributes(value: Any) -> dict[str, Any]:
     """The attributes that an object keeps, past whatever its class computes; empty where it keeps none in a dict."""
     attributes = getattr(value, "__dict__", None)

@@ -1,0 +1,219 @@
+"""Names the tensors of the call log while the program runs, and notes the state of its leaves when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+
+from gradviz.graph.call_log import CallLog, LeafEnd
+from gradviz.recording.backward.backward_watch import BackwardRequest
+from gradviz.recording.backward.gradients.gradient_watch import measuring
+from gradviz.recording.calls.call_log_builder import CallLogBuilder
+from gradviz.recording.calls.call_recorder import CallRecorder
+from gradviz.recording.calls.known_tensors import KnownTensor, is_leaf, requires_grad
+from gradviz.recording.calls.optimizers import KnownOptimizer
+from gradviz.recording.forward.forward_log import ForwardLog
+from gradviz.recording.forward.module_tree import distinct_modules, modules_inside
+from gradviz.recording.forward.tensor_names import ModuleNames, NameTable, names_on_stack, own_namespaces
+from gradviz.recording.forward.tensors_in_containers import MAX_DEPTH, MAX_ELEMENTS
+from gradviz.recording.run.line_attribution import StackTable
+from gradviz.recording.torch_access.modules import own_buffers, own_parameters
+
+MAX_CLASSES = 5
+"""Classes of modules that are named in a disclosure about other threads."""
+
+
+class CallLogNames:
+    """Names the tensors of a recorder while the program runs; `build` makes the log afterwards."""
+
+    def __init__(self, recorder: CallRecorder, log: ForwardLog, stacks: StackTable) -> None:
+        self._recorder = recorder
+        self._forward = log
+        self._stacks = stacks
+        self._module_paths: dict[int, str] = {}
+        """By index in `ForwardLog.modules`. A `NameTable` would keep everything that it names alive."""
+        self._optimizers_made = 0
+        recorder.optimizers.name_now = self._at_new_optimizer
+
+    # -- names ---------------------------------------------------------------------------------------------------
+
+    def _at_new_optimizer(self, frame: FrameType) -> None:
+        """When an optimizer is made, the program's models are complete. Naming is slow, so it is done for the 1st, 2nd,
+        4th, 8th ...
+        """
+        self._optimizers_made += 1
+        if self._optimizers_made & (self._optimizers_made - 1) == 0:
+            self.note_names(names_on_stack(frame))
+
+    def before_backward(self, frame: FrameType) -> None:
+        """Name local variables, which are gone when the script ends: at calls 1, 2, 4, 8 ..., because names seldom
+        change.
+        """
+        number = self._recorder.events.backward_calls + 1
+        if number & (number - 1) == 0 and not self._recorder.writer.is_elsewhere():
+            self.note_names(names_on_stack(frame))
+            self._recorder.living.note_living(own_namespaces(frame))
+
+    def run_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
+        """Run a call of ``backward`` or ``grad`` and give it a row; returns or raises whatever the call does."""
+        return self._recorder.events.run_backward(request, run)
+
+    def note_names(self, names: NameTable) -> None:
+        """Name what modules and variables hold now. New parameters, and new leaves that require grad, are added to the
+        log.
+        """
+        called = self._forward.called_modules()
+        modules = ModuleNames(called, names)
+        for index, (reference, _) in self._forward.modules.items():
+            module = reference()
+            path = modules.paths.get(id(module))
+            # A name from a variable, which may be gone by now, says more than the name of the class.
+            if path is not None and (id(module) in modules.held or index not in self._module_paths):
+                self._module_paths[index] = path
+                made = self._recorder.modules.row_of(module)
+                if made is not None:
+                    made.name = path
+        with measuring():
+            for module in distinct_modules((*called, *(module for module, _ in names.modules.values()))):
+                self._name_all("parameter", own_parameters(module), modules.parameters)
+                self._name_all("buffer", own_buffers(module), modules.buffers)
+                self._note_hidden(module, modules)
+            for tensor, _ in names.tensors.values():
+                table = self._recorder.writer.uses.tensors
+                known = table.known(tensor) if requires_grad(tensor) else table.find(tensor)
+                if known is not None:
+                    known.names.update(dict.fromkeys(names.variables_of(tensor)))
+            self._note_what_other_threads_use()
+
+    def _name_all(self, role: Any, tensors: Mapping[str, Any], names: Mapping[int, list[str]]) -> None:
+        for tensor in tensors.values():
+            if tensor is not None and not torch.nn.parameter.is_lazy(tensor):
+                known = self._recorder.writer.uses.tensors.known(tensor)
+                known.role = role
+                known.names.update(dict.fromkeys(names.get(id(tensor), ())))
+
+    def _note_hidden(self, module: torch.nn.Module, modules: ModuleNames) -> None:
+        path = modules.paths.get(id(module))
+        tensors = self._recorder.writer.uses.tensors
+        for name, tensor in hidden_tensors(module, path) if path is not None else ():
+            if requires_grad(tensor) and id(tensor) not in modules.parameters:
+                known = tensors.known(tensor)
+                if known.is_leaf:
+                    known.names[name] = None
+                    known.hidden_in = path
+
+    def note_end(self, namespaces: Sequence[Mapping[str, Any]]) -> None:
+        """The program has ended: name what it holds, and note the state of its leaves."""
+        self._recorder.living.note_living(namespaces)
+        names = NameTable.of(namespaces)
+        optimizers = self._recorder.optimizers
+        for namespace in namespaces:
+            for name, value in namespace.items():
+                if issubclass(type(value), torch.optim.Optimizer):
+                    optimizers.find(value).names[name] = None
+        self.note_names(names)
+        for optimizer in optimizers.all:
+            if optimizer.weak() is not None:
+                optimizers.note_groups(optimizer)
+        tensors = [tensor for tensor, _ in names.tensors.values()]
+        held = [tensor for optimizer in optimizers.all for tensor in _tensors_of(optimizer)]
+        roots = (*self._forward.called_modules(), *(module for module, _ in names.modules.values()))
+        owned = [
+            tensor
+            for module in distinct_modules(roots)
+            for tensor in (*own_parameters(module).values(), *(hidden for _, hidden in hidden_tensors(module, "")))
+            if tensor is not None and not torch.nn.parameter.is_lazy(tensor)
+        ]
+        with measuring():
+            for tensor in (*owned, *held, *tensors):
+                known = self._recorder.writer.uses.tensors.find(tensor)
+                if known is not None and known.end is None:
+                    known.end = self._end_of(tensor, known)
+
+    def _note_what_other_threads_use(self) -> None:
+        tensors = self._recorder.writer.uses.tensors
+        modules = (self._forward.modules[index][0]() for index in self._modules_elsewhere())
+        for parameter in (each for module in modules if module is not None for each in own_parameters(module).values()):
+            known = None if parameter is None else tensors.find(parameter)
+            if known is not None:
+                known.is_used_elsewhere = True
+
+    def _end_of(self, tensor: torch.Tensor, known: KnownTensor) -> LeafEnd | None:
+        wants_gradient = requires_grad(tensor)
+        holds_gradient = is_leaf(tensor, wants_gradient)
+        if not (known.role == "parameter" or (wants_gradient and holds_gradient)):
+            return None
+        gradient = tensor.grad if holds_gradient else None
+        if gradient is None:
+            return LeafEnd(wants_gradient)
+        facts = self._recorder.writer.uses.values.facts(gradient)
+        norm = float(torch.linalg.vector_norm(gradient)) if facts is not None and facts.is_finite else None
+        return LeafEnd(wants_gradient, True, norm, facts)
+
+    def disclosures(self) -> list[str]:
+        """What is missing in the log, in sentences."""
+        sentences = self._recorder.writer.disclosures()
+        elsewhere = sorted({self._forward.modules[index][1] for index in self._modules_elsewhere()})[:MAX_CLASSES]
+        if elsewhere:
+            sentences.append(
+                f"torch calls of other threads, which ran {', '.join(elsewhere)}: what they cut off, changed or left "
+                "unused is not known"
+            )
+        return sentences
+
+    def _modules_elsewhere(self) -> list[int]:
+        return [index for index in list(self._forward.modules_elsewhere) if index in self._forward.modules]
+
+    # -- building ------------------------------------------------------------------------------------------------
+
+    def build(self) -> CallLog:
+        """The log of everything that was recorded and kept."""
+        names = ModuleNames((), NameTable())
+        for index, (reference, _) in self._forward.modules.items():
+            if index in self._module_paths and (module := reference()) is not None:
+                names.paths[id(module)] = self._module_paths[index]
+        return CallLogBuilder(self._recorder, self._forward, self._stacks, names).build()
+
+
+def _tensors_of(optimizer: KnownOptimizer) -> list[torch.Tensor]:
+    groups = getattr(optimizer.weak(), "param_groups", None) or ()
+    return [tensor for group in groups for tensor in group["params"] if issubclass(type(tensor), torch.Tensor)]
+
+
+_OWN_ATTRIBUTES = frozenset(torch.nn.Module().__dict__)
+
+
+def hidden_tensors(module: torch.nn.Module, path: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """Leaves that require grad in attributes of the module that ``parameters()`` does not search, with their names.
+    They are in plain lists and dicts, or in modules inside these. Attributes are read from ``vars()``: reading must not
+    run code of the user.
+    """
+    for attribute, value in list(vars(module).items()):
+        if attribute not in _OWN_ATTRIBUTES:
+            yield from _tensors_in(value, f"{path}.{attribute}")
+
+
+def _tensors_in(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+    waiting = [(name, value, 0)]
+    seen: set[int] = set()
+    while waiting and len(seen) < MAX_ELEMENTS:
+        index, each, depth = waiting.pop()
+        kind = type(each)
+        if id(each) in seen:
+            continue
+        if issubclass(kind, torch.Tensor):
+            seen.add(id(each))
+            yield index, each
+        elif issubclass(kind, torch.nn.Module):
+            seen.add(id(each))
+            for path, inner in modules_inside(each, index):
+                yield from (
+                    (f"{path}.{own}", tensor) for own, tensor in own_parameters(inner).items() if tensor is not None
+                )
+        elif kind in (list, tuple, dict) and depth < MAX_DEPTH:
+            seen.add(id(each))
+            pairs = list(each.items() if kind is dict else enumerate(each))[:MAX_ELEMENTS]
+            waiting.extend((f"{index}[{key!r}]", inner, depth + 1) for key, inner in reversed(pairs))
