@@ -119,6 +119,12 @@ def torch_facts(torch: Any) -> Facts:
     return {name: str(value) for name, value in facts.items()}
 
 
+def _top_hooks(torch: Any) -> Any:
+    """Those in force on saved tensors; None where this torch does not tell."""
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    return top(False) if top is not None else None
+
+
 def leftover_facts(torch: Any) -> Facts:
     """What a recorder has in torch while it runs, and must have taken out at the end."""
     module = torch.nn.modules.module

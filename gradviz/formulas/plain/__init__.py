@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
+from gradviz.formulas.installed import derivatives_as_text
 from gradviz.formulas.plain.notation import signs_in as signs_in
 from gradviz.formulas.plain.plain_formula import PlainFormula as PlainFormula
 from gradviz.formulas.plain.plain_formula import Trap as Trap
@@ -28,6 +29,8 @@ def plain_formulas() -> Mapping[str, PlainFormula]:
     """Every formula by the name of its node, family by family; those of kernels for other devices last."""
     from gradviz.formulas.plain.families import FAMILIES
     from gradviz.formulas.plain.other_kernels import of_other_kernels
+    from gradviz.formulas.plain.ties import as_installed
 
     formulas = {formula.node: formula for family in FAMILIES for formula in family}
+    formulas = as_installed(formulas, derivatives_as_text())
     return MappingProxyType({**formulas, **of_other_kernels(formulas)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ import torch
 
 from gradviz.formulas import known_formulas, of
 from gradviz.formulas.meanings import meaning_of
+from gradviz.formulas.plain import evaluation, plain_formula
 
 _F = torch.nn.functional
 
@@ -54,6 +56,39 @@ def test_that_a_backward_cannot_be_differentiated_is_said_of_those_alone_that_ra
         assert not is_possible
     else:
         assert is_possible
+
+
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        (lambda x: torch.clamp(x, 1.0, 2.0), ("self",)),
+        (lambda x: torch.clamp_min(x, 1.0), ("self",)),
+        (lambda x: torch.clamp_max(x, 1.0), ("self",)),
+        (torch.clamp, ("self", "min", "max")),
+        (torch.clamp_min, ("self", "min")),
+        (torch.clamp_max, ("self", "max")),
+        (torch.fmax, ("self", "other")),
+        (torch.fmin, ("self", "other")),
+        (torch.maximum, ("self", "other")),
+    ],
+)
+def test_plain_formulas_tell_what_the_installed_torch_does_with_equal_numbers(
+    call: Callable[..., torch.Tensor], names: tuple[str, ...]
+) -> None:
+    numbers = [1.0, 2.0, float("nan") if call in (torch.fmax, torch.fmin) else 3.0]
+    for drawn in itertools.product(numbers, repeat=len(names)):
+        given = [torch.tensor([number], requires_grad=True) for number in drawn]
+        result = call(*given)
+        result.backward(torch.ones(1))
+        assert result.grad_fn is not None
+        formula = plain_formula(result.grad_fn.name())
+        assert formula is not None
+        known = {**dict(zip(names, given, strict=True)), "result": result, "grad": torch.ones(1)}
+        if len(names) == 1:
+            known |= {name[7:]: getattr(result.grad_fn, name) for name in dir(result.grad_fn) if "_saved_m" in name}
+        with torch.no_grad():
+            told = evaluation.gradients(formula, torch, known)
+        assert [told[name].item() for name in names] == [0 if x.grad is None else x.grad.item() for x in given], drawn
 
 
 def _names_above(node: torch.autograd.graph.Node) -> list[str]:
