@@ -102,13 +102,19 @@ def _torch_state(torch: Any) -> Snapshot:
     return {
         "torch function modes": torch._C._len_torch_function_stack(),
         "torch dispatch modes": torch._C._len_torch_dispatch_stack(),
-        "saved tensors hooks": torch._C._autograd._top_saved_tensors_default_hooks(False),
+        "saved tensors hooks": _saved_tensors_hooks(torch),
         "gradients enabled": torch.is_grad_enabled(),
         "anomaly mode": torch.is_anomaly_enabled(),
         "global module hooks": _global_module_hooks(torch.nn.modules.module),
         **_functions(),
         **_patches(),
     }
+
+
+def _saved_tensors_hooks(torch: Any) -> object:
+    """Those in force; None where this torch does not tell."""
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    return top(False) if top is not None else None
 
 
 def _patches() -> Snapshot:

@@ -20,6 +20,8 @@ class Composition:
     """
     nodes: tuple[str, ...]
     """The main node first, then the others from the inputs to the result, without views and casts."""
+    sometimes: tuple[str, ...] = ()
+    """Nodes that some releases of torch make besides, and others do not; with a question mark in the table."""
 
 
 @lru_cache(maxsize=1)
@@ -34,7 +36,13 @@ def compositions() -> dict[str, tuple[Composition, ...]]:
 
 def _read(table: str) -> list[Composition]:
     rows = ([part.strip() for part in line.split("|")] for line in table.strip().splitlines())
-    return [Composition(tuple(words.split()), call, tuple(nodes.split())) for words, call, nodes in rows]
+    return [_composition(*row) for row in rows]
+
+
+def _composition(words: str, call: str, nodes: str) -> Composition:
+    always = tuple(node for node in nodes.split() if not node.endswith("?"))
+    sometimes = tuple(node.rstrip("?") for node in nodes.split() if node.endswith("?"))
+    return Composition(tuple(words.split()), call, always, sometimes)
 
 
 _TABLE = """
@@ -150,7 +158,7 @@ max | torch.max(x, y) | MaximumBackward0
 min | x.min(dim=1).values | MinBackward0
 min | x.min() | MinBackward1
 min | torch.min(x, y) | MinimumBackward0
-quantile | torch.quantile(x, 0.5) | LerpBackward1 SortBackward0 GatherBackward0
+quantile | torch.quantile(x, 0.5) | LerpBackward1 SortBackward0? GatherBackward0
 reshape | x.reshape(4, 3) | ViewBackward0
 reshape | x.T.reshape(12) | CloneBackward0
 flatten Flatten | x.flatten() | ViewBackward0

@@ -61,6 +61,15 @@ def find_formula_files() -> FormulaFiles:
     return FormulaFiles(_version_of_torch(), files)
 
 
+def derivatives_as_text() -> str:
+    """What torch's file of formulas contains, unread; empty where no torch is installed, or one without this file."""
+    found = find_spec("torchgen")
+    if found is None or not found.submodule_search_locations:
+        return ""
+    path = Path(found.submodule_search_locations[0]) / "packaged" / _FILES[0]
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
 def _version_of_torch() -> str:
     from importlib import metadata  # It takes longer to import than everything else here.
 

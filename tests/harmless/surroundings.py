@@ -110,13 +110,19 @@ def torch_facts(torch: Any) -> Facts:
             torch.is_autocast_cache_enabled(),
         ],
         "view replay": torch._C._is_view_replay_enabled(),
-        "saved tensors hooks": _name(torch._C._autograd._top_saved_tensors_default_hooks(False)),
+        "saved tensors hooks": _name(_top_hooks(torch)),
         "sequence number": torch._C._autograd._get_sequence_nr(),
         "sharing strategy": torch.multiprocessing.get_sharing_strategy(),
         "engine's thread state": torch._C._current_graph_task_id(),
         **dict(_dynamo_facts()),
     }
     return {name: str(value) for name, value in facts.items()}
+
+
+def _top_hooks(torch: Any) -> Any:
+    """Those in force on saved tensors; None where this torch does not tell."""
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    return top(False) if top is not None else None
 
 
 def leftover_facts(torch: Any) -> Facts:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from gradviz.analysis.explain.custom_explanation import CustomExplanation
 from gradviz.analysis.numbers.node_numbers import NodeNumbers
 from gradviz.formulas.available_formulas import KnownFormulas
+from gradviz.formulas.compositions import Composition
 from gradviz.formulas.derivative import Derivative
 from gradviz.formulas.glossary import Term, terms_in
 from gradviz.formulas.plain import Reading, Trap, plain_formula, reading
@@ -62,9 +63,14 @@ def explain(meaning: Meaning, known: KnownFormulas) -> Explanation:
     node = meaning.nodes[0] if meaning.nodes else ""
     page = explain_node(node, known) if node else Explanation("", "", _WITHOUT_NODE[meaning.kind].format(meaning.word))
     others = tuple(OtherNode(other, _what(other, known)) for other in meaning.nodes[1 : _MAX_OTHERS + 1])
-    calls = tuple(f"{call.call}: {', '.join(call.nodes)}" for call in meaning.calls)
+    calls = tuple(map(_call_in_words, meaning.calls))
     left_out = max(0, len(meaning.nodes) - 1 - _MAX_OTHERS)
     return replace(page, word=meaning.word, calls=calls, others=others, others_left_out=left_out)
+
+
+def _call_in_words(call: Composition) -> str:
+    sometimes = f", in some releases {', '.join(call.sometimes)}" if call.sometimes else ""
+    return f"{call.call}: {', '.join(call.nodes)}{sometimes}"
 
 
 def explain_node(node_name: str, known: KnownFormulas, disclosures: tuple[str, ...] = ()) -> Explanation:

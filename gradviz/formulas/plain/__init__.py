@@ -16,6 +16,7 @@ from gradviz.formulas.plain.plain_formula import PlainFormula as PlainFormula
 from gradviz.formulas.plain.plain_formula import Trap as Trap
 from gradviz.formulas.plain.reading import Reading as Reading
 from gradviz.formulas.plain.reading import reading as reading
+from gradviz.formulas.torch_formulas import derivatives_as_text
 
 
 def plain_formula(node_name: str) -> PlainFormula | None:
@@ -28,6 +29,8 @@ def plain_formulas() -> Mapping[str, PlainFormula]:
     """Every formula by the name of its node, family by family; those of kernels for other devices last."""
     from gradviz.formulas.plain.families import FAMILIES
     from gradviz.formulas.plain.other_kernels import of_other_kernels
+    from gradviz.formulas.plain.ties import as_installed
 
     formulas = {formula.node: formula for family in FAMILIES for formula in family}
+    formulas = as_installed(formulas, derivatives_as_text())
     return MappingProxyType({**formulas, **of_other_kernels(formulas)})

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from gradviz.graph.model import Graph
 from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, TELLS_SAVED_TENSORS, python_function_class, raw_slots
+from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, SHOWS_SLOTS, python_function_class, raw_slots
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.roots import slots_in
@@ -120,7 +120,7 @@ def is_freed(wrapper: Any) -> bool | None:
             return True
         saved = raw if isinstance(raw, tuple) else (raw,)
         if saved and saved[0] is not None:
-            return saved[0].data is None if TELLS_SAVED_TENSORS else None
+            return saved[0].data is None if SHOWS_SLOTS else None
     return None
 
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from gradviz.graph.model import CallSite, Graph
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.torch_access.engine import compiled_backward_of
-from gradviz.recording.torch_access.nodes import TELLS_SAVED_TENSORS, python_function_class, saved_in
+from gradviz.recording.torch_access.nodes import SHOWS_SLOTS, python_function_class, saved_in
 from gradviz.recording.walk.graph_walker import Walk
 
 BROKEN_BY = "broken_by"
@@ -97,7 +97,7 @@ class CompiledReruns:
 
 def _compiled_nodes(walk: Walk) -> Iterator[tuple[int, _Kept]]:
     for index, wrapper in enumerate(walk.wrappers):
-        module = compiled_backward_of(python_function_class(wrapper)) if TELLS_SAVED_TENSORS else None
+        module = compiled_backward_of(python_function_class(wrapper)) if SHOWS_SLOTS else None
         if isinstance(module, torch.fx.GraphModule):
             slots = saved_in(wrapper, "_raw_saved_tensors")
             saved = [slot.data for slot in slots if slot.unpack_hook is None and isinstance(slot.data, torch.Tensor)]

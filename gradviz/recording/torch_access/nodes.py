@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.checkpoint_inputs import inputs_of_checkpoint
+from gradviz.recording.torch_access.guarded_unpacking import read_slot, with_guard
 from gradviz.recording.torch_access.name_lookup import attribute, attributes_like, find, method
+
+_Result = TypeVar("_Result")
 
 LEAF_SEQUENCE_NR = 2**64 - 1
 """What `sequence_nr_of` answers for ``AccumulateGrad``."""
@@ -51,6 +55,8 @@ def python_function_class(node: Any) -> type | None:
 
 _has_slots = works("slots of nodes")
 TELLS_SAVED_TENSORS = works("saved tensors")
+"""Whether it can be told what nodes saved."""
+SHOWS_SLOTS = works("slots as stored")
 """Whether raw slots tell what they hold, without unpacking it."""
 
 
@@ -72,6 +78,22 @@ def saved_in(node: Any, slot: str) -> Any:
     return getattr(node, slot)
 
 
+def stored_in(node: Any, slot: str) -> Any:
+    """What a raw slot keeps, as ``data`` and ``unpack_hook``; a tuple for a list, None for nothing.
+
+    To be called inside `reading_slots`. Raises `RuntimeError` as `saved_in` does.
+    """
+    if SHOWS_SLOTS:
+        return getattr(node, slot)
+    # Functions written in Python call theirs otherwise.
+    return read_slot(node, "saved_tensors" if slot == "_raw_saved_tensors" else slot.removeprefix("_raw"))
+
+
+def reading_slots(work: Callable[[], _Result]) -> _Result:
+    """What `work` gives, which may use `stored_in`."""
+    return work() if SHOWS_SLOTS else with_guard(work)
+
+
 class CheckpointRecord:
     """What non-reentrant checkpointing keeps of one call."""
 
@@ -88,14 +110,11 @@ class CheckpointRecord:
 
     def inputs(self) -> Iterator[Any]:
         """Arguments that the call keeps to run again."""
-        for saved in _read_inputs(self._record):
-            # Newer torches pack them as saved tensors of their own, which must not be unpacked either.
-            yield saved.data if hasattr(saved, "unpack_hook") else saved
+        yield from inputs_of_checkpoint(self._record)
 
 
 _read_holders = attribute("_CheckpointFrame.weak_holders")
 _read_noted = attribute("_CheckpointFrame.x_metadatas")
-_read_inputs = attribute("_CheckpointFrame.saved_args")
 
 
 def checkpoint_record(values: Iterable[Any]) -> Any:

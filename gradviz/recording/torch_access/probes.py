@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from gradviz.recording.torch_access.checkpoint_inputs import inputs_of_checkpoint
+from gradviz.recording.torch_access.guarded_unpacking import read_slot, with_guard
 from gradviz.recording.torch_access.name_lookup import (
     attribute,
     attributes_like,
@@ -192,6 +194,25 @@ def raw_saved_tensors() -> bool:
     return data(raw) is left and hook(raw) is None and data(hooked) == "packed" and hook(hooked) is not None
 
 
+def saved_tensors() -> bool:
+    """What a node saved is told in one of the two ways."""
+    with suppress(AttributeError):
+        if raw_saved_tensors():
+            return True
+    return guarded_unpacking()
+
+
+def guarded_unpacking() -> bool:
+    """What a node saved is told by unpacking it, and a hook is refused before it runs."""
+    left, right = _leaf(), _leaf()
+    ran = []
+    plain = left * right
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: "packed", lambda packed: ran.append(packed)):
+        packed = left * right
+    stored, hooked = with_guard(lambda: [read_slot(each.grad_fn, "_saved_self") for each in (plain, packed)])
+    return stored.data is left and stored.unpack_hook is None and hooked.data == "packed" and not ran
+
+
 def saved_tensor_hooks() -> bool:
     """The hooks that are in force are told; none where there are none."""
     top = find("torch._C._autograd._top_saved_tensors_default_hooks")
@@ -210,14 +231,18 @@ def checkpoint_records() -> bool:
 
     value = _leaf()
     given = torch.utils.checkpoint.checkpoint(torch.sin, value, use_reentrant=False, preserve_rng_state=False)
-    raw = attribute("Node._raw_saved_self")(given.grad_fn)
+    if hasattr(attribute("Node._raw_saved_self")(given.grad_fn), "data"):
+        return _tells_checkpoint(attribute("Node._raw_saved_self")(given.grad_fn), value)
+    return with_guard(lambda: _tells_checkpoint(read_slot(given.grad_fn, "_saved_self"), value))
+
+
+def _tells_checkpoint(raw: Any, value: torch.Tensor) -> bool:
     holder = attribute("SavedTensor.data")(raw)
     cells = attribute("SavedTensor.unpack_hook")(raw).__closure__ or ()
     (record,) = (cell.cell_contents for cell in cells if type(cell.cell_contents).__name__ == "_CheckpointFrame")
     (reference,) = attribute("_CheckpointFrame.weak_holders")(record)
     (noted,) = attribute("_CheckpointFrame.x_metadatas")(record)
-    inputs = attribute("_CheckpointFrame.saved_args")(record)
-    kept = [each.data if hasattr(each, "unpack_hook") else each for each in inputs]
+    kept = list(inputs_of_checkpoint(record))
     return reference() is holder and tuple(noted["shape"]) == (2,) and any(each is value for each in kept)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from gradviz.graph.model import Attribute, CustomFunction, NodeKind, Scalar
 from gradviz.recording.forward.user_functions import custom_function_of
 from gradviz.recording.torch_access.nodes import (
+    SHOWS_SLOTS,
     TELLS_SAVED_TENSORS,
     python_function_class,
     raw_slots,
@@ -69,10 +70,15 @@ def read_class(wrapper: Any) -> NodeClass:
         name=name,
         kind=kind,
         attributes=tuple((slot.removeprefix("_saved_"), slot) for slot in plain),
-        first_saved="_raw" + min(raw) if raw and function_class is None and TELLS_SAVED_TENSORS else None,
-        saved=tuple(_saved_slot(slot) for slot in sorted(raw)) if TELLS_SAVED_TENSORS else (),
+        first_saved="_raw" + min(raw) if raw and function_class is None and SHOWS_SLOTS else None,
+        saved=tuple(_saved_slot(slot) for slot in sorted(raw)) if _can_be_read(kind) else (),
         definition=custom_function_of(function_class, name) if function_class and kind == "custom" else None,
     )
+
+
+def _can_be_read(kind: NodeKind) -> bool:
+    """Compiled functions may give up what they saved when it is unpacked."""
+    return SHOWS_SLOTS or (TELLS_SAVED_TENSORS and kind != "compiled")
 
 
 def saves_for_recomputation(wrapper: Any, node_class: NodeClass) -> bool:

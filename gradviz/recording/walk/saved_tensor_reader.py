@@ -19,7 +19,7 @@ from gradviz.graph.saved_tensors import KeptIn, SavedTensor
 from gradviz.graph.tensor_facts import TensorFacts
 from gradviz.recording.forward.forward_values import ForwardValues
 from gradviz.recording.torch_access.modes import DISABLE_DISPATCH_MODES
-from gradviz.recording.torch_access.nodes import python_function_class
+from gradviz.recording.torch_access.nodes import SHOWS_SLOTS, python_function_class, reading_slots, stored_in
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import (
     DISABLE_TORCH_FUNCTION,
@@ -66,6 +66,9 @@ class SavedTensorReader:
 
     def of_walk(self, classes: list[NodeClass]) -> list[tuple[SavedTensor, ...]]:
         """What each node keeps in its slots and on its ``ctx``."""
+        return reading_slots(lambda: self._of_walk(classes))
+
+    def _of_walk(self, classes: list[NodeClass]) -> list[tuple[SavedTensor, ...]]:
         found: list[tuple[SavedTensor, ...]] = []
         with DISABLE_TORCH_FUNCTION():
             for index, (wrapper, known) in enumerate(zip(self._walk.wrappers, classes, strict=True)):
@@ -89,9 +92,15 @@ class SavedTensorReader:
         found: list[SavedTensor] = []
         for slot in known.saved:
             try:
-                raw = getattr(wrapper, slot.attribute)
-            except RuntimeError:
-                return (SavedTensor(slot.name, state="freed"),)
+                raw = stored_in(wrapper, slot.attribute)
+            except RuntimeError as error:
+                changed = _VERSIONS.search(str(error))
+                if changed is None:
+                    return (SavedTensor(slot.name, state="freed"),)
+                # Only where it must be unpacked: the tensor is there, and nobody can see it.
+                versions = {"version": int(changed[1]), "saved_version": int(changed[2])}
+                found.append(SavedTensor(slot.name, state="unknown", **versions))
+                continue
             if type(raw) is tuple:
                 for number, each in enumerate(raw):
                     if each is not None:
@@ -231,6 +240,8 @@ def _version_when_saved(wrapper: Any, slot: SavedSlot, tensor: torch.Tensor) -> 
     Only torch's own check shows it, which returns the tensor if all is well, and with it all others of its list.
     Functions written in Python are not asked: some drop their tensors when they are read this way.
     """
+    if not SHOWS_SLOTS:
+        return version_of(tensor)  # it was unpacked, which compares the versions
     if python_function_class(wrapper) is not None:
         return None
     raw = getattr(wrapper, slot.attribute)

@@ -11,6 +11,7 @@ import pytest
 from gradviz.analysis.explain.explanation import Explanation
 from gradviz.capture.capture_file import write_capture
 from gradviz.cli import run
+from gradviz.formulas import known_formulas
 from tests.captures import small_capture
 
 
@@ -60,9 +61,13 @@ def test_programs_get_the_same_as_data(capfd: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_recording_without_values_says_how_to_record_them(capfd: pytest.CaptureFixture[str]) -> None:
+    capture = small_capture()
+    older = msgspec.structs.replace(capture, program=msgspec.structs.replace(capture.program, torch_version="2.4.0"))
+    Path("run.gradviz").write_bytes(write_capture(older))
     page = printed(capfd, "explain", "linear", "run.gradviz").replace("\n  ", " ")
     assert "record with --values" in page
-    assert "recorded with torch 2.13.0; the formulas are those of torch 2.13.0+cpu" in page
+    installed = known_formulas().table.torch_version
+    assert f"recorded with torch 2.4.0; the formulas are those of torch {installed}" in page
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,6 @@ from gradviz.formulas.word_lookup import known_words, meaning_of
         ("torch.utils.checkpoint.checkpoint", "CheckpointFunctionBackward"),
         ("x.grad", "AccumulateGrad"),
         ("eigh", "LinalgEighBackward0"),
-        ("torch.cholesky", "CholeskyBackward0"),
     ],
 )
 def test_a_word_means_the_usual_node_first(word: str, node: str) -> None:
