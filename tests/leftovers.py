@@ -69,7 +69,7 @@ def random_state() -> tuple[object, ...]:
 def _python_state() -> Snapshot:
     return {
         "sys.argv": list(sys.argv),
-        "sys.path": list(sys.path),
+        "sys.path": [path for path in sys.path if path != _of_torchs_templates()],
         "sys.modules['__main__']": sys.modules["__main__"],
         "sys.excepthook": sys.excepthook,
         "sys.displayhook": sys.displayhook,
@@ -86,6 +86,12 @@ def _python_state() -> Snapshot:
         # Other libraries add finders when they are first imported; gradviz must remove its own.
         "gradviz's import finders": [f for f in sys.meta_path if type(f).__module__.startswith("gradviz")],
     }
+
+
+def _of_torchs_templates() -> object:
+    """A folder that some releases of torch put there when Dynamo is first loaded."""
+    instantiator = sys.modules.get("torch.distributed.nn.jit.instantiator")
+    return getattr(instantiator, "INSTANTIATED_TEMPLATE_DIR_PATH", None)
 
 
 _UNTOUCHED_TORCH: Snapshot = {

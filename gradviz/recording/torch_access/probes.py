@@ -206,8 +206,13 @@ def guarded_unpacking() -> bool:
     """What a node saved is told by unpacking it, and a hook is refused before it runs."""
     left, right = _leaf(), _leaf()
     ran = []
+
+    def unpack(packed: Any) -> torch.Tensor:
+        ran.append(packed)
+        return left
+
     plain = left * right
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: "packed", lambda packed: ran.append(packed)):
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: "packed", unpack):
         packed = left * right
     stored, hooked = with_guard(lambda: [read_slot(each.grad_fn, "_saved_self") for each in (plain, packed)])
     return stored.data is left and stored.unpack_hook is None and hooked.data == "packed" and not ran

@@ -98,8 +98,8 @@ class SavedTensorReader:
                 if changed is None:
                     return (SavedTensor(slot.name, state="freed"),)
                 # Only where it must be unpacked: the tensor is there, and nobody can see it.
-                versions = {"version": int(changed[1]), "saved_version": int(changed[2])}
-                found.append(SavedTensor(slot.name, state="unknown", **versions))
+                now, when_saved = int(changed[1]), int(changed[2])
+                found.append(SavedTensor(slot.name, state="unknown", saved_version=when_saved, version=now))
                 continue
             if type(raw) is tuple:
                 for number, each in enumerate(raw):

@@ -39,11 +39,11 @@ def test_no_hook_runs_and_what_it_was_given_is_told() -> None:
     ran: list[object] = []
 
     class Unpack:
-        def __call__(self, packed: object) -> object:
+        def __call__(self, packed: Any) -> torch.Tensor:
             ran.append(packed)
-            return packed
+            return torch.ones(2)
 
-    for unpack in (lambda packed: ran.append(packed), Unpack()):
+    for unpack in (Unpack().__call__, Unpack()):
         x = _leaf()
         with saved_tensors_hooks(lambda tensor: ("packed", tensor), unpack):
             result = x * x
@@ -75,7 +75,7 @@ def test_offloaded_tensors_stay_where_they_are() -> None:
 
 def test_what_was_freed_or_changed_raises_as_torch_does() -> None:
     freed, changed = _leaf().exp(), _leaf().exp()
-    freed.sum().backward()
+    freed.sum().backward()  # type: ignore[no-untyped-call]
     changed.add_(1)
     node = changed.grad_fn.next_functions[0][0] if changed.grad_fn is not None else None
     with pytest.raises(RuntimeError, match="second time"):
