@@ -454,7 +454,10 @@ def disclosures() -> list[str]:
     """A sentence for each capability that is missing, and for a torch that nobody has tried."""
     told = [f"torch {torch.__version__} does not tell {lost}" for lost in missing().values()]
     if is_newer_than_tried():
-        told.append(f"torch {torch.__version__} is newer than any that gradviz was tried with ({_tried_releases()})")
+        told.append(
+            f"what torch {torch.__version__} does in a new way: it is newer than any that gradviz was tried with "
+            f"({tried_releases()}), so what is shown may be incomplete or wrong"
+        )
     return told
 
 
@@ -463,18 +466,23 @@ def is_newer_than_tried() -> bool:
     return _release() > NEWEST
 
 
+def is_older_than_tried() -> bool:
+    """Whether this release of torch came before the first one that was tried."""
+    return _release() < OLDEST
+
+
 def check() -> None:
     """Raise `MissingDependency` where this torch lacks what no recording can do without."""
-    if _release() < OLDEST:
+    if is_older_than_tried():
         raise MissingDependency(
             f"torch {torch.__version__} cannot be recorded: gradviz needs torch {_words(OLDEST)} or newer",
-            hint=f"it was tried with {_tried_releases()}",
+            hint=f"it was tried with {tried_releases()}",
         )
     lacking = [each for each in CAPABILITIES if each.is_essential and not works(each.name)]
     if lacking:
         raise MissingDependency(
             f"torch {torch.__version__} cannot be recorded: it does not tell {lacking[0].lost}",
-            hint=f"gradviz was tried with torch {_tried_releases()}",
+            hint=f"gradviz was tried with torch {tried_releases()}",
         )
 
 
@@ -487,5 +495,6 @@ def _words(release: tuple[int, int]) -> str:
     return ".".join(map(str, release))
 
 
-def _tried_releases() -> str:
+def tried_releases() -> str:
+    """In words: ``2.6 to 2.15``."""
     return f"{_words(OLDEST)} to {_words(NEWEST)}"
