@@ -10,7 +10,7 @@ import webbrowser
 from pathlib import Path
 
 from gradviz.errors import BadInput
-from gradviz.output import write_output
+from gradviz.file_output import write_output
 
 _MAX_NAME_LENGTH = 60
 

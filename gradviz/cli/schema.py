@@ -15,7 +15,7 @@ def schema_command(what: str) -> int:
     from gradviz.analysis.memory.memory_document import memory_schema
     from gradviz.capture.capture_file import capture_schema
     from gradviz.errors import BadInput, near_matches
-    from gradviz.output import write_output
+    from gradviz.file_output import write_output
     from gradviz.rendering.export.json import graph_schema
     from gradviz.rendering.reports.doctor_document import doctor_schema
     from gradviz.rendering.reports.explanation_json import explanation_schema

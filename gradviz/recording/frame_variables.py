@@ -11,6 +11,7 @@ _CO_OPTIMIZED = 0x1
 
 def local_variables(frame: FrameType) -> dict[str, Any]:
     """A copy of a frame's variables that keeps nothing alive.
+
     Up to Python 3.12, reading ``f_locals`` of a function makes a snapshot that the frame keeps until the function
     returns, and with it every tensor in it. So it is emptied, unless the program itself holds it (``locals()``).
     """

@@ -16,7 +16,7 @@ from gradviz.analysis.finding import Finding, Location, SourceText, text_at
 from gradviz.analysis.parameters.parameter_outcomes import counted_outcomes
 from gradviz.analysis.rule import Rule
 from gradviz.capture.capture import Capture
-from gradviz.graph.words import counted
+from gradviz.graph.number_words import counted
 
 
 class Report(Struct, frozen=True):

@@ -13,10 +13,10 @@ from gradviz.analysis.numbers.node_numbers import node_numbers
 from gradviz.analysis.numbers.node_results import node_results
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput, NotInThisGraph
-from gradviz.formulas.known import KnownFormulas
+from gradviz.formulas.available_formulas import KnownFormulas
 from gradviz.formulas.plain import plain_formula, reading
 from gradviz.graph.model import Graph, Node
-from gradviz.graph.query.names import CONTAINER_KINDS, Named, resolve
+from gradviz.graph.query.find_by_name import CONTAINER_KINDS, Named, resolve
 from gradviz.graph.query.operation_names import autograd_name, call_of
 from gradviz.graph.query.own_line import line_words
 

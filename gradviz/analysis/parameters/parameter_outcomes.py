@@ -12,8 +12,8 @@ from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.frozen_parameters import location_of_flag
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.graph.number_words import counted
 from gradviz.graph.query.own_line import line_words_of
-from gradviz.graph.words import counted
 
 OutcomeKind = Literal["reached", "frozen", "unused", "cut off", "not reached"]
 

@@ -153,7 +153,7 @@ def _without_font(why: str) -> Part:
 
 
 def _formulas() -> Part:
-    from gradviz.formulas.installed import find_formula_files
+    from gradviz.formulas.torch_formulas import find_formula_files
 
     used_for = "formulas of torch itself in 'explain'"
     try:
@@ -165,7 +165,7 @@ def _formulas() -> Part:
 
 
 def _cache() -> Part:
-    from gradviz.formulas.known import cache_folder
+    from gradviz.formulas.available_formulas import cache_folder
 
     used_for, lost = "keeping torch's formulas", "they are read anew each time, which takes 2 s"
     remedy = "set GRADVIZ_CACHE_DIR to a folder that you may write to"

@@ -1,4 +1,5 @@
 """Keeps the recorder out of what `torch.compile` traces.
+
 Dynamo traces active function modes and module hooks into its graphs, and breaks a graph at what it cannot trace. Every
 compiled call passes ``torch._dynamo.eval_frame._maybe_set_eval_frame``: with a callback when it begins, with the
 earlier one when it ends. The recorder pauses in between. Dynamo is slow to import and rarely used, so it is never
@@ -16,7 +17,7 @@ from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.torch_access.import_notice import ImportNotice
 from gradviz.recording.torch_access.modules import global_hook_tables
-from gradviz.recording.torch_access.names import find
+from gradviz.recording.torch_access.name_lookup import find
 from gradviz.recording.torch_access.patches import Replacement
 
 _MODULE = "torch._dynamo.eval_frame"

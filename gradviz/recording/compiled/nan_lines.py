@@ -1,4 +1,5 @@
 """Finds the line inside compiled code at which a gradient became NaN or Inf.
+
 A compiled function is a single node, so the graph shows only its call. But torch keeps the operations, with their
 lines, from which it compiled the node's backward. If the incoming gradients were finite and the outgoing ones are not,
 these operations are run again after the program's backward, without compilation, on the tensors that the node had

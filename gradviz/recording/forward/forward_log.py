@@ -1,4 +1,5 @@
 """Logs the forward computation in the order of torch's sequence numbers.
+
 Each torch call that made nodes is a *row*: the interval of sequence numbers it used, which function it was, and the
 stack it was called from. A second series says from which sequence number on which module call was running. Rows are
 kept in arrays, 24 bytes each. They are forgotten `KEPT_CALLS` backward calls later, so that days of training can pass
@@ -73,7 +74,7 @@ class ThreadLog:
         """The next sequence number at the end of each of the last backward calls."""
 
     def add_row(self, start: int, end: int, function: Any, stack: int) -> int:
-        """Note that `function`, called from `stack`, made the nodes ``start`` to ``end - 1``; returns the row's number."""
+        """Note that `function`, called from `stack`, made the nodes ``start`` to ``end - 1``; returns the row."""
         key = function if isinstance(function, Hashable) else id(function)
         function_id = self._function_ids.get(key)
         if function_id is None:
@@ -228,6 +229,7 @@ class ForwardLog:
 
     def end_call(self, log: ThreadLog, sequence_nr: int, other_scopes: Callable[[], set[int]] = set) -> None:
         """A backward call on the thread of `log` has ended: forget what can no longer be asked for.
+
         Args:
             other_scopes: returns module calls that something else refers to; called only if something is forgotten.
         """

@@ -1,4 +1,5 @@
 """Notes what memory was in use when the forward computation began: storages, and totals of the allocators.
+
 The forward begins with the outermost call of a module that has something to train, or else with the first call that
 makes a node; after each recorded backward the next forward is awaited. Storages are remembered by weak references,
 which keep no data alive but prevent their addresses from being reused.

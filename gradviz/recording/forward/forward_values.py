@@ -1,4 +1,5 @@
 """Keeps small values of the forward whole, as they were when they were made, for people who learn autograd.
+
 Problems solved here:
 
 * Reading the ``grad_fn`` of a result would attach a Python wrapper to its node for good: see `destruction`. The
@@ -19,11 +20,11 @@ from msgspec.structs import replace
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Constant, Node
 from gradviz.graph.saved_tensors import SavedTensor
+from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_sums import Slot
 from gradviz.recording.backward.gradients.gradient_watch import measuring
-from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.torch_access.modes import is_transforming
-from gradviz.recording.torch_access.names import tensor_attribute
+from gradviz.recording.torch_access.name_lookup import tensor_attribute
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 
 MAX_KEPT = 100_000
@@ -93,6 +94,7 @@ class ForwardValues:
         saved: Mapping[tuple[int, str], int],
     ) -> None:
         """Give each node the values of its outputs, and of its saved tensors. Waits for accelerators.
+
         Args:
             held: tensors that still exist, leaves included, with the index of their node and of its output.
             saved: numbers that `take` gave to saved tensors, by index of the node and slot.
@@ -142,7 +144,7 @@ class ForwardValues:
                 kept = f"values of {large:,} outputs are not kept: they have"
             yield f"the {kept} more than {self.up_to:,} elements (--values-up-to N keeps larger ones)"
         if self._count >= MAX_KEPT:
-            yield f"of the forward's values the first {MAX_KEPT:,} were kept"
+            yield f"only the first {MAX_KEPT:,} values of the forward were kept"
         elif unseen := self.unknown["unseen"]:
             unknown = "value of 1 small output is unknown: it"
             if unseen > 1:
@@ -159,9 +161,7 @@ _SAME_NUMBERS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "SqueezeBackw
 
 
 def _carry_through_reshapes(nodes: Sequence[Node], values: list[list[TensorFigures | None]]) -> None:
-    """Copy values through views: a torch call that makes several nodes, such as a linear layer on three dimensions,
-    shows only the last.
-    """
+    """Copy values through views: a call that makes several nodes, such as a linear layer, shows only the last."""
     views = [
         (node.id, edge.target, edge.input_nr)
         for node in nodes

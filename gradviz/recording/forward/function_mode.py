@@ -1,4 +1,5 @@
 """The function mode that sees every torch function which a thread calls from Python.
+
 torch takes a mode off its stack while the mode's own handler runs, and pushes it back afterwards. If the mode is to be
 removed in the meantime, as after the last backward, that push must have no effect.
 """
@@ -95,6 +96,7 @@ class CallMode(TorchFunctionMode):
 
     def take_off(self) -> bool:
         """Stop seeing the calls of this thread; False if the mode was not on its stack.
+
         Modes that the program has entered since then stay on it.
         """
         above = []

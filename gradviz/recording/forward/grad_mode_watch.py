@@ -1,4 +1,5 @@
 """Finds where gradients were switched off: a ``with`` line, a decorator, or a call of ``set_grad_enabled(False)``.
+
 A function mode sees every switch; a later call only shows that gradients are off. `inference_mode`, and what was
 switched off before the recording began, are not seen: for these, the ``with`` statements and decorators around the
 running lines are read.

@@ -1,4 +1,5 @@
 """Finds the Python names of tensors and modules, as the user would write them.
+
 Names come from the script's globals and from the frames on the stack: variables, attributes of ``self``, and modules,
 whose parameters get full dotted names. Frames of libraries are left out: their names are not the user's.
 """
@@ -71,9 +72,7 @@ class NameTable:
         _append_once(table.setdefault(id(value), (value, []))[1], name)
 
     def add_models(self, models: Any) -> list[torch.nn.Module]:
-        """Name modules ``model`` if no variable holds them; `models` is a module, or a list or dict of modules. Returns
-        them.
-        """
+        """Name modules ``model`` if no variable holds them. Takes a module, or a list or dict; returns the modules."""
         given = NameTable()
         given._add_value("model", models)
         for key, (module, names) in given.modules.items():
@@ -101,6 +100,7 @@ class NameTable:
 
 def names_on_stack(frame: FrameType | None, names: NameTable | None = None) -> NameTable:
     """Names from `frame` upwards: the user's own variables, and a library's for tensors without other names.
+
     A training loop inside a library calls backward on a ``loss`` that no variable of the script holds. If `names` is
     given, the new names are added after its own.
     """
@@ -154,6 +154,7 @@ def namespaces_of_traceback(trace: TracebackType | None, *, with_libraries: bool
 
 class ModuleNames:
     """Dotted names of parameters and buffers, and paths of modules, each by ``id()``.
+
     `called` are the modules that ran outside any other. A module that a variable holds is named after the variable; a
     module inside it is named from there; the others are named after their class. An element of a `ModuleList` is always
     named by its index in the list: a variable that holds one is usually a loop's, and would only name the last. A tied

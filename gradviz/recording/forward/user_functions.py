@@ -1,4 +1,5 @@
 """Describes functions of the program that torch calls: custom backwards and hooks.
+
 Their results decide gradients, but torch calls them where no function mode sees it. So the lines on which they return a
 value are read from their code.
 """
@@ -53,6 +54,7 @@ def backward_of(function: Any) -> Callback | None:
 
 def custom_function_of(function: type, node_name: str) -> CustomFunction | None:
     """The source range of a custom function, from its ``class`` line to the end of its last method.
+
     None if it is in no file, and for the functions that torch makes of operators which a program registers. It is read
     from the code objects, because `inspect.getsource` would parse the whole file.
     """

@@ -12,7 +12,7 @@ from types import CodeType
 
 GRADVIZ_FOLDER = str(Path(__file__).resolve().parent.parent) + "/"
 STAND_IN = "<gradviz stands in>"
-"""Name of code that stands for a frame of the program, with its file and line: see `function_stand_in`."""
+"""Name of code that imitates a frame of the program, with its file and line: see `function_stand_in`."""
 
 
 @cache
@@ -46,6 +46,7 @@ def _is_installed(file: str) -> bool:
 @cache
 def _is_made_by_library(file: str) -> bool:
     """True for code that an installed package wrote to a file elsewhere, and loaded as one of its modules.
+
     torch_geometric does so for every class of its convolutions, in ``/tmp`` under a name that changes with each run.
     """
     for name, module in list(sys.modules.items()):
@@ -71,5 +72,5 @@ def own_line(lines: Iterable[tuple[CodeType, int]]) -> tuple[str, int] | None:
 
 
 def is_gradviz_code(code: CodeType) -> bool:
-    """True for code of this package, and for code that stands for a frame of the program."""
+    """True for code of this package, and for code that imitates a frame of the program."""
     return code.co_filename.startswith(GRADVIZ_FOLDER) or code.co_name == STAND_IN

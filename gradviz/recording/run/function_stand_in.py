@@ -1,4 +1,5 @@
 """Calls a function as if the program's own line had called it.
+
 torch prints a warning with the file and line of the Python frame that called it. Python's filters, and its list of
 warnings already printed, use that frame's module. With the recorder in between, that frame would be one of gradviz for
 every warning. So the call is made by a small function that has the file, line and globals of the program's frame.
@@ -22,7 +23,7 @@ _PATTERN: CodeType = (lambda function, args, kwargs: function(*args, **kwargs)).
 
 
 class StandIns:
-    """Makes functions that stand for frames: one code object for each instruction of the program that calls torch."""
+    """Makes functions that imitate frames: one code object for each instruction of the program that calls torch."""
 
     def __init__(self) -> None:
         self._codes: dict[tuple[int, int], CodeType] = {}
@@ -42,9 +43,7 @@ class StandIns:
         return self._for(callers[-1] if callers else frame)(function, args, kwargs)
 
     def _callers(self, frame: FrameType | None) -> list[FrameType]:
-        """The frame and those above it, without gradviz's and the one that torch adds to a module's call when it has
-        hooks.
-        """
+        """The frame and those above it, without gradviz's and without the one that torch adds for a module's hooks."""
         callers: list[FrameType] = []
         verdicts = self._verdicts
         while frame is not None and len(callers) < CALLERS:

@@ -1,4 +1,5 @@
 """Finds the line that made a node: reads Python stacks while the program runs, and makes call sites of them later.
+
 A stack is read at every operation, so this must be fast: whether a code object is skipped is decided once, nothing is
 formatted, and the part above a running module call is read once per call.
 """

@@ -1,6 +1,7 @@
 """Names code that is in no file: cells of a notebook, lines typed at a prompt.
+
 IPython compiles each cell under an invented file name, which under Jupyter contains the number of the process: it is
-neither readable nor the same in the next run. IPython knows which cell it stands for.
+neither readable nor the same in the next run. IPython knows which cell it belongs to.
 """
 
 from __future__ import annotations

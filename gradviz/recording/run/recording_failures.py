@@ -24,6 +24,7 @@ class Defects:
     @contextmanager
     def caught(self) -> Iterator[None]:
         """While entered, failures are counted, and `torch.jit.trace` records nothing.
+
         It would add a node to the traced graph whenever the shape of a tensor is read.
         """
         tracing = pause_tracing()
@@ -46,9 +47,7 @@ _Method = TypeVar("_Method", bound=Callable[..., None])
 
 
 def shielded(method: _Method) -> _Method:
-    """The method inside `Defects.caught` of its object's `defects`; written out for speed, as it runs at every torch
-    call.
-    """
+    """The method inside `Defects.caught` of its object; written out, because it runs at every torch call."""
 
     @wraps(method)
     def shielded_method(self: Any, *args: Any) -> None:

@@ -22,6 +22,7 @@ class RootExpression:
 
     def value_in(self, namespace: Mapping[str, Any]) -> Any:
         """The value of the expression, given a script's variables; nothing is called.
+
         Raises `BadInput` with near matches if a part of it does not exist.
         """
         if self.variable not in namespace:

@@ -1,4 +1,5 @@
 """Ends a run early: after a number of steps, or a number of seconds after its first backward.
+
 A step is one of an optimizer. If there are several, the optimizer with the most steps counts; if there is none, each
 backward call is a step. A run ends at the end of a step, when gradients and parameters are as they are when a script
 ends.
@@ -10,8 +11,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from gradviz.graph.words import counted
-from gradviz.recording.run.plan import RunLimits
+from gradviz.graph.number_words import counted
+from gradviz.recording.run.recording_plan import RunLimits
 
 PATIENCE = 0.25
 """A step is interrupted if it exceeds the time by this fraction."""

@@ -93,8 +93,7 @@ def own_line_of(trace: TracebackType | None) -> tuple[str, int] | None:
     return own_line((frame.f_code, line) for frame, line in reversed(frames))
 
 
-# -- Where the program's part of a stack begins
-# ---------------------------------------------------------------------------
+# -- Where the program's part of a stack begins ------------------------------------------------------------------------
 
 
 def run_users_code(code: CodeType, namespace: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.function_stand_in import StandIns
-from gradviz.recording.torch_access.names import find, method
+from gradviz.recording.torch_access.name_lookup import find, method
 from gradviz.recording.torch_access.patches import Replacement
 
 

@@ -11,7 +11,7 @@ import torch
 from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.frames import custom_backward_code
 from gradviz.recording.torch_access.modes import is_transforming
-from gradviz.recording.torch_access.names import attribute, find
+from gradviz.recording.torch_access.name_lookup import attribute, find
 
 _tells_position = works("position of the engine")
 current_graph_task_id: Callable[[], int] = find("torch._C._current_graph_task_id") if _tells_position else lambda: -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import CodeType
 
-from gradviz.recording.torch_access.names import find
+from gradviz.recording.torch_access.name_lookup import find
 
 
 def module_call_code() -> CodeType | None:

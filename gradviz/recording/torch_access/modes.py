@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.names import find
+from gradviz.recording.torch_access.name_lookup import find
 from gradviz.recording.torch_access.patches import Replacement
 
 push_function_mode: Callable[[Any], None] = find("torch._C._push_on_torch_function_stack")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.names import attribute, find
+from gradviz.recording.torch_access.name_lookup import attribute, find
 
 _tells_contents = works("contents of modules")
 _NO_HOOKS: Mapping[int, Any] = {}

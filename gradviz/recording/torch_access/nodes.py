@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.names import attribute, attributes_like, find, method
+from gradviz.recording.torch_access.name_lookup import attribute, attributes_like, find, method
 
 LEAF_SEQUENCE_NR = 2**64 - 1
 """What `sequence_nr_of` answers for ``AccumulateGrad``."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gradviz.recording.torch_access.names import owner_of
+from gradviz.recording.torch_access.name_lookup import owner_of
 
 
 @dataclass(frozen=True)

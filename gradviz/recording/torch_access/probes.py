@@ -15,7 +15,15 @@ from typing import Any
 
 import torch
 
-from gradviz.recording.torch_access.names import attribute, attributes_like, find, method, owner_of, tensor_attribute
+from gradviz.recording.torch_access.name_lookup import (
+    attribute,
+    attributes_like,
+    find,
+    method,
+    owner_of,
+    tensor_attribute,
+)
+from gradviz.recording.torch_access.unwatched_backward import unwatched
 
 
 def _leaf() -> torch.Tensor:
@@ -420,8 +428,6 @@ def mode_pushes() -> bool:
 
 def failed_node() -> bool:
     """A node that ran lost what it saved, the one that failed did not. Starts the engine, as the program has."""
-    from gradviz.recording.backward.backward_watch import unwatched
-
     one, two = _leaf(), _leaf()
 
     class Failing(tiny_function()):  # type: ignore[misc]

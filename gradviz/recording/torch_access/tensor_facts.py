@@ -9,7 +9,7 @@ import torch
 from msgspec.structs import replace
 
 from gradviz.graph.model import TensorFacts
-from gradviz.recording.torch_access.names import tensor_attribute
+from gradviz.recording.torch_access.name_lookup import tensor_attribute
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 
 UNREADABLE = TensorFacts(shape=("?",), dtype="?", device="?")

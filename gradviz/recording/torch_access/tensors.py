@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.names import attribute, find, method, tensor_attribute
+from gradviz.recording.torch_access.name_lookup import attribute, find, method, tensor_attribute
 from gradviz.recording.torch_access.own_thread import result_of_own_thread
 
 

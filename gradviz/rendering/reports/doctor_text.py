@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradviz.graph.words import counted
+from gradviz.graph.number_words import counted
 from gradviz.rendering.reports.doctor_document import CapabilityResult, DoctorDocument, Part, State
 from gradviz.rendering.reports.terminal_tables import printed, wrapped
 from gradviz.rendering.tree.signs import Sign

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gradviz.errors import NotInThisGraph, near_matches
 from gradviz.graph.model import Graph
-from gradviz.graph.query.names import end_of_path, whole_path
+from gradviz.graph.query.find_by_name import end_of_path, whole_path
 from gradviz.graph.traversal import consumers
 from gradviz.view.fold.always_visible import failed_operations, operations_with_problems
 from gradviz.view.fold.plumbing import Connections

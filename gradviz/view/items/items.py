@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gradviz.graph.model import Edge, Graph
 from gradviz.view.fold.arrangement import Arrangements
-from gradviz.view.fold.opening import Opening
+from gradviz.view.fold.open_boxes import Opening
 from gradviz.view.fold.plumbing import Connections
 from gradviz.view.items.boxes import Draft, ItemDrafts, draft_boxes
 from gradviz.view.items.cut_items import constants_of_cuts, draft_cuts

@@ -17,11 +17,11 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from gradviz.graph.model import Edge, Graph, Node, Root
+from gradviz.graph.number_words import counted
+from gradviz.graph.query.find_by_expression import compiled
 from gradviz.graph.query.operation_names import autograd_name, constant_names, operation_names
-from gradviz.graph.query.search import compiled
 from gradviz.graph.subgraph import subgraph
 from gradviz.graph.traversal import topological_order
-from gradviz.graph.words import counted
 from gradviz.view.fold.always_visible import failed_operations
 
 MAX_JOINED = 16

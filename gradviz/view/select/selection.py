@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from gradviz.errors import BadInput, NotInThisGraph
 from gradviz.graph.model import Graph
-from gradviz.graph.query.names import Named, resolve
-from gradviz.graph.query.search import compiled
+from gradviz.graph.number_words import counted
+from gradviz.graph.query.find_by_expression import compiled
+from gradviz.graph.query.find_by_name import Named, resolve
 from gradviz.graph.subgraph import subgraph
 from gradviz.graph.traversal import ancestors, consumers, descendants
-from gradviz.graph.words import counted
 from gradviz.view.fold.plumbing import connect
 from gradviz.view.select.hiding import hide
 

@@ -48,7 +48,7 @@ def is_of_recording(value: object) -> bool:
 
 
 def take_away(path: str) -> None:
-    names = import_module("gradviz.recording.torch_access.names")
+    names = import_module("gradviz.recording.torch_access.name_lookup")
 
     def is_gone(other: str) -> bool:
         # Of some names only the beginning stands in the table.

@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call, TensorUse
-from gradviz.graph.words import byte_words
+from gradviz.graph.number_words import byte_words
 
 _NARROW = frozenset({"float32", "float16", "bfloat16"})
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from gradviz.graph.model import Attribute
-from gradviz.graph.words import byte_words, counted
+from gradviz.graph.number_words import byte_words, counted
 
 _FIGURE = re.compile(r"(operand_(?P<position>\w+)|result)_(?P<figure>minimum|maximum|zeros|nans|infs)")
 _ORDINALS = {"0": "first ", "1": "second ", "2": "third "}

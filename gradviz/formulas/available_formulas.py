@@ -14,7 +14,7 @@ import msgspec
 
 from gradviz.errors import MissingDependency
 from gradviz.formulas.derivative import Derivative, FormulaTable
-from gradviz.formulas.installed import FINGERPRINT, FormulaFiles, find_formula_files, read_formulas
+from gradviz.formulas.torch_formulas import FINGERPRINT, FormulaFiles, find_formula_files, read_formulas
 
 
 @dataclass(frozen=True)
