@@ -310,7 +310,7 @@ class Recorder:
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
-        """Those that were recorded so far."""
+        """The graphs that were recorded so far."""
         return tuple(self._builder.graphs.values())
 
     def new_builder(self) -> CaptureBuilder:

@@ -52,7 +52,7 @@ def explain_in_graph(capture: Capture, graphs: Sequence[Graph], name: str, known
 
 
 def _result_of_first_call(nodes: Sequence[Node]) -> Node:
-    """Of the nodes that one call made (``linear``, for instance) the last: it returned the result."""
+    """If one call made several of these nodes, as ``linear`` does, the last, which returned the result."""
     call, result = call_of(nodes[0]), nodes[0]
     names = {result.name}
     for node in nodes[1:]:

@@ -100,4 +100,4 @@ RULES: tuple[type[Rule], ...] = (
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)
-"""Those that only run where an option asks for them."""
+"""The rules that only run if an option requests them."""

@@ -76,7 +76,7 @@ class SourceOptions:
 
     @property
     def start_of_file(self) -> bytes | None:
-        """The first bytes of the file, which tell what it is; None if there is no file."""
+        """The first bytes of the file, which show its type; None if there is no file."""
         if self.file is None:
             return None
         try:
@@ -89,7 +89,7 @@ class SourceOptions:
 
     @property
     def can_run_on(self) -> bool:
-        """Whether ``--keep-going`` would help; not for a check, which reports itself where it stopped."""
+        """Whether ``--keep-going`` would help; not for a check, which itself reports where it stopped."""
         return not (self.is_capture or self.check)
 
     def command(self, name: str) -> str:

@@ -24,7 +24,7 @@ HOOKS_RAN = "hooks of the program ran once more for every backward that was meas
 
 @contextmanager
 def program_state_restored(graph: Graph) -> Iterator[None]:
-    """Afterwards, random generators, and every ``.grad`` that a backward through `graph` may set, are as before."""
+    """Restores random generators, and every ``.grad`` that a backward through `graph` may set, on exit."""
     with DISABLE_TORCH_FUNCTION():
         tensors = _tensors()
         # Only non-leaves retain it; for some views torch refuses to say whether they are leaves.
@@ -45,7 +45,7 @@ def program_state_restored(graph: Graph) -> Iterator[None]:
 
 @contextmanager
 def generators_restored() -> Iterator[None]:
-    """Afterwards, the random generators that the program may use are as before."""
+    """Restores the random generators that the program may use, on exit."""
     states = list(_generator_states())
     try:
         yield

@@ -25,7 +25,7 @@ from gradviz.recording.torch_access.patches import Replacement
 
 
 class CallEvents:
-    """Gets these events from the recorder."""
+    """Gets the calls that no function mode sees from the recorder."""
 
     def __init__(self, writer: CallWriter) -> None:
         self._writer = writer
@@ -95,7 +95,7 @@ class CallEvents:
         return None
 
     def end_compiled(self, row: Row) -> None:
-        """It has run."""
+        """The compiled code has run."""
         with self._writer.shield():
             made = peek_sequence_nr() - (row.sequence_nr or 0)
             if made > 0:

@@ -132,7 +132,7 @@ class _Probe:
         ]
 
     def _value(self, args: list[Any]) -> float:
-        """``f``."""
+        """The value of the function: the weighted sum of its outputs."""
         total = 0.0
         for output, weight in zip(self._outputs(args), self._weights, strict=True):
             if output.is_floating_point():

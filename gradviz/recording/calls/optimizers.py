@@ -218,7 +218,7 @@ class Optimizers:
 
 
 def _plain_use(writer: CallWriter, tensor: torch.Tensor, position: str, row: Row) -> RowUse:
-    """Without values: those of parameters are known from the call that made them, or from their forward."""
+    """The use of a tensor, without its values: those of parameters are known from earlier calls."""
     known = writer.uses.tensors.known(tensor)
     known.first_row = known.first_row or row
     known.status = requires_grad(tensor), known.status[1]

@@ -171,7 +171,7 @@ class ValueReader:
         self.too_large = 0
 
     def facts(self, tensor: torch.Tensor) -> ValueFacts | None:
-        """None for tensors without elements, and for those that torch cannot read without side effects."""
+        """Figures of the values; None if the tensor has no elements or torch cannot read it without side effects."""
         if type(tensor) not in _PLAIN or tensor.layout is not torch.strided or not can_read_values(tensor):
             return None
         if not (count := tensor.numel()):

@@ -35,7 +35,7 @@ _FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<functi
 
 @dataclass
 class _Kept:
-    """A compiled node before backward."""
+    """What is kept of a compiled node from before backward."""
 
     module: Any
     saved: list[torch.Tensor]

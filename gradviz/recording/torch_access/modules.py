@@ -1,4 +1,4 @@
-"""Modules: what they hold, and in which frame torch calls them."""
+"""Reads what modules hold: parameters, buffers, submodules and hooks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ own_parameters: Callable[[Any], Mapping[str, torch.nn.Parameter | None]] = (
     if _tells_contents
     else lambda module: dict(module.named_parameters(recurse=False, remove_duplicate=False))
 )
-"""Those that the module itself holds, by name."""
+"""The parameters that the module itself holds, by name."""
 
 own_buffers: Callable[[Any], Mapping[str, torch.Tensor | None]] = (
     attribute("Module._buffers")

@@ -52,7 +52,7 @@ _release = _make_release(_Queue())
 
 
 class _Guard:
-    """Lies in the metadata of a node, and takes over what the node's death would free."""
+    """Holds wrappers from the metadata of a node, and queues them for freeing when the node is freed."""
 
     __slots__ = ("release", "wrappers")
 

@@ -284,7 +284,7 @@ _NO_ATTRIBUTES: dict[str, Attribute] = {}
 
 
 def older_graphs(walked: Walk, names: NameTable) -> tuple[OlderGraph, ...]:
-    """By variable, those with most tensors first."""
+    """Older graphs that variables still hold, by variable, the one with most tensors first."""
     numbers = [number for number in walked.sequence_nrs if number != LEAF_SEQUENCE_NR]
     first = min(numbers, default=0)
     found: Counter[str] = Counter()

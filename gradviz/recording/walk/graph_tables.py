@@ -76,7 +76,7 @@ class ConstantTable:
 
     @property
     def logged(self) -> tuple[int, ...]:
-        """The index of each in the log."""
+        """The index of each constant in the log."""
         return tuple(self._indices)
 
     def indices_of(self, seen: tuple[int, ...]) -> tuple[int, ...]:

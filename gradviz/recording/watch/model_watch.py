@@ -40,10 +40,10 @@ class Sink(Protocol):
     """A destination of figures: a run log, TensorBoard."""
 
     def add(self, figures: StepFigures) -> None:
-        """Take one step."""
+        """Write the figures of one step."""
 
     def close(self, end: RunEnd) -> None:
-        """Take the end."""
+        """Write how the run ended."""
 
 
 class ModelWatch:

@@ -27,7 +27,7 @@ class Overrides:
     """Custom functions: shown if the picture does not grow too large."""
 
     def of_node(self, node: int) -> Hashable:
-        """Makes an operation differ from others that are otherwise alike."""
+        """A value that makes an operation differ from others that are otherwise alike."""
         return node if node in self.shown_singly else "seen" if node in self.kept_visible else None
 
 

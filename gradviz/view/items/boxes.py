@@ -80,7 +80,7 @@ class _OpenRun:
 
 
 class Step(NamedTuple):
-    """From one repetition of an open box to a later one."""
+    """A step from one repetition of an open box to a later one."""
 
     box: int
     repetitions: int

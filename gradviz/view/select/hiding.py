@@ -59,7 +59,7 @@ class _Matches:
 
 
 def _matching(graph: Graph, pattern: re.Pattern[str]) -> _Matches:
-    """What one expression matches: operations by every name, leaves and constants by theirs, all by their module."""
+    """What an expression matches: any name of an operation, leaf or constant, or its module."""
 
     @cache  # Large graphs repeat the same few words.
     def fits(word: str) -> bool:
@@ -110,7 +110,7 @@ def _pass_through(graph: Graph, matching: Collection[int]) -> _Passing:
 
 
 def _reason_to_stay(source_count: int, *, is_root: bool, has_failed: bool) -> str:
-    """Why a matching node is shown all the same; empty where it is hidden."""
+    """Why a matching node is shown nevertheless; empty if it is hidden."""
     if has_failed:
         return "backward failed in it"
     if is_root and source_count != 1:
@@ -158,7 +158,7 @@ def _still_true(node: Node, figures: tuple[_Figures | None, ...], passing: _Pass
 
 
 def _moved(root: Root, passing: _Passing) -> Root:
-    """The root moved to the source of its operation, where that operation is hidden."""
+    """The root, moved to the source of its operation if the operation is hidden."""
     if root.node not in passing.sources:
         return root
     (source,) = passing.sources[root.node]

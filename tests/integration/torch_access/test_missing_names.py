@@ -94,12 +94,12 @@ def test_a_missing_name_costs_what_is_told_and_no_more(
     assert run.numbers() == alone()
     if capability.is_essential:
         assert run.exit_code == 2, run.printed
-        assert "cannot be recorded: it does not tell" in run.standard_error
+        assert "cannot be recorded: it does not report" in run.standard_error
         return
     assert run.exit_code == 1, run.printed  # the custom function of the program is wrong
     told = " ".join(run.report["disclosures"])
     assert "defect" not in told
-    losing = [each for each in CAPABILITIES if each.lost and f"does not tell {each.lost}" in told]
+    losing = [each for each in CAPABILITIES if each.lost and f"does not report {each.lost}" in told]
     has_another_way = capability.name == "custom functions"  # one for either half of the releases
     if capability.name not in NOT_USED_HERE and not has_another_way and capability.lost:
         assert capability in losing

@@ -159,13 +159,13 @@ _SPARSE_LAYOUTS = frozenset((torch.sparse_coo, torch.sparse_csr, torch.sparse_cs
 
 
 def _has_no_memory(tensor: torch.Tensor) -> bool:
-    """Computed without its storage: torch would keep that Python object, and add to this gradient out of place."""
+    """Does not read the storage: torch would keep that Python object, and add to this gradient out of place."""
     return tensor.data_ptr() == tensor.storage_offset() * tensor.element_size()
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """Figures as they were computed, on their device until the end.
+    """Computed figures, which stay on their device until the end.
 
     Thousands of small Python objects, made while the program runs, would trigger the garbage collector again and again.
     """

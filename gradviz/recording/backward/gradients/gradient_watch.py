@@ -41,7 +41,7 @@ UNDEFINED = -1
 
 @dataclass
 class Flow:
-    """What was seen, by index of the node; gradients are numbers in the meter."""
+    """The gradients and runs that were seen, by index of the node; gradients are numbers in the meter."""
 
     sent: dict[int, list[int]] = field(default_factory=dict)
     arrived: dict[Slot, int] = field(default_factory=dict)

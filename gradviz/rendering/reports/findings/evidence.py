@@ -25,7 +25,7 @@ _CERTAINTY = {
 
 
 def evidence_words(evidence: Mapping[str, Attribute]) -> str:
-    """In the order of the evidence; counts of zero are left out."""
+    """The evidence in words, in its order; counts of zero are left out."""
     figures: dict[str, dict[str, Attribute]] = {}
     for name, value in evidence.items():
         found = _FIGURE.fullmatch(name)
