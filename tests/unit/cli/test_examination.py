@@ -10,6 +10,7 @@ import pytest
 
 from gradviz.cli.reports import examination
 from gradviz.cli.reports.examination import PACKAGES, asked_versions, examined, is_within
+from gradviz.recording.doctor import TriedTorch
 from gradviz.rendering.reports.doctor_document import Part
 
 if sys.version_info >= (3, 11):
@@ -18,6 +19,16 @@ else:
     import tomli as tomllib
 
 PROJECT = Path(__file__).parents[3] / "pyproject.toml"
+
+
+@pytest.fixture(autouse=True)
+def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_torch(monkeypatch, None)
+
+
+def with_torch(monkeypatch: pytest.MonkeyPatch, tried: TriedTorch | None) -> None:
+    part = Part("torch", "works" if tried else "absent", "", "recording")
+    monkeypatch.setattr(examination, "_examined_torch", lambda: (tried, part))
 
 
 def found(name: str) -> Part:
@@ -96,3 +107,19 @@ def test_a_folder_that_is_not_there_yet_is_a_cache_and_is_not_made(
     monkeypatch.setenv("GRADVIZ_CACHE_DIR", str(tmp_path / "new" / "cache"))
     assert found("formula cache").state == "works"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words"),
+    [
+        ((), "none that torch can use"),
+        (("H100",), "H100; gradviz was never tried on a GPU"),
+        (("H100", "H100", "T4"), "2 × H100, T4; gradviz was never tried on a GPU"),
+    ],
+)
+def test_gpus_are_named_and_not_said_to_work(
+    gpus: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_torch(monkeypatch, TriedTorch("2.13.0", "2.6 to 2.15", False, "", "CUDA 13.0", gpus, ()))
+    assert found("GPU").found == words
+    assert found("GPU").state == ("limited" if gpus else "absent")
