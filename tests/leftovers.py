@@ -125,7 +125,7 @@ def _saved_tensors_hooks(torch: Any) -> object:
 
 def _patches() -> Snapshot:
     """What stands now under every name that the table of patches allows a recording to replace."""
-    from gradviz.recording.torch_access.names import owner_of
+    from gradviz.recording.torch_access.name_lookup import owner_of
     from gradviz.recording.torch_access.patches import PATCHES
 
     found: Snapshot = {}

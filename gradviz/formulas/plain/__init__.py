@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
-from gradviz.formulas.installed import derivatives_as_text
 from gradviz.formulas.plain.notation import signs_in as signs_in
 from gradviz.formulas.plain.plain_formula import PlainFormula as PlainFormula
 from gradviz.formulas.plain.plain_formula import Trap as Trap
 from gradviz.formulas.plain.reading import Reading as Reading
 from gradviz.formulas.plain.reading import reading as reading
+from gradviz.formulas.torch_formulas import derivatives_as_text
 
 
 def plain_formula(node_name: str) -> PlainFormula | None:

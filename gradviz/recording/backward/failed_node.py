@@ -1,10 +1,10 @@
-"""Which node raised, when backward did. torch does not say, so it is worked out afterwards.
+"""Finds the node that raised in a backward. torch does not report it, so it is inferred afterwards.
 
-A node of a Python function is in the traceback. Where it was watched which nodes ran, it is the one that was next: all
-that send it gradients had run, and it had not. For the others: on one device the engine runs nodes by falling
-sequence number, and without ``retain_graph`` it frees what a node saved as soon as the node has run. So the node that
-failed is the first in that order that was freed by an *earlier* backward, or else the first that still has its saved
-tensors. A message that names a function decides between equals. Nodes from which no wanted input is reached do not run.
+A node of a Python function is in the traceback. If it was watched which nodes ran, the failed node is the next one: all
+nodes that send it gradients had run, and it had not. Otherwise: on one device the engine runs nodes by falling sequence
+number, and without ``retain_graph`` it frees what a node saved as soon as the node has run. So the failed node is the
+first in that order that was freed by an *earlier* backward, or else the first that still has its saved tensors. If
+several fit, a message that names a function decides. Nodes from which no wanted input is reached do not run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAMED_IN_MESSAGE = re.compile(r"[Ff]unction '?(\w+)'? returned")
 
 
 def marked(graph: Graph, index: int) -> Graph:
-    """The graph with the node noted as the one that failed."""
+    """The graph, in which the node is noted as the one that failed."""
     assert graph.backward is not None
     return replace(graph, backward=replace(graph.backward, failed_node=index))
 
@@ -41,15 +41,15 @@ def find(
     retains_graph: bool,
     ran: frozenset[int] | None = None,
 ) -> int | None:
-    """Place of the node that raised `error`, or None where it cannot be told.
+    """Index of the node that raised `error`, or None if it cannot be known.
 
     Args:
         walked: the graph, as it was before the call.
         error: what backward raised.
-        inputs: place and output of the nodes at which gradients were wanted; empty for all leaves.
-        freed_before: places of nodes that were freed before the call.
-        retains_graph: the call frees nothing, so that nothing can be told from what is freed.
-        ran: places of the nodes that ran to their end, where that was watched.
+        inputs: node and output at which each gradient was wanted; empty for all leaves.
+        freed_before: indices of nodes that were freed before the call.
+        retains_graph: the call frees nothing, so freed nodes prove nothing.
+        ran: indices of the nodes that ran to their end, if that was watched.
     """
     order = _order_of_execution(walked, inputs)
     in_python = _by_traceback(walked, order, error)
@@ -71,7 +71,7 @@ def find(
 
 
 def freed_indices(walked: Walk) -> frozenset[int]:
-    """Places of the nodes whose saved tensors are gone already."""
+    """Indices of the nodes whose saved tensors are gone already."""
     return frozenset(index for index, wrapper in enumerate(walked.wrappers) if is_freed(wrapper))
 
 
@@ -87,7 +87,7 @@ def _order_of_execution(walked: Walk, inputs: Sequence[tuple[int, int] | None]) 
 
 
 def _next_to_run(walked: Walk, ran: frozenset[int]) -> int | None:
-    """The node that the engine would have taken next: of all that wait for nothing, leaves come first."""
+    """The node that the engine would have run next: of all that wait for nothing, leaves come first."""
     waiting = set(range(len(walked.wrappers))) - ran
     held_up = {edge.target for index in waiting for edge in walked.edges[index] if edge is not None}
     return max(waiting - held_up, key=walked.sequence_nrs.__getitem__, default=None)
@@ -112,7 +112,7 @@ def _backward_code(wrapper: Any) -> Any:
 
 
 def is_freed(wrapper: Any) -> bool | None:
-    """Whether what the node saved is gone; None where it saved nothing."""
+    """Whether the saved tensors of the node are gone; None if it saved nothing."""
     for slot in _saved_slots(type(wrapper), wrapper):
         try:
             raw = getattr(wrapper, slot)
@@ -136,13 +136,13 @@ def _saved_slots(node_class: type, wrapper: Any) -> tuple[str, ...]:
     return slots
 
 
-# Marks, in graphs of backward calls that raised, the node that did.
+# -- Marks the failed node in graphs of backward calls that raised -----------------------------------------------------
 
 _NO_NODES: frozenset[int] = frozenset()
 
 
 class FailedBackwards:
-    """Those of one recording."""
+    """The failed backward calls of one recording."""
 
     def __init__(self, builder: CaptureBuilder) -> None:
         self._builder = builder
@@ -150,11 +150,11 @@ class FailedBackwards:
         """Whether there was one."""
 
     def freed_before(self, recorded: Recorded | None) -> frozenset[int]:
-        """Places of the nodes that earlier calls freed; to be asked before the call runs."""
+        """Indices of the nodes that earlier calls freed; to be called before the call runs."""
         try:
             return freed_indices(recorded.walk) if recorded is not None else _NO_NODES
-        except Exception as defect:  # whatever it is, it must not reach the program
-            self._builder.disclose_defect("what earlier calls freed could not be found out", defect)
+        except Exception as defect:  # must not reach the program
+            self._builder.disclose_defect("the nodes that earlier calls freed could not be determined", defect)
             return _NO_NODES
 
     def note(
@@ -179,7 +179,7 @@ class FailedBackwards:
                 retains_graph=request.retain_graph or request.create_graph,
                 ran=_indices_that_ran(graphs[recorded.graph_index]),
             )
-        except Exception as defect:  # the program's own error is the one to be seen
+        except Exception as defect:  # the program's own error matters more
             self._builder.disclose_defect("the node that failed could not be found", defect)
             return
         if index is not None:
@@ -187,7 +187,7 @@ class FailedBackwards:
 
 
 def _indices_that_ran(graph: Graph) -> frozenset[int] | None:
-    """Nodes that backward ran to their end; None where nobody watched."""
+    """Nodes that backward ran to their end; None if that was not watched."""
     if all(root.gradient is None for root in graph.roots):
         return None
     return frozenset(node.id for node in graph.nodes if node.run is not None)

@@ -1,6 +1,6 @@
-"""Runs the program's backward calls with gradients measured, and adds what flowed to their graphs.
+"""Runs the program's backward calls with gradients measured, and adds the figures to their graphs.
 
-Also when a call breaks off: what ran until then is kept. A failure of ours is disclosed and never reaches the program.
+If a call raises, what ran until then is kept. A failure of gradviz is disclosed and never reaches the program.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from typing import Any
 from msgspec.structs import replace
 
 from gradviz.graph.model import Graph
-from gradviz.graph.words import counted
+from gradviz.graph.number_words import counted
 from gradviz.recording.backward.backward_watch import BackwardRequest
-from gradviz.recording.backward.gradients.meter import GradientMeter
-from gradviz.recording.backward.gradients.recorder import GradientRecorder
+from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
+from gradviz.recording.backward.gradients.gradient_recorder import GradientRecorder
 from gradviz.recording.backward.gradients.root_shares import NOTHING_TO_COMPARE, measured_root_shares
 from gradviz.recording.backward.inner_backward import InnerBackwards
 from gradviz.recording.backward.program_state import HOOKS_RAN
 from gradviz.recording.compiled.nan_lines import CompiledReruns
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.torch_access.engine import why_backward_cannot_be_measured
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 
 
 class MeasuredCalls:
-    """Measures for one recording, unless its plan says otherwise."""
+    """Measures the calls of one recording, unless its plan says otherwise."""
 
     def __init__(self, plan: RecordingPlan, facts: FactsTable, builder: CaptureBuilder) -> None:
         self.plan = plan
@@ -35,7 +35,7 @@ class MeasuredCalls:
         self.inner = InnerBackwards(builder)
 
     def run(self, recorded: Recorded | None, request: BackwardRequest, run: Callable[[], Any]) -> Any:
-        """Run the call; gives what it gives and raises what it raises."""
+        """Run the call; returns or raises what the call does."""
         with self.inner.awaited(recorded):
             return self._run_measured(recorded, request, run)
 
@@ -55,15 +55,15 @@ class MeasuredCalls:
         return result
 
     def _reruns(self, recorded: Recorded) -> CompiledReruns | None:
-        """Ready to look into compiled code, where every call is logged."""
+        """Prepares reruns of compiled code, if every call is logged."""
         if not self.plan.calls:
             return None
         reruns = CompiledReruns(recorded.walk)
         try:
             reruns.start()
-        except Exception as defect:  # whatever it is, it must not reach the program
+        except Exception as defect:  # must not reach the program
             reruns.stop()
-            self.builder.disclose_defect("compiled code could not be looked into", defect)
+            self.builder.disclose_defect("compiled code could not be examined", defect)
             return None
         return reruns
 
@@ -71,11 +71,11 @@ class MeasuredCalls:
         try:
             if reruns is not None:
                 self.builder.graphs[index] = reruns.added_to(self.builder.graphs[index])
-        except Exception as defect:  # whatever it is, it must not reach the program
-            self.builder.disclose_defect("compiled code could not be looked into", defect)
+        except Exception as defect:  # must not reach the program
+            self.builder.disclose_defect("compiled code could not be examined", defect)
 
     def _ready(self, recorded: Recorded | None, request: BackwardRequest) -> GradientRecorder | None:
-        """Measuring, ready for the call; None where nothing is to be measured."""
+        """A recorder of gradients, ready for the call; None if nothing is to be measured."""
         if recorded is None or not self.plan.gradients:
             return None
         graph = self.builder.graphs[recorded.graph_index]
@@ -91,7 +91,7 @@ class MeasuredCalls:
         gradients = GradientRecorder(recorded.walk, graph, request, meter)
         try:
             gradients.start()
-        except Exception as defect:  # whatever it is, it must not reach the program
+        except Exception as defect:  # must not reach the program
             gradients.cancel()
             self.builder.disclose_defect("gradients could not be measured", defect)
             return None
@@ -101,7 +101,7 @@ class MeasuredCalls:
         graphs, graph = self.builder.graphs, self.builder.graphs[recorded.graph_index]
         try:
             shares = measured_root_shares(recorded.walk, graph, request)
-        except Exception as error:  # of a hook of the program, too: its own backward will raise it again
+        except Exception as error:  # also an error of a hook of the program: its own backward will raise it again
             reason = str(error).partition("\n")[0]
             self.builder.disclose(f"shares of losses could not be measured: {type(error).__name__}: {reason}")
             return graph
@@ -118,11 +118,11 @@ class MeasuredCalls:
         try:
             gradients.stop(result)
             graphs[index] = gradients.added_to(graphs[index])
-        except Exception as defect:  # whatever it is, it must not reach the program
+        except Exception as defect:  # must not reach the program
             self.builder.disclose_defect("gradients could not be measured", defect)
         for reason, count in gradients.unknown_shares.items():
             self.builder.disclose(
-                f"what each gradient gives to {counted(count, 'sum')} of several is not known: {reason}"
+                f"the shares of gradients in {counted(count, 'sum')} of several are not known: {reason}"
             )
         for sentence in gradients.defects.sentences("gradients at {} nodes could not be measured"):
             self.builder.disclose(sentence)

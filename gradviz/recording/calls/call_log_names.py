@@ -41,17 +41,13 @@ class CallLogNames:
     # -- names ---------------------------------------------------------------------------------------------------
 
     def _at_new_optimizer(self, frame: FrameType) -> None:
-        """When an optimizer is made, the program's models are complete. Naming is slow, so it is done for the 1st, 2nd,
-        4th, 8th ...
-        """
+        """The program's models are complete now. Naming is slow, so only optimizers 1, 2, 4, 8 ... trigger it."""
         self._optimizers_made += 1
         if self._optimizers_made & (self._optimizers_made - 1) == 0:
             self.note_names(names_on_stack(frame))
 
     def before_backward(self, frame: FrameType) -> None:
-        """Name local variables, which are gone when the script ends: at calls 1, 2, 4, 8 ..., because names seldom
-        change.
-        """
+        """Name local variables before they are gone: at calls 1, 2, 4, 8 ..., because names seldom change."""
         number = self._recorder.events.backward_calls + 1
         if number & (number - 1) == 0 and not self._recorder.writer.is_elsewhere():
             self.note_names(names_on_stack(frame))
@@ -62,9 +58,7 @@ class CallLogNames:
         return self._recorder.events.run_backward(request, run)
 
     def note_names(self, names: NameTable) -> None:
-        """Name what modules and variables hold now. New parameters, and new leaves that require grad, are added to the
-        log.
-        """
+        """Name what modules and variables hold now. New parameters, and new leaves that require grad, are logged."""
         called = self._forward.called_modules()
         modules = ModuleNames(called, names)
         for index, (reference, _) in self._forward.modules.items():
@@ -188,6 +182,7 @@ _OWN_ATTRIBUTES = frozenset(torch.nn.Module().__dict__)
 
 def hidden_tensors(module: torch.nn.Module, path: str) -> Iterator[tuple[str, torch.Tensor]]:
     """Leaves that require grad in attributes of the module that ``parameters()`` does not search, with their names.
+
     They are in plain lists and dicts, or in modules inside these. Attributes are read from ``vars()``: reading must not
     run code of the user.
     """

@@ -1,5 +1,5 @@
-"""Logs every torch call of the recorded thread, with the tensors that it took and returned: see
-`gradviz.graph.call_log`.
+"""Logs every torch call of the recorded thread, with the tensors that it took and returned.
+
 Problems solved here and in the modules used:
 
 * What a call changed is known only by comparing before and after, so versions, flags and values are read before it
@@ -72,9 +72,7 @@ class CallRecorder:
         self._limit: RunLimit | None = None
 
     def check_custom_functions(self) -> dict[str, str]:
-        """Compare the backward of custom functions with finite differences; returns the reasons why some could not be,
-        by name.
-        """
+        """Compare the backward of custom functions with finite differences; returns reasons for those skipped."""
         checks: list[DerivativeCheck] = []
         reasons = dict(self.events.samples.left_out)
         for sample in self.events.samples.samples.values():

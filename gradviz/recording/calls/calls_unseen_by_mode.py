@@ -25,7 +25,7 @@ from gradviz.recording.torch_access.patches import Replacement
 
 
 class CallEvents:
-    """Gets these events from the recorder."""
+    """Gets the calls that no function mode sees from the recorder."""
 
     def __init__(self, writer: CallWriter) -> None:
         self._writer = writer
@@ -54,9 +54,7 @@ class CallEvents:
     def enter_custom_function(
         self, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType, at: int | None
     ) -> None:
-        """Its ``forward`` is about to run, with these arguments: as long as `frame` runs, or is at the instruction
-        `at`.
-        """
+        """Its ``forward`` is about to run: as long as `frame` runs, or is at the instruction `at`."""
         writer = self._writer
         with writer.shield():
             self._note_arguments(row, {"args": args, "kwargs": kwargs})
@@ -97,7 +95,7 @@ class CallEvents:
         return None
 
     def end_compiled(self, row: Row) -> None:
-        """It has run."""
+        """The compiled code has run."""
         with self._writer.shield():
             made = peek_sequence_nr() - (row.sequence_nr or 0)
             if made > 0:
@@ -152,6 +150,7 @@ def first_line(error: BaseException) -> str:
 
 class VariableConstructor:
     """Logs ``torch.autograd.Variable(t)`` between `start` and `stop`: it makes a new tensor with the values of another.
+
     It has not been needed since torch 0.4, but many programs still use it.
     """
 
@@ -205,6 +204,7 @@ that would show in tracebacks and to code that inspects it."""
 
 class ModuleMakers:
     """Adds a row with the line that made each ``torch.nn.Module``, between `start` and `stop`.
+
     It replaces a function that torch calls first in ``Module.__init__``.
     """
 

@@ -1,4 +1,5 @@
 """Copies the arguments of custom functions, so that their backward can be checked after the program has ended.
+
 One small call of each function of the program is copied: by then the tensors themselves will have changed, and they
 must not be kept alive. Calls with arguments other than tensors and plain values are not copied.
 """

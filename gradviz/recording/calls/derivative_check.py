@@ -1,4 +1,5 @@
 """Compares the backward of custom functions with finite differences of their forward, after the program has ended.
+
 By then their code can change nothing in the training any more: random numbers, counters, running averages. What they
 print is discarded. `backward` is called directly, not by the engine, so that the function mode sees every torch call in
 it and finds the line on which a wrong gradient was computed.
@@ -112,9 +113,7 @@ class _Probe:
     # -- forward -------------------------------------------------------------------------------------------------
 
     def _outputs(self, args: list[Any], *, live: bool = False) -> list[torch.Tensor]:
-        """What the function returns for copies of `args`, which it may change; the random numbers are the same each
-        time.
-        """
+        """What the function returns for copies of `args`, always with the same random numbers."""
         if time.monotonic() > self._deadline:
             raise NotComparable(f"it takes more than {MAX_SECONDS:g} s")
         torch.set_rng_state(self._state[0])
@@ -133,7 +132,7 @@ class _Probe:
         ]
 
     def _value(self, args: list[Any]) -> float:
-        """``f``."""
+        """The value of the function: the weighted sum of its outputs."""
         total = 0.0
         for output, weight in zip(self._outputs(args), self._weights, strict=True):
             if output.is_floating_point():
@@ -182,8 +181,9 @@ class _Probe:
         return given, found
 
     def _cuts(self) -> dict[int, tuple[str, int]]:
-        """The lines on which ``backward`` detaches a gradient from the incoming one, seen by calling it as
-        ``create_graph=True`` does. If that raises, it raises in the program as well.
+        """The lines on which ``backward`` detaches a gradient, seen by calling it as ``create_graph=True`` does.
+
+        If that raises, it raises in the program as well.
         """
         node, incoming = self._ready(1.0)
         for gradient in incoming:

@@ -1,4 +1,5 @@
 """Finds which tensors with a graph are still alive, which variable holds them, and which line stored them there.
+
 A graph lives as long as something holds a tensor at its end. The holder is found by following the program's variables
 and what they hold; Python's garbage collector would have to search every object. Python does not record who appended to
 a list, so the lines that store something are found in the source: ``self.maps.append(a)``,
@@ -59,9 +60,7 @@ def _has_history(known: KnownTensor) -> bool:
 
 
 def _held(namespaces: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Holder, torch.Tensor]]:
-    """Tensors that variables lead to, directly or through containers and objects; the shortest path to each comes
-    first.
-    """
+    """Tensors that variables lead to, also through containers and objects; the shortest path to each comes first."""
     waiting: deque[tuple[str, Any, bool, int]] = deque()
     for namespace in namespaces:
         waiting.extend((name, value, False, 0) for name, value in list(namespace.items()) if _is_opened(name, value))
@@ -162,9 +161,7 @@ class StoringLines:
 
 
 def _stores(file: str) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr, bool]]:
-    """Calls and assignments that store something in a container: the node, the container's expression, and whether it
-    is a call.
-    """
+    """Statements that store something in a container: node, expression of the container, and whether it is a call."""
     lines = linecache.getlines(file)
     try:
         tree = ast.parse("".join(lines) if len(lines) <= _MAX_SOURCE_LINES else "")
@@ -181,6 +178,7 @@ def _stores(file: str) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr, bool]]:
 
 def _named(receiver: ast.expr) -> tuple[str, list[str]]:
     """The name of a container and the keys into it, empty unless they are strings: ``saved``, ``'log_probs'``.
+
     The arguments of ``saved.setdefault(name, [])`` and ``saved.get(name)`` are keys as well.
     """
     keys: list[str] = []

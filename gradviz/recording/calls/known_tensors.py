@@ -1,4 +1,5 @@
 """Identifies tensors for the call log, without keeping any of them alive.
+
 A tensor is identified by the address of its C++ object; one of torch's own weak references keeps that address from
 being reused. Python's ids and weak references do not work: the Python object of a tensor may die and be made anew while
 the tensor lives.

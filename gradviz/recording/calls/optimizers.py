@@ -1,4 +1,5 @@
 """Logs optimizers: which tensors each holds, when it stepped, and when gradients were cleared; also new parameters.
+
 torch's global hooks report steps. Construction of an optimizer and clearing of gradients are seen by what their methods
 read of every parameter: the frame that reads belongs to the method, and its ``self`` is the optimizer.
 """
@@ -97,7 +98,7 @@ class Optimizers:
     # -- what its methods read -----------------------------------------------------------------------------------
 
     def is_own_work(self, frame: FrameType) -> bool:
-        """True for calls made by an optimizer's own code, which its row stands for."""
+        """True for calls made by an optimizer's own code: the optimizer's row represents them."""
         code = frame.f_code
         if code in self._methods:
             return True
@@ -217,7 +218,7 @@ class Optimizers:
 
 
 def _plain_use(writer: CallWriter, tensor: torch.Tensor, position: str, row: Row) -> RowUse:
-    """Without values: those of parameters are known from the call that made them, or from their forward."""
+    """The use of a tensor, without its values: those of parameters are known from earlier calls."""
     known = writer.uses.tensors.known(tensor)
     known.first_row = known.first_row or row
     known.status = requires_grad(tensor), known.status[1]

@@ -1,4 +1,5 @@
 """The rows of the call log while the program runs, and which of them are kept.
+
 A run of hours makes millions of calls. Kept are the beginning, where models and optimizers are made; the newest steps;
 calls that change parameters and optimizers; and the calls that computed tensors which are still alive.
 """
@@ -152,6 +153,7 @@ def _step_start(rows: list[Row], start: int) -> int:
 
 def _rows_behind(rows: list[Row], living: Iterable[KnownTensor]) -> set[int]:
     """Ids of the rows that computed living tensors. Goes from newest to oldest, so each row is read once.
+
     Rows that only changed a tensor's values are not among them: every step does so with parameters and averages.
     """
     wanted = {id(known) for known in living if _is_computed(known)}

@@ -1,4 +1,5 @@
 """Reads the tensors that a call took and returned, as they were at that moment.
+
 The results of custom functions and of compiled code are not seen. They are assigned to their call when another call
 takes them: by the sequence number of their node, or because a call inside made them.
 """
@@ -107,9 +108,7 @@ class TensorUses:
             del self._unclaimed[next(iter(self._unclaimed))]
 
     def note_gradient(self, gradient: torch.Tensor, leaf: torch.Tensor) -> None:
-        """`gradient` was read from the ``.grad`` of `leaf`. If another leaf has it as well, it stays assigned to the
-        first.
-        """
+        """`gradient` was read from the ``.grad`` of `leaf`. If several leaves have it, it belongs to the first."""
         known = self.tensors.known(gradient)
         if known.producer is None and known.gradient_of is None:
             known.gradient_of = self.tensors.known(leaf)
@@ -121,8 +120,7 @@ class TensorUses:
         ]
 
 
-# -- NumPy arrays made from tensors, so that a tensor made from the same memory is recognized
-# ---------------------------
+# -- NumPy arrays made from tensors, so that a tensor made from the same memory is recognized --------------------------
 
 _MAX_ARRAYS = 1_000
 
@@ -158,8 +156,7 @@ class NumpyArrays:
         return None
 
 
-# -- Figures of a tensor's values; reading them makes no graph, runs no mode and draws no random number
-# ------------------
+# -- Figures of a tensor's values; reading them makes no graph, runs no mode and draws no random number ----------------
 
 MAX_ELEMENTS = 1 << 24
 """Larger tensors are not read."""
@@ -174,7 +171,7 @@ class ValueReader:
         self.too_large = 0
 
     def facts(self, tensor: torch.Tensor) -> ValueFacts | None:
-        """None for tensors without elements, and for those that torch cannot read without side effects."""
+        """Figures of the values; None if the tensor has no elements or torch cannot read it without side effects."""
         if type(tensor) not in _PLAIN or tensor.layout is not torch.strided or not can_read_values(tensor):
             return None
         if not (count := tensor.numel()):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradviz.recording.torch_access.guarded_unpacking import read_slot
-from gradviz.recording.torch_access.names import attribute
+from gradviz.recording.torch_access.name_lookup import attribute
 
 _read_arguments = attribute("_CheckpointFrame.saved_args")
 _read_saver = attribute("_CheckpointFrame.input_saver")

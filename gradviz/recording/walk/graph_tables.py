@@ -1,4 +1,4 @@
-"""The tables of a graph: of everything that the log saw, only what the graph refers to, and named."""
+"""The tables of a graph: entries of the forward log that the graph refers to, with names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, base_
 
 
 class ScopeTable:
-    """Module calls, callers before those that they called."""
+    """Module calls; a caller comes before the calls that it made."""
 
     def __init__(self, log: ForwardLog, modules: ModuleNames) -> None:
         self._log = log
@@ -29,7 +29,7 @@ class ScopeTable:
         return tuple(self._scopes)
 
     def index_of(self, logged: int) -> int | None:
-        """Index of a logged module call; it and its callers are added at first sight."""
+        """Index of a logged module call; it and its callers are added when first needed."""
         if logged == NO_SCOPE:
             return None
         missing = []
@@ -61,7 +61,7 @@ class ScopeTable:
 
 
 class ConstantTable:
-    """Inputs that need no gradient."""
+    """Inputs that require no gradient."""
 
     def __init__(self, log: ForwardLog, modules: ModuleNames) -> None:
         self._log = log
@@ -76,11 +76,11 @@ class ConstantTable:
 
     @property
     def logged(self) -> tuple[int, ...]:
-        """The place in the log of each of them."""
+        """The index of each constant in the log."""
         return tuple(self._indices)
 
     def indices_of(self, seen: tuple[int, ...]) -> tuple[int, ...]:
-        """Indices of logged constants; each is added at first sight."""
+        """Indices of logged constants; each is added when first needed."""
         for index in seen:
             if index not in self._indices:
                 self._indices[index] = len(self._constants)
@@ -110,7 +110,7 @@ class ConstantTable:
 
 
 def _whole_base(tensor: torch.Tensor) -> torch.Tensor | None:
-    """What a tensor shows in another shape, if that is all of it: ``labels`` for ``labels.view(-1)``."""
+    """The tensor that this one is a view of, if the view has all its elements: ``labels`` for ``labels.view(-1)``."""
     with DISABLE_TORCH_FUNCTION():
         base: torch.Tensor | None = base_of(tensor)
         return base if base is not None and base.numel() == tensor.numel() else None

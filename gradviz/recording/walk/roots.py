@@ -1,4 +1,4 @@
-"""Where a walk starts: at the tensors that backward was called on, or, without any call, at the loose ends."""
+"""Finds where a walk starts: at the tensors that backward was called on, or else at results that nothing used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gradviz.recording.walk.leaves import leaf_variables
 
 
 class RootWithoutGradFn(NamedTuple):
-    """What backward was called on though it has no ``grad_fn``."""
+    """A tensor that backward was called on though it has no ``grad_fn``."""
 
     name: str | None
     tensor: Any
@@ -29,13 +29,13 @@ class RootTensor(NamedTuple):
 
     name: str | None
     tensor: torch.Tensor | None
-    """None where the program gave a ``GradientEdge``."""
+    """None if the program gave a ``GradientEdge``."""
     grad_fn: Any
     output_nr: int
 
 
 def root_of(value: Any, name: str | None) -> RootTensor | None:
-    """The root that a tensor or a ``GradientEdge`` stands for; None for what has no graph."""
+    """The root for a tensor or a ``GradientEdge``; None if it has no graph."""
     if not isinstance(value, torch.Tensor):
         node = getattr(value, "node", None)
         return None if node is None else RootTensor(name, None, node, int(value.output_nr))
@@ -49,10 +49,10 @@ def root_of(value: Any, name: str | None) -> RootTensor | None:
 
 
 def slots_in(walked: Walk, values: Iterable[Any]) -> list[tuple[int, int] | None]:
-    """For tensors and ``GradientEdge``s: place of the node and which of its outputs; None for what is not in the walk.
+    """For tensors and ``GradientEdge``s: index of the node and of its output; None if it is not in the walk.
 
-    Leaves are found by what the nodes hold. To ask torch for the node of a leaf would make a further node, and the
-    program's own would get other sequence numbers.
+    Leaves are found by the tensors that nodes hold. Asking torch for the node of a leaf would make a further node, and
+    change the sequence numbers of the program's own.
     """
     leaves = {id(variable): index for index, variable in leaf_variables(walked)}
 
@@ -73,9 +73,9 @@ MAX_CANDIDATES = 10_000
 
 
 def unconsumed_results(names: NameTable, *, since: int = 0) -> list[RootTensor]:
-    """The tensors with a ``grad_fn`` that no other one was computed from, in the order of their creation.
+    """The tensors with a ``grad_fn`` that no other tensor was computed from, in the order of their creation.
 
-    Those whose node has a sequence number below `since` were there before, and are left out.
+    Those whose node has a sequence number below `since` existed before, and are left out.
     """
     candidates: list[RootTensor] = []
     for tensor, _ in names.tensors.values():
@@ -94,7 +94,7 @@ def unconsumed_results(names: NameTable, *, since: int = 0) -> list[RootTensor]:
 
 
 def roots_of_expression(expression: str, namespace: Mapping[str, Any]) -> list[RootTensor]:
-    """What ``--root`` names in the variables of a script.
+    """The roots that ``--root`` names in the variables of a script.
 
     Raises:
         BadInput: there is no such value, or no tensor with a graph in it.

@@ -1,7 +1,7 @@
-"""Which tensors share their memory: storages in the order in which they were first seen.
+"""Finds which tensors share their memory: storages in the order in which they were first seen.
 
-A storage is told by the address of its C++ object, which nobody else can get while something keeps it, as the graph
-does. The address of the *data* is never asked for: asking copies a storage that torch copies lazily.
+A storage is identified by the address of its C++ object, which cannot be reused while something keeps it, as the graph
+does. The address of the *data* is never read: reading it copies a storage that torch copies lazily.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gradviz.recording.torch_access.tensors import may_be_asked, storage_address
 
 @dataclass(slots=True)
 class _Entry:
-    """Small: a long chain of operations has one for each of them."""
+    """Small: a long chain of operations has one for each."""
 
     bytes: int
     device: str
@@ -37,7 +37,7 @@ class StorageTable:
         self._entries: list[_Entry] = []
 
     def index_of(self, tensor: torch.Tensor) -> int:
-        """Index of the tensor's storage. Raises `NotImplementedError` for tensors that have none (sparse, opaque)."""
+        """Index of the tensor's storage. Raises `NotImplementedError` for tensors without one (sparse, opaque)."""
         storage = tensor.untyped_storage()
         index = self._indices.get(storage_address(storage))
         if index is None:
@@ -47,7 +47,7 @@ class StorageTable:
         return index
 
     def storages(self, modules: ModuleNames, called: Iterable[torch.nn.Module], memory: ForwardMemory) -> list[Storage]:
-        """All of them, with what holds them; then those that only variables hold, made since the forward began."""
+        """All storages, with what holds them; then those that only variables hold, made since the forward began."""
         for tensor, kind, names in _owned_by_modules(modules, called):
             self._note(tensor, kind, names)
         known = memory.storages_before()
@@ -74,7 +74,7 @@ class StorageTable:
 
 
 def _kind_of_variable(tensor: torch.Tensor, memory: ForwardMemory) -> StorageKind | None:
-    """What a variable that is no module's own tells of its storage; None where only the moment of its birth would."""
+    """The kind of a storage that a variable holds; None if only the time of its creation decides."""
     if issubclass(type(tensor), torch.nn.Parameter):
         return "parameter"
     return "input" if _is_leaf(tensor) and (tensor.requires_grad or not memory.has_begun) else None

@@ -9,8 +9,8 @@ import torch
 
 from gradviz.capture.run_log import StepFigures, packed_floats, packed_integers
 from gradviz.graph.gradients import TensorFigures
+from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_watch import measuring
-from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 
 
@@ -22,7 +22,7 @@ class MeasuredStep:
     scale: float
     meter: GradientMeter = field(default_factory=lambda: GradientMeter(FactsTable()))
     gradients: dict[int, int] = field(default_factory=dict)
-    """Number of the gradient in the meter, by place of the parameter."""
+    """Number of the gradient in the meter, by index of the parameter."""
     weights: dict[int, int] = field(default_factory=dict)
     taken_away: list[int] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""Figures of a run as scalars for TensorBoard, by torch's own writer."""
+"""Writes figures of a run as scalars for TensorBoard, with torch's own writer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradviz.errors import BadInput, MissingDependency
 
 
 class TensorBoardSink:
-    """Writes an event file in `folder`, which is made if it is not there.
+    """Writes an event file in `folder`, which is made if it does not exist.
 
     Raises:
         MissingDependency: the package ``tensorboard`` is not installed.

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from gradviz.formulas import known_formulas, of
-from gradviz.formulas.meanings import meaning_of
 from gradviz.formulas.plain import evaluation, plain_formula
+from gradviz.formulas.word_lookup import meaning_of
 
 _F = torch.nn.functional
 
@@ -79,7 +79,7 @@ def test_plain_formulas_tell_what_the_installed_torch_does_with_equal_numbers(
     for drawn in itertools.product(numbers, repeat=len(names)):
         given = [torch.tensor([number], requires_grad=True) for number in drawn]
         result = call(*given)
-        result.backward(torch.ones(1))
+        result.backward(torch.ones(1))  # type: ignore[no-untyped-call]
         assert result.grad_fn is not None
         formula = plain_formula(result.grad_fn.name())
         assert formula is not None

@@ -1,4 +1,4 @@
-"""Histograms of gradients: from a sample of each, and computed for many at once, however few of them are alike."""
+"""Histograms of gradients: from a sample of each, and computed for many gradients of any shape at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradviz.recording.backward.gradients.statistics import decades, histograms
 from gradviz.recording.torch_access.engine import wait_for
 
 SAMPLE = 128
-"""So many elements, evenly spaced, stand for all of a tensor."""
+"""This many elements, evenly spaced, represent a tensor."""
 _ROWS = 256
 
 
@@ -39,7 +39,7 @@ class Sampler:
         """Sample each row; the rows belong to these numbers."""
         if self._rows is None or len(self._numbers) + len(numbers) > _ROWS:
             self._flush()
-            # What a short row leaves free is zero, which no histogram counts.
+            # Unused elements of a row are zero, which no histogram counts.
             self._rows = torch.zeros((_ROWS, SAMPLE), dtype=self.dtype, device=self._device)
         sample = matrix[:, :: -(-matrix.shape[1] // SAMPLE)]
         start = len(self._numbers)

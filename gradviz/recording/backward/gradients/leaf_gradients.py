@@ -1,4 +1,4 @@
-"""What a backward call does to the ``.grad`` of each leaf that it may reach."""
+"""Finds what a backward call does to the ``.grad`` of each leaf that it may reach."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradviz.graph.gradients import LeafGradient, TensorFigures
+from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_watch import UNDEFINED, Flow, measuring
-from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.torch_access.tensors import post_accumulate_hooks
 from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.leaves import leaf_variables
@@ -16,7 +16,7 @@ from gradviz.recording.walk.leaves import leaf_variables
 
 @dataclass(frozen=True)
 class _Change:
-    """What happened to one leaf; gradients are numbers that the meter knows."""
+    """What happened to one leaf; gradients are numbers in the meter."""
 
     outcome: Any
     before: int | None = None
@@ -24,7 +24,7 @@ class _Change:
 
 
 class LeafGradients:
-    """Looks at every ``.grad`` before the call, on construction, and `after` it."""
+    """Reads every ``.grad`` before the call, when it is made, and again in `after`."""
 
     def __init__(self, walk: Walk, meter: GradientMeter) -> None:
         self._meter = meter
@@ -33,12 +33,12 @@ class LeafGradients:
         with measuring():
             for index, variable in self._variables.items():
                 if variable.grad is not None:
-                    # Now: the call will add to this very tensor.
+                    # Now, because the call will add to this very tensor.
                     self._before[index] = meter.take(variable.grad)
         self._changes: dict[int, _Change] = {}
 
     def after(self, flow: Flow) -> None:
-        """The call is over. What arrived at a leaf in several goes is put right in `flow`."""
+        """The call has ended. If a leaf got its gradient in several parts, this corrects `flow`."""
         with measuring():
             for index, variable in self._variables.items():
                 self._changes[index] = self._change(flow, index, variable)
@@ -63,7 +63,7 @@ class LeafGradients:
         return _Change("fresh", None, after)
 
     def results(self, facts: Mapping[int, TensorFigures]) -> dict[int, LeafGradient]:
-        """What happened, by place of the leaf's node."""
+        """What happened, by index of the leaf's node."""
         return {
             index: LeafGradient(
                 change.outcome,

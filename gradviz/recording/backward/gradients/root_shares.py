@@ -1,6 +1,6 @@
-"""Measures what each loss gives to the gradient of every leaf: a backward for each, before the program's own runs.
+"""Measures what each loss adds to the gradient of every leaf: one backward per loss, before the program's own.
 
-The program is left as it was, but for what backward itself runs of it: hooks, custom functions and checkpoints.
+The program's state is restored, but hooks, custom functions and checkpoints of the program run.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from torch.autograd.graph import GradientEdge
 
 from gradviz.graph.model import Graph
 from gradviz.graph.root_shares import LeafProducts, RootShares
-from gradviz.recording.backward.backward_watch import BackwardRequest, unwatched
+from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.backward.gradients.loss_terms import Loss, losses_of
 from gradviz.recording.backward.program_state import program_state_restored
+from gradviz.recording.torch_access.unwatched_backward import unwatched
 from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.leaves import leaf_variables
 
 NOTHING_TO_COMPARE = (
-    "shares of losses were asked for, but backward started from one root that is no sum: there is nothing to compare"
+    "shares of losses were asked for, but backward started from one root that is not a sum: there is nothing to compare"
 )
 
 
 def measured_root_shares(walk: Walk, graph: Graph, request: BackwardRequest) -> RootShares | None:
-    """A backward for each loss of the call; None where there is only one. Raises what the program's hooks raise."""
+    """Runs a backward for each loss of the call; None if there is only one. Raises what the program's hooks raise."""
     with measuring():
         losses = losses_of(walk, graph, request.gradients)
     if len(losses) < 2:
@@ -63,7 +64,7 @@ def _products(indices: Sequence[int], gradients: Sequence[Sequence[Any]]) -> Ite
 
 
 def _flat(gradient: Any) -> torch.Tensor | None:
-    """A vector of real numbers; None for what is not there or cannot be measured."""
+    """A vector of real numbers; None for gradients that do not exist or cannot be measured."""
     if gradient is None or type(gradient) is not torch.Tensor or gradient.is_meta or gradient.is_nested:
         return None
     dense = gradient.to_dense() if gradient.layout != torch.strided else gradient

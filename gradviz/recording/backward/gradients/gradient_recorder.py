@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gradviz.graph.gradients import BranchShare, NodeRun, TensorFigures
 from gradviz.graph.model import Graph, Node
 from gradviz.recording.backward.backward_watch import BackwardRequest
+from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_sums import (
     CHANGED_BY_HOOK,
     Slot,
@@ -20,7 +21,6 @@ from gradviz.recording.backward.gradients.gradient_sums import (
 )
 from gradviz.recording.backward.gradients.gradient_watch import UNDEFINED, GradientWatch, measuring
 from gradviz.recording.backward.gradients.leaf_gradients import LeafGradients
-from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.walk.graph_walker import Walk, without_collector
 from gradviz.recording.walk.leaves import leaf_variables
@@ -30,7 +30,7 @@ _UNDEFINED_FACTS = TensorFigures(is_undefined=True)
 
 
 class GradientRecorder:
-    """What is measured of one call: `start`, the call itself, `stop`, and then `added_to` its graph."""
+    """The measurements of one call: `start`, the call itself, `stop`, and then `added_to` its graph."""
 
     def __init__(self, walk: Walk, graph: Graph, request: BackwardRequest, meter: GradientMeter) -> None:
         self._meter = meter
@@ -50,16 +50,16 @@ class GradientRecorder:
 
     @property
     def unknown_shares(self) -> Counter[str]:
-        """How many sums of several gradients are told without shares, by reason."""
+        """How many sums of several gradients have no shares, by reason."""
         return self._watch.sums.unknown
 
     @property
     def defects(self) -> Defects:
-        """Failures of ours while the program ran."""
+        """Failures of gradviz while the program ran."""
         return self._watch.defects
 
     def start(self) -> None:
-        """Look at what is there before the call, and put hooks on all nodes."""
+        """Read what exists before the call, and put hooks on all nodes."""
         with measuring():
             self._leaf_values = {
                 index: self._meter.take_norm(variable)
@@ -75,7 +75,7 @@ class GradientRecorder:
         self._watch.start()
 
     def stop(self, result: Any = None) -> None:
-        """Take the hooks off, and look at what the call left; `result` is what it returned, if it did."""
+        """Remove the hooks, and read what the call left; `result` is what it returned, if it did."""
         self._watch.stop()
         if self._leaves is not None:
             self._leaves.after(self._watch.flow)
@@ -83,7 +83,7 @@ class GradientRecorder:
             self._measure_result(result)
 
     def cancel(self) -> None:
-        """Take the hooks off, whatever state they are in."""
+        """Remove the hooks, in any state."""
         self._watch.stop()
 
     def _measure_result(self, result: Any) -> None:
@@ -101,7 +101,7 @@ class GradientRecorder:
 
 
 class _Addition:
-    """Figures on their way into a graph."""
+    """Adds figures to a graph."""
 
     def __init__(self, recorder: GradientRecorder, graph: Graph, facts: Mapping[int, TensorFigures]) -> None:
         self._facts = facts
@@ -113,7 +113,7 @@ class _Addition:
         self._shares = dict(self._all_shares(recorder))
 
     def to(self, graph: Graph) -> Graph:
-        """The graph with them."""
+        """The graph with the figures."""
         roots = [
             replace(root, gradient=self._known(self._started_from.get((root.node, root.output_nr))))
             for root in graph.roots
@@ -131,7 +131,7 @@ class _Addition:
         value = self._known(self._leaf_values.get(index))
         values = (value,) if value is not None else node.values
         if run is None and arrived.count(None) == len(arrived):
-            # Nothing came here; of a leaf that, too, is told.
+            # Nothing arrived here; for a leaf that is noted, too.
             leaf = self._leaves.get(index)
             return replace(node, values=values, leaf_gradient=leaf) if leaf or values else node
         sent = self._flow.sent.get(index, ())
@@ -157,10 +157,10 @@ class _Addition:
         return NodeRun(order, seconds, thread, 1 + self._flow.repeats[index])
 
     def _all_shares(self, recorder: GradientRecorder) -> Iterator[tuple[Slot, BranchShare]]:
-        """Of every edge whose gradient was summed with others, where that is known."""
+        """The share of every edge whose gradient was summed with others, if it is known."""
         sums = recorder._watch.sums
         for slot, branches in sums.branches.items():
-            # Where a backward inside this backward came again, not all of them went into what arrived.
+            # If a backward inside this backward ran the node again, not all branches went into what arrived.
             if slot in self._flow.arrived and slot[0] not in self._flow.repeats:
                 yield from shares_of(branches, self._norm_of_sent)
         pairs = {slot for slot, count in recorder._senders.items() if count == 2 and slot not in sums.counts}
@@ -176,7 +176,7 @@ class _Addition:
                 yield from ((sender, share) for (sender, _), share in shares if sender is not None)
 
     def _pairs_at(self, slots: set[Slot], walk: Walk) -> dict[Slot, list[tuple[Slot | None, int | None]]]:
-        """Sender and number of what went into each of the sums."""
+        """Sender and number of the gradients that went into each of the sums."""
         pairs: dict[Slot, list[tuple[Slot | None, int | None]]] = {
             slot: [(None, number)] for slot, number in self._started_from.items() if slot in slots
         }

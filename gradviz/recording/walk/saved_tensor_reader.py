@@ -1,7 +1,7 @@
-"""What every node of a walk keeps for its backward, read without unpacking anything and without keeping it alive.
+"""Reads the saved tensors of every node of a walk, without unpacking them and without keeping them alive.
 
-Only ``_raw_saved_*`` slots are read: ``_saved_*`` would run unpack hooks. A raw slot hands out the very tensor that
-was saved, or for a node's own result a detached one on the same storage, or what a pack hook made of it.
+Only ``_raw_saved_*`` slots are read: ``_saved_*`` would run unpack hooks. A raw slot returns the very tensor that was
+saved; for a node's own result a detached one on the same storage; or the result of a pack hook.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
 class SavedTensorReader:
-    """Reads the saved tensors of one walk; `unreadable` counts the slots that would not tell."""
+    """Reads the saved tensors of one walk; `unreadable` counts the slots that could not be read."""
 
     def __init__(
         self, walk: Walk, facts: FactsTable, unreadable: Counter[str], values: ForwardValues | None = None
     ) -> None:
         self.values: dict[tuple[int, str], int] = {}
-        """By node and slot the numbers that `values` gave to small tensors which nothing else in the graph tells."""
+        """By node and slot, numbers that `values` gave to small tensors which the graph shows nowhere else."""
         self.results: list[tuple[int, int, torch.Tensor]] = []
-        """Where values are wanted: results that their own nodes keep, with place and output of the node. Some never
-        left the call that made them."""
+        """If values are wanted: results kept by their own nodes, after the index of the node and of the output. Some of
+        them were never results of a torch call."""
         self._take_value = values.take if values is not None and values.up_to else None
         self.storages = StorageTable()
         self.objects = ObjectCounter()
@@ -77,7 +77,7 @@ class SavedTensorReader:
                     continue
                 try:
                     found.append(self._of_node(index, wrapper, known))
-                except Exception:  # one bad thing never costs the rest
+                except Exception:  # the other nodes can still be read
                     self._unreadable["saved tensors"] += 1
                     found.append(())
         return found
@@ -107,7 +107,7 @@ class SavedTensorReader:
                         found += self._of_slot(index, wrapper, slot.numbered(number), each)
             elif raw is not None:
                 found += self._of_slot(index, wrapper, slot, raw)
-        # Of Python functions the first reading tells: it raises where they were freed.
+        # For Python functions the first read decides: it raises if they were freed.
         if not found and known.first_saved is not None and _is_freed(wrapper, known):
             return (SavedTensor(known.saved[0].name, state="freed"),)
         if known.kind in _PYTHON_KINDS:
@@ -124,7 +124,7 @@ class SavedTensorReader:
             return ()
         if type(data) not in _PLAIN_TYPES or data.layout is not torch.strided or data.is_nested:
             return self._of_tensor(slot.name, data, "slot")
-        # The usual case, spelled out: a strided tensor of torch's own class, saved as it is.
+        # The usual case, written out: a strided tensor of torch's own class, saved as it is.
         key = (tuple(data.shape), data.dtype, data.device)
         (facts,) = self._facts.single.get(key) or self._facts.new_single(key)
         version = version_of(data)
@@ -187,7 +187,7 @@ class SavedTensorReader:
     def _of_tensor(
         self, name: str, tensor: torch.Tensor, kept_in: KeptIn, packed_by: str | None = None
     ) -> Iterator[SavedTensor]:
-        """A tensor of any class; one that consists of others (sparse, wrapped) as several."""
+        """A tensor of any class; if it consists of others (sparse, wrapped), several saved tensors."""
         tensor = unwrapped(tensor)
         parts = _parts(tensor)
         if parts is None:
@@ -215,9 +215,9 @@ _PYTHON_KINDS = frozenset({"custom", "checkpoint", "compiled"})
 
 
 def _is_own_result(wrapper: Any, tensor: torch.Tensor) -> bool:
-    """Whether what a custom function put on its ``ctx`` is what it gave back: then the two keep each other alive.
+    """Whether a tensor on a custom function's ``ctx`` is its result: then the two keep each other alive.
 
-    Of a view that was changed torch may have to make the ``grad_fn`` anew, so it is not asked for one.
+    For a view that was changed, torch may have to make the ``grad_fn`` anew, so it is not asked for one.
     """
     if type(tensor) not in _PLAIN_TYPES or not tensor.requires_grad or not may_be_asked(tensor):
         return False
@@ -225,7 +225,7 @@ def _is_own_result(wrapper: Any, tensor: torch.Tensor) -> bool:
 
 
 def _is_freed(wrapper: Any, known: NodeClass) -> bool:
-    """Tells a node that gave its tensors back from one that had none to save: there is nothing here to unpack."""
+    """Distinguishes a freed node from one that saved no tensor: there is nothing here to unpack."""
     try:
         for slot in known.saved:
             getattr(wrapper, slot.unpacking_attribute)
@@ -235,10 +235,10 @@ def _is_freed(wrapper: Any, known: NodeClass) -> bool:
 
 
 def _version_when_saved(wrapper: Any, slot: SavedSlot, tensor: torch.Tensor) -> int | None:
-    """The version that torch noted, of a tensor that no hook packed and that was written to at some time.
+    """The version that torch noted when saving, for a tensor that was written to and that no hook packed.
 
-    Only torch's own check tells it, which hands the tensor out if all is well, and with it all others of its list.
-    Functions written in Python are not asked: some give their tensors up when they are read so.
+    Only torch's own check shows it, which returns the tensor if all is well, and with it all others of its list.
+    Functions written in Python are not asked: some drop their tensors when they are read this way.
     """
     if not SHOWS_SLOTS:
         return version_of(tensor)  # it was unpacked, which compares the versions
@@ -252,21 +252,22 @@ def _version_when_saved(wrapper: Any, slot: SavedSlot, tensor: torch.Tensor) -> 
         getattr(wrapper, slot.unpacking_attribute)
     except RuntimeError as error:
         versions = _VERSIONS.search(str(error))
-        # The first of a list that has another version than expected: certain only where no other was written to.
+        # This is the first of a list whose version differs from the expected one: certain only if no other was written
+        # to.
         is_this_one = sum(each.data is not None and bool(version_of(each.data)) for each in together) == 1
         return int(versions.group(2)) if versions and is_this_one else None
     return version_of(tensor)
 
 
 def _may_be_checked(raw: Any) -> bool:
-    """Whether torch's check of the version does nothing else: it would run an unpack hook, or make a node."""
+    """Whether torch's check of the version does nothing else: it could run an unpack hook, or make a node."""
     return raw.unpack_hook is None and (raw.data is None or may_be_asked(raw.data))
 
 
 def _parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]] | None:
-    """The tensors that one of a special class or layout consists of; None for an ordinary one.
+    """The tensors that one of a special class or layout consists of; None for an ordinary tensor.
 
-    Attributes are read as they are stored, because asking a subclass for its parts would run its code.
+    Attributes are read from where they are stored, because asking a subclass for its parts would run its code.
     """
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         stored = vars(tensor) if hasattr(tensor, "__dict__") else {}
@@ -276,7 +277,7 @@ def _parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]] | None:
 
 
 def _facts_noted(noted: dict[str, Any] | None) -> TensorFacts | None:
-    """From what checkpointing notes of a tensor that it gives up."""
+    """From what checkpointing notes of a tensor that it drops."""
     if noted is None or not {"shape", "dtype", "device"} <= noted.keys():
         return None
     shape = tuple(size if type(size) is int else str(size) for size in noted["shape"])

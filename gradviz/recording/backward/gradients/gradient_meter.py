@@ -1,13 +1,13 @@
-"""Takes gradients while backward runs, and gives their figures when it is over.
+"""Takes gradients while backward runs, and returns their figures when it has ended.
 
 Problems solved here:
 
 * Most gradients of most programs are small, and five kernels for each would cost more than the backward itself. Small
-  ones are copied, and measured by the dozen.
-* A gradient that somebody else holds is cloned by torch where it would have been kept, and added out of place where it
-  would have been added in place. So no gradient is held: it is copied or measured while its node hands it on.
-* Reading a figure of an accelerator's tensor makes the program wait. Figures stay there until all is over.
-* Several threads of the engine measure at the same time: each has its own rows to copy to, and so has each stream.
+  ones are copied, and measured in batches.
+* If a gradient is held, torch clones it where it would have kept it, and adds out of place where it would have added in
+  place. So no gradient is held: it is copied or measured while its node passes it on.
+* Reading a figure of an accelerator's tensor makes the program wait. Figures stay on the device until the end.
+* Several threads of the engine measure at the same time: each thread, and each stream, has its own rows to copy to.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gradviz.recording.torch_access.tensors import has_storage
 from gradviz.recording.walk.graph_walker import without_collector
 
 MAX_COPIED = 131_072
-"""Elements that are copied together; a gradient with more than a quarter of that is measured where it is."""
+"""Elements that are copied together; a gradient with more than a quarter of that is measured without a copy."""
 MAX_ROWS = 64
 
 _MEASURED_CLASSES = (torch.Tensor, torch.nn.Parameter)
@@ -40,11 +40,11 @@ _MEASURED_CLASSES = (torch.Tensor, torch.nn.Parameter)
 
 @dataclass
 class GradientMeter:
-    """Each gradient that is taken gets a number; `facts` gives the figures by number."""
+    """Each gradient that is taken gets a number; `facts` returns the figures by number."""
 
     facts_table: FactsTable
     values_up_to: int = 0
-    """Gradients with so many elements or fewer are kept whole."""
+    """Gradients with at most this many elements are kept whole."""
     unmeasured: Counter[str] = field(default_factory=Counter)
     """How many gradients could not be measured, by reason."""
     _facts: dict[int, TensorFigures] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class GradientMeter:
     _numbers: Iterator[int] = field(default_factory=count)
 
     def take(self, gradient: torch.Tensor) -> int:
-        """Copy or measure the gradient; its number. Runs without grad mode and without modes of any kind."""
+        """Copy or measure the gradient; returns its number. Runs without grad mode and without modes of any kind."""
         number = next(self._numbers)
         if type(gradient) not in _MEASURED_CLASSES or gradient.is_nested:
             self._note_unmeasured(number, gradient)
@@ -72,7 +72,7 @@ class GradientMeter:
         return number
 
     def take_norm(self, value: torch.Tensor) -> int | None:
-        """Measure only the norm of something that is no gradient; None where that cannot be."""
+        """Measure only the norm of a tensor that is not a gradient; None if that is impossible."""
         facts = _facts_without_figures(self.facts_table, value)
         if facts.unmeasured is not None or value.layout is not torch.strided:
             return None
@@ -113,7 +113,7 @@ class GradientMeter:
         self._facts[number] = facts
 
     def _new_batch(self, gradient: torch.Tensor, stream: object) -> MeasurementBatch | None:
-        """Where gradients like this one are measured; None for those of which nothing is to be measured."""
+        """The batch for gradients like this one; None if they cannot be measured."""
         facts = _facts_without_figures(self.facts_table, gradient)
         if facts.unmeasured is not None or not facts.count:
             return None
@@ -150,7 +150,7 @@ def _why_not_measured(gradient: torch.Tensor) -> str | None:
     if not has_storage(gradient):
         return "vmap runs over it"
     if gradient.numel() and _has_no_memory(gradient):
-        # As sharded training does with parameters. To read it would end the process.
+        # Sharded training does so with parameters. Reading it would end the process.
         return "its memory has been given back"
     return None
 
@@ -159,26 +159,26 @@ _SPARSE_LAYOUTS = frozenset((torch.sparse_coo, torch.sparse_csr, torch.sparse_cs
 
 
 def _has_no_memory(tensor: torch.Tensor) -> bool:
-    """Asked without its storage: torch would keep the Python object of that, and add to this gradient out of place."""
+    """Does not read the storage: torch would keep that Python object, and add to this gradient out of place."""
     return tensor.data_ptr() == tensor.storage_offset() * tensor.element_size()
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """Figures as they were computed: on their device, until all is over.
+    """Computed figures, which stay on their device until the end.
 
-    Thousands of small Python objects, made while the program runs, would call the garbage collector again and again.
+    Thousands of small Python objects, made while the program runs, would trigger the garbage collector again and again.
     """
 
     numbers: list[int]
     figures: torch.Tensor
     times: int
-    """Each element that was measured stands for so many."""
+    """Each measured element stands for this many."""
     values: torch.Tensor | None
 
 
 class MeasurementBatch:
-    """Where gradients go that have shape, dtype and device in common."""
+    """Collects gradients with the same shape, dtype and device."""
 
     def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
         self._common = facts
@@ -194,7 +194,7 @@ class MeasurementBatch:
         """Measure what was taken but not measured yet."""
 
     def measure(self, numbers: list[int], matrix: torch.Tensor, times: int = 1) -> None:
-        """Measure the rows, which belong to these numbers; their elements stand for `times` as many."""
+        """Measure the rows, which belong to these numbers; each element stands for `times` elements."""
         self._sampler.add(numbers, matrix)
         values = matrix.clone() if self._keeps_values else None
         self._measured.append(_Measured(numbers, figures_of(matrix), times, values))
@@ -237,7 +237,7 @@ class MeasurementBatch:
 class _CopiedBatch(MeasurementBatch):
     """Small gradients, copied to rows that are measured when all are in use.
 
-    The first few rows are few: most shapes of a program come only once or twice.
+    The first few rows are few, because most shapes of a program come only once or twice.
     """
 
     def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
@@ -268,7 +268,7 @@ class _CopiedBatch(MeasurementBatch):
 
 
 class _LargeBatch(MeasurementBatch):
-    """Large gradients: a copy of each would cost memory that the program may not have."""
+    """Large gradients: a copy of each would need memory that the program may not have."""
 
     def add(self, number: int, gradient: torch.Tensor) -> None:
         once = _without_repetition(gradient)
@@ -276,9 +276,9 @@ class _LargeBatch(MeasurementBatch):
 
 
 def _without_repetition(gradient: torch.Tensor) -> torch.Tensor:
-    """The elements in memory, each once, in a row: what `sum` sends back is one number, shown in every place.
+    """The elements in memory, each once, as one row: what `sum` sends back is one number, repeated at every position.
 
-    Figures do not depend on the order of elements, so what is only transposed need not be copied.
+    Figures do not depend on the order of elements, so a tensor that is only transposed need not be copied.
     """
     dimensions = [
         (stride, size) for stride, size in zip(gradient.stride(), gradient.shape, strict=True) if size > 1 and stride
@@ -301,7 +301,7 @@ class _SparseBatch(MeasurementBatch):
         values = gradient.coalesce()._values() if gradient.is_sparse else gradient.values()
         given = _magnitudes(values).reshape(-1)
         if given.numel() < gradient.numel():
-            given = torch.cat((given, given.new_zeros(1)))  # for all that are not given
+            given = torch.cat((given, given.new_zeros(1)))  # for all elements that are not stored
         self.measure([number], given.unsqueeze(0))
 
 
