@@ -26,6 +26,7 @@ def differentiable_twice(
 
 
 def _without_derivative(formula: str, lacking: Collection[str]) -> list[str]:
+    """Functions in the formula without a derivative, of those that run if a graph of the backward is wanted."""
     return [name for name in _functions(where_a_graph_is_wanted(formula)) if name in lacking]
 
 

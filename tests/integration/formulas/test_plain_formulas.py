@@ -32,6 +32,8 @@ def test_every_plain_formula_is_compared_with_autograd_or_the_same_as_one_that_i
 
 @pytest.mark.parametrize("node", CASES_OF_NODE)
 def test_a_plain_formula_gives_what_autograd_gives(node: str) -> None:
+    if node in _not_in_this_torch():
+        pytest.skip("this torch has no derivative of that name in its files")
     formula = FORMULAS[node]
     for case in CASES_OF_NODE[node]:
         _compare(formula, case, torch.float64)
@@ -39,8 +41,20 @@ def test_a_plain_formula_gives_what_autograd_gives(node: str) -> None:
             _compare(formula, case, torch.complex128)
 
 
+def test_few_formulas_are_of_nodes_that_the_installed_torch_does_not_have() -> None:
+    assert len(_not_in_this_torch()) <= 5
+
+
+def _not_in_this_torch() -> set[str]:
+    """Nodes that releases have got, or lost, one by one."""
+    return {node for node in FORMULAS.keys() - _WRITTEN_BY_HAND if available_formulas.of(node) is None}
+
+
+_WRITTEN_BY_HAND = {"torch::autograd::CopyBackwards"}
+
+
 def test_formulas_call_inputs_and_results_as_torch_does() -> None:
-    for node in FORMULAS.keys() - {"torch::autograd::CopyBackwards"}:
+    for node in FORMULAS.keys() - _WRITTEN_BY_HAND - _not_in_this_torch():
         formula, derivative = FORMULAS[node], available_formulas.of(node)
         assert derivative is not None
         arguments = set(re.findall(r" (\w+)(?:=[^,()]*)?[,)]", derivative.schema.rpartition(" -> ")[0]))
@@ -54,8 +68,16 @@ def test_formulas_call_inputs_and_results_as_torch_does() -> None:
 
 @pytest.mark.parametrize("node", [name for name, formula in FORMULAS.items() if formula.traps and not formula.same_as])
 def test_a_trap_happens_as_described(node: str) -> None:
+    if node == "Atan2Backward0" and _has_no_gradient_at_the_origin():
+        pytest.skip("this torch gives NaN there, as the trap says of older releases")
     for trap in FORMULAS[node].traps:
         assert repr(_shown(trap)) == repr(eval(trap.shows, {"nan": float("nan"), "inf": float("inf")})), trap.sentence
+
+
+def _has_no_gradient_at_the_origin() -> bool:
+    x = torch.zeros(1, requires_grad=True)
+    (gradient,) = torch.autograd.grad(torch.atan2(x, torch.zeros(1)).sum(), x)
+    return bool(gradient.isnan().all())
 
 
 def _compare(formula: PlainFormula, case: Case, dtype: torch.dtype) -> None:

@@ -69,7 +69,7 @@ TRIGONOMETRIC = (
         symbols={"self": "a"},
         traps=(
             Trap(
-                "At the origin there is no angle; torch gives the gradient 0.",
+                "At the origin there is no angle; torch gives the gradient 0, older releases gave NaN.",
                 "a = torch.tensor([0.0], requires_grad=True)\ntorch.atan2(a, torch.tensor([0.0])).backward()\na.grad",
                 "[0.0]",
             ),
