@@ -25,6 +25,7 @@ import torch
 
 from gradviz.recording.backward.gradients.gradient_sums import Joins, Slot
 from gradviz.recording.backward.gradients.meter import GradientMeter
+from gradviz.recording.backward.gradients.node_clock import clock_if_needed
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.torch_access.modes import (
     DISABLE_DISPATCH_MODES,
@@ -73,6 +74,7 @@ class GradientWatch:
         self._threads: dict[int, int] = {}
         self._last_end: dict[int, float] = {}
         self._start_time = 0.0
+        self._clock = clock_if_needed()
 
     def expect(self, slot: Slot, gradient: torch.Tensor) -> int:
         """The call starts with this gradient at this slot; its number."""
@@ -83,8 +85,10 @@ class GradientWatch:
         self._expected[slot] = id(gradient), number
         return number
 
-    def start(self) -> None:
-        """Put a hook on every node."""
+    def start(self, starts: Sequence[Any] = ()) -> None:
+        """Put a hook on every node; `starts` are the gradients that the call starts from."""
+        if self._clock is not None:
+            self._clock.begin(starts)
         with without_collector():
             for place, wrapper in enumerate(self._walk.wrappers):
                 try:
@@ -110,7 +114,10 @@ class GradientWatch:
     def _on_run(self, place: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
         end = perf_counter()
         ident = get_ident()
+        stream = None
         try:
+            if self._clock is not None:
+                stream = self._clock.end(place, (*sent, *received))
             thread = self._threads.setdefault(ident, len(self._threads))
             seconds = end - self._last_end.get(ident, self._start_time)
             if place in self.flow.runs:
@@ -120,7 +127,14 @@ class GradientWatch:
                 self._measure(place, sent, received)
         except Exception as defect:  # whatever it is, it must not reach the program
             self.defects.note(defect)
+        if self._clock is not None:
+            with self.defects.caught():
+                self._clock.resume(stream)
         self._last_end[ident] = perf_counter()
+
+    def seconds_on_gpu(self) -> dict[int, float]:
+        """By place of the node, for those whose work a GPU did. To be asked when all figures were read."""
+        return {} if self._clock is None else self._clock.seconds()
 
     def _measure(self, place: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
         if torch.is_grad_enabled() or has_dispatch_modes() or computes_forward_gradients():
