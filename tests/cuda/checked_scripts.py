@@ -12,7 +12,7 @@ from tests.end_to_end.command import Run, installed_gradviz
 
 CASES = Path(__file__).parents[1] / "corpus" / "cases"
 CHOSEN = ("c01", "c12", "e13", "e22", "f01", "f20", "f22", "n05", "n09")
-"""Detached, cast to integers, dead ReLU, NaN, changed in place, graphs kept, a wrong custom backward; two are healthy."""
+"""Detached, cast to integers, dead ReLU, NaN, changed in place, graphs kept, a wrong backward; two are healthy."""
 
 
 def _checked(source: str, folder: Path, device: str) -> Run:
@@ -27,7 +27,7 @@ def _checked(source: str, folder: Path, device: str) -> Run:
 
 def _findings(run: Run) -> set[tuple[str, int | None]]:
     assert "defect of gradviz" not in run.stdout + run.stderr
-    return {(found["rule"], found.get("line")) for found in json.loads(run.stdout)["findings"]}
+    return {(found["code"], found.get("line")) for found in json.loads(run.stdout)["findings"]}
 
 
 @pytest.mark.parametrize("case", CHOSEN)

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gradviz.recording.calls.tensor_uses import ValueReader, read_at_once
 from gradviz.recording.torch_access.transfers import in_memory, packed, unpacked
 
 _DTYPES = (torch.uint8, torch.bool, torch.float16, torch.bfloat16, torch.float32, torch.int64, torch.float64)
@@ -43,3 +44,10 @@ def test_what_is_in_memory_already_is_not_copied() -> None:
 
 def test_nothing_in_nothing_out() -> None:
     assert in_memory([]) == []
+
+
+@given(st.lists(st.floats(width=32), min_size=1, max_size=6))
+def test_what_an_accelerator_is_asked_at_once_is_what_the_processor_is_asked_in_turn(numbers: list[float]) -> None:
+    tensor = torch.tensor(numbers)
+
+    assert read_at_once(tensor, len(numbers)) == ValueReader().facts(tensor)
